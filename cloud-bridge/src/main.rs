@@ -1,0 +1,2 @@
+//! The cloud-bridge command.
+fn main() {}

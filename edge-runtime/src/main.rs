@@ -1,0 +1,2 @@
+//! The edge-runtime command.
+fn main() {}

@@ -1,0 +1,102 @@
+//! Where everything lives below `--root`. Owns names of files and folders, creates none of them.
+
+use std::path::{Path, PathBuf};
+
+/// All paths of one node. Several nodes share a host by having different roots.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    root: PathBuf,
+}
+
+impl Paths {
+    /// `root` is `/` on a device and any absolute folder elsewhere.
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_path_buf() }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What must survive a power cut: store, layers, volumes, certificates.
+    pub fn state(&self) -> PathBuf {
+        self.root.join("var/lib/edge-runtime")
+    }
+
+    /// What a reboot may forget: sockets, bundles, mounts, pinned namespaces. A tmpfs on a device.
+    pub fn run(&self) -> PathBuf {
+        self.root.join("run/edge-runtime")
+    }
+
+    /// Written by the administrator: `config.toml`, static pods.
+    pub fn config(&self) -> PathBuf {
+        self.root.join("etc/edge-runtime")
+    }
+
+    pub fn config_file(&self) -> PathBuf {
+        self.config().join("config.toml")
+    }
+
+    /// Pod manifests that run without any cloud (the kubelet's `staticPodPath`).
+    pub fn static_pods(&self) -> PathBuf {
+        self.config().join("manifests")
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.state().join("store.db")
+    }
+
+    /// Node certificate, key and the cluster's CA, made by `join`.
+    pub fn identity(&self) -> PathBuf {
+        self.state().join("identity")
+    }
+
+    /// Unpacked layers, one folder per diff id, shared by all images.
+    pub fn layers(&self) -> PathBuf {
+        self.state().join("layers")
+    }
+
+    /// Partial downloads and half-made layers.
+    pub fn incoming(&self) -> PathBuf {
+        self.state().join("incoming")
+    }
+
+    /// Volumes and writable layers of one pod: gone when the pod is gone.
+    pub fn pod(&self, uid: &str) -> PathBuf {
+        self.state().join("pods").join(uid)
+    }
+
+    /// Exit records, written by the monitor before it tells anyone.
+    pub fn exits(&self) -> PathBuf {
+        self.state().join("exits")
+    }
+
+    /// The OCI bundle of one container attempt.
+    pub fn bundle(&self, container_id: &str) -> PathBuf {
+        self.run().join("containers").join(container_id)
+    }
+
+    /// `--root` of the OCI runtime.
+    pub fn runtime_root(&self) -> PathBuf {
+        self.run().join("runc")
+    }
+
+    pub fn monitor_socket(&self) -> PathBuf {
+        self.run().join("monitor.sock")
+    }
+
+    /// Pinned namespaces (`net`, `ipc`, `uts`) of one pod.
+    pub fn namespaces(&self, uid: &str) -> PathBuf {
+        self.run().join("ns").join(uid)
+    }
+
+    /// Log files of one pod, in the layout kubectl's ecosystem expects.
+    pub fn pod_logs(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        self.root.join("var/log/pods").join(format!("{namespace}_{name}_{uid}"))
+    }
+
+    /// Log file of one container attempt: `CONTAINER/N.log`.
+    pub fn container_log(&self, namespace: &str, name: &str, uid: &str, container: &str, attempt: u32) -> PathBuf {
+        self.pod_logs(namespace, name, uid).join(container).join(format!("{attempt}.log"))
+    }
+}
