@@ -1,1 +1,2 @@
 //! The bridge.
+pub mod api;
