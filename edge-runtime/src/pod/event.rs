@@ -1,0 +1,111 @@
+//! What can happen to a pod: the only input, beside time and the desired object, that changes its record.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+
+/// One piece of news. Container news carries the attempt's id; news of any other attempt changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodEvent {
+    /// `PrepareSandbox` succeeded. `ips` is empty for host network pods.
+    SandboxReady { ips: Vec<IpAddr> },
+    /// `PrepareSandbox` failed and undid itself: `FailedMount`, `FailedCreatePodSandBox`, ...
+    SandboxFailed { reason: String, message: String },
+    /// `Teardown` is done: no process, mount, namespace, address or file of the pod is left (logs excepted).
+    TornDown,
+    /// `Teardown` failed; it will be tried again.
+    TeardownFailed { message: String },
+    /// `EnsureImage` succeeded; `image_id` is what the status shows as `imageID`.
+    ImageReady { container: String, image_id: String },
+    /// `EnsureImage` failed.
+    ImageFailed { container: String, failure: ImageFailure, message: String },
+    /// `Start` succeeded: the container's first process runs (or ran).
+    Started { container: String, id: String, pid: i32, started_at: Timestamp },
+    /// `Start` failed and undid itself.
+    StartFailed { container: String, id: String, failure: StartFailure, message: String },
+    /// The container's first process ended.
+    Exited { container: String, id: String, exit: Exit },
+    /// `RemoveContainer` is done (also when nothing was left to remove).
+    Removed { container: String, id: String },
+    /// A probe's verdict changed for this attempt.
+    Probe { container: String, id: String, probe: ProbeKind, success: bool },
+    /// The API set `deletionTimestamp`, or shortened the grace.
+    DeletionRequested { grace_s: u32 },
+    /// The object is gone: a tombstone arrived or the static manifest was removed. `grace_s` is the pod's own.
+    ObjectGone { grace_s: u32 },
+    /// A ConfigMap, Secret or image that the pod may wait for has arrived or changed: do not wait out retries.
+    DependencyChanged,
+    /// End the pod for a reason of the node's (eviction, shutdown, deadline): phase Failed.
+    Fail { reason: String, message: String },
+    /// The daemon has started again within the same boot. `live` maps ids of containers that run to their pid.
+    /// Exits that happened meanwhile are told as [`PodEvent::Exited`] before this.
+    Resumed { live: BTreeMap<String, i32>, sandbox_exists: bool },
+}
+
+/// Why an image could not be had; names the waiting reason of the container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageFailure {
+    /// `ErrImagePull`, then `ImagePullBackOff`.
+    Pull,
+    /// `ErrImageNeverPull`.
+    NeverPull,
+    /// `InvalidImageName`.
+    InvalidName,
+    /// `ImageInspectError`.
+    Inspect,
+}
+
+/// Why a container could not be started; names the waiting reason of the container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartFailure {
+    /// `CreateContainerConfigError`: the configuration cannot be made (missing ConfigMap, bad user, ...).
+    Config,
+    /// `CreateContainerError`: the bundle or the runtime's create failed.
+    Create,
+    /// `RunContainerError`: created, but its process could not be started (no such executable, ...).
+    /// Counts as an attempt with exit code 128.
+    Run,
+}
+
+impl StartFailure {
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Config => "CreateContainerConfigError",
+            Self::Create => "CreateContainerError",
+            Self::Run => "RunContainerError",
+        }
+    }
+}
+
+/// How a container's first process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// As the kubelet shows it: 128 + signal for a death by signal. Ignored when `unknown`.
+    pub code: i32,
+    pub signal: Option<i32>,
+    pub oom_killed: bool,
+    /// The process is gone and nobody saw how (the monitor died too).
+    pub unknown: bool,
+    pub finished_at: Timestamp,
+    /// Termination message, already cut to size; empty if none.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProbeKind {
+    Startup,
+    Readiness,
+    Liveness,
+}
+
+impl ProbeKind {
+    /// As events spell it: `Startup`, `Readiness`, `Liveness`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Readiness => "Readiness",
+            Self::Liveness => "Liveness",
+        }
+    }
+}

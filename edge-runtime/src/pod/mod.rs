@@ -1,0 +1,20 @@
+//! What a pod is on this node and what to do next about it, as pure functions over values.
+//!
+//! The road of one change: the node loop takes an event, [`transition::apply`] makes the next
+//! [`record::PodRecord`], [`reconcile::reconcile`] decides the next [`step::Step`]s, the loop commits the record
+//! and then executes the steps, whose outcome comes back as events. [`status::publish`] turns the record into
+//! what the API shows. Nothing here does I/O, reads a clock or knows runc, the store or the link.
+
+pub mod backoff;
+pub mod clock;
+pub mod env;
+pub mod event;
+pub mod id;
+pub mod qos;
+pub mod reconcile;
+pub mod record;
+pub mod static_pod;
+pub mod status;
+pub mod step;
+pub mod support;
+pub mod transition;

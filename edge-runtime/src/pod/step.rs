@@ -1,0 +1,77 @@
+//! What the node loop is asked to do for a pod. Steps are values; executing one ends in a [`super::event::PodEvent`].
+
+use std::time::Duration;
+
+use super::clock::Mono;
+use super::record::StopReason;
+
+/// One thing to do. The order in the list is the order of beginning; steps of different containers may overlap.
+///
+/// A step is issued once: the record that comes with it says that it is under way. After a restart of the daemon,
+/// [`super::event::PodEvent::Resumed`] makes the unfinished ones be issued again, so each must be safe to repeat.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Make volumes, namespaces, network. Answer: `SandboxReady` or `SandboxFailed`.
+    PrepareSandbox,
+    /// Have the image on the node, pulling by policy. Answer: `ImageReady` or `ImageFailed`.
+    EnsureImage { container: String, reference: String, policy: PullPolicy },
+    /// Create and start one attempt from `image_id`. Answer: `Started` or `StartFailed`, and later `Exited`.
+    Start { container: String, attempt: u32, id: String, image_id: String },
+    /// Send a signal to the container's first process (`Kill`: to all its processes). No answer but `Exited`; if
+    /// the attempt turns out not to run, answer `Exited` with what is known.
+    Kill { container: String, id: String, signal: StopSignal, because: StopReason },
+    /// Remove an ended container from the OCI runtime with its bundle and writable layer (log files stay).
+    /// Answer: `Removed`.
+    RemoveContainer { container: String, id: String },
+    /// Undo `PrepareSandbox`; `for_good` also removes the pod's folder with its volumes.
+    /// Answer: `TornDown` or `TeardownFailed`.
+    Teardown { for_good: bool },
+    /// Put the final status and `Report::PodGone` into the outbox, in the record's own commit.
+    ReportGone,
+    /// Drop record and logs of the pod; its object is gone already.
+    Forget,
+    /// Nothing changes by itself before this moment: reconcile again then. At most one per plan.
+    WakeAt(Mono),
+    /// Record an event about the pod.
+    Event(EventDraft),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullPolicy {
+    Always,
+    IfNotPresent,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSignal {
+    /// The image's STOPSIGNAL, else SIGTERM; SIGKILL is due after `grace`.
+    Stop { grace: Duration },
+    /// SIGKILL.
+    Kill,
+}
+
+/// A core/v1 Event but for what the loop adds: names, times, counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventDraft {
+    pub warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+    /// Container the event is about; its `involvedObject.fieldPath` is given by [`EventDraft::field_path`].
+    pub container: Option<(String, bool)>,
+}
+
+impl EventDraft {
+    pub(crate) fn pod(warning: bool, reason: &'static str, message: String) -> Self {
+        Self { warning, reason, message, container: None }
+    }
+
+    /// `spec.containers{NAME}` or `spec.initContainers{NAME}`; empty for an event about the whole pod.
+    pub fn field_path(&self) -> String {
+        match &self.container {
+            None => String::new(),
+            Some((name, true)) => format!("spec.initContainers{{{name}}}"),
+            Some((name, false)) => format!("spec.containers{{{name}}}"),
+        }
+    }
+}

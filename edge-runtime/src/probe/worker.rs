@@ -1,0 +1,1 @@
+//! State of one probe: a pure machine over results and thresholds.
