@@ -1,3 +1,4 @@
 //! The node agent.
+pub mod image;
 pub mod pod;
 pub mod probe;

@@ -1,0 +1,46 @@
+//! What can go wrong with an image and which kubelet reason it becomes. Owns the texts; does not log.
+
+use std::{io, path::PathBuf};
+
+/// Every failure of reference, pull, import, unpack and rootfs.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error("couldn't parse image name {name:?}: {why}")]
+    InvalidName { name: String, why: &'static str },
+    #[error("registry {registry} cannot be reached for {image}: {source}")]
+    Unavailable { image: String, registry: String, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("registry {registry} refused {image}: {why}")]
+    Refused { image: String, registry: String, why: String },
+    #[error("{image}: {what}: {why}")]
+    Broken { image: String, what: String, why: String },
+    #[error("{image} has no build for {wanted}; it offers {offered}")]
+    NoPlatform { image: String, wanted: String, offered: String },
+    #[error("{what} is {found}, but its content was announced as {wanted}; it was not used and will be fetched again")]
+    WrongDigest { what: String, wanted: String, found: String },
+    #[error("layer entry {entry:?}: {why}")]
+    Entry { entry: String, why: String },
+    #[error("{what} is more than the limit of {limit}")]
+    Limit { what: String, limit: u64 },
+    #[error("{}: {what}: {source}", path.display())]
+    Io { path: PathBuf, what: &'static str, source: io::Error },
+    #[error("{why}")]
+    Helper { reason: String, why: String },
+}
+
+impl ImageError {
+    /// The reason of `status.containerStatuses[].state.waiting`
+    /// (kubelet `pkg/kubelet/images/types.go`).
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::InvalidName { .. } => "InvalidImageName",
+            Self::Unavailable { .. } => "RegistryUnavailable",
+            Self::Helper { reason, .. } => reason,
+            _ => "ErrImagePull",
+        }
+    }
+
+    pub(crate) fn io(path: impl Into<PathBuf>, what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, what, source }
+    }
+}

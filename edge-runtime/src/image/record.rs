@@ -1,0 +1,48 @@
+//! What the node remembers of an image. Owns the shape, knows neither SQL nor the registry.
+
+use serde::{Deserialize, Serialize};
+
+/// One image whose layers are all unpacked and durable below `Paths::layers`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRecord {
+    /// Digest of the image configuration, `sha256:<64 hex>`: what CRI calls the image id.
+    pub id: String,
+    /// Normalized names that lead here: `docker.io/library/busybox:latest` and `docker.io/library/busybox@sha256:<64 hex>`.
+    pub references: Vec<String>,
+    pub config: ImageConfig,
+    /// Diff ids (`sha256:<64 hex>` of the uncompressed layers), bottom to top. May be empty.
+    pub layers: Vec<String>,
+    /// Bytes of the compressed layers and the configuration, as the node's image list shows them.
+    pub size: u64,
+    /// Unix seconds.
+    pub pulled_at: i64,
+}
+
+impl ImageRecord {
+    /// `repo@sha256:...`, what the API shows as `imageID`; the id alone when the image was imported without a digest.
+    pub fn image_id(&self) -> &str {
+        self.references.iter().find(|r| r.contains('@')).map_or(self.id.as_str(), String::as_str)
+    }
+}
+
+/// What a container takes from its image (OCI image-spec, `config` of the image configuration).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImageConfig {
+    /// `user`, `uid`, `user:group`, `uid:gid`; empty is root.
+    pub user: String,
+    /// `NAME=value`.
+    pub env: Vec<String>,
+    pub entrypoint: Vec<String>,
+    pub cmd: Vec<String>,
+    /// Empty is `/`.
+    pub working_dir: String,
+    /// Name or number, as the image wrote it: `SIGQUIT`, `3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_signal: Option<String>,
+    /// Absolute paths that the image declares as volumes.
+    pub volumes: Vec<String>,
+    /// RFC 3339, when the image says when it was built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<String>,
+}

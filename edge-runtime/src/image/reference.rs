@@ -1,0 +1,249 @@
+//! Image names as people write them, and the one form in which they are stored and compared.
+//! Pure; follows the grammar of the distribution project (`reference` package) and its Docker Hub defaults.
+
+use crate::image::ImageError;
+use std::fmt;
+
+/// A parsed, normalized image name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// `docker.io`, `registry.example:5000`, `[::1]:5000`.
+    pub registry: String,
+    /// Path below the registry: `library/busybox`.
+    pub repository: String,
+    /// Absent only when a digest is given without a tag.
+    pub tag: Option<String>,
+    /// `sha256:<64 hex>`.
+    pub digest: Option<String>,
+}
+
+const REGISTRY: &str = "docker.io";
+const LONGEST_NAME: usize = 255;
+const LONGEST_TAG: usize = 128;
+
+impl Reference {
+    /// Parses `busybox`, `registry:5000/a/b:tag`, `a@sha256:...`, with the defaults of Docker:
+    /// registry `docker.io`, `library/` before a single-part name there, tag `latest` when neither tag nor digest is given.
+    ///
+    /// # Errors
+    /// [`ImageError::InvalidName`], whose text is what the kubelet shows with `InvalidImageName`.
+    pub fn parse(text: &str) -> Result<Self, ImageError> {
+        let fail = |why| ImageError::InvalidName { name: text.to_owned(), why };
+        let (name, digest) = match text.split_once('@') {
+            Some((name, digest)) if is_sha256(digest) => (name, Some(digest.to_owned())),
+            Some(_) => return Err(fail("the digest must be sha256: and 64 lower-case hex digits")),
+            None => (text, None),
+        };
+        let last_part = name.rfind('/').map_or(0, |slash| slash + 1);
+        let (name, tag) = match name[last_part..].rfind(':') {
+            Some(colon) => (&name[..last_part + colon], Some(&name[last_part + colon + 1..])),
+            None => (name, None),
+        };
+        if tag.is_some_and(|tag| !is_tag(tag)) {
+            return Err(fail(
+                "invalid reference format: a tag is 1 to 128 of [A-Za-z0-9_.-] and begins with [A-Za-z0-9_]",
+            ));
+        }
+        let (registry, path) = split_registry(name);
+        if !is_host(registry) {
+            return Err(fail("invalid reference format: the registry must be HOST or HOST:PORT"));
+        }
+        // Docker Hub has two more names, and its official images live below `library`.
+        let registry = if registry == "index.docker.io" { REGISTRY } else { registry };
+        let repository = if registry == REGISTRY && !path.contains('/') && !path.is_empty() {
+            format!("library/{path}")
+        } else {
+            path.to_owned()
+        };
+        if path.bytes().any(|b| b.is_ascii_uppercase()) {
+            return Err(fail("invalid reference format: repository name must be lowercase"));
+        }
+        if !repository.split('/').all(is_path_component) {
+            return Err(fail("invalid reference format"));
+        }
+        if registry.len() + 1 + repository.len() > LONGEST_NAME {
+            return Err(fail("repository name must not be more than 255 characters"));
+        }
+        let tag = match (tag, &digest) {
+            (Some(tag), _) => Some(tag.to_owned()),
+            (None, Some(_)) => None,
+            (None, None) => Some("latest".to_owned()),
+        };
+        Ok(Self { registry: registry.to_owned(), repository, tag, digest })
+    }
+
+    /// `docker.io/library/busybox`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
+    /// Under which name a lookup in the store finds the image. A digest decides; a tag beside it is decoration.
+    pub fn key(&self) -> String {
+        match (&self.digest, &self.tag) {
+            (Some(digest), _) => format!("{}@{digest}", self.name()),
+            (None, Some(tag)) => format!("{}:{tag}", self.name()),
+            (None, None) => self.name(),
+        }
+    }
+
+    /// What is asked of the registry: `/v2/<repository>/manifests/<this>`.
+    pub fn manifest(&self) -> &str {
+        self.digest.as_deref().or(self.tag.as_deref()).unwrap_or("latest")
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        if let Some(digest) = &self.digest {
+            write!(f, "@{digest}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `sha256:` and 64 lower-case hex digits: the only algorithm in use, and safe as a file name.
+pub fn is_sha256(digest: &str) -> bool {
+    digest
+        .strip_prefix("sha256:")
+        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+}
+
+/// The first part is a registry when it looks like a host: a dot, a port, `localhost`, or an upper-case
+/// letter (which no repository may have).
+fn split_registry(name: &str) -> (&str, &str) {
+    match name.split_once('/') {
+        Some((first, rest))
+            if first.contains(['.', ':']) || first == "localhost" || first.bytes().any(|b| b.is_ascii_uppercase()) =>
+        {
+            (first, rest)
+        }
+        _ => (REGISTRY, name),
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => {
+            if address.is_empty() || !address.bytes().all(|b| b.is_ascii_hexdigit() || b == b':') {
+                return false;
+            }
+            ("", port)
+        }
+        None => text.find(':').map_or((text, ""), |colon| text.split_at(colon)),
+    };
+    let label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let host_fits = text.starts_with('[') || host.split('.').all(label);
+    let port_fits = port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.parse::<u16>().is_ok());
+    host_fits && port_fits
+}
+
+/// Alphanumeric runs, joined by one `.`, one or two `_`, or any number of `-`.
+fn is_path_component(part: &str) -> bool {
+    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    if !part.bytes().next().is_some_and(alphanumeric) || !part.bytes().next_back().is_some_and(alphanumeric) {
+        return false;
+    }
+    part.split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        .all(|joint| matches!(joint, "" | "." | "_" | "__") || joint.bytes().all(|b| b == b'-'))
+}
+
+fn is_tag(tag: &str) -> bool {
+    let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    tag.len() <= LONGEST_TAG
+        && tag.bytes().next().is_some_and(word)
+        && tag.bytes().all(|b| word(b) || b == b'.' || b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn short_names_get_dockers_defaults() {
+        for (typed, full) in [
+            ("busybox", "docker.io/library/busybox:latest"),
+            ("busybox:1.36", "docker.io/library/busybox:1.36"),
+            ("docker.io/busybox", "docker.io/library/busybox:latest"),
+            ("index.docker.io/library/busybox", "docker.io/library/busybox:latest"),
+            ("team/app", "docker.io/team/app:latest"),
+            ("localhost/app", "localhost/app:latest"),
+            ("localhost:5000/app", "localhost:5000/app:latest"),
+            ("127.0.0.1:5000/a/b/c:v1", "127.0.0.1:5000/a/b/c:v1"),
+            ("[::1]:5000/app:v1", "[::1]:5000/app:v1"),
+            ("registry.k8s.io/pause:3.9", "registry.k8s.io/pause:3.9"),
+            ("a__b/c-d---e.f", "docker.io/a__b/c-d---e.f:latest"),
+        ] {
+            let reference = Reference::parse(typed).unwrap();
+            assert_eq!(reference.to_string(), full);
+            assert_eq!(reference.key(), full);
+            assert_eq!(Reference::parse(full).unwrap(), reference, "a normalized name stays itself");
+        }
+    }
+
+    #[test]
+    fn a_digest_decides_over_the_tag() {
+        let reference = Reference::parse(&format!("app:v1@{DIGEST}")).unwrap();
+        assert_eq!(reference.key(), format!("docker.io/library/app@{DIGEST}"));
+        assert_eq!(reference.to_string(), format!("docker.io/library/app:v1@{DIGEST}"));
+        assert_eq!(reference.manifest(), DIGEST);
+        assert_eq!(Reference::parse(&format!("app@{DIGEST}")).unwrap().tag, None);
+    }
+
+    #[test]
+    fn names_that_are_none_are_refused() {
+        let long = format!("a/{}", "b".repeat(255));
+        for bad in [
+            "",
+            ":tag",
+            "a:",
+            "a//b",
+            "/a",
+            "a/",
+            "Busybox",
+            "a/B",
+            "a..b",
+            "a___b",
+            "-a",
+            "a b",
+            "a@sha256:12",
+            "a@md5:0123",
+            "a@SHA256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            "a:.tag",
+            "../../etc/passwd",
+            "host:99999/a",
+            "host:/a:b:c",
+            "[::1/a",
+            "[]:1/a",
+            "a.-b.c/d",
+            "a\n",
+            "é/a",
+            long.as_str(),
+        ] {
+            let error = Reference::parse(bad).expect_err(bad);
+            assert_eq!(error.reason(), "InvalidImageName", "{bad}");
+            assert!(error.to_string().contains(&format!("{bad:?}")));
+        }
+        assert!(Reference::parse(&format!("a:{}", "t".repeat(129))).is_err());
+        assert!(Reference::parse("Busybox").unwrap_err().to_string().contains("must be lowercase"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused(text in "\\PC{0,80}") {
+            if let Ok(reference) = Reference::parse(&text) {
+                proptest::prop_assert_eq!(Reference::parse(&reference.to_string()).unwrap(), reference);
+            }
+        }
+    }
+}
