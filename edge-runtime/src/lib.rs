@@ -1,4 +1,9 @@
 //! The node agent.
 pub mod image;
+pub mod net;
+pub mod node_status;
+pub mod paths;
 pub mod pod;
 pub mod probe;
+pub mod sys;
+pub mod volume;

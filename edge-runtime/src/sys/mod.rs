@@ -1,1 +1,4 @@
 //! Small facts about and calls to the host kernel. Knows nothing of pods.
+
+pub mod cgroup;
+pub mod host;

@@ -1,0 +1,34 @@
+//! What can go wrong while a pod is connected. Names the object and the path, keeps the kernel's answer.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    #[error("{action} {}: {source}", path.display())]
+    Path { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("{action}: {source}")]
+    Namespace { action: &'static str, source: io::Error },
+    #[error("{action} {object}: {source}")]
+    Netlink { action: &'static str, object: String, source: io::Error },
+    #[error("netlink answer is malformed: {0}")]
+    Malformed(&'static str),
+    #[error("{name:?} is no usable bridge name: 1 to 15 letters, digits, '-', '_' or '.'")]
+    BridgeName { name: String },
+    #[error("{text:?} is no usable pod subnet: {reason}")]
+    Subnet { text: String, reason: &'static str },
+    #[error("link {name} exists and is no bridge: choose another bridge name")]
+    NotABridge { name: String },
+    #[error("pods cannot reach beyond this node: {0}")]
+    Firewall(String),
+}
+
+impl NetError {
+    pub(crate) fn path(action: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
+        Self::Path { action, path: path.into(), source: source.into() }
+    }
+
+    pub(crate) fn namespace(action: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Namespace { action, source: source.into() }
+    }
+}

@@ -1,0 +1,1 @@
+//! Rtnetlink over a plain socket: just the messages a bridge network needs.

@@ -1,0 +1,249 @@
+//! Content of a pod's `/etc/resolv.conf` for the four `dnsPolicy` values and `dnsConfig`. Pure.
+
+use k8s_openapi::api::core::v1::{Pod, PodDNSConfig};
+
+/// Limits of Kubernetes' validation: resolvers read three servers, glibc fails on a search name above 255.
+const MAX_NAMESERVERS: usize = 3;
+const MAX_SEARCHES: usize = 32;
+const MAX_SEARCH_CHARS: usize = 2048;
+const MAX_NAME_CHARS: usize = 253;
+
+/// DNS settings of the node, one value for all pods.
+#[derive(Clone, Debug, Default)]
+pub struct NodeDns {
+    /// Addresses of the cluster's DNS service; empty when there is none.
+    pub cluster_dns: Vec<String>,
+    /// Usually `cluster.local`; empty adds no search names.
+    pub cluster_domain: String,
+    /// Text of the node's `resolv.conf`.
+    pub node_resolv_conf: String,
+}
+
+/// A finished file and what a user must be told about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvConf {
+    pub content: String,
+    /// `(reason, message)` of Warning events on the pod.
+    pub warnings: Vec<(&'static str, String)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    nameservers: Vec<String>,
+    searches: Vec<String>,
+    options: Vec<String>,
+}
+
+/// The file of `pod`. Never fails: what does not fit is left out and named in a warning, as the kubelet does it.
+pub fn resolv_conf(pod: &Pod, dns: &NodeDns) -> ResolvConf {
+    let spec = pod.spec.as_ref();
+    let host_network = spec.and_then(|spec| spec.host_network).unwrap_or(false);
+    let policy = spec.and_then(|spec| spec.dns_policy.as_deref()).unwrap_or("ClusterFirst");
+    let mut warnings = Vec::new();
+    let mut settings = match policy {
+        "None" => Settings::default(),
+        "Default" => parse(&dns.node_resolv_conf),
+        "ClusterFirst" if host_network => parse(&dns.node_resolv_conf),
+        _ if dns.cluster_dns.is_empty() => {
+            warnings.push((
+                "MissingClusterDNS",
+                "this node has no cluster DNS address configured and cannot create Pod using \"ClusterFirst\" \
+                 policy. Falling back to \"Default\" policy."
+                    .to_string(),
+            ));
+            parse(&dns.node_resolv_conf)
+        }
+        _ => cluster_first(pod, dns),
+    };
+    if let Some(config) = spec.and_then(|spec| spec.dns_config.as_ref()) {
+        merge(&mut settings, config);
+    }
+    fit(&mut settings, &mut warnings);
+    ResolvConf { content: render(&settings), warnings }
+}
+
+fn cluster_first(pod: &Pod, dns: &NodeDns) -> Settings {
+    let node = parse(&dns.node_resolv_conf);
+    let mut searches = Vec::new();
+    if !dns.cluster_domain.is_empty() {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+        let domain = &dns.cluster_domain;
+        searches = vec![format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()];
+    }
+    searches.extend(node.searches);
+    Settings { nameservers: dns.cluster_dns.clone(), searches: unique(searches), options: vec!["ndots:5".to_string()] }
+}
+
+/// `resolv.conf(5)`: servers add up, the last search line wins, options override by name.
+fn parse(text: &str) -> Settings {
+    let mut settings = Settings::default();
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
+        let mut fields = line.split_whitespace();
+        match fields.next() {
+            Some("nameserver") => settings.nameservers.extend(fields.next().map(str::to_string)),
+            Some("search" | "domain") => {
+                let names = fields.filter(|name| *name != ".");
+                settings.searches = names.map(|name| name.trim_end_matches('.').to_string()).collect();
+            }
+            Some("options") => fields.for_each(|option| set_option(&mut settings.options, option.to_string())),
+            _ => {}
+        }
+    }
+    settings
+}
+
+fn merge(settings: &mut Settings, config: &PodDNSConfig) {
+    settings.nameservers.extend(config.nameservers.iter().flatten().cloned());
+    settings.nameservers = unique(std::mem::take(&mut settings.nameservers));
+    settings.searches.extend(config.searches.iter().flatten().cloned());
+    settings.searches = unique(std::mem::take(&mut settings.searches));
+    for option in config.options.iter().flatten() {
+        let Some(name) = option.name.as_deref() else { continue };
+        let text = match option.value.as_deref() {
+            Some(value) if !value.is_empty() => format!("{name}:{value}"),
+            _ => name.to_string(),
+        };
+        set_option(&mut settings.options, text);
+    }
+}
+
+fn set_option(options: &mut Vec<String>, option: String) {
+    let name = |text: &str| text.split(':').next().unwrap_or_default().to_string();
+    match options.iter_mut().find(|known| name(known) == name(&option)) {
+        Some(known) => *known = option,
+        None => options.push(option),
+    }
+}
+
+fn fit(settings: &mut Settings, warnings: &mut Vec<(&'static str, String)>) {
+    if settings.nameservers.len() > MAX_NAMESERVERS {
+        settings.nameservers.truncate(MAX_NAMESERVERS);
+        warnings.push((
+            "DNSConfigForming",
+            format!(
+                "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line \
+                 is: {}",
+                settings.nameservers.join(" ")
+            ),
+        ));
+    }
+    let wanted = settings.searches.len();
+    settings.searches.truncate(MAX_SEARCHES);
+    settings.searches.retain(|name| name.len() <= MAX_NAME_CHARS);
+    while settings.searches.join(" ").len() > MAX_SEARCH_CHARS {
+        settings.searches.pop();
+    }
+    if settings.searches.len() < wanted {
+        warnings.push((
+            "DNSConfigForming",
+            format!(
+                "Search Line limits were exceeded, some search paths have been omitted, the applied search line \
+                 is: {}",
+                settings.searches.join(" ")
+            ),
+        ));
+    }
+}
+
+fn render(settings: &Settings) -> String {
+    let mut file = String::new();
+    if !settings.searches.is_empty() {
+        file.push_str(&format!("search {}\n", settings.searches.join(" ")));
+    }
+    for server in &settings.nameservers {
+        file.push_str(&format!("nameserver {server}\n"));
+    }
+    if !settings.options.is_empty() {
+        file.push_str(&format!("options {}\n", settings.options.join(" ")));
+    }
+    file
+}
+
+fn unique(names: Vec<String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::with_capacity(names.len());
+    for name in names {
+        if !kept.contains(&name) {
+            kept.push(name);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(spec: serde_json::Value) -> Pod {
+        let mut spec = spec;
+        spec["containers"] = json!([]);
+        serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "shop"}, "spec": spec})).unwrap()
+    }
+
+    fn node() -> NodeDns {
+        NodeDns {
+            cluster_dns: vec!["10.96.0.10".into()],
+            cluster_domain: "cluster.local".into(),
+            node_resolv_conf:
+                "# dhcp\nsearch old\nnameserver 192.168.1.1\nsearch home.lan.\noptions timeout:2 rotate\n".into(),
+        }
+    }
+
+    #[test]
+    fn cluster_first_asks_the_cluster_and_keeps_the_nodes_domains() {
+        let conf = resolv_conf(&pod(json!({})), &node());
+        assert_eq!(
+            conf.content,
+            "search shop.svc.cluster.local svc.cluster.local cluster.local home.lan\n\
+             nameserver 10.96.0.10\noptions ndots:5\n"
+        );
+        assert!(conf.warnings.is_empty());
+    }
+
+    #[test]
+    fn host_network_needs_the_longer_policy_name_for_cluster_dns() {
+        let plain = resolv_conf(&pod(json!({"hostNetwork": true})), &node());
+        assert_eq!(plain.content, "search home.lan\nnameserver 192.168.1.1\noptions timeout:2 rotate\n");
+        let policy = json!({"hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet"});
+        assert!(resolv_conf(&pod(policy), &node()).content.contains("nameserver 10.96.0.10\n"));
+    }
+
+    #[test]
+    fn default_policy_is_the_nodes_file() {
+        let conf = resolv_conf(&pod(json!({"dnsPolicy": "Default"})), &node());
+        assert!(conf.content.contains("nameserver 192.168.1.1\n") && !conf.content.contains("cluster.local"));
+    }
+
+    #[test]
+    fn none_is_exactly_what_the_pod_says() {
+        let spec = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["1.2.3.4"], "searches": ["a.b"],
+            "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]}});
+        let conf = resolv_conf(&pod(spec), &node());
+        assert_eq!(conf.content, "search a.b\nnameserver 1.2.3.4\noptions ndots:2 edns0\n");
+    }
+
+    #[test]
+    fn dns_config_overrides_options_by_name() {
+        let spec = json!({"dnsConfig": {"options": [{"name": "ndots", "value": "1"}]}});
+        assert!(resolv_conf(&pod(spec), &node()).content.ends_with("options ndots:1\n"));
+    }
+
+    #[test]
+    fn without_cluster_dns_the_nodes_file_is_used_and_said() {
+        let dns = NodeDns { cluster_dns: Vec::new(), ..node() };
+        let conf = resolv_conf(&pod(json!({})), &dns);
+        assert!(conf.content.contains("nameserver 192.168.1.1\n"));
+        assert_eq!(conf.warnings[0].0, "MissingClusterDNS");
+    }
+
+    #[test]
+    fn limits_cut_the_file_and_warn() {
+        let searches: Vec<String> = (0..40).map(|n| format!("{}{n}", "x".repeat(100))).collect();
+        let spec = json!({"dnsConfig": {"nameservers": ["1.1.1.1", "2.2.2.2", "3.3.3.3"], "searches": searches}});
+        let conf = resolv_conf(&pod(spec), &node());
+        assert_eq!(conf.content.matches("nameserver").count(), MAX_NAMESERVERS);
+        let line = conf.content.lines().next().unwrap();
+        assert!(line.len() <= MAX_SEARCH_CHARS + "search ".len());
+        assert_eq!(conf.warnings.len(), 2);
+    }
+}

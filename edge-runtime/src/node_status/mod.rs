@@ -1,0 +1,9 @@
+//! The Node object this machine reports about itself. Pure: facts, settings and time in, object out.
+//!
+//! Knows nothing of how it is sent and when.
+
+pub mod conditions;
+pub mod node;
+
+pub use conditions::{Pressure, ReadyState, conditions};
+pub use node::{NodeImage, NodeSettings, node_object};

@@ -1,0 +1,225 @@
+//! Builds the Node: identity, capacity, addresses, versions, images. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{
+    ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::sys::host::HostFacts;
+
+/// Kubernetes version whose API this node implements; API servers compare it with their own (version skew policy).
+const KUBERNETES_VERSION: &str = "v1.36.0";
+
+/// The kubelet's `nodeStatusMaxImages`: keeps the object small on nodes that hold many images.
+const MAX_IMAGES: usize = 50;
+/// Names per image, as the kubelet reports.
+const MAX_IMAGE_NAMES: usize = 5;
+
+/// What configuration and environment say about this node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeSettings {
+    pub name: String,
+    /// Added to, and winning over, the standard labels.
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    pub max_pods: u32,
+    /// Kept back from allocatable for the system and this runtime.
+    pub reserved_cpu_milli: u64,
+    pub reserved_memory_bytes: u64,
+    pub reserved_storage_bytes: u64,
+    pub internal_ip: Option<IpAddr>,
+    /// Size of the file system that holds the pods.
+    pub storage_bytes: u64,
+    /// `runc://1.1.5`
+    pub runtime_version: String,
+    /// The node's pod subnet, shown as `spec.podCIDR`.
+    pub pod_cidr: Option<String>,
+}
+
+/// One image on the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeImage {
+    pub names: Vec<String>,
+    pub size_bytes: u64,
+}
+
+/// `v1.36.0-sampan-0.1.0`: a Kubernetes version (inside the skew) with our own as its pre-release part.
+pub fn kubelet_version() -> String {
+    format!("{KUBERNETES_VERSION}-sampan-{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Milli-cores pods may use.
+pub fn allocatable_cpu_milli(facts: &HostFacts, settings: &NodeSettings) -> u64 {
+    (u64::from(facts.cpus) * 1000).saturating_sub(settings.reserved_cpu_milli)
+}
+
+/// Bytes of memory pods may use.
+pub fn allocatable_memory(facts: &HostFacts, settings: &NodeSettings) -> u64 {
+    facts.memory_bytes.saturating_sub(settings.reserved_memory_bytes)
+}
+
+/// Bytes of disk pods may use.
+pub fn allocatable_storage(settings: &NodeSettings) -> u64 {
+    settings.storage_bytes.saturating_sub(settings.reserved_storage_bytes)
+}
+
+/// The whole Node object as it is to be registered or updated.
+pub fn node_object(
+    facts: &HostFacts,
+    settings: &NodeSettings,
+    images: &[NodeImage],
+    conditions: Vec<NodeCondition>,
+) -> Node {
+    Node {
+        metadata: ObjectMeta {
+            name: Some(settings.name.clone()),
+            labels: Some(labels(facts, settings)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec {
+            pod_cidr: settings.pod_cidr.clone(),
+            pod_cidrs: settings.pod_cidr.clone().map(|cidr| vec![cidr]),
+            taints: (!settings.taints.is_empty()).then(|| settings.taints.clone()),
+            ..NodeSpec::default()
+        }),
+        status: Some(NodeStatus {
+            capacity: Some(resources(
+                u64::from(facts.cpus) * 1000,
+                facts.memory_bytes,
+                settings.storage_bytes,
+                settings.max_pods,
+            )),
+            allocatable: Some(resources(
+                allocatable_cpu_milli(facts, settings),
+                allocatable_memory(facts, settings),
+                allocatable_storage(settings),
+                settings.max_pods,
+            )),
+            addresses: Some(addresses(settings)),
+            conditions: Some(conditions),
+            images: Some(largest(images)),
+            node_info: Some(node_info(facts, settings)),
+            ..NodeStatus::default()
+        }),
+    }
+}
+
+fn labels(facts: &HostFacts, settings: &NodeSettings) -> BTreeMap<String, String> {
+    let standard = [
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", facts.architecture),
+        ("kubernetes.io/hostname", settings.name.as_str()),
+        ("beta.kubernetes.io/os", "linux"),
+        ("beta.kubernetes.io/arch", facts.architecture),
+        ("node-role.kubernetes.io/edge", ""),
+    ];
+    let mut labels: BTreeMap<String, String> =
+        standard.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    labels.extend(settings.labels.clone());
+    labels
+}
+
+fn resources(cpu_milli: u64, memory: u64, storage: u64, pods: u32) -> BTreeMap<String, Quantity> {
+    // Canonical forms: an API server rewrites others, and the object would then differ from what was sent.
+    let cpu = if cpu_milli % 1000 == 0 { (cpu_milli / 1000).to_string() } else { format!("{cpu_milli}m") };
+    let bytes = |bytes: u64| if bytes % 1024 == 0 { format!("{}Ki", bytes / 1024) } else { bytes.to_string() };
+    [("cpu", cpu), ("memory", bytes(memory)), ("ephemeral-storage", bytes(storage)), ("pods", pods.to_string())]
+        .into_iter()
+        .map(|(name, amount)| (name.to_string(), Quantity(amount)))
+        .collect()
+}
+
+fn addresses(settings: &NodeSettings) -> Vec<NodeAddress> {
+    let address = |type_: &str, address: String| NodeAddress { type_: type_.to_string(), address };
+    let internal = settings.internal_ip.map(|ip| address("InternalIP", ip.to_string()));
+    internal.into_iter().chain([address("Hostname", settings.name.clone())]).collect()
+}
+
+fn node_info(facts: &HostFacts, settings: &NodeSettings) -> NodeSystemInfo {
+    NodeSystemInfo {
+        machine_id: facts.machine_id.clone(),
+        system_uuid: facts.system_uuid.clone(),
+        boot_id: facts.boot_id.clone(),
+        kernel_version: facts.kernel_version.clone(),
+        os_image: facts.os_image.clone(),
+        container_runtime_version: settings.runtime_version.clone(),
+        kubelet_version: kubelet_version(),
+        // The field is deprecated but required; kubelets without a proxy leave it empty.
+        kube_proxy_version: String::new(),
+        operating_system: "linux".to_string(),
+        architecture: facts.architecture.to_string(),
+        ..NodeSystemInfo::default()
+    }
+}
+
+/// The largest first, as the kubelet sorts: the scheduler's image locality cares for big ones.
+fn largest(images: &[NodeImage]) -> Vec<ContainerImage> {
+    let mut images: Vec<&NodeImage> = images.iter().collect();
+    images.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes).then_with(|| a.names.cmp(&b.names)));
+    let reported = images.into_iter().take(MAX_IMAGES).map(|image| ContainerImage {
+        names: Some(image.names.iter().take(MAX_IMAGE_NAMES).cloned().collect()),
+        size_bytes: Some(i64::try_from(image.size_bytes).unwrap_or(i64::MAX)),
+    });
+    reported.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> HostFacts {
+        HostFacts { cpus: 4, memory_bytes: 512 << 20, architecture: "arm64", ..HostFacts::default() }
+    }
+
+    fn settings() -> NodeSettings {
+        NodeSettings {
+            name: "edge-1".into(),
+            max_pods: 110,
+            reserved_cpu_milli: 100,
+            reserved_memory_bytes: 64 << 20,
+            storage_bytes: 1 << 30,
+            internal_ip: Some("192.168.1.7".parse().unwrap()),
+            runtime_version: "runc://1.1.5".into(),
+            labels: BTreeMap::from([("site".to_string(), "roof".to_string())]),
+            ..NodeSettings::default()
+        }
+    }
+
+    #[test]
+    fn capacity_and_allocatable_differ_by_the_reserve() {
+        let status = node_object(&facts(), &settings(), &[], Vec::new()).status.unwrap();
+        let (capacity, allocatable) = (status.capacity.unwrap(), status.allocatable.unwrap());
+        assert_eq!(capacity["cpu"].0, "4");
+        assert_eq!(allocatable["cpu"].0, "3900m");
+        assert_eq!(allocatable["memory"].0, format!("{}Ki", 448 << 10));
+        assert_eq!(capacity["pods"].0, "110");
+    }
+
+    #[test]
+    fn labels_addresses_and_versions() {
+        let node = node_object(&facts(), &settings(), &[], Vec::new());
+        let labels = node.metadata.labels.unwrap();
+        assert_eq!(labels["kubernetes.io/arch"], "arm64");
+        assert_eq!(labels["site"], "roof");
+        assert_eq!(labels["node-role.kubernetes.io/edge"], "");
+        let status = node.status.unwrap();
+        let addresses = status.addresses.unwrap();
+        assert_eq!((addresses[0].type_.as_str(), addresses[0].address.as_str()), ("InternalIP", "192.168.1.7"));
+        assert_eq!((addresses[1].type_.as_str(), addresses[1].address.as_str()), ("Hostname", "edge-1"));
+        let version = status.node_info.unwrap().kubelet_version;
+        assert!(version.starts_with("v1.36.") && version.contains("-sampan-"), "{version}");
+    }
+
+    #[test]
+    fn at_most_fifty_images_the_largest_first() {
+        let images: Vec<NodeImage> =
+            (0..60).map(|n| NodeImage { names: vec![format!("i{n}")], size_bytes: n }).collect();
+        let reported = node_object(&facts(), &settings(), &images, Vec::new()).status.unwrap().images.unwrap();
+        assert_eq!(reported.len(), 50);
+        assert_eq!(reported[0].size_bytes, Some(59));
+    }
+}

@@ -1,0 +1,36 @@
+//! Why a pod's volumes are not ready. The texts are the kubelet's, because users search for them.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// Cured by the object's arrival: wait and try again.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {} {name:?} not found", kind.to_ascii_lowercase())]
+    Missing { volume: String, kind: &'static str, name: String },
+    /// Cured by an edit of the object: wait and try again.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : references non-existent {} key: {key}", kind.to_ascii_lowercase())]
+    MissingKey { volume: String, kind: &'static str, key: String },
+    #[error("MountVolume.SetUp failed for volume {volume:?} : hostPath type check failed: {} {problem}", path.display())]
+    HostPathType { volume: String, path: PathBuf, problem: &'static str },
+    #[error("MountVolume.SetUp failed for volume {volume:?} : volume type {source_type} is not supported by this node")]
+    NotSupported { volume: String, source_type: String },
+    /// The pod says something impossible about this volume or mount.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {problem}")]
+    Invalid { volume: String, problem: String },
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {action} {}: {source}", path.display())]
+    Io { volume: String, action: &'static str, path: PathBuf, source: io::Error },
+    /// Tear-down met something it could not unmount or delete.
+    #[error("{action} {}: {source}", path.display())]
+    TearDown { action: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl VolumeError {
+    /// Event reason, as the kubelet's.
+    pub const REASON: &'static str = "FailedMount";
+
+    /// Waiting for an object that has not arrived yet; the caller retries when objects change.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::MissingKey { .. })
+    }
+}
