@@ -1,5 +1,9 @@
 //! The node agent.
+
 pub mod image;
+pub mod launch;
+pub mod logs;
+pub mod monitor;
 pub mod net;
 pub mod node_status;
 pub mod paths;

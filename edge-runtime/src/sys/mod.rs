@@ -2,3 +2,4 @@
 
 pub mod cgroup;
 pub mod host;
+pub mod quantity;

@@ -1,0 +1,138 @@
+//! What [`super::build`] is given: the pod's words, and the answers to all questions that need the node.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use thiserror::Error;
+
+use crate::launch::user::User;
+
+/// Everything the OCI configuration of one container attempt depends on.
+#[derive(Clone, Debug)]
+pub struct Input<'a> {
+    pub pod: &'a Pod,
+    pub container: &'a Container,
+    /// Command and arguments, image defaults applied, `$(VAR)` expanded. Not empty.
+    pub argv: Vec<String>,
+    /// Environment in its final order, image defaults first, expanded.
+    pub env: Vec<(String, String)>,
+    /// Absolute; the image's or `/` if the container names none.
+    pub cwd: String,
+    /// Mounted root file system on the host.
+    pub rootfs: PathBuf,
+    /// Volumes and files made by the node (`/etc/hosts`, `/etc/resolv.conf`, `/dev/termination-log`, a shared
+    /// `/dev/shm`, ...). One at the place of a default mount replaces it.
+    pub mounts: Vec<Mount>,
+    pub namespaces: Namespaces,
+    /// Set only together with a UTS namespace.
+    pub hostname: String,
+    /// `linux.cgroupsPath`: absolute below each hierarchy's root.
+    pub cgroup_path: String,
+    /// As resolved by [`crate::launch::user::resolve`].
+    pub user: User,
+    /// Wanted value; clamped to what the node may set.
+    pub oom_score_adj: i32,
+    /// Most processes and threads in the container; none: unlimited.
+    pub pids_limit: Option<i64>,
+    pub host: &'a HostFacts,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Host path (bind) or a label for `/proc/mounts` (tmpfs).
+    pub source: PathBuf,
+    /// Absolute path in the container.
+    pub target: PathBuf,
+    pub read_only: bool,
+    /// Mounts below the source are made read-only too (`recursiveReadOnly`; kernel 5.12 and a runtime that can).
+    pub recursive_read_only: bool,
+    pub propagation: Propagation,
+    pub kind: MountKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MountKind {
+    Bind,
+    /// Size limit in bytes.
+    Tmpfs {
+        size: Option<u64>,
+    },
+}
+
+/// `mountPropagation` of a volume mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    /// `None`: private.
+    #[default]
+    None,
+    HostToContainer,
+    Bidirectional,
+}
+
+/// Pinned namespace files of the pod; `None` shares the host's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces {
+    pub net: Option<PathBuf>,
+    pub ipc: Option<PathBuf>,
+    pub uts: Option<PathBuf>,
+    pub pid: PidNamespace,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PidNamespace {
+    /// One of its own for this container.
+    #[default]
+    Private,
+    Host,
+    /// Shared by the pod.
+    Shared(PathBuf),
+}
+
+/// What this node can do; looked up once by [`HostFacts::detect`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostFacts {
+    /// Pure cgroup v2; otherwise v1 controllers are used.
+    pub cgroup_v2: bool,
+    pub memory_controller: bool,
+    pub cpu_controller: bool,
+    pub pids_controller: bool,
+    /// The kernel accounts swap to cgroups (v1: `memory.memsw.*` exists).
+    pub swap_accounting: bool,
+    /// Lowest value this process may set: its own without CAP_SYS_RESOURCE.
+    pub min_oom_score_adj: i32,
+    /// Bounding set of the daemon, `CAP_...`: all that `privileged` can mean here.
+    pub capabilities: Vec<String>,
+    /// Device nodes below `/dev`, for privileged containers.
+    pub devices: Vec<HostDevice>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostDevice {
+    pub path: PathBuf,
+    pub block: bool,
+    pub major: i64,
+    pub minor: i64,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl HostFacts {
+    /// Looks at this machine.
+    pub fn detect() -> Self {
+        Self::default()
+    }
+}
+
+/// Each is a `CreateContainerConfigError` or `CreateContainerError` to the pod.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    #[error("no command specified")]
+    NoCommand,
+    #[error("mount path {0} is not absolute")]
+    RelativeMount(PathBuf),
+    #[error("unknown capability \"{0}\"")]
+    UnknownCapability(String),
+    #[error("invalid quantity \"{value}\" in {field}")]
+    Quantity { field: String, value: String },
+}

@@ -1,0 +1,5 @@
+//! Container log files in the CRI format (`TIME STREAM P|F LINE`), in the layout of the kubelet.
+//!
+//! The monitor writes them, the daemon and the command line read them. Knows nothing of pods beyond a file's path.
+
+pub mod read;

@@ -1,0 +1,17 @@
+//! One process per node that is the parent of every container, and the daemon's way of talking to it.
+//!
+//! The monitor runs the OCI runtime, copies the containers' output to log files and writes each exit code to disk
+//! before telling anyone, so that the daemon may die at any moment. It knows nothing of pods, images, the store or
+//! the link, and speaks only the small protocol of [`protocol`].
+//!
+//! - [`protocol`]: what crosses the socket; [`frame`]: how.
+//! - [`exit`]: exit records, the only truth about how a container ended.
+//! - [`client`]: for the daemon: connects, spawns, finds again what runs.
+//! - [`exec`]: for the daemon: a process inside a running container, for probes and hooks.
+//! - [`process`]: the monitor itself.
+
+pub mod client;
+pub mod exec;
+pub mod exit;
+pub mod frame;
+pub mod protocol;

@@ -1,0 +1,138 @@
+//! Requests, answers and events between the daemon and the monitor. Values only, no sockets.
+//!
+//! A monitor lives until the last container ends or the machine reboots, so a newer daemon must get on with an
+//! older monitor: unknown fields are ignored, an unknown request is answered with an error, an unknown event is
+//! skipped by the client. Fields may be added with `#[serde(default)]`; meanings never change.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::exit::ExitRecord;
+
+/// Raised when a request or event is added; told in [`Request::Hello`] and its answer.
+pub const VERSION: u32 = 1;
+
+/// A request with the number that its answer will carry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    pub seq: u64,
+    #[serde(flatten)]
+    pub request: Request,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Request {
+    /// First on every connection. From then on the connection gets all events.
+    Hello { version: u32 },
+    /// Accepts the container into the start queue. The outcome comes as [`Event::Started`] or
+    /// [`Event::StartFailed`]. Refused when the id is known.
+    Start(Box<StartContainer>),
+    /// Sends a signal to the container's first process. A container that is queued is dropped from the queue and
+    /// told as [`Event::StartFailed`]; one whose start is under way gets the signal once it has started.
+    Kill { id: String, signal: i32 },
+    /// Forgets an ended (or failed) container and cleans what the OCI runtime keeps of it, its cgroup included.
+    /// Answered when that is done. Refused while it runs. Unknown ids succeed.
+    Delete { id: String },
+    /// The daemon has committed the exit: removes the exit record.
+    Forget { id: String },
+    /// All containers the monitor knows, and exits whose record is not forgotten.
+    List,
+    /// Ends the monitor. Refused while any container is known.
+    Shutdown,
+}
+
+/// What the monitor needs to start one container whose bundle is complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartContainer {
+    pub id: String,
+    /// Holds `config.json`; the monitor adds the pipes `stdout` and `stderr`, `pid`, `monitor.json`.
+    pub bundle: PathBuf,
+    /// Program of the OCI runtime: runc, crun, youki.
+    pub runtime: PathBuf,
+    /// `--root` of the OCI runtime.
+    pub runtime_root: PathBuf,
+    /// More global flags of the OCI runtime, before the subcommand.
+    #[serde(default)]
+    pub runtime_args: Vec<String>,
+    /// Log file of this attempt, `.../CONTAINER/N.log`. Its folder is made if missing.
+    pub log_path: PathBuf,
+    /// Rotate when the log file has reached this size.
+    #[serde(default = "default_log_max_bytes")]
+    pub log_max_bytes: u64,
+    /// Log files kept per attempt, the current one included.
+    #[serde(default = "default_log_max_files")]
+    pub log_max_files: u32,
+    /// `linux.cgroupsPath` of the spec, absolute in each hierarchy: where out-of-memory kills are counted.
+    #[serde(default)]
+    pub cgroup: Option<String>,
+}
+
+/// The kubelet's `containerLogMaxSize`.
+pub fn default_log_max_bytes() -> u64 {
+    10 * 1024 * 1024
+}
+
+/// The kubelet's `containerLogMaxFiles`.
+pub fn default_log_max_files() -> u32 {
+    5
+}
+
+/// What the monitor writes to a connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FromMonitor {
+    Answer(Answer),
+    Event(Event),
+}
+
+/// Answer to the call with the same number: an error, or what was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    pub answer: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Version of the monitor, in the answer to [`Request::Hello`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// Answer to [`Request::List`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containers: Option<Vec<ContainerState>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The OCI runtime has started the container's first process. Times are RFC 3339 in UTC with nanoseconds.
+    Started { id: String, pid: i32, started_at: String },
+    /// The container's first process never ran, and nothing of it is left in the OCI runtime.
+    StartFailed { id: String, message: String },
+    /// The first process has ended; its exit record is on disk, its output in the log file.
+    Exited(ExitRecord),
+}
+
+/// One container as the monitor knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ContainerState {
+    pub id: String,
+    #[serde(flatten)]
+    pub phase: Phase,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub enum Phase {
+    /// In the queue, or the OCI runtime is at work.
+    Starting,
+    Running {
+        pid: i32,
+        started_at: String,
+    },
+    /// Ended; the record stays until forgotten.
+    Exited(ExitRecord),
+    /// Could not be started; said until deleted.
+    Failed {
+        message: String,
+    },
+}
