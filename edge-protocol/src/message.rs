@@ -3,10 +3,10 @@
 //! Grow them by adding variants and optional fields; never change what a name means.
 //! Knows nothing of sockets, clocks, stores or the meaning of an object's body.
 
+use crate::version::{Hello, RefuseReason, Welcome};
 use serde::{Deserialize, Serialize};
 
-/// Newest protocol version this build speaks. A peer offers a range; the highest common one is used.
-pub const PROTOCOL: u32 = 1;
+pub use crate::version::PROTOCOL;
 
 /// Names one Kubernetes object. `namespace` is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -19,7 +19,8 @@ pub struct ObjectKey {
 }
 
 /// An object without its body: enough to know whether both sides hold the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "flat::Digest")]
 pub struct ObjectDigest {
     #[serde(flatten)]
     pub key: ObjectKey,
@@ -30,6 +31,7 @@ pub struct ObjectDigest {
 
 /// An object with its body, the JSON of the Kubernetes object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "flat::Object")]
 pub struct Object {
     #[serde(flatten)]
     pub digest: ObjectDigest,
@@ -89,4 +91,228 @@ pub enum Report {
     /// A report this build does not know; acknowledged with a refusal.
     #[serde(other)]
     Unknown,
+}
+
+/// How an edge resumes: the stream it followed and the last sequence number it has durably applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Random text that names one bridge's memory of one node; another bridge or a restart has another.
+    pub stream: String,
+    pub seq: u64,
+}
+
+/// What the bridge says to a node. One JSON text frame each: `{"put":{...}}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum ToEdge {
+    /// Answer to `Hello`; before it nothing else is sent but `Refuse`.
+    Welcome(Welcome),
+    /// The bridge will not talk to this node; it closes the connection after this frame.
+    Refuse {
+        reason: RefuseReason,
+        message: String,
+    },
+    /// Opens the full list as of `seq`: exactly `count` digests follow.
+    SyncBegin {
+        seq: u64,
+        count: u64,
+    },
+    SyncDigests {
+        objects: Vec<ObjectDigest>,
+    },
+    /// Closes the list. Only now may the edge conclude anything from what is not in it.
+    SyncEnd {
+        seq: u64,
+        count: u64,
+    },
+    /// Every body asked for has been sent, or has changed since and follows as a live `Put`.
+    SyncDone {
+        seq: u64,
+    },
+    /// `sync`: a body asked for by `Need`, not a change of the live stream.
+    Put {
+        seq: u64,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        sync: bool,
+        object: Object,
+    },
+    /// Tombstone of one uid.
+    Delete {
+        seq: u64,
+        object: ObjectRef,
+    },
+    /// Reports that have reached the API, by the edge's own outbox ids.
+    UpAck {
+        ids: Vec<u64>,
+    },
+    /// A report that will never be accepted; the edge drops it.
+    UpRefuse {
+        id: u64,
+        reason: String,
+    },
+    StreamOpen {
+        stream: StreamId,
+        request: StreamRequest,
+        /// Bytes the edge may send before it is given more.
+        credit: u64,
+    },
+    StreamData {
+        stream: StreamId,
+        #[serde(with = "base64_text")]
+        data: Vec<u8>,
+    },
+    StreamCredit {
+        stream: StreamId,
+        bytes: u64,
+    },
+    StreamEnd {
+        stream: StreamId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    Pong {},
+    /// Nack of a message type this build does not know.
+    Unsupported {
+        message: String,
+    },
+    /// A slice of the text of a message too large for one frame; `more` says another slice follows.
+    Part {
+        more: bool,
+        data: String,
+    },
+}
+
+/// What a node says to the bridge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum ToCloud {
+    /// First frame of every connection.
+    Hello(Hello),
+    /// The change with this number, and every one sent before it, is committed to the store.
+    Ack {
+        seq: u64,
+    },
+    /// This object cannot be applied; it blocks no other.
+    Nack {
+        object: ObjectRef,
+        reason: String,
+    },
+    /// Bodies wanted from the full list; `done` with the last of possibly several.
+    Need {
+        keys: Vec<ObjectKey>,
+        done: bool,
+    },
+    /// Held here but not in the full list, which was empty: is it true that these are gone?
+    Unlisted {
+        objects: Vec<ObjectDigest>,
+    },
+    /// One row of the outbox; may come again after a reconnect.
+    Up {
+        id: u64,
+        report: Report,
+    },
+    StreamData {
+        stream: StreamId,
+        #[serde(with = "base64_text")]
+        data: Vec<u8>,
+    },
+    StreamCredit {
+        stream: StreamId,
+        bytes: u64,
+    },
+    StreamEnd {
+        stream: StreamId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    Ping {},
+    /// Nack of a message type this build does not know.
+    Unsupported {
+        message: String,
+    },
+    /// A slice of the text of a message too large for one frame; `more` says another slice follows.
+    Part {
+        more: bool,
+        data: String,
+    },
+}
+
+/// An object named with its uid.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "flat::Ref")]
+pub struct ObjectRef {
+    #[serde(flatten)]
+    pub key: ObjectKey,
+    pub uid: String,
+}
+
+/// Stream bytes as base64 text.
+mod base64_text {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::borrow::Cow;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = Cow::<str>::deserialize(from)?;
+        STANDARD.decode(text.as_bytes()).map_err(|e| D::Error::custom(format!("data is not base64: {e}")))
+    }
+}
+
+/// The same shapes without `flatten`: serde reads a flattened struct through a buffered copy of the
+/// whole value, which would build every body twice.
+mod flat {
+    use super::ObjectKey;
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    pub(super) struct Ref {
+        kind: String,
+        #[serde(default)]
+        namespace: String,
+        name: String,
+        uid: String,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Digest {
+        kind: String,
+        #[serde(default)]
+        namespace: String,
+        name: String,
+        uid: String,
+        digest: String,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Object {
+        kind: String,
+        #[serde(default)]
+        namespace: String,
+        name: String,
+        uid: String,
+        digest: String,
+        body: serde_json::Value,
+    }
+
+    impl From<Ref> for super::ObjectRef {
+        fn from(Ref { kind, namespace, name, uid }: Ref) -> Self {
+            Self { key: ObjectKey { kind, namespace, name }, uid }
+        }
+    }
+
+    impl From<Digest> for super::ObjectDigest {
+        fn from(Digest { kind, namespace, name, uid, digest }: Digest) -> Self {
+            Self { key: ObjectKey { kind, namespace, name }, uid, digest }
+        }
+    }
+
+    impl From<Object> for super::Object {
+        fn from(Object { kind, namespace, name, uid, digest, body }: Object) -> Self {
+            Self { digest: super::ObjectDigest { key: ObjectKey { kind, namespace, name }, uid, digest }, body }
+        }
+    }
 }

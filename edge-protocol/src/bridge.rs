@@ -1,0 +1,343 @@
+//! One connection, seen from the bridge: frames and time in, frames and events out.
+//!
+//! Owns the hello's rules, fencing, the choice between resume and full sync, the window of changes.
+//! What the node should hold is [`NodeState`]'s. Knows nothing of sockets, clocks or the Kubernetes API.
+
+mod down;
+
+use crate::frame::{Decoded, Decoder};
+use crate::liveness::Liveness;
+use crate::message::{ObjectDigest, ObjectKey, Report, StreamId, StreamRequest, ToCloud, ToEdge};
+use crate::outgoing::Outgoing;
+use crate::state::NodeState;
+use crate::stream::{StreamError, StreamEvent, StreamFrame, Streams};
+use crate::version::{self, Hello, RefuseReason, Welcome};
+use crate::{HEARTBEAT, SessionError, shorten};
+use down::Down;
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+/// Reports a node may have under way; its own window is smaller.
+const MAX_REPORTS: usize = 256;
+
+/// What a connection starts with.
+#[derive(Clone, Debug)]
+pub struct BridgeSettings {
+    /// Node name from the client certificate; a hello with another one is refused.
+    pub node: String,
+    /// This cluster's id.
+    pub cluster: String,
+    /// Fencing number, higher than that of every earlier connection of this node.
+    pub session: u64,
+    pub heartbeat: Duration,
+    /// Bytes of changes sent and not acknowledged; at least one change is always let through.
+    pub window: usize,
+}
+
+impl BridgeSettings {
+    pub fn new(node: impl Into<String>, cluster: impl Into<String>, session: u64) -> Self {
+        Self { node: node.into(), cluster: cluster.into(), session, heartbeat: HEARTBEAT, window: 256 << 10 }
+    }
+}
+
+/// What the session tells its caller, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BridgeEvent {
+    /// The node was let in. `resumed`: only later changes travel.
+    Connected {
+        hello: Hello,
+        resumed: bool,
+    },
+    /// The node has committed everything up to this change.
+    Acked {
+        seq: u64,
+    },
+    /// The node cannot apply this object: show it as an event on the object.
+    Nacked {
+        key: ObjectKey,
+        uid: String,
+        reason: String,
+    },
+    /// Write it to the API, then call `reported` or `refuse_report`. May repeat one already written.
+    Report {
+        id: u64,
+        report: Report,
+    },
+    /// The node holds these and its (empty) list does not name them. Ask the API for each:
+    /// [`NodeState::remove`] what is really gone. Doing nothing is safe.
+    Unlisted(Vec<ObjectDigest>),
+    Stream(StreamEvent),
+}
+
+/// One connection of a node, at the bridge. Call [`handle`](Self::handle) per frame,
+/// [`on_timeout`](Self::on_timeout) when [`next_timeout`](Self::next_timeout) has passed; after each, and after
+/// each change to the [`NodeState`], drain [`poll_event`](Self::poll_event) and write what
+/// [`poll_transmit`](Self::poll_transmit) returns, one frame at a time as the socket takes them: what is not
+/// written yet is not queued either, and coalesces. After an error flush `poll_transmit` once, then close the
+/// socket and drop the session.
+#[derive(Debug)]
+pub struct BridgeSession {
+    settings: BridgeSettings,
+    phase: Phase,
+    down: Down,
+    reports: HashSet<u64>,
+    acks: Vec<u64>,
+    streams: Streams,
+    liveness: Liveness,
+    decoder: Decoder,
+    out: Outgoing<ToEdge>,
+    events: VecDeque<BridgeEvent>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    AwaitHello,
+    Welcome,
+    Refused,
+}
+
+impl BridgeSession {
+    /// A session over a connection just accepted; fences every older one of this node.
+    pub fn new(settings: BridgeSettings, state: &mut NodeState, now: Duration) -> Self {
+        state.fence(settings.session);
+        Self {
+            liveness: Liveness::new(settings.heartbeat, now),
+            down: Down::new(settings.window),
+            settings,
+            phase: Phase::AwaitHello,
+            reports: HashSet::new(),
+            acks: Vec::new(),
+            streams: Streams::default(),
+            decoder: Decoder::default(),
+            out: Outgoing::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    pub fn session(&self) -> u64 {
+        self.settings.session
+    }
+
+    pub fn is_welcome(&self) -> bool {
+        self.phase == Phase::Welcome
+    }
+
+    /// When anything was last heard from the node: proof of life for its Lease.
+    pub fn last_heard(&self) -> Duration {
+        self.liveness.last_heard()
+    }
+
+    /// Bytes arrived that are not a whole frame yet: on a slow line the peer is alive all the same.
+    pub fn heard(&mut self, now: Duration) {
+        self.liveness.heard(now);
+    }
+
+    /// Last change the node has committed on this connection.
+    pub fn acked(&self) -> Option<u64> {
+        self.down.acked()
+    }
+
+    /// Bytes of changes sent and not yet acknowledged.
+    pub fn in_flight(&self) -> usize {
+        self.down.in_flight()
+    }
+
+    pub fn poll_event(&mut self) -> Option<BridgeEvent> {
+        self.events.pop_front()
+    }
+
+    /// Latest time to call [`on_timeout`](Self::on_timeout).
+    pub fn next_timeout(&self) -> Duration {
+        self.liveness.deadline()
+    }
+
+    /// # Errors
+    /// [`SessionError::Silent`] if the node must be taken for dead.
+    pub fn on_timeout(&mut self, now: Duration) -> Result<(), SessionError> {
+        self.liveness.dead(now).map_or(Ok(()), |silence| Err(SessionError::Silent(silence)))
+    }
+
+    /// This report is in the API (or was there already).
+    pub fn reported(&mut self, id: u64) {
+        if self.reports.remove(&id) {
+            self.acks.push(id);
+        }
+    }
+
+    /// This report will never be accepted; the node drops it.
+    pub fn refuse_report(&mut self, id: u64, reason: impl Into<String>) {
+        if self.reports.remove(&id) {
+            // The queue cannot be full of these: a node has at most MAX_REPORTS under way. Should it be, the
+            // row stays in the node's outbox and comes again with the next connection.
+            let _ = self.out.control(ToEdge::UpRefuse { id, reason: shorten(reason.into()) });
+        }
+    }
+
+    /// Asks the node to serve a stream.
+    ///
+    /// # Errors
+    /// Too many streams are open.
+    pub fn open_stream(&mut self, request: StreamRequest) -> Result<StreamId, StreamError> {
+        self.streams.open(request)
+    }
+
+    /// Streams that end with this connection: tell whoever serves them when it breaks.
+    pub fn open_streams(&self) -> Vec<StreamId> {
+        self.streams.ids()
+    }
+
+    /// Bytes that `stream_send` takes now; 0 for a closed stream.
+    pub fn stream_room(&self, stream: StreamId) -> usize {
+        self.streams.room(stream)
+    }
+
+    /// # Errors
+    /// The stream is closed, or the data is more than [`stream_room`](Self::stream_room).
+    pub fn stream_send(&mut self, stream: StreamId, data: &[u8]) -> Result<(), StreamError> {
+        self.streams.send(stream, data)
+    }
+
+    /// Received bytes are dealt with; the peer may send as many again.
+    pub fn stream_consumed(&mut self, stream: StreamId, bytes: usize) {
+        self.streams.consumed(stream, bytes);
+    }
+
+    /// Ends a stream; what was sent before still goes out unless there is an error.
+    pub fn stream_end(&mut self, stream: StreamId, error: Option<String>) {
+        self.streams.end(stream, error);
+    }
+
+    /// Sends the node away. Flush `poll_transmit`, then close.
+    pub fn refuse(&mut self, reason: RefuseReason, message: impl Into<String>) -> SessionError {
+        let message = shorten(message.into());
+        self.phase = Phase::Refused;
+        // The socket is closed after this frame anyway: whether it fits decides only how clear the node's log is.
+        let _ = self.out.control(ToEdge::Refuse { reason, message: message.clone() });
+        SessionError::Refused { reason, message }
+    }
+
+    /// Next frame to write, most urgent first: control, acknowledgements, sync and changes, stream data.
+    pub fn poll_transmit(&mut self, state: &NodeState, _now: Duration) -> Option<String> {
+        if let Some(frame) = self.out.next() {
+            return Some(frame);
+        }
+        if self.phase != Phase::Welcome || state.session() != self.settings.session {
+            return None;
+        }
+        if !self.acks.is_empty() {
+            let ids = std::mem::take(&mut self.acks);
+            return Some(crate::frame::encode(&ToEdge::UpAck { ids }));
+        }
+        if let Some(text) = self.down.next(state) {
+            return self.out.begin(text);
+        }
+        let message = match self.streams.poll()? {
+            StreamFrame::Open { stream, request, credit } => ToEdge::StreamOpen { stream, request, credit },
+            StreamFrame::Data { stream, data } => ToEdge::StreamData { stream, data },
+            StreamFrame::Credit { stream, bytes } => ToEdge::StreamCredit { stream, bytes },
+            StreamFrame::End { stream, error } => ToEdge::StreamEnd { stream, error },
+        };
+        Some(crate::frame::encode(&message))
+    }
+
+    /// Takes one text frame.
+    ///
+    /// # Errors
+    /// Any error ends the connection.
+    pub fn handle(&mut self, state: &mut NodeState, frame: &str, now: Duration) -> Result<(), SessionError> {
+        if state.session() != self.settings.session {
+            return Err(self.refuse(RefuseReason::Superseded, "a newer connection of this node has taken over"));
+        }
+        self.liveness.heard(now);
+        match self.decoder.decode::<ToCloud>(frame)? {
+            Decoded::Message(message) => self.dispatch(state, message),
+            Decoded::Unknown(name) => self.control(ToEdge::Unsupported { message: name }),
+            Decoded::Incomplete => Ok(()),
+        }
+    }
+
+    fn dispatch(&mut self, state: &NodeState, message: ToCloud) -> Result<(), SessionError> {
+        match (self.phase, message) {
+            (Phase::AwaitHello, ToCloud::Hello(hello)) => self.on_hello(state, hello),
+            (Phase::AwaitHello, _) => Err(SessionError::violation("a message before the hello")),
+            (Phase::Welcome, message) => self.on_message(state, message),
+            (Phase::Refused, _) => Ok(()),
+        }
+    }
+
+    fn on_hello(&mut self, state: &NodeState, hello: Hello) -> Result<(), SessionError> {
+        let Some(protocol) = version::SUPPORTED.common(hello.protocol) else {
+            let (ours, theirs) = (version::SUPPORTED, hello.protocol);
+            let message = format!("node speaks {}..{}, bridge {}..{}", theirs.min, theirs.max, ours.min, ours.max);
+            return Err(self.refuse(RefuseReason::Protocol, message));
+        };
+        if hello.node != self.settings.node {
+            let message = format!("certificate is for node {}, hello says {}", self.settings.node, hello.node);
+            return Err(self.refuse(RefuseReason::WrongNode, message));
+        }
+        if hello.cluster.as_ref().is_some_and(|c| *c != self.settings.cluster) {
+            let message = format!("this bridge serves cluster {}", self.settings.cluster);
+            return Err(self.refuse(RefuseReason::WrongCluster, message));
+        }
+        let resume = hello.position.as_ref().filter(|p| state.covers(p)).map(|p| p.seq);
+        self.down.start(resume);
+        self.phase = Phase::Welcome;
+        self.control(ToEdge::Welcome(Welcome {
+            protocol,
+            features: version::common_features(&hello.features),
+            cluster: self.settings.cluster.clone(),
+            session: self.settings.session,
+            stream: state.stream().to_owned(),
+            resume: resume.is_some(),
+            heartbeat_ms: u64::try_from(self.settings.heartbeat.as_millis()).unwrap_or(u64::MAX),
+        }))?;
+        self.events.push_back(BridgeEvent::Connected { hello, resumed: resume.is_some() });
+        Ok(())
+    }
+
+    fn on_message(&mut self, state: &NodeState, message: ToCloud) -> Result<(), SessionError> {
+        let stream_event = match message {
+            ToCloud::Hello(_) => return Err(SessionError::violation("a second hello")),
+            ToCloud::Ack { seq } => {
+                self.down.ack(seq)?;
+                self.events.push_back(BridgeEvent::Acked { seq });
+                None
+            }
+            ToCloud::Nack { object, reason } => {
+                let reason = shorten(reason);
+                self.events.push_back(BridgeEvent::Nacked { key: object.key, uid: object.uid, reason });
+                None
+            }
+            ToCloud::Need { keys, done } => return self.down.need(state, &keys, done),
+            ToCloud::Unlisted { objects } => {
+                self.events.push_back(BridgeEvent::Unlisted(objects));
+                None
+            }
+            ToCloud::Up { id, report } => {
+                if self.reports.len() >= MAX_REPORTS {
+                    return Err(SessionError::violation(format!("more than {MAX_REPORTS} reports under way")));
+                }
+                self.reports.insert(id);
+                self.events.push_back(BridgeEvent::Report { id, report });
+                None
+            }
+            ToCloud::StreamData { stream, data } => self.streams.data(stream, data),
+            ToCloud::StreamCredit { stream, bytes } => self.streams.credit(stream, bytes),
+            ToCloud::StreamEnd { stream, error } => self.streams.ended(stream, error),
+            ToCloud::Ping {} => return self.control(ToEdge::Pong {}),
+            ToCloud::Unsupported { .. } | ToCloud::Part { .. } => None,
+        };
+        self.events.extend(stream_event.map(BridgeEvent::Stream));
+        if self.streams.flooded() {
+            return Err(SessionError::violation("too many stream frames that need an answer"));
+        }
+        Ok(())
+    }
+
+    fn control(&mut self, message: ToEdge) -> Result<(), SessionError> {
+        if self.out.control(message) {
+            return Ok(());
+        }
+        Err(SessionError::violation("the node asks for more answers than it reads"))
+    }
+}

@@ -1,0 +1,199 @@
+//! What goes down to the node on one connection: resume or full sync, then live changes, within a window.
+
+use crate::SessionError;
+use crate::frame;
+use crate::message::{ObjectDigest, ObjectKey, ObjectRef, ToEdge};
+use crate::state::{LogItem, NodeState};
+use serde::Serialize;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Digests in one frame: about 40 KB.
+const LIST_CHUNK: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Down {
+    step: Step,
+    window: usize,
+    /// Changes sent and not acknowledged, in order, with their sizes.
+    sent: VecDeque<(u64, usize)>,
+    in_flight: usize,
+    acked: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// No hello yet.
+    Idle,
+    /// A full list is due as soon as the state is complete and the window empty.
+    Due,
+    List {
+        seq: u64,
+        count: u64,
+        rest: VecDeque<ObjectDigest>,
+        need: Need,
+    },
+    /// The list is out; waiting for the last `Need`, sending the bodies already asked for.
+    Bodies {
+        seq: u64,
+        need: Need,
+    },
+    /// Everything up to `cursor` has been sent.
+    Live {
+        cursor: u64,
+    },
+}
+
+/// Bodies asked for, by sequence number as of the list: one that changed since goes with the live stream.
+#[derive(Debug, Default)]
+struct Need {
+    wanted: BTreeSet<u64>,
+    done: bool,
+}
+
+impl Down {
+    pub(super) fn new(window: usize) -> Self {
+        Self { step: Step::Idle, window, sent: VecDeque::new(), in_flight: 0, acked: None }
+    }
+
+    pub(super) fn start(&mut self, resume: Option<u64>) {
+        self.step = resume.map_or(Step::Due, |cursor| Step::Live { cursor });
+        self.acked = resume;
+    }
+
+    pub(super) fn acked(&self) -> Option<u64> {
+        self.acked
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn ack(&mut self, seq: u64) -> Result<(), SessionError> {
+        let Some(at) = self.sent.iter().position(|(s, _)| *s == seq) else {
+            return Err(SessionError::violation(format!("ack of change {seq}, which is not in flight")));
+        };
+        self.in_flight -= self.sent.drain(..=at).map(|(_, size)| size).sum::<usize>();
+        self.acked = Some(seq);
+        Ok(())
+    }
+
+    pub(super) fn need(&mut self, state: &NodeState, keys: &[ObjectKey], done: bool) -> Result<(), SessionError> {
+        let (at, need) = match &mut self.step {
+            Step::List { seq, need, .. } | Step::Bodies { seq, need } if !need.done => (*seq, need),
+            _ => return Err(SessionError::violation("need outside a full sync")),
+        };
+        // A key that is not in the state gets nothing: it is gone, or never was this node's.
+        let entries = keys.iter().filter_map(|key| state.entry(key));
+        need.wanted.extend(entries.map(|e| e.seq).filter(|seq| *seq <= at));
+        need.done = done;
+        Ok(())
+    }
+
+    /// Text of the next message, if there is one and the window has room for it.
+    pub(super) fn next(&mut self, state: &NodeState) -> Option<String> {
+        loop {
+            match &mut self.step {
+                Step::Idle => return None,
+                Step::Due => {
+                    if !state.is_listed() || !self.sent.is_empty() {
+                        return None;
+                    }
+                    let rest: VecDeque<_> = state.digests().collect();
+                    let (seq, count) = (state.seq(), rest.len() as u64);
+                    self.step = Step::List { seq, count, rest, need: Need::default() };
+                    return Some(frame::encode(&ToEdge::SyncBegin { seq, count }));
+                }
+                Step::List { seq, count, rest, need } => {
+                    let (seq, count) = (*seq, *count);
+                    if rest.is_empty() {
+                        self.step = Step::Bodies { seq, need: std::mem::take(need) };
+                        return Some(frame::encode(&ToEdge::SyncEnd { seq, count }));
+                    }
+                    let objects = rest.drain(..rest.len().min(LIST_CHUNK)).collect();
+                    return Some(frame::encode(&ToEdge::SyncDigests { objects }));
+                }
+                Step::Bodies { seq, need } => {
+                    let done = *seq;
+                    if let Some(body) = need.wanted.first().copied() {
+                        if self.in_flight >= self.window {
+                            return None;
+                        }
+                        need.wanted.pop_first();
+                        let Some(text) = put(state, body, true) else { continue };
+                        return Some(self.track(body, text));
+                    }
+                    if !need.done {
+                        return None;
+                    }
+                    self.step = Step::Live { cursor: done };
+                    return Some(self.track(done, frame::encode(&ToEdge::SyncDone { seq: done })));
+                }
+                Step::Live { cursor } => {
+                    // Tombstones were forgotten that this node has not seen: nothing but a list tells it.
+                    if !state.reaches(*cursor) {
+                        self.step = Step::Due;
+                        continue;
+                    }
+                    if self.in_flight >= self.window {
+                        return None;
+                    }
+                    let (seq, item) = state.after(*cursor)?;
+                    *cursor = seq;
+                    let text = match item {
+                        LogItem::Put(_) => put(state, seq, false)?,
+                        LogItem::Delete(object) => delete(seq, object),
+                    };
+                    return Some(self.track(seq, text));
+                }
+            }
+        }
+    }
+
+    fn track(&mut self, seq: u64, text: String) -> String {
+        self.sent.push_back((seq, text.len()));
+        self.in_flight += text.len();
+        text
+    }
+}
+
+fn delete(seq: u64, object: &ObjectRef) -> String {
+    frame::encode(&ToEdge::Delete { seq, object: object.clone() })
+}
+
+/// A `Put` of the object whose newest value has this number, around the body's text as it is.
+fn put(state: &NodeState, seq: u64, sync: bool) -> Option<String> {
+    #[derive(Serialize)]
+    struct Head<'a> {
+        #[serde(flatten)]
+        key: &'a ObjectKey,
+        uid: &'a str,
+        digest: &'a str,
+    }
+    let Some(LogItem::Put(key)) = state.item(seq) else { return None };
+    let entry = state.entry(key).filter(|e| e.seq == seq)?;
+    let head = Head { key, uid: &entry.uid, digest: &entry.digest };
+    // Strings in a map: serializing them cannot fail.
+    let head = serde_json::to_string(&head).expect("a key is plain data");
+    let sync = if sync { ",\"sync\":true" } else { "" };
+    let object = head.strip_suffix('}')?;
+    Some(format!("{{\"put\":{{\"seq\":{seq}{sync},\"object\":{object},\"body\":{}}}}}}}", entry.body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Object;
+
+    #[test]
+    fn the_spliced_put_reads_as_the_message() {
+        let key = ObjectKey { kind: "Secret".into(), namespace: "a\"b".into(), name: "n".into() };
+        let digest = ObjectDigest { key, uid: "u".into(), digest: "d".into() };
+        let object = Object { digest, body: serde_json::json!({"data": {"x": "\u{0}\"\\"}}) };
+        let mut state = NodeState::new("s");
+        state.set(object.clone()).expect("fits");
+        for sync in [false, true] {
+            let text = put(&state, 1, sync).expect("is there");
+            assert_eq!(text, frame::encode(&ToEdge::Put { seq: 1, sync, object: object.clone() }));
+        }
+    }
+}

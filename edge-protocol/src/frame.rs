@@ -1,0 +1,236 @@
+//! Text of a frame <-> message: size caps, slices of large messages, errors that name the field.
+//!
+//! Owns the codec. Knows nothing of sessions, sockets or what a message means.
+
+use crate::message::{ToCloud, ToEdge};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A longer frame is refused before it is parsed. The websocket layer should have the same limit.
+pub const MAX_FRAME: usize = 1 << 20;
+
+/// A longer message is refused while its slices are collected. A ConfigMap or Secret may hold 1 MiB,
+/// and JSON writes a control character in six bytes.
+pub const MAX_MESSAGE: usize = 8 << 20;
+
+/// Messages longer than this travel in slices of this size, so that heartbeats find a gap between them
+/// on a slow line. Escaping at most doubles the slice: JSON text holds no raw control characters.
+pub const PART: usize = 64 << 10;
+
+/// Depth of messages inside slices is one: a slice never contains a slice.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FrameError {
+    #[error("frame of {0} bytes is over the limit of {MAX_FRAME}")]
+    FrameTooLarge(usize),
+    #[error("message of more than {0} bytes is over the limit of {MAX_MESSAGE}")]
+    MessageTooLarge(usize),
+    #[error("frame is not an object with one message name as its key")]
+    NotAMessage,
+    #[error("message {message}: field {field}: {problem}")]
+    Bad { message: String, field: String, problem: String },
+    #[error("a slice inside slices")]
+    NestedPart,
+}
+
+/// What one frame turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decoded<T> {
+    Message(T),
+    /// Well-formed, but of a type this build does not know: to be skipped and nacked by name.
+    Unknown(String),
+    /// A slice; the message is not complete yet.
+    Incomplete,
+}
+
+/// A direction's message enum.
+pub trait Message: Serialize + DeserializeOwned + Sized {
+    /// Names of all variants as they stand on the wire.
+    const NAMES: &'static [&'static str];
+    fn part(more: bool, data: String) -> Self;
+    fn into_part(self) -> Result<(bool, String), Self>;
+}
+
+macro_rules! message {
+    ($type:ty, $names:expr) => {
+        impl Message for $type {
+            const NAMES: &'static [&'static str] = $names;
+
+            fn part(more: bool, data: String) -> Self {
+                Self::Part { more, data }
+            }
+
+            fn into_part(self) -> Result<(bool, String), Self> {
+                match self {
+                    Self::Part { more, data } => Ok((more, data)),
+                    other => Err(other),
+                }
+            }
+        }
+    };
+}
+
+message!(
+    ToEdge,
+    &[
+        "welcome",
+        "refuse",
+        "syncBegin",
+        "syncDigests",
+        "syncEnd",
+        "syncDone",
+        "put",
+        "delete",
+        "upAck",
+        "upRefuse",
+        "streamOpen",
+        "streamData",
+        "streamCredit",
+        "streamEnd",
+        "pong",
+        "unsupported",
+        "part",
+    ]
+);
+message!(
+    ToCloud,
+    &[
+        "hello",
+        "ack",
+        "nack",
+        "need",
+        "unlisted",
+        "up",
+        "streamData",
+        "streamCredit",
+        "streamEnd",
+        "ping",
+        "unsupported",
+        "part",
+    ]
+);
+
+/// JSON text of one message. It may be longer than a frame: see [`split`].
+pub fn encode<T: Message>(message: &T) -> String {
+    // Strings, numbers and JSON values in string-keyed maps: nothing in these types can fail to serialize.
+    serde_json::to_string(message).expect("messages are plain data")
+}
+
+/// Cuts a message's text into frames if it is longer than [`PART`]; else returns it as it is.
+pub fn split<T: Message>(text: String) -> Vec<String> {
+    if text.len() <= PART {
+        return vec![text];
+    }
+    let mut frames = Vec::with_capacity(text.len() / PART + 1);
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (head, tail) = rest.split_at(rest.floor_char_boundary(PART));
+        rest = tail;
+        frames.push(encode(&T::part(!rest.is_empty(), head.to_owned())));
+    }
+    frames
+}
+
+/// Reads the frames of one direction of one connection; holds the slices of at most one message.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    slices: String,
+    collecting: bool,
+}
+
+impl Decoder {
+    /// # Errors
+    /// Any error means that the peer cannot be followed any further: drop the connection.
+    pub fn decode<T: Message>(&mut self, frame: &str) -> Result<Decoded<T>, FrameError> {
+        if frame.len() > MAX_FRAME {
+            return Err(FrameError::FrameTooLarge(frame.len()));
+        }
+        let message = match parse::<T>(frame)? {
+            Decoded::Message(message) => message,
+            other => return Ok(other),
+        };
+        let (more, data) = match message.into_part() {
+            Ok(part) => part,
+            Err(whole) => return Ok(Decoded::Message(whole)),
+        };
+        let length = self.slices.len() + data.len();
+        if length > MAX_MESSAGE {
+            return Err(FrameError::MessageTooLarge(length));
+        }
+        self.slices.push_str(&data);
+        self.collecting = more;
+        if more {
+            return Ok(Decoded::Incomplete);
+        }
+        match parse::<T>(&std::mem::take(&mut self.slices))? {
+            Decoded::Message(message) => match message.into_part() {
+                Ok(_) => Err(FrameError::NestedPart),
+                Err(whole) => Ok(Decoded::Message(whole)),
+            },
+            other => Ok(other),
+        }
+    }
+}
+
+fn parse<T: Message>(text: &str) -> Result<Decoded<T>, FrameError> {
+    let name = message_name(text).ok_or(FrameError::NotAMessage)?;
+    if !T::NAMES.contains(&name) {
+        return Ok(Decoded::Unknown(name.chars().take(64).collect()));
+    }
+    serde_json::from_str(text).map(Decoded::Message).map_err(|e| FrameError::Bad {
+        message: name.to_owned(),
+        field: field_at(text, offset(text, &e)),
+        problem: e.to_string(),
+    })
+}
+
+/// The only key of the outer object, without reading the rest. Names have no escapes.
+fn message_name(text: &str) -> Option<&str> {
+    let rest = text.trim_start().strip_prefix('{')?.trim_start().strip_prefix('"')?;
+    let (name, rest) = rest.split_once('"')?;
+    (rest.trim_start().starts_with(':') && !name.contains('\\')).then_some(name)
+}
+
+/// Where in the text an error was noticed, in bytes. serde_json counts lines and columns from one.
+fn offset(text: &str, error: &serde_json::Error) -> usize {
+    let lines: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    lines + error.column()
+}
+
+/// Path of the field that the parser stood in at this offset, as `object.uid`.
+fn field_at(text: &str, offset: usize) -> String {
+    let mut path: Vec<String> = Vec::new();
+    let mut key = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        if at >= offset {
+            break;
+        }
+        match c {
+            '{' | '[' => path.push(std::mem::take(&mut key)),
+            '}' | ']' => {
+                key = path.pop().unwrap_or_default();
+            }
+            '"' => {
+                let start = at + 1;
+                let mut end = text.len();
+                while let Some((at, c)) = chars.next() {
+                    match c {
+                        '\\' => drop(chars.next()),
+                        '"' => {
+                            end = at;
+                            break;
+                        }
+                        _ => {}
+                    }
+                }
+                if text[end..].trim_start_matches('"').trim_start().starts_with(':') {
+                    key = text[start..end].chars().take(64).collect();
+                }
+            }
+            _ => {}
+        }
+    }
+    path.push(key);
+    // The outermost is the frame itself, then the message's own name.
+    let named: Vec<_> = path.into_iter().filter(|p| !p.is_empty()).skip(1).collect();
+    if named.is_empty() { "(message)".to_owned() } else { named.join(".") }
+}

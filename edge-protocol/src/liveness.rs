@@ -1,0 +1,54 @@
+//! Who must speak when, and when a silent peer counts as dead. The edge pings, the bridge answers: one small
+//! frame each way per heartbeat keeps an idle link cheap and a dead one short-lived.
+
+use std::time::Duration;
+
+/// A peer is dead when nothing came for this many heartbeats.
+const PATIENCE: u32 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    heartbeat: Duration,
+    heard: Duration,
+    pinged: Duration,
+}
+
+impl Liveness {
+    pub(crate) fn new(heartbeat: Duration, now: Duration) -> Self {
+        Self { heartbeat, heard: now, pinged: now }
+    }
+
+    pub(crate) fn set_heartbeat(&mut self, heartbeat: Duration) {
+        self.heartbeat = heartbeat;
+    }
+
+    pub(crate) fn heard(&mut self, now: Duration) {
+        self.heard = self.heard.max(now);
+    }
+
+    pub(crate) fn last_heard(&self) -> Duration {
+        self.heard
+    }
+
+    /// How long the peer has been silent, if that is too long.
+    pub(crate) fn dead(&self, now: Duration) -> Option<Duration> {
+        (now >= self.deadline()).then(|| now.saturating_sub(self.heard))
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.heard + self.heartbeat * PATIENCE
+    }
+
+    /// Whether a ping is due; it then counts as sent.
+    pub(crate) fn take_ping(&mut self, now: Duration) -> bool {
+        let due = now >= self.next_ping();
+        if due {
+            self.pinged = now;
+        }
+        due
+    }
+
+    pub(crate) fn next_ping(&self) -> Duration {
+        self.pinged + self.heartbeat
+    }
+}

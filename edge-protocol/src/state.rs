@@ -1,0 +1,230 @@
+//! What one node should hold, as a numbered stream of newest values: the bridge's memory of one node.
+//!
+//! Owns sequence numbers, tombstones and the rule when a node may resume. Lives as long as the bridge process
+//! watches the node, over many connections. Knows nothing of connections, sockets or the Kubernetes API.
+
+use crate::frame::MAX_MESSAGE;
+use crate::message::{Object, ObjectDigest, ObjectKey, ObjectRef, Position};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+/// Objects one node may be told to hold.
+pub const MAX_OBJECTS: usize = 20_000;
+
+/// Tombstones kept for resuming nodes; an older position than the oldest forgotten one needs a full sync.
+pub const MAX_TOMBSTONES: usize = 1024;
+
+/// Room for everything of a `Put` but the body and the key.
+const ENVELOPE: usize = 4096;
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum StateError {
+    #[error("{kind} {namespace}/{name}: body of {size} bytes is over the link's limit", kind = key.kind, namespace = key.namespace, name = key.name)]
+    TooLarge { key: ObjectKey, size: usize },
+    #[error("the node already holds {MAX_OBJECTS} objects")]
+    Full,
+    /// The uid was removed for good; a late watch event must not bring it back.
+    #[error("{kind} {namespace}/{name}: uid {uid} was deleted", kind = key.kind, namespace = key.namespace, name = key.name)]
+    Deleted { key: ObjectKey, uid: String },
+}
+
+/// Desired objects of one node with the sequence numbers of their newest values.
+///
+/// Sequence numbers start at 1 and are never reused within a stream. Only the newest value of a key is kept.
+#[derive(Debug)]
+pub struct NodeState {
+    stream: String,
+    seq: u64,
+    /// Highest sequence number of a forgotten tombstone: who stands before it cannot resume.
+    floor: u64,
+    complete: bool,
+    session: u64,
+    objects: BTreeMap<ObjectKey, Entry>,
+    tombstones: HashMap<ObjectRef, Tombstone>,
+    /// Everything above by sequence number: what to send after a given one.
+    log: BTreeMap<u64, LogItem>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) seq: u64,
+    pub(crate) uid: String,
+    pub(crate) digest: String,
+    /// JSON text: a fifth of the memory of a parsed value, and it is only ever sent.
+    pub(crate) body: Box<str>,
+}
+
+#[derive(Debug)]
+struct Tombstone {
+    seq: u64,
+    /// Deleted in the API, not merely no longer of use to the node.
+    deleted: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum LogItem {
+    Put(ObjectKey),
+    Delete(ObjectRef),
+}
+
+impl NodeState {
+    /// `stream` must be random text, new for every `NodeState` (16 bytes of hex will do).
+    pub fn new(stream: impl Into<String>) -> Self {
+        Self {
+            stream: stream.into(),
+            seq: 0,
+            floor: 0,
+            complete: false,
+            session: 0,
+            objects: BTreeMap::new(),
+            tombstones: HashMap::new(),
+            log: BTreeMap::new(),
+        }
+    }
+
+    pub fn stream(&self) -> &str {
+        &self.stream
+    }
+
+    /// Number of the newest change.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// What the node should hold now; for comparing with a fresh list.
+    pub fn digests(&self) -> impl Iterator<Item = ObjectDigest> + '_ {
+        self.objects.iter().map(|(key, e)| ObjectDigest {
+            key: key.clone(),
+            uid: e.uid.clone(),
+            digest: e.digest.clone(),
+        })
+    }
+
+    /// The API's first complete list has been entered. Before this no node is told anything: a list that is
+    /// still being read would look like deletions.
+    pub fn listed(&mut self) {
+        self.complete = true;
+    }
+
+    pub fn is_listed(&self) -> bool {
+        self.complete
+    }
+
+    /// Makes every session with a lower number void. [`BridgeSession::new`](crate::bridge::BridgeSession::new)
+    /// does this with its own number; a bridge that learns of a newer session elsewhere calls it, too.
+    pub fn fence(&mut self, session: u64) {
+        self.session = self.session.max(session);
+    }
+
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// Enters the newest value of an object. False if the node was already to hold exactly this.
+    /// Another uid under the same key replaces the old object: its tombstone goes first.
+    ///
+    /// # Errors
+    /// Too large to travel, too many objects, or a uid that was [removed](Self::remove) for good.
+    pub fn set(&mut self, object: Object) -> Result<bool, StateError> {
+        let ObjectDigest { key, uid, digest } = object.digest;
+        let held = self.objects.get(&key);
+        if held.is_some_and(|e| e.uid == uid && e.digest == digest) {
+            return Ok(false);
+        }
+        let reference = ObjectRef { key: key.clone(), uid: uid.clone() };
+        if self.tombstones.get(&reference).is_some_and(|t| t.deleted) {
+            return Err(StateError::Deleted { key, uid });
+        }
+        if held.is_none() && self.objects.len() >= MAX_OBJECTS {
+            return Err(StateError::Full);
+        }
+        let body = object.body.to_string().into_boxed_str();
+        if body.len() > MAX_MESSAGE - ENVELOPE {
+            return Err(StateError::TooLarge { key, size: body.len() });
+        }
+        if let Some(old) = held.filter(|e| e.uid != uid).map(|e| e.uid.clone()) {
+            self.bury(ObjectRef { key: key.clone(), uid: old }, true);
+        }
+        if let Some(withdrawn) = self.tombstones.remove(&reference) {
+            self.log.remove(&withdrawn.seq);
+        }
+        let seq = self.append(LogItem::Put(key.clone()));
+        if let Some(old) = self.objects.insert(key, Entry { seq, uid, digest, body }) {
+            self.log.remove(&old.seq);
+        }
+        Ok(true)
+    }
+
+    /// The object with this uid was deleted in the API. Also right for one that was never entered (an
+    /// [`Unlisted`](crate::bridge::BridgeEvent::Unlisted) object found gone). The uid can never be set again.
+    /// False if this was already known.
+    pub fn remove(&mut self, key: &ObjectKey, uid: &str) -> bool {
+        self.bury(ObjectRef { key: key.clone(), uid: uid.to_owned() }, true)
+    }
+
+    /// The object still exists, but this node has no use for it any more (a Secret whose last pod has left).
+    /// It may be [set](Self::set) again later.
+    pub fn withdraw(&mut self, key: &ObjectKey, uid: &str) -> bool {
+        self.bury(ObjectRef { key: key.clone(), uid: uid.to_owned() }, false)
+    }
+
+    fn bury(&mut self, object: ObjectRef, deleted: bool) -> bool {
+        if let Some(known) = self.tombstones.get_mut(&object) {
+            known.deleted |= deleted;
+            return false;
+        }
+        if self.objects.get(&object.key).is_some_and(|e| e.uid == object.uid)
+            && let Some(old) = self.objects.remove(&object.key)
+        {
+            self.log.remove(&old.seq);
+        }
+        let seq = self.append(LogItem::Delete(object.clone()));
+        self.tombstones.insert(object, Tombstone { seq, deleted });
+        while self.tombstones.len() > MAX_TOMBSTONES {
+            let oldest = self.log.iter().find_map(|(seq, item)| match item {
+                LogItem::Delete(object) => Some((*seq, object.clone())),
+                LogItem::Put(_) => None,
+            });
+            let Some((seq, object)) = oldest else { break };
+            self.log.remove(&seq);
+            self.tombstones.remove(&object);
+            self.floor = seq;
+        }
+        true
+    }
+
+    fn append(&mut self, item: LogItem) -> u64 {
+        self.seq += 1;
+        self.log.insert(self.seq, item);
+        self.seq
+    }
+
+    /// Whether only changes after this position need to travel.
+    pub fn covers(&self, position: &Position) -> bool {
+        position.stream == self.stream && self.reaches(position.seq)
+    }
+
+    pub(crate) fn reaches(&self, seq: u64) -> bool {
+        seq >= self.floor && seq <= self.seq
+    }
+
+    pub(crate) fn entry(&self, key: &ObjectKey) -> Option<&Entry> {
+        self.objects.get(key)
+    }
+
+    pub(crate) fn item(&self, seq: u64) -> Option<&LogItem> {
+        self.log.get(&seq)
+    }
+
+    pub(crate) fn after(&self, seq: u64) -> Option<(u64, &LogItem)> {
+        self.log.range((Bound::Excluded(seq), Bound::Unbounded)).next().map(|(seq, item)| (*seq, item))
+    }
+}

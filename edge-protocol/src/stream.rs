@@ -1,0 +1,210 @@
+//! Byte streams (logs, later exec and port-forward) that share the connection under credit.
+//!
+//! Owns credit and fairness, the same for both ends. A stream's failure ends that stream and nothing else.
+//! Knows nothing of what the bytes mean.
+
+use crate::message::{StreamId, StreamRequest};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+/// Bytes each side may send on a new stream before the other has consumed any.
+pub const INITIAL_CREDIT: u64 = 64 << 10;
+
+/// Open streams of one connection.
+pub const MAX_STREAMS: usize = 64;
+
+/// Bytes of one data frame: small, so that sync frames are not long behind one.
+const CHUNK: usize = 16 << 10;
+
+/// No sane peer grants more; caps what a lie about credit can do.
+const MAX_CREDIT: u64 = 16 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// Serve this (edge only). The bridge may already be gone when you answer: errors of `stream_send` say so.
+    Opened { stream: StreamId, request: StreamRequest },
+    /// Bytes from the peer. Call `stream_consumed` when they are dealt with, or the stream stalls.
+    Data { stream: StreamId, data: Vec<u8> },
+    /// There is room to send again.
+    Room { stream: StreamId },
+    /// The stream is over; `error` if it failed.
+    Closed { stream: StreamId, error: Option<String> },
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum StreamError {
+    #[error("stream {0} is closed")]
+    Closed(StreamId),
+    #[error("stream {0} has room for {1} bytes only")]
+    NoRoom(StreamId, usize),
+    #[error("{MAX_STREAMS} streams are open already")]
+    TooMany,
+}
+
+/// A stream frame to send; each direction's enum has the same three.
+#[derive(Debug)]
+pub(crate) enum StreamFrame {
+    Open { stream: StreamId, request: StreamRequest, credit: u64 },
+    Data { stream: StreamId, data: Vec<u8> },
+    Credit { stream: StreamId, bytes: u64 },
+    End { stream: StreamId, error: Option<String> },
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// Bytes the peer still accepts, those waiting in `out` not yet taken off.
+    credit: u64,
+    /// Bytes the peer may still send.
+    window: u64,
+    /// Bytes consumed here since the last grant.
+    consumed: u64,
+    out: VecDeque<u8>,
+    ending: Option<Option<String>>,
+}
+
+impl Stream {
+    fn room(&self) -> usize {
+        usize::try_from(self.credit).unwrap_or(usize::MAX).saturating_sub(self.out.len())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    open: BTreeMap<StreamId, Stream>,
+    /// Open, credit and failure frames: small, ahead of data.
+    control: VecDeque<StreamFrame>,
+    newest: StreamId,
+    /// Last stream that sent data; the next one gets the next turn.
+    turn: StreamId,
+}
+
+impl Streams {
+    /// Bridge: start a stream.
+    pub(crate) fn open(&mut self, request: StreamRequest) -> Result<StreamId, StreamError> {
+        if self.open.len() >= MAX_STREAMS {
+            return Err(StreamError::TooMany);
+        }
+        self.newest += 1;
+        let stream = self.newest;
+        self.insert(stream, INITIAL_CREDIT);
+        self.control.push_back(StreamFrame::Open { stream, request, credit: INITIAL_CREDIT });
+        Ok(stream)
+    }
+
+    /// Edge: the bridge started a stream. None: refused, and the bridge is told.
+    pub(crate) fn opened(&mut self, stream: StreamId, request: StreamRequest, credit: u64) -> Option<StreamEvent> {
+        if stream <= self.newest {
+            return None; // a number is never reused: this stream is over, or the peer is confused
+        }
+        self.newest = stream;
+        if self.open.len() >= MAX_STREAMS {
+            self.fail(stream, StreamError::TooMany.to_string());
+            return None;
+        }
+        self.insert(stream, credit.min(MAX_CREDIT));
+        Some(StreamEvent::Opened { stream, request })
+    }
+
+    fn insert(&mut self, stream: StreamId, credit: u64) {
+        self.open.insert(stream, Stream { credit, window: INITIAL_CREDIT, ..Stream::default() });
+    }
+
+    /// Frames for streams that are over are normal: both ends may close at the same time.
+    pub(crate) fn data(&mut self, stream: StreamId, data: Vec<u8>) -> Option<StreamEvent> {
+        let entry = self.open.get_mut(&stream)?;
+        let length = data.len() as u64;
+        if length > entry.window {
+            let error = format!("{length} bytes came where {} were allowed", entry.window);
+            self.fail(stream, error.clone());
+            return Some(StreamEvent::Closed { stream, error: Some(error) });
+        }
+        entry.window -= length;
+        Some(StreamEvent::Data { stream, data })
+    }
+
+    pub(crate) fn credit(&mut self, stream: StreamId, bytes: u64) -> Option<StreamEvent> {
+        let entry = self.open.get_mut(&stream)?;
+        entry.credit = entry.credit.saturating_add(bytes).min(MAX_CREDIT);
+        (entry.room() > 0 && entry.ending.is_none()).then_some(StreamEvent::Room { stream })
+    }
+
+    pub(crate) fn ended(&mut self, stream: StreamId, error: Option<String>) -> Option<StreamEvent> {
+        self.open.remove(&stream)?;
+        Some(StreamEvent::Closed { stream, error })
+    }
+
+    /// Bytes that [`send`](Self::send) would take now.
+    pub(crate) fn room(&self, stream: StreamId) -> usize {
+        self.open.get(&stream).filter(|s| s.ending.is_none()).map_or(0, Stream::room)
+    }
+
+    pub(crate) fn send(&mut self, stream: StreamId, data: &[u8]) -> Result<(), StreamError> {
+        let entry = self.open.get_mut(&stream).filter(|s| s.ending.is_none()).ok_or(StreamError::Closed(stream))?;
+        if data.len() > entry.room() {
+            return Err(StreamError::NoRoom(stream, entry.room()));
+        }
+        entry.out.extend(data);
+        Ok(())
+    }
+
+    pub(crate) fn consumed(&mut self, stream: StreamId, bytes: usize) {
+        let Some(entry) = self.open.get_mut(&stream) else { return };
+        // Never grant more than was taken in, whatever the caller says.
+        let taken = INITIAL_CREDIT - entry.window - entry.consumed;
+        entry.consumed += taken.min(bytes as u64);
+        if entry.consumed >= INITIAL_CREDIT / 2 {
+            let bytes = std::mem::take(&mut entry.consumed);
+            entry.window += bytes;
+            self.control.push_back(StreamFrame::Credit { stream, bytes });
+        }
+    }
+
+    /// Ends a stream from this side, after what is waiting has been sent. An error drops what is waiting.
+    pub(crate) fn end(&mut self, stream: StreamId, error: Option<String>) {
+        match error {
+            Some(error) => self.fail(stream, error),
+            None => {
+                if let Some(entry) = self.open.get_mut(&stream) {
+                    entry.ending.get_or_insert(None);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, stream: StreamId, error: String) {
+        self.open.remove(&stream);
+        self.control.push_back(StreamFrame::End { stream, error: Some(crate::shorten(error)) });
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<StreamFrame> {
+        if let Some(frame) = self.control.pop_front() {
+            return Some(frame);
+        }
+        let ready = |(id, s): (&StreamId, &Stream)| {
+            ((!s.out.is_empty() && s.credit > 0) || (s.out.is_empty() && s.ending.is_some())).then_some(*id)
+        };
+        let stream = self
+            .open
+            .range((Bound::Excluded(self.turn), Bound::Unbounded))
+            .find_map(ready)
+            .or_else(|| self.open.iter().find_map(ready))?;
+        self.turn = stream;
+        let entry = self.open.get_mut(&stream)?;
+        if entry.out.is_empty() {
+            let error = self.open.remove(&stream)?.ending.flatten();
+            return Some(StreamFrame::End { stream, error });
+        }
+        let take = entry.out.len().min(CHUNK).min(usize::try_from(entry.credit).unwrap_or(usize::MAX));
+        entry.credit -= take as u64;
+        Some(StreamFrame::Data { stream, data: entry.out.drain(..take).collect() })
+    }
+
+    /// The peer makes us owe it more answers than a sane one would.
+    pub(crate) fn flooded(&self) -> bool {
+        self.control.len() > 4 * MAX_STREAMS
+    }
+
+    pub(crate) fn ids(&self) -> Vec<StreamId> {
+        self.open.keys().copied().collect()
+    }
+}

@@ -1,0 +1,119 @@
+//! First words of a connection: who is there, which protocol both speak, where the edge left off.
+//!
+//! Owns the hello, the welcome and the skew rules. Knows nothing of objects, sockets or clocks.
+
+use crate::message::Position;
+use serde::{Deserialize, Serialize};
+
+/// Newest protocol version this build speaks. A peer offers a range; the highest common one is used.
+pub const PROTOCOL: u32 = 1;
+
+/// Versions this build speaks.
+pub const SUPPORTED: ProtocolRange = ProtocolRange { min: 1, max: PROTOCOL };
+
+/// Optional abilities of this build, by name. Both sides use what both name.
+pub const FEATURES: &[&str] = &["logs"];
+
+/// More names than this in a hello or welcome are cut off: nobody has that many.
+const MAX_FEATURES: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtocolRange {
+    pub min: u32,
+    pub max: u32,
+}
+
+impl ProtocolRange {
+    /// Highest version both speak, or none.
+    pub fn common(self, other: Self) -> Option<u32> {
+        let newest = self.max.min(other.max);
+        (newest >= self.min.max(other.min)).then_some(newest)
+    }
+}
+
+/// First frame of a connection, from the edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hello {
+    pub protocol: ProtocolRange,
+    #[serde(default)]
+    pub features: Vec<String>,
+    /// Node name. The bridge compares it with the name in the client certificate.
+    pub node: String,
+    /// Cluster this node belongs to; absent before the first welcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The kernel's boot id: tells a reboot from a restart of the daemon.
+    pub boot_id: String,
+    /// Program and version, for people.
+    #[serde(default)]
+    pub agent: String,
+    /// Where to resume; absent for a new or rebuilt store, which forces a full sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
+}
+
+/// The bridge's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Welcome {
+    pub protocol: u32,
+    #[serde(default)]
+    pub features: Vec<String>,
+    pub cluster: String,
+    /// Fencing number of this connection; a newer one makes older connections void.
+    pub session: u64,
+    /// Stream to store with every position from now on.
+    pub stream: String,
+    /// Whether only later changes follow (true) or a full list (false).
+    pub resume: bool,
+    /// How often the edge pings.
+    pub heartbeat_ms: u64,
+}
+
+/// Why a bridge refuses a node. A reason this build does not know reads as `Unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RefuseReason {
+    /// No protocol version in common: one side must be upgraded.
+    Protocol,
+    /// The node belongs to another cluster.
+    WrongCluster,
+    /// The node named in the hello is not the one in the certificate.
+    WrongNode,
+    /// A newer connection of the same node has taken over.
+    Superseded,
+    /// The node is not, or no longer, allowed.
+    Forbidden,
+    #[serde(other)]
+    Unknown,
+}
+
+/// Features both sides name, in our order.
+pub fn common_features(theirs: &[String]) -> Vec<String> {
+    FEATURES
+        .iter()
+        .filter(|ours| theirs.iter().take(MAX_FEATURES).any(|t| t == *ours))
+        .map(|f| (*f).to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn highest_common_version_wins_and_disjoint_ranges_have_none() {
+        let range = |min, max| ProtocolRange { min, max };
+        assert_eq!(range(1, 3).common(range(2, 5)), Some(3));
+        assert_eq!(range(1, 1).common(range(1, 9)), Some(1));
+        assert_eq!(range(1, 1).common(range(2, 9)), None);
+        assert_eq!(range(5, 2).common(range(1, 9)), None, "an inverted range speaks nothing");
+    }
+
+    #[test]
+    fn unknown_refusals_are_understood_as_refusals() {
+        let reason: RefuseReason = serde_json::from_str("\"phaseOfTheMoon\"").expect("reads");
+        assert_eq!(reason, RefuseReason::Unknown);
+    }
+}
