@@ -1,5 +1,7 @@
-//! The node agent.
+//! The node agent: see `node` for the loop and `launch` for how a pod becomes running containers.
 
+pub mod cli;
+pub mod config;
 pub mod image;
 pub mod launch;
 pub mod logs;
@@ -9,5 +11,6 @@ pub mod node_status;
 pub mod paths;
 pub mod pod;
 pub mod probe;
+pub mod store;
 pub mod sys;
 pub mod volume;

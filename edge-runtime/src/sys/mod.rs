@@ -1,5 +1,8 @@
 //! Small facts about and calls to the host kernel. Knows nothing of pods.
 
 pub mod cgroup;
+pub mod clock;
 pub mod host;
 pub mod quantity;
+pub mod signal;
+pub mod watch;

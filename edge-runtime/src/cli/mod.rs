@@ -1,0 +1,90 @@
+//! The verbs of the binary, one file each, and what they share: finding the verb, `--root`, errors
+//! with exit codes, the log. Knows nothing of what a verb does.
+
+mod version;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::paths::Paths;
+
+const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
+
+  join --bridge URL --token TOKEN --node NAME   become a node of the bridge's cluster
+  run                                           be the node: run its pods until told to stop
+  ps [-a]                                       the node's pods and containers
+  logs POD [-c NAME] [-f] [--tail N] [-p]       what a container printed
+  inspect POD                                   all that is known of a pod, as JSON
+  images                                        images on this node
+  import FILE [--reference NAME]                take in an OCI layout or docker archive
+  pull IMAGE                                    fetch an image from its registry
+  monitor                                       parent of the containers; started by run
+  version
+
+Every verb takes --root DIR (default /): all state, sockets and logs are below it.";
+
+/// Why a verb could not do its job.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    #[error("{0}\n\n{USAGE}")]
+    Usage(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl CliError {
+    /// 2 when called wrongly, 1 when it failed.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Failed(_) => 1,
+        }
+    }
+
+    /// Wraps any error as a failure of the verb.
+    pub fn failed(error: impl std::fmt::Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<lexopt::Error> for CliError {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// Runs the verb that `args` (without the program's name) begins with.
+///
+/// # Errors
+/// An unknown verb or flag, or the verb's own failure.
+pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliError> {
+    let mut args = args.peekable();
+    let Some(verb) = args.next() else {
+        return Err(CliError::Usage("a verb is missing".into()));
+    };
+    match verb.to_str() {
+        Some("version" | "--version" | "-V") => version::run(),
+        Some("help" | "--help" | "-h") => version::print(USAGE),
+        _ => Err(CliError::Usage(format!("unknown verb {}", verb.to_string_lossy()))),
+    }
+}
+
+/// The value of `--root`, made absolute.
+///
+/// # Errors
+/// The current folder cannot be read.
+pub fn paths(root: Option<PathBuf>) -> Result<Paths, CliError> {
+    let root = root.unwrap_or_else(|| PathBuf::from("/"));
+    let root = std::path::absolute(&root).map_err(|error| CliError::Failed(format!("{}: {error}", root.display())))?;
+    Ok(Paths::new(&root))
+}
+
+/// Starts the log on stderr at the level of `EDGE_RUNTIME_LOG` (error, warn, info, debug, trace; info if unset).
+pub fn start_log() {
+    let level = std::env::var("EDGE_RUNTIME_LOG").ok().and_then(|level| level.parse().ok());
+    let logger = simple_logger::SimpleLogger::new().with_level(level.unwrap_or(log::LevelFilter::Info));
+    // Fails only when a logger is set already, which then stays.
+    let _ = logger.init();
+}

@@ -1,0 +1,83 @@
+//! Defaults that depend on the host or on `--root`, and the checks of single values.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+/// Distinguishes nodes that share a host: nothing for `/`, otherwise 8 hex digits of the root's path.
+#[must_use]
+pub fn instance_suffix(root: &Path) -> Option<String> {
+    if root == Path::new("/") {
+        return None;
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, root.as_os_str().as_encoded_bytes());
+    Some(digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect())
+}
+
+pub(super) fn bridge_name(suffix: Option<&str>) -> String {
+    suffix.map_or_else(|| "sampan0".into(), |suffix| format!("smp-{suffix}"))
+}
+
+pub(super) fn cgroup_parent(suffix: Option<&str>) -> String {
+    suffix.map_or_else(|| "/sampan".into(), |suffix| format!("/sampan-{suffix}"))
+}
+
+/// 10.85.0.0/24 for the only node of a host; a /24 of 10.86.0.0 to 10.101.255.0 by the root's path otherwise.
+pub(super) fn subnet(root: &Path) -> (Ipv4Addr, u8) {
+    if root == Path::new("/") {
+        return (Ipv4Addr::new(10, 85, 0, 0), 24);
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, root.as_os_str().as_encoded_bytes());
+    let bytes = digest.as_ref();
+    (Ipv4Addr::new(10, 86 + bytes[0] % 16, bytes[1], 0), 24)
+}
+
+pub(super) fn parse_subnet(text: &str) -> Result<(Ipv4Addr, u8), String> {
+    let wrong = || format!("'{text}' is not an IPv4 subnet like 10.85.0.0/24 with a prefix of 8 to 29");
+    let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
+    let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
+    let prefix: u8 = prefix.parse().map_err(|_| wrong())?;
+    if !(8..=29).contains(&prefix) {
+        return Err(wrong());
+    }
+    let mask = u32::MAX << (32 - u32::from(prefix));
+    if u32::from(address) & !mask != 0 {
+        return Err(format!(
+            "'{text}' has host bits set; the subnet is {}/{prefix}",
+            Ipv4Addr::from(u32::from(address) & mask)
+        ));
+    }
+    Ok((address, prefix))
+}
+
+/// As many starts at once as cores, two at the least: one waits for the kernel while another computes.
+pub(super) fn parallel_starts() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4))
+}
+
+pub(super) fn host_name() -> String {
+    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default().to_lowercase()
+}
+
+/// A node name is a DNS-1123 subdomain (Kubernetes: `ValidateNodeName`).
+pub(super) fn check_node_name(name: &str) -> Result<(), String> {
+    let label_ok = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if name.len() <= 253 && name.split('.').all(label_ok) {
+        Ok(())
+    } else {
+        Err(format!("'{name}' is not a lower-case DNS name; set node-name or use --node"))
+    }
+}
+
+pub(super) fn check_taint(taint: &str) -> Result<(), String> {
+    let effect = taint.rsplit_once(':').map(|(_, effect)| effect);
+    match effect {
+        Some("NoSchedule" | "PreferNoSchedule" | "NoExecute") => Ok(()),
+        _ => Err(format!("'{taint}' is not KEY=VALUE:EFFECT with effect NoSchedule, PreferNoSchedule or NoExecute")),
+    }
+}

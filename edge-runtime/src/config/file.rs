@@ -1,0 +1,87 @@
+//! The shape of `config.toml`: every key optional, an unknown one refused. Knows no defaults.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::image::registry_config::RegistryConfig;
+
+/// What was typed, before defaults and checks.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ConfigFile {
+    pub node_name: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<String>,
+    pub max_pods: Option<u32>,
+    pub reserved: ReservedFile,
+    pub network: NetworkFile,
+    pub cgroup_parent: Option<String>,
+    pub runtime: RuntimeFile,
+    pub logs: LogFile,
+    pub registry: Vec<RegistryConfig>,
+    pub heartbeat_seconds: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ReservedFile {
+    pub cpu_millis: Option<u64>,
+    pub memory_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct NetworkFile {
+    pub bridge: Option<String>,
+    pub subnet: Option<String>,
+    pub cluster_dns: Vec<String>,
+    pub cluster_domain: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct RuntimeFile {
+    pub command: Option<PathBuf>,
+    pub parallel: Option<usize>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct LogFile {
+    pub max_bytes: Option<u64>,
+    pub max_files: Option<u32>,
+}
+
+/// Why the configuration was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read config file {}: {source}", file.display())]
+    Read { file: PathBuf, source: std::io::Error },
+    #[error("config file {}: {message}", file.display())]
+    Parse { file: PathBuf, message: String },
+    #[error("config file {}, key {key}: {why}", file.display())]
+    Invalid { file: PathBuf, key: String, why: String },
+}
+
+impl ConfigFile {
+    /// An absent file is an empty one.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not TOML, or has an unknown key (named with its line).
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text, file),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(ConfigError::Read { file: file.into(), source }),
+        }
+    }
+
+    /// # Errors
+    /// As [`ConfigFile::read`]; `file` is only named in them.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        toml::from_str(text)
+            .map_err(|error| ConfigError::Parse { file: file.into(), message: error.to_string().trim().to_owned() })
+    }
+}

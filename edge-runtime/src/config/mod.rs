@@ -1,0 +1,166 @@
+//! The node's configuration: one TOML file and the flags of `run`, made into valid values before
+//! anything is opened. Owns defaults and their checks; knows nothing of what the values are used for.
+
+mod defaults;
+mod file;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use defaults::instance_suffix;
+pub use file::{ConfigError, ConfigFile};
+
+use crate::image::registry_config::RegistryConfig;
+
+/// Flags of `edge-runtime run` that override the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub node_name: Option<String>,
+}
+
+/// A valid configuration. Every field has its effective value.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub node_name: String,
+    pub labels: BTreeMap<String, String>,
+    /// `key=value:Effect`, as kubelet's `--register-with-taints`.
+    pub taints: Vec<String>,
+    pub max_pods: u32,
+    /// Kept back from allocatable for the runtime and the system.
+    pub reserved: Reserved,
+    pub network: NetworkConfig,
+    /// Parent of all pods' cgroups, below the root of each hierarchy.
+    pub cgroup_parent: String,
+    pub runtime: RuntimeConfig,
+    pub logs: LogConfig,
+    pub registries: Vec<RegistryConfig>,
+    pub heartbeat: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    pub cpu_millis: u64,
+    pub memory_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct NetworkConfig {
+    pub bridge: String,
+    pub subnet: (Ipv4Addr, u8),
+    pub cluster_dns: Vec<String>,
+    pub cluster_domain: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct RuntimeConfig {
+    /// The OCI runtime's command: `runc`, `crun`, `youki` or a path.
+    pub command: PathBuf,
+    /// How many starts run at once. The peers' measured optimum is two to four on two cores.
+    pub parallel: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    pub max_bytes: u64,
+    pub max_files: u32,
+}
+
+impl Config {
+    /// Reads `file` if it is there, applies `overrides`, fills the rest with defaults for this `root`.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed, an unknown key, a value out of range: each names the key.
+    pub fn load(
+        file: &Path,
+        root: &Path,
+        overrides: &Overrides,
+        joined_name: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        let parsed = ConfigFile::read(file)?;
+        Self::from_file(parsed, file, root, overrides, joined_name)
+    }
+
+    /// The same from an already parsed file: pure but for the host's name and memory size.
+    ///
+    /// # Errors
+    /// A value out of range, naming its key.
+    pub fn from_file(
+        parsed: ConfigFile,
+        file: &Path,
+        root: &Path,
+        overrides: &Overrides,
+        joined_name: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        let invalid = |key: &str, why: String| ConfigError::Invalid { file: file.into(), key: key.into(), why };
+        let suffix = instance_suffix(root);
+        let node_name = overrides
+            .node_name
+            .clone()
+            .or(parsed.node_name)
+            .or_else(|| joined_name.map(str::to_owned))
+            .unwrap_or_else(defaults::host_name);
+        defaults::check_node_name(&node_name).map_err(|why| invalid("node-name", why))?;
+        let network = parsed.network;
+        let subnet = match network.subnet {
+            Some(text) => defaults::parse_subnet(&text).map_err(|why| invalid("network.subnet", why))?,
+            None => defaults::subnet(root),
+        };
+        let bridge = network.bridge.unwrap_or_else(|| defaults::bridge_name(suffix.as_deref()));
+        // The kernel's IFNAMSIZ is 16 with the terminating zero.
+        if bridge.is_empty() || bridge.len() > 15 || bridge.contains(['/', ' ']) {
+            return Err(invalid("network.bridge", format!("'{bridge}' is no interface name of 1 to 15 characters")));
+        }
+        let cgroup_parent = parsed.cgroup_parent.unwrap_or_else(|| defaults::cgroup_parent(suffix.as_deref()));
+        if !cgroup_parent.starts_with('/') || cgroup_parent.contains("..") {
+            return Err(invalid("cgroup-parent", format!("'{cgroup_parent}' is not an absolute cgroup path")));
+        }
+        let max_pods = parsed.max_pods.unwrap_or(110);
+        if max_pods == 0 {
+            return Err(invalid("max-pods", "must be at least 1".into()));
+        }
+        let parallel = parsed.runtime.parallel.unwrap_or_else(defaults::parallel_starts);
+        if !(1..=16).contains(&parallel) {
+            return Err(invalid("runtime.parallel", format!("{parallel} is outside 1 to 16")));
+        }
+        let logs = LogConfig {
+            max_bytes: parsed.logs.max_bytes.unwrap_or(10 << 20),
+            max_files: parsed.logs.max_files.unwrap_or(5),
+        };
+        if logs.max_bytes < 4096 || logs.max_files < 2 {
+            return Err(invalid("logs", "max-bytes must be at least 4096 and max-files at least 2".into()));
+        }
+        for taint in &parsed.taints {
+            defaults::check_taint(taint).map_err(|why| invalid("taints", why))?;
+        }
+        let heartbeat = parsed.heartbeat_seconds.unwrap_or(15);
+        if !(1..=300).contains(&heartbeat) {
+            return Err(invalid("heartbeat-seconds", format!("{heartbeat} is outside 1 to 300")));
+        }
+        Ok(Self {
+            node_name,
+            labels: parsed.labels,
+            taints: parsed.taints,
+            max_pods,
+            reserved: Reserved {
+                cpu_millis: parsed.reserved.cpu_millis.unwrap_or(0),
+                memory_bytes: parsed.reserved.memory_bytes.unwrap_or(0),
+            },
+            network: NetworkConfig {
+                bridge,
+                subnet,
+                cluster_dns: network.cluster_dns,
+                cluster_domain: network.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
+            },
+            cgroup_parent,
+            runtime: RuntimeConfig { command: parsed.runtime.command.unwrap_or_else(|| "runc".into()), parallel },
+            logs,
+            registries: parsed.registry,
+            heartbeat: Duration::from_secs(heartbeat),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! What a wrong configuration says.
+
+use super::*;
+
+fn load(text: &str) -> Result<Config, ConfigError> {
+    let file = Path::new("/etc/edge-runtime/config.toml");
+    let overrides = Overrides { node_name: Some("edge-1".into()) };
+    Config::from_file(ConfigFile::parse(text, file)?, file, Path::new("/"), &overrides, None)
+}
+
+#[test]
+fn empty_file_gives_the_defaults_of_a_board() {
+    let config = load("").expect("an empty file is valid");
+    assert_eq!(config.network.bridge, "sampan0");
+    assert_eq!(config.network.subnet, (Ipv4Addr::new(10, 85, 0, 0), 24));
+    assert_eq!(config.max_pods, 110);
+    assert_eq!(config.logs.max_bytes, 10 << 20);
+}
+
+#[test]
+fn unknown_key_is_named_with_its_line() {
+    let error = load("max-pods = 3\nmax-podz = 4\n").expect_err("unknown key").to_string();
+    assert!(error.contains("max-podz") && error.contains("config.toml") && error.contains("line 2"), "{error}");
+}
+
+#[test]
+fn wrong_values_name_their_key() {
+    for (text, key) in [
+        ("[network]\nsubnet = '10.0.0.1/24'", "network.subnet"),
+        ("[network]\nbridge = 'a-name-that-is-too-long'", "network.bridge"),
+        ("taints = ['a=b']", "taints"),
+        ("max-pods = 0", "max-pods"),
+        ("cgroup-parent = 'x'", "cgroup-parent"),
+        ("heartbeat-seconds = 0", "heartbeat-seconds"),
+    ] {
+        let error = load(text).expect_err(text).to_string();
+        assert!(error.contains(key), "{text}: {error}");
+    }
+}
+
+#[test]
+fn two_roots_share_nothing() {
+    let at = |root: &str| {
+        Config::from_file(ConfigFile::default(), Path::new("x"), Path::new(root), &Overrides::default(), Some("n"))
+            .expect("valid")
+    };
+    let (one, two) = (at("/srv/one"), at("/srv/two"));
+    assert_ne!(one.network.bridge, two.network.bridge);
+    assert_ne!(one.network.subnet, two.network.subnet);
+    assert_ne!(one.cgroup_parent, two.cgroup_parent);
+}

@@ -1,0 +1,160 @@
+//! One turn of a pod: news into the record, decision, commit, execution, until nothing more follows at once.
+//! The order is the point: nothing is done that was not committed first.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use edge_protocol::message::Report;
+use serde_json::Value;
+
+use super::Node;
+use crate::pod::clock::Now;
+use crate::pod::event::PodEvent;
+use crate::pod::reconcile::{self, World};
+use crate::pod::record::{ContainerState, PodRecord, PodSource};
+use crate::pod::step::Step;
+use crate::pod::{status, transition};
+use crate::store::StoreError;
+
+/// A status that is about to be overtaken (a start is under way) may wait this long to be told.
+const HOLD: Duration = Duration::from_millis(250);
+
+/// More rounds than any pod needs before it has to wait for something: a guard against a loop of decisions.
+const MAX_ROUNDS: usize = 64;
+
+impl Node {
+    /// Takes news about a pod into its record. Stored with the pod's next turn.
+    pub(super) fn tell(&mut self, uid: &str, event: PodEvent) {
+        let now = self.clock.now();
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        log::debug!("pod {}/{}: {event:?}", entry.record.namespace, entry.record.name);
+        let before = entry.record.clone();
+        entry.record = transition::apply(before.clone(), event, &now);
+        entry.unsaved |= entry.record != before;
+        self.pods.touch(uid);
+    }
+
+    /// Brings one pod as far as it gets without waiting.
+    ///
+    /// # Errors
+    /// The store cannot be written: nothing was executed that it does not know.
+    pub(super) fn settle(&mut self, uid: &str) -> Result<(), StoreError> {
+        for _ in 0..MAX_ROUNDS {
+            let now = self.clock.now();
+            let Some(steps) = self.decide_and_commit(uid, &now)? else { return Ok(()) };
+            let answers = self.execute(uid, steps, &now)?;
+            if answers.is_empty() {
+                self.sync_probes(uid);
+                return Ok(());
+            }
+            for answer in answers {
+                self.tell(uid, answer);
+            }
+        }
+        log::error!("pod {uid}: no rest after {MAX_ROUNDS} rounds; trying again in a second");
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.wake = Some(self.clock.now().mono.after(Duration::from_secs(1)));
+        }
+        Ok(())
+    }
+
+    fn decide_and_commit(&mut self, uid: &str, now: &Now) -> Result<Option<VecDeque<Step>>, StoreError> {
+        let Some(entry) = self.pods.get(uid) else { return Ok(None) };
+        let pod = entry.pod.clone();
+        let world = World { image: &|reference| self.image_id(reference), admit: &|pod| self.admit(pod) };
+        let plan = reconcile::reconcile(&pod, entry.record.clone(), &world, now);
+        let (record, status) = status::publish(&pod, plan.record, &self.host, now);
+        let status = serde_json::to_value(&status).unwrap_or(Value::Null);
+
+        let reports = self.reports(uid, &record, status, &plan.steps, now);
+        let Some(entry) = self.pods.get(uid) else { return Ok(None) };
+        let changed = entry.unsaved || entry.record != record;
+        let forget = plan.steps.contains(&Step::Forget);
+        if changed || forget || !reports.is_empty() {
+            let ids = self.store.write(|writer| {
+                if forget {
+                    writer.forget_pod(uid)?;
+                } else if changed {
+                    writer.put_pod(&record)?;
+                }
+                reports.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()
+            })?;
+            self.outgoing.queue(ids.into_iter().zip(reports));
+        }
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.record = record;
+            entry.unsaved = false;
+            entry.wake = None;
+        }
+        Ok(Some(plan.steps.into()))
+    }
+
+    /// What this turn has to tell the cloud: status if it changed, events, the end.
+    fn reports(&mut self, uid: &str, record: &PodRecord, status: Value, steps: &[Step], now: &Now) -> Vec<Report> {
+        let mut reports = Vec::new();
+        let Some(entry) = self.pods.get_mut(uid) else { return reports };
+        let api_uid = match record.source {
+            PodSource::Api => Some(record.uid.clone()),
+            PodSource::Static => entry.mirror_uid.clone(),
+        };
+        for step in steps {
+            if let Step::Event(draft) = step {
+                let event = super::events::about_pod(record, api_uid.as_deref(), draft, &self.config.node_name, now);
+                reports.push(Report::Event { event });
+            }
+        }
+        let gone = steps.contains(&Step::ReportGone);
+        let object_gone = record.deletion.as_ref().is_some_and(|deletion| deletion.object_gone);
+        let Some(api_uid) = api_uid.filter(|_| !object_gone) else { return reports };
+        if entry.reported != status {
+            let starting = record.containers.values().any(|c| matches!(c.state, ContainerState::Starting { .. }));
+            if starting && !gone && entry.hold_until.is_none_or(|until| now.mono < until) {
+                entry.hold_until.get_or_insert(now.mono.after(HOLD));
+            } else {
+                entry.hold_until = None;
+                entry.reported = status.clone();
+                let (namespace, name) = (record.namespace.clone(), record.name.clone());
+                reports.push(Report::PodStatus { namespace, name, uid: api_uid.clone(), status });
+            }
+        }
+        if gone {
+            let (namespace, name) = (record.namespace.clone(), record.name.clone());
+            reports.push(Report::PodGone { namespace, name, uid: api_uid });
+        }
+        reports
+    }
+
+    /// Does the steps in order; gives the answers that are there at once.
+    fn execute(&mut self, uid: &str, steps: VecDeque<Step>, now: &Now) -> Result<Vec<PodEvent>, StoreError> {
+        let mut answers = Vec::new();
+        for step in steps {
+            let Some(entry) = self.pods.get(uid) else { return Ok(answers) };
+            let pod = Rc::clone(&entry.pod);
+            if !matches!(step, Step::Event(_) | Step::WakeAt(_)) {
+                log::debug!("pod {}/{}: {step:?}", entry.record.namespace, entry.record.name);
+            }
+            match step {
+                Step::PrepareSandbox => answers.push(self.prepare_sandbox(uid, &pod)),
+                Step::EnsureImage { container, reference, policy } => {
+                    answers.extend(self.ensure_image(uid, &pod, &container, &reference, policy));
+                }
+                Step::Start { container, attempt, id, image_id } => {
+                    answers.extend(self.start_container(uid, &pod, &container, attempt, &id, &image_id));
+                }
+                Step::Kill { container, id, signal, because } => self.kill_container(&container, &id, signal, because),
+                Step::RemoveContainer { container, id } => self.remove_container(uid, &container, &id),
+                Step::Teardown { for_good } => answers.push(self.teardown(uid, &pod, for_good)),
+                Step::Forget => self.forget(uid),
+                Step::WakeAt(at) => {
+                    if let Some(entry) = self.pods.get_mut(uid) {
+                        entry.wake = Some(at.max(now.mono));
+                    }
+                }
+                // Both went out with the commit.
+                Step::ReportGone | Step::Event(_) => {}
+            }
+        }
+        Ok(answers)
+    }
+}

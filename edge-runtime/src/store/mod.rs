@@ -1,0 +1,188 @@
+//! What the node must remember, in one SQLite file. The only module that writes SQL; it knows rows
+//! and durability, not what a pod does with them.
+//!
+//! Two kinds of commit: *durable* (synced to the medium before it returns: what the bridge is told
+//! is safe) and *batched* (safe against the death of the process, written out by SQLite when it
+//! likes: a power cut ends every container anyway). An idle node writes nothing.
+
+mod facts;
+mod images;
+mod objects;
+mod outbox;
+mod pods;
+mod schema;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+pub use facts::Fact;
+pub use outbox::{OUTBOX_LIMIT, OutboxRow};
+pub use pods::StoredPod;
+
+/// Why the store could not answer. The path is in every message.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("store {}: {source}", path.display())]
+    Sqlite { path: PathBuf, source: rusqlite::Error },
+    #[error("store {}: {what} does not parse: {source}", path.display())]
+    Row { path: PathBuf, what: String, source: serde_json::Error },
+    #[error("store {}: made by a newer edge-runtime (schema {found}, this one knows {known}); upgrade or use that version", path.display())]
+    Newer { path: PathBuf, found: usize, known: usize },
+    #[error("store {}: {source}", path.display())]
+    Io { path: PathBuf, source: std::io::Error },
+}
+
+/// The open store.
+pub struct Store {
+    db: Connection,
+    path: PathBuf,
+}
+
+/// A store and, when the old file had to be set aside, where it went and why.
+pub struct Opened {
+    pub store: Store,
+    pub quarantined: Option<(PathBuf, String)>,
+}
+
+impl Store {
+    /// Opens the store at `path`, makes it if absent, migrates it if old. A file that is no sound
+    /// database is renamed to `<path>.corrupt-<n>` and an empty store takes its place: the node boots.
+    ///
+    /// # Errors
+    /// The folder cannot be written, the disk is full, or a newer version made the file.
+    pub fn open(path: &Path) -> Result<Opened, StoreError> {
+        match Self::open_sound(path) {
+            Ok(store) => Ok(Opened { store, quarantined: None }),
+            Err(StoreError::Sqlite { source, .. }) if is_corruption(&source) => {
+                let aside = set_aside(path)?;
+                Ok(Opened { store: Self::open_sound(path)?, quarantined: Some((aside, source.to_string())) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_sound(path: &Path) -> Result<Self, StoreError> {
+        let sqlite = |source| StoreError::Sqlite { path: path.into(), source };
+        let mut db = Connection::open(path).map_err(sqlite)?;
+        restrict_mode(path)?;
+        // The helpers (pull, import) write images while the daemon runs.
+        db.busy_timeout(Duration::from_secs(5)).map_err(sqlite)?;
+        db.pragma_update(None, "journal_mode", "WAL").map_err(sqlite)?;
+        db.pragma_update(None, "synchronous", "NORMAL").map_err(sqlite)?;
+        // In KiB when negative: the whole database of fifty pods fits.
+        db.pragma_update(None, "cache_size", -256).map_err(sqlite)?;
+        db.pragma_update(None, "journal_size_limit", 1 << 20).map_err(sqlite)?;
+        let sound: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sqlite)?;
+        if sound != "ok" {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            return Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(sound))));
+        }
+        schema::migrate(&mut db, path)?;
+        Ok(Self { db, path: path.into() })
+    }
+
+    /// An empty store in memory, for tests and simulations.
+    ///
+    /// # Errors
+    /// SQLite cannot allocate.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let path = PathBuf::from(":memory:");
+        let mut db =
+            Connection::open_in_memory().map_err(|source| StoreError::Sqlite { path: path.clone(), source })?;
+        schema::migrate(&mut db, &path)?;
+        Ok(Self { db, path })
+    }
+
+    /// Runs `work` in one transaction, synced to the medium before this returns.
+    ///
+    /// # Errors
+    /// Nothing of `work` is kept when it fails or the commit does (a full disk).
+    pub fn write_durable<T>(
+        &mut self,
+        work: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.set_sync("FULL")?;
+        let done = self.write(work);
+        self.set_sync("NORMAL")?;
+        done
+    }
+
+    /// Runs `work` in one transaction that survives the process but perhaps not a power cut.
+    ///
+    /// # Errors
+    /// As [`Store::write_durable`].
+    pub fn write<T>(&mut self, work: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let path = self.path.clone();
+        let sqlite = |source| StoreError::Sqlite { path: path.clone(), source };
+        let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
+        let writer = Writer { tx, path: &path };
+        let done = work(&writer)?;
+        writer.tx.commit().map_err(sqlite)?;
+        Ok(done)
+    }
+
+    fn set_sync(&self, mode: &str) -> Result<(), StoreError> {
+        self.db.pragma_update(None, "synchronous", mode).map_err(|source| self.sqlite(source))
+    }
+
+    fn sqlite(&self, source: rusqlite::Error) -> StoreError {
+        StoreError::Sqlite { path: self.path.clone(), source }
+    }
+}
+
+/// The inside of one transaction: every write of this crate is a method of it.
+pub struct Writer<'a> {
+    tx: Transaction<'a>,
+    path: &'a Path,
+}
+
+impl Writer<'_> {
+    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<usize, StoreError> {
+        self.tx
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute(values))
+            .map_err(|source| StoreError::Sqlite { path: self.path.into(), source })
+    }
+
+    fn json<T: serde::Serialize>(&self, what: &str, value: &T) -> Result<String, StoreError> {
+        serde_json::to_string(value).map_err(|source| StoreError::Row {
+            path: self.path.into(),
+            what: what.into(),
+            source,
+        })
+    }
+}
+
+fn is_corruption(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+}
+
+/// Secrets are in there: nobody but root reads it. SQLite gives its WAL the mode of the main file.
+fn restrict_mode(path: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .map_err(|source| StoreError::Io { path: path.into(), source })
+}
+
+fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
+    let named = |number: u32| PathBuf::from(format!("{}.corrupt-{number}", path.display()));
+    let free = (0..).map(named).find(|candidate| !candidate.exists()).unwrap_or_else(|| named(u32::MAX));
+    std::fs::rename(path, &free).map_err(|source| StoreError::Io { path: path.into(), source })?;
+    for extra in ["-wal", "-shm"] {
+        let from = PathBuf::from(format!("{}{extra}", path.display()));
+        let to = PathBuf::from(format!("{}{extra}", free.display()));
+        match std::fs::rename(&from, &to) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::Io { path: from, source });
+            }
+            _ => {}
+        }
+    }
+    Ok(free)
+}
+
+#[cfg(test)]
+mod tests;

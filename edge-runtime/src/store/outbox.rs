@@ -1,0 +1,77 @@
+//! Reports the bridge has not acknowledged yet: they outlive the process and the link.
+//! Bounded: when full the oldest event goes, never a status.
+
+use edge_protocol::message::Report;
+
+use super::{Store, StoreError, Writer};
+
+/// Most rows kept. A status is one row per pod; the rest are events.
+pub const OUTBOX_LIMIT: i64 = 2000;
+
+/// One report under the number its acknowledgement will carry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutboxRow {
+    pub id: u64,
+    pub report: Report,
+}
+
+/// Reports with the same subject replace each other.
+fn subject(report: &Report) -> Option<String> {
+    match report {
+        Report::PodStatus { uid, .. } => Some(format!("status/{uid}")),
+        Report::PodGone { uid, .. } => Some(format!("gone/{uid}")),
+        Report::Node { .. } => Some("node".into()),
+        Report::MirrorPod { pod } => Some(format!("mirror/{}", pod["metadata"]["name"])),
+        Report::MirrorGone { static_uid, .. } => Some(format!("mirror-gone/{static_uid}")),
+        Report::Event { .. } | Report::Unknown => None,
+    }
+}
+
+impl Store {
+    /// All unacknowledged reports, oldest first.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn outbox(&self) -> Result<Vec<OutboxRow>, StoreError> {
+        let run = || {
+            let mut statement = self.db.prepare("SELECT id, report FROM outbox ORDER BY id")?;
+            let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<(i64, String)>>>()
+        };
+        let rows = run().map_err(|source| self.sqlite(source))?;
+        // A row of a version that knew more is kept and skipped: it is still that version's to send.
+        let known = |(id, text): (i64, String)| {
+            Some(OutboxRow { id: u64::try_from(id).ok()?, report: serde_json::from_str(&text).ok()? })
+        };
+        Ok(rows.into_iter().filter_map(known).collect())
+    }
+}
+
+impl Writer<'_> {
+    /// Adds a report, replacing an older one of the same subject. Gives the number for its acknowledgement.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn report(&self, report: &Report) -> Result<u64, StoreError> {
+        let text = self.json("report", report)?;
+        let subject = subject(report);
+        self.execute("INSERT OR REPLACE INTO outbox (subject, report) VALUES (?1, ?2)", (&subject, text))?;
+        let id = self.tx.last_insert_rowid();
+        if subject.is_none() {
+            self.execute(
+                "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE subject IS NULL ORDER BY id
+                 LIMIT max(0, (SELECT count(*) FROM outbox) - ?1))",
+                [OUTBOX_LIMIT],
+            )?;
+        }
+        Ok(id.unsigned_abs())
+    }
+
+    /// The bridge has the report with this number.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn acknowledged(&self, id: u64) -> Result<(), StoreError> {
+        self.execute("DELETE FROM outbox WHERE id = ?1", [i64::try_from(id).unwrap_or(i64::MAX)]).map(drop)
+    }
+}

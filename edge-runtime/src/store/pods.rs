@@ -1,0 +1,66 @@
+//! What the runtime knows of each pod it runs, and the manifest it was last told to run.
+
+use super::{Store, StoreError, Writer};
+use crate::pod::record::PodRecord;
+
+/// One pod as stored. `manifest` is the Kubernetes object the pod runs by: kept beside the record so
+/// that a pod whose object is already gone can still be stopped as its manifest says.
+pub struct StoredPod {
+    pub record: PodRecord,
+    pub manifest: serde_json::Value,
+}
+
+impl Store {
+    /// Every stored pod. A row that does not parse is left out and named in the second list.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn pods(&self) -> Result<(Vec<StoredPod>, Vec<StoreError>), StoreError> {
+        let run = || {
+            let mut statement = self.db.prepare("SELECT uid, record, manifest FROM pods")?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            rows.collect::<rusqlite::Result<Vec<(String, String, Option<String>)>>>()
+        };
+        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        for (uid, record, manifest) in run().map_err(|source| self.sqlite(source))? {
+            let what = format!("pod {uid}");
+            let parsed = self.parse(&what, &record).and_then(|record| {
+                let manifest = manifest.map(|text| self.parse(&what, &text)).transpose()?;
+                Ok(StoredPod { record, manifest: manifest.unwrap_or(serde_json::Value::Null) })
+            });
+            match parsed {
+                Ok(pod) => good.push(pod),
+                Err(error) => bad.push(error),
+            }
+        }
+        Ok((good, bad))
+    }
+}
+
+impl Writer<'_> {
+    /// # Errors
+    /// SQLite fails or the record cannot be written as JSON.
+    pub fn put_pod(&self, record: &PodRecord) -> Result<(), StoreError> {
+        let text = self.json("pod record", record)?;
+        self.execute(
+            "INSERT INTO pods (uid, record) VALUES (?1, ?2) ON CONFLICT (uid) DO UPDATE SET record = ?2",
+            (&record.uid, text),
+        )
+        .map(drop)
+    }
+
+    /// The manifest changes rarely, the record often: two writes, so that the often one is small.
+    /// The pod's record must be there.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn put_manifest(&self, uid: &str, manifest: &serde_json::Value) -> Result<(), StoreError> {
+        self.execute("UPDATE pods SET manifest = ?2 WHERE uid = ?1", (uid, manifest.to_string())).map(drop)
+    }
+
+    /// # Errors
+    /// SQLite fails.
+    pub fn forget_pod(&self, uid: &str) -> Result<(), StoreError> {
+        self.execute("DELETE FROM pods WHERE uid = ?1", [uid]).map(drop)
+    }
+}

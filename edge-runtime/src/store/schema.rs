@@ -1,0 +1,48 @@
+//! Tables, as a list of migrations that only ever grows: entry N takes the schema from version N to
+//! N+1, `user_version` says how many were applied.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::StoreError;
+
+const MIGRATIONS: &[&str] = &[
+    // Facts: single values (stream position, cluster id, time floor).
+    // Objects: what the cloud wants here and what its pods refer to, body as received.
+    // Pods: what the runtime knows of each pod it runs, as JSON of `pod::record::PodRecord`.
+    // Images, image_references: what is unpacked; layers are folders named by diff id.
+    // Outbox: reports the bridge has not acknowledged; `subject` set where the newest replaces the older.
+    "CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+     CREATE TABLE objects (
+         kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+         uid TEXT NOT NULL, digest TEXT NOT NULL, body TEXT NOT NULL,
+         PRIMARY KEY (kind, namespace, name)) WITHOUT ROWID;
+     CREATE TABLE pods (uid TEXT PRIMARY KEY, record TEXT NOT NULL, manifest TEXT) WITHOUT ROWID;
+     CREATE TABLE images (id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
+     CREATE TABLE image_references (reference TEXT PRIMARY KEY, image TEXT NOT NULL) WITHOUT ROWID;
+     CREATE TABLE outbox (
+         id INTEGER PRIMARY KEY AUTOINCREMENT, subject TEXT UNIQUE, report TEXT NOT NULL);",
+];
+
+/// Brings `db` to the newest schema in one transaction.
+///
+/// # Errors
+/// SQLite fails, or the file is from a newer version.
+pub(super) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let sqlite = |source| StoreError::Sqlite { path: path.into(), source };
+    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite)?;
+    let version = usize::try_from(version).unwrap_or(usize::MAX);
+    if version == MIGRATIONS.len() {
+        return Ok(());
+    }
+    let Some(missing) = MIGRATIONS.get(version..) else {
+        return Err(StoreError::Newer { path: path.into(), found: version, known: MIGRATIONS.len() });
+    };
+    let tx = db.transaction_with_behavior(TransactionBehavior::Exclusive).map_err(sqlite)?;
+    for migration in missing {
+        tx.execute_batch(migration).map_err(sqlite)?;
+    }
+    tx.pragma_update(None, "user_version", i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)).map_err(sqlite)?;
+    tx.commit().map_err(sqlite)
+}

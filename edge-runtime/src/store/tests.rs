@@ -1,0 +1,178 @@
+//! The store against real SQLite files.
+
+use std::path::PathBuf;
+
+use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Report};
+use serde_json::json;
+
+use super::*;
+use crate::image::ImageRecord;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+fn open(path: &Path) -> Store {
+    let opened = Store::open(path).expect("opens");
+    assert!(opened.quarantined.is_none(), "{:?}", opened.quarantined);
+    opened.store
+}
+
+fn config_map(name: &str, uid: &str) -> Object {
+    let key = ObjectKey { kind: "ConfigMap".into(), namespace: "default".into(), name: name.into() };
+    Object { digest: ObjectDigest { key, uid: uid.into(), digest: "d".into() }, body: json!({"data": {"a": "b"}}) }
+}
+
+fn status(uid: &str, phase: &str) -> Report {
+    Report::PodStatus {
+        namespace: "default".into(),
+        name: "p".into(),
+        uid: uid.into(),
+        status: json!({ "phase": phase }),
+    }
+}
+
+#[test]
+fn facts_and_objects_survive_reopening() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let object = config_map("settings", "u1");
+    open(&path)
+        .write_durable(|writer| {
+            writer.put_object(&object)?;
+            writer.set_fact(Fact::LastSequence, "7")
+        })
+        .expect("commits");
+    let store = open(&path);
+    assert_eq!(store.fact(Fact::LastSequence).expect("reads").as_deref(), Some("7"));
+    assert_eq!(store.object("ConfigMap", "default", "settings").expect("reads"), Some(object.body.clone()));
+    assert_eq!(store.held().expect("reads"), vec![object.digest]);
+}
+
+#[test]
+fn a_tombstone_hits_only_its_uid() {
+    let mut store = Store::in_memory().expect("opens");
+    let (old, new) = (config_map("settings", "old"), config_map("settings", "new"));
+    store.write(|writer| writer.put_object(&new)).expect("commits");
+    store.write(|writer| writer.delete_object(&old.digest.key, "old")).expect("commits");
+    assert_eq!(store.held().expect("reads").len(), 1);
+    store.write(|writer| writer.delete_object(&new.digest.key, "new")).expect("commits");
+    assert!(store.held().expect("reads").is_empty());
+}
+
+#[test]
+fn a_failed_transaction_leaves_nothing() {
+    let mut store = Store::in_memory().expect("opens");
+    let failed = store.write(|writer| {
+        writer.put_object(&config_map("settings", "u"))?;
+        Err::<(), _>(StoreError::Io { path: PathBuf::new(), source: std::io::Error::other("disk") })
+    });
+    assert!(failed.is_err());
+    assert!(store.held().expect("reads").is_empty());
+}
+
+#[test]
+fn newest_status_replaces_and_a_late_ack_of_the_old_one_removes_nothing() {
+    let mut store = Store::in_memory().expect("opens");
+    let first = store.write(|writer| writer.report(&status("u", "Pending"))).expect("commits");
+    let second = store.write(|writer| writer.report(&status("u", "Running"))).expect("commits");
+    store.write(|writer| writer.acknowledged(first)).expect("commits");
+    let rows = store.outbox().expect("reads");
+    assert_eq!(rows, vec![OutboxRow { id: second, report: status("u", "Running") }]);
+    store.write(|writer| writer.acknowledged(second)).expect("commits");
+    assert!(store.outbox().expect("reads").is_empty());
+}
+
+#[test]
+fn events_are_bounded_and_statuses_are_not_dropped_for_them() {
+    let mut store = Store::in_memory().expect("opens");
+    store
+        .write(|writer| {
+            writer.report(&status("u", "Running"))?;
+            for number in 0..OUTBOX_LIMIT + 50 {
+                writer.report(&Report::Event { event: json!({ "n": number }) })?;
+            }
+            Ok(())
+        })
+        .expect("commits");
+    let rows = store.outbox().expect("reads");
+    assert_eq!(i64::try_from(rows.len()), Ok(OUTBOX_LIMIT));
+    assert_eq!(rows[0].report, status("u", "Running"));
+    assert_eq!(rows.last().map(|row| &row.report), Some(&Report::Event { event: json!({ "n": OUTBOX_LIMIT + 49 }) }));
+}
+
+#[test]
+fn a_corrupt_file_is_set_aside_and_the_node_boots() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    std::fs::write(&path, b"this was a database until the power went".repeat(100)).expect("writes");
+    let opened = Store::open(&path).expect("opens all the same");
+    let (aside, why) = opened.quarantined.expect("tells");
+    assert!(aside.exists() && !why.is_empty());
+    assert!(opened.store.held().expect("reads").is_empty());
+}
+
+#[test]
+fn damage_inside_the_file_is_found() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let mut store = open(&path);
+    for number in 0..200 {
+        store.write(|writer| writer.put_object(&config_map(&format!("n{number}"), "u"))).expect("commits");
+    }
+    drop(store);
+    let mut bytes = std::fs::read(&path).expect("reads");
+    assert!(bytes.len() > 16384, "large enough to hurt: {}", bytes.len());
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 4096].fill(0xa5);
+    std::fs::write(&path, bytes).expect("writes");
+    assert!(Store::open(&path).expect("opens all the same").quarantined.is_some());
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_kept() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    drop(open(&path));
+    let db = Connection::open(&path).expect("opens");
+    db.pragma_update(None, "user_version", 999).expect("sets");
+    drop(db);
+    let error = Store::open(&path).err().expect("refused").to_string();
+    assert!(error.contains("newer") && error.contains("store.db"), "{error}");
+    assert!(path.exists());
+}
+
+#[test]
+fn only_root_reads_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let mut store = open(&path);
+    store.write(|writer| writer.set_fact(Fact::Cluster, "c")).expect("commits");
+    for name in ["store.db", "store.db-wal"] {
+        let mode = std::fs::metadata(folder.path().join(name)).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_moved_tag_leaves_its_old_image() {
+    let mut store = Store::in_memory().expect("opens");
+    let image = |id: &str| ImageRecord {
+        id: id.into(),
+        references: vec!["docker.io/library/a:latest".into()],
+        config: crate::image::ImageConfig::default(),
+        layers: vec![format!("layer-of-{id}")],
+        size: 1,
+        pulled_at: 0,
+    };
+    store.write(|writer| writer.image_put(&image("one"))).expect("commits");
+    store.write(|writer| writer.image_put(&image("two"))).expect("commits");
+    let found = store.image_by_reference("docker.io/library/a:latest").expect("reads").expect("there");
+    assert_eq!(found.id, "two");
+    let old = store.image_by_reference("one").expect("reads").expect("still there by id");
+    assert!(old.references.is_empty());
+    assert_eq!(store.layers_in_use().expect("reads").len(), 2);
+    store.write(|writer| writer.image_remove("two")).expect("commits");
+    assert!(store.image_by_reference("docker.io/library/a:latest").expect("reads").is_none());
+}

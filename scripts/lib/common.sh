@@ -1,0 +1,97 @@
+# Shared by the scripts: saying what happens, installing what is missing, starting and ending our own processes.
+# Sourced, never run.
+
+set -euo pipefail
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$repo"
+
+say() { printf '==> %s\n' "$*"; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# A step whose output matters only when it fails.
+quietly() {
+    local log; log=$(mktemp)
+    if "$@" >"$log" 2>&1; then rm -f "$log"; else cat "$log" >&2; rm -f "$log"; fail "$* failed"; fi
+}
+
+need_root() { [ "$(id -u)" = 0 ] || fail "needs root: containers, mounts and network namespaces (sudo $0 $*)"; }
+
+apt_updated=
+# need COMMAND PACKAGE: installs the Debian package unless the command is there.
+need() {
+    command -v "$1" >/dev/null 2>&1 && return
+    command -v apt-get >/dev/null 2>&1 || fail "$1 is missing and this is no Debian host: install $2 by hand"
+    [ "$(id -u)" = 0 ] || fail "$1 is missing: install the package $2 (or run as root)"
+    if [ -z "$apt_updated" ]; then say "updating the package list"; apt-get update -qq || say "apt-get update had errors; trying with what it got"; apt_updated=1; fi
+    say "installing $2"
+    quietly env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2"
+}
+
+rust_minimum=1.95
+# A Rust toolchain new enough: what is there (rustup's first), else Debian's backported one.
+need_rust() {
+    [ -x "$HOME/.cargo/bin/cargo" ] && PATH="$HOME/.cargo/bin:$PATH"
+    need gcc gcc
+    [ -e /usr/include/stdio.h ] || need no-such-command-libc libc6-dev
+    if ! rust_is_new_enough; then
+        need no-such-command-rustc rustc-web
+        need no-such-command-cargo cargo-web
+        hash -r
+        rust_is_new_enough || fail "rustc >= $rust_minimum is needed: install it with rustup"
+    fi
+}
+
+rust_is_new_enough() {
+    command -v cargo >/dev/null 2>&1 && command -v rustc >/dev/null 2>&1 || return 1
+    local have; have=$(rustc --version | awk '{print $2}')
+    [ "$(printf '%s\n%s\n' "$rust_minimum" "$have" | sort -V | head -n 1)" = "$rust_minimum" ]
+}
+
+# What running pods on this host takes.
+need_runtime() {
+    need runc runc
+    need ip iproute2
+    need nft nftables
+    [ -x /bin/busybox ] || need busybox busybox-static
+}
+
+need_kubectl() { need kubectl kubernetes-client; }
+
+# start NAME LOG COMMAND...: starts a process of ours in the background unless it runs; remembers its pid and start time.
+start() {
+    local name=$1 log=$2 pids=$3; shift 3
+    if running "$pids/$name"; then return; fi
+    setsid "$@" >>"$log" 2>&1 </dev/null &
+    local pid=$!
+    printf '%s %s\n' "$pid" "$(start_time "$pid")" >"$pids/$name"
+}
+
+# Field 22 of /proc/PID/stat: with it a recycled pid is never taken for ours.
+start_time() { awk '{sub(/.*\) /, ""); print $20}' "/proc/$1/stat" 2>/dev/null || true; }
+
+running() {
+    local pid began
+    [ -s "$1" ] && read -r pid began <"$1" && [ -n "$began" ] && [ "$(start_time "$pid")" = "$began" ]
+}
+
+# end PIDFILE: SIGTERM, then SIGKILL after ten seconds.
+end() {
+    local pid began tries
+    if running "$1"; then
+        read -r pid began <"$1"
+        kill "$pid" 2>/dev/null || true
+        for ((tries = 0; tries < 100; tries++)); do running "$1" || break; sleep 0.1; done
+        running "$1" && kill -9 "$pid" 2>/dev/null || true
+    fi
+    rm -f "$1"
+}
+
+# wait_for SECONDS WHAT COMMAND...: polls until the command succeeds.
+wait_for() {
+    local deadline=$((SECONDS + $1)) what=$2; shift 2
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep 0.1
+    done
+    : "$what"
+}
