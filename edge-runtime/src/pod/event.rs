@@ -27,7 +27,7 @@ pub enum PodEvent {
     /// The container's first process ended.
     Exited { container: String, id: String, exit: Exit },
     /// `RemoveContainer` is done (also when nothing was left to remove).
-    Removed { container: String, id: String },
+    Removed { container: String, attempt: u32 },
     /// A probe's verdict changed for this attempt.
     Probe { container: String, id: String, probe: ProbeKind, success: bool },
     /// The API set `deletionTimestamp`, or shortened the grace.

@@ -1,7 +1,6 @@
-//! Names that both the daemon and the monitor can compute again: container ids and hashes of specs.
+//! Names that both the daemon and the monitor can compute again: container ids and hashes.
 
 use ring::digest::{SHA256, digest};
-use serde::Serialize;
 
 /// Id of one container attempt: 64 hex digits of SHA-256 over `POD_UID/NAME/ATTEMPT`.
 ///
@@ -19,13 +18,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(out, "{b:02x}");
     }
     out
-}
-
-/// Short stable hash of a value's JSON, to notice a changed container definition.
-pub(crate) fn spec_hash<T: Serialize>(value: &T) -> String {
-    let mut all = hex(&serde_json::to_vec(value).unwrap_or_default());
-    all.truncate(16);
-    all
 }
 
 #[cfg(test)]

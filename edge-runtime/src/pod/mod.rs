@@ -17,4 +17,6 @@ pub mod static_pod;
 pub mod status;
 pub mod step;
 pub mod support;
+#[cfg(test)]
+mod testing;
 pub mod transition;

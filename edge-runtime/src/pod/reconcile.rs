@@ -2,20 +2,28 @@
 //!
 //! Ordered and idempotent: a plan's record says which steps are under way, so asking again yields none of them twice.
 //! Follows the kubelet's sync loop for what a user can see (order, reasons, messages, back-off).
+//! [`run`] brings a pod up and keeps it up, [`end`] brings it down; this file holds what both need.
 
-use k8s_openapi::api::core::v1::Pod;
+mod end;
+mod run;
 
-use super::clock::Now;
-use super::record::PodRecord;
-use super::step::Step;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+use super::clock::{Mono, Now};
+use super::id::container_id;
+use super::record::{ContainerKind, ContainerRecord, PodRecord, SandboxState, Terminal};
+use super::step::{EventDraft, Step};
+use super::{support, transition};
 
 /// What the node knows beside the pod.
 pub struct World<'a> {
     /// Image id (as `status.imageID` shows it) of a reference present on the node; asked with the reference
     /// exactly as the pod spells it.
     pub image: &'a dyn Fn(&str) -> Option<String>,
-    /// Admission by what only the node can know (a refusal table of its own, resources, missing cgroup
-    /// controllers); asked once per pod, after [`super::support::refusal`].
+    /// Admission by what only the node can know (resources, ports, missing cgroup controllers); asked once per
+    /// pod, after [`super::support::refusal`].
     pub admit: &'a dyn Fn(&Pod) -> Option<Refusal>,
 }
 
@@ -34,8 +42,147 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
-/// Decides what comes next. `pod` is the newest desired object, also while it is being deleted.
+/// Decides what comes next. `pod` is the newest desired object, also while it is being deleted: a
+/// `deletionTimestamp` in it is honoured even if no event told of it.
 pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> Plan {
-    let _ = (pod, world, now);
-    Plan { record, steps: Vec::new() }
+    let mut record = transition::settle_boot(record, now);
+    if pod.metadata.deletion_timestamp.is_some() {
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
+        transition::request_deletion(&mut record, u32::try_from(grace).unwrap_or_default(), false, now);
+    }
+    let empty = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&empty);
+    let mut turn = Turn { pod, spec, record, world, now, steps: Vec::new(), wake: None };
+    turn.admit();
+    turn.watch_deadline();
+    if turn.record.deletion.is_none() && turn.record.terminal.is_none() {
+        turn.run();
+    }
+    // Running may just have found that the pod is finished.
+    if turn.record.deletion.is_some() || turn.record.terminal.is_some() {
+        turn.end();
+    }
+    turn.sweep();
+    if let Some(at) = turn.wake {
+        turn.steps.push(Step::WakeAt(at));
+    }
+    Plan { record: turn.record, steps: turn.steps }
 }
+
+/// Kind of a container of this spec.
+pub(super) fn kind_of(container: &Container, in_init: bool) -> ContainerKind {
+    match (in_init, container.restart_policy.as_deref()) {
+        (false, _) => ContainerKind::App,
+        (true, Some("Always")) => ContainerKind::Sidecar,
+        (true, _) => ContainerKind::Init,
+    }
+}
+
+/// `POD_NAMESPACE(UID)` as the kubelet names pods in messages.
+pub(super) fn pod_ref(record: &PodRecord) -> String {
+    format!("{}_{}({})", record.name, record.namespace, record.uid)
+}
+
+/// One call of [`reconcile`] under way.
+struct Turn<'a> {
+    pod: &'a Pod,
+    spec: &'a PodSpec,
+    record: PodRecord,
+    world: &'a World<'a>,
+    now: &'a Now,
+    steps: Vec<Step>,
+    wake: Option<Mono>,
+}
+
+impl<'a> Turn<'a> {
+    /// Looks at a pod once: refuses it for good, or gives each container its record.
+    fn admit(&mut self) {
+        if !self.record.admitted {
+            self.record.admitted = true;
+            if let Some(ended) = ended_in_api(self.pod) {
+                self.record.terminal.get_or_insert(ended);
+                return;
+            }
+            if self.record.deletion.is_none()
+                && let Some(refusal) = support::refusal(self.pod).or_else(|| (self.world.admit)(self.pod))
+            {
+                self.steps.push(Step::Event(EventDraft::pod(true, &refusal.reason, refusal.message.clone())));
+                let Refusal { reason, message } = refusal;
+                self.record.terminal = Some(Terminal { succeeded: false, reason, message });
+            }
+        }
+        // Refused, or ended before this node knew it: its status has no containers to show.
+        if self.record.terminal.is_some() {
+            return;
+        }
+        for (container, in_init) in self.all() {
+            let kind = kind_of(container, in_init);
+            self.record.containers.entry(container.name.clone()).or_insert_with(|| ContainerRecord::new(kind));
+        }
+    }
+
+    /// Ends a pod that outlived `activeDeadlineSeconds`, counted in this boot.
+    fn watch_deadline(&mut self) {
+        let Some(limit) = self.spec.active_deadline_seconds.and_then(|s| u64::try_from(s).ok()) else { return };
+        if self.record.terminal.is_some() || self.record.deletion.is_some() {
+            return;
+        }
+        let due = self.record.active_since.after(Duration::from_secs(limit));
+        if self.now.mono < due {
+            self.wake_at(due);
+            return;
+        }
+        let message = "Pod was active on the node longer than the specified deadline".to_owned();
+        self.steps.push(Step::Event(EventDraft::pod(false, "DeadlineExceeded", message.clone())));
+        self.record.terminal = Some(Terminal { succeeded: false, reason: "DeadlineExceeded".to_owned(), message });
+    }
+
+    /// Removes ended attempts from the node, unless a teardown does or did that.
+    fn sweep(&mut self) {
+        if matches!(self.record.sandbox.state, SandboxState::TearingDown | SandboxState::Gone) {
+            return;
+        }
+        for (name, c) in &mut self.record.containers {
+            for (attempt, removing) in &mut c.garbage {
+                if !std::mem::replace(removing, true) {
+                    self.steps.push(Step::RemoveContainer {
+                        container: name.clone(),
+                        attempt: *attempt,
+                        id: container_id(&self.record.uid, name, *attempt),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Init containers and then app containers, in spec order; true marks the init list.
+    fn all(&self) -> impl Iterator<Item = (&'a Container, bool)> + use<'a> {
+        let init = self.spec.init_containers.iter().flatten().map(|c| (c, true));
+        init.chain(self.spec.containers.iter().map(|c| (c, false)))
+    }
+
+    fn wake_at(&mut self, at: Mono) {
+        self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
+    }
+
+    fn container_event(&mut self, name: &str, warning: bool, reason: &str, message: String) {
+        let kind = self.record.containers.get(name).map_or(ContainerKind::App, |c| c.kind);
+        self.steps.push(Step::Event(EventDraft::container(warning, reason, message, kind, name)));
+    }
+}
+
+/// The API already shows the pod as ended: phases are never left again, so a node that forgot it (a rebuilt
+/// store) must not run it a second time.
+fn ended_in_api(pod: &Pod) -> Option<Terminal> {
+    let status = pod.status.as_ref()?;
+    let succeeded = match status.phase.as_deref()? {
+        "Succeeded" => true,
+        "Failed" => false,
+        _ => return None,
+    };
+    let text = |s: &Option<String>| s.clone().unwrap_or_default();
+    Some(Terminal { succeeded, reason: text(&status.reason), message: text(&status.message) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -64,6 +64,8 @@ pub enum SandboxState {
     Ready {
         since: Timestamp,
     },
+    /// It may exist in part (the daemon died while making it) or no more (reboot): make it (again).
+    Lost,
     /// `Teardown` was issued and has not answered.
     TearingDown,
     /// Taken down for good: the pod is terminal or deleted.
@@ -95,6 +97,7 @@ pub enum ContainerKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terminated {
     pub id: String,
+    pub attempt: u32,
     pub exit_code: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
@@ -107,6 +110,9 @@ pub struct Terminated {
     pub finished_at: Timestamp,
     /// Start of the back-off window.
     pub finished_mono: Mono,
+    /// The stop that was under way when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<StopReason>,
 }
 
 /// Why a running container is being stopped; decides the wording of its `Killing` event.
@@ -120,6 +126,16 @@ pub enum StopReason {
     PodTerminal,
     Liveness,
     Startup,
+}
+
+/// The strongest signal issued so far to a container that is being stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SignalState {
+    /// None yet: its start has not answered, or it waits for its turn.
+    #[default]
+    None,
+    Stop,
+    Kill,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +152,8 @@ pub enum ContainerState {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Mono>,
     },
+    /// `EnsureImage` has answered; the attempt can be started.
+    ImageReady,
     /// `EnsureImage` was issued and has not answered.
     Pulling {
         /// What the status showed before, kept to be shown while a retry is under way.
@@ -154,7 +172,7 @@ pub enum ContainerState {
         started_at: Timestamp,
         since: Mono,
     },
-    /// A stop was decided: `Kill` was issued. Left only by the container's exit.
+    /// A stop was decided. Left only by the container's exit (or by the failure of a start still under way).
     Stopping {
         id: String,
         /// Zero while the start has not answered yet.
@@ -164,9 +182,8 @@ pub enum ContainerState {
         because: StopReason,
         /// SIGKILL falls due.
         kill_at: Mono,
-        /// SIGKILL was issued.
         #[serde(default)]
-        killed: bool,
+        signal: SignalState,
     },
     Terminated(Terminated),
 }
@@ -186,7 +203,7 @@ impl ContainerState {
     pub fn live_id(&self) -> Option<&str> {
         match self {
             Self::Starting { id } | Self::Running { id, .. } | Self::Stopping { id, .. } => Some(id),
-            Self::Waiting { .. } | Self::Pulling { .. } | Self::Terminated(_) => None,
+            Self::Waiting { .. } | Self::Pulling { .. } | Self::ImageReady | Self::Terminated(_) => None,
         }
     }
 }
@@ -205,21 +222,18 @@ pub struct ProbeResults {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRecord {
     pub kind: ContainerKind,
-    /// Number of the current attempt (also its `restartCount`); rises when a new one is decided after an end.
+    /// Number of the current or, while waiting, newest attempt. Rises when an attempt is started after an end.
     pub attempt: u32,
     pub state: ContainerState,
     /// End of the attempt before the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Terminated>,
-    /// Image reference as the spec had it when the attempt began.
+    /// Image reference as the spec had it when the attempt began. A change of it restarts the container.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
     /// What the status shows as `imageID`; empty until an attempt had an image.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image_id: String,
-    /// Hash over what a change of which restarts the container, from when the attempt began.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub spec_hash: String,
     /// Restart back-off (CrashLoopBackOff).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_backoff: Option<Backoff>,
@@ -228,9 +242,9 @@ pub struct ContainerRecord {
     pub pull_backoff: Option<Backoff>,
     #[serde(default)]
     pub probes: ProbeResults,
-    /// Ended attempts still present in the OCI runtime; true once `RemoveContainer` was issued.
+    /// Ended attempts still present on the node; true once `RemoveContainer` was issued.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub garbage: BTreeMap<String, bool>,
+    pub garbage: BTreeMap<u32, bool>,
 }
 
 impl ContainerRecord {
@@ -242,7 +256,6 @@ impl ContainerRecord {
             last: None,
             image: String::new(),
             image_id: String::new(),
-            spec_hash: String::new(),
             restart_backoff: None,
             pull_backoff: None,
             probes: ProbeResults::default(),
@@ -279,6 +292,9 @@ pub struct PodRecord {
     pub boot_id: String,
     /// `status.startTime`: when this node first acknowledged the pod.
     pub started_at: Timestamp,
+    /// Since when the pod counts as active in this boot, for `activeDeadlineSeconds`.
+    #[serde(default)]
+    pub active_since: Mono,
     /// Admission has looked at the pod (a refusal shows as `terminal`).
     #[serde(default)]
     pub admitted: bool,
@@ -310,6 +326,7 @@ impl PodRecord {
             source,
             boot_id: now.boot_id.to_string(),
             started_at: now.wall,
+            active_since: now.mono,
             admitted: false,
             ips: Vec::new(),
             sandbox: Sandbox::default(),

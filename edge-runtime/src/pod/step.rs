@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::clock::Mono;
-use super::record::StopReason;
+use super::record::{ContainerKind, StopReason};
 
 /// One thing to do. The order in the list is the order of beginning; steps of different containers may overlap.
 ///
@@ -22,10 +22,10 @@ pub enum Step {
     Kill { container: String, id: String, signal: StopSignal, because: StopReason },
     /// Remove an ended container from the OCI runtime with its bundle and writable layer (log files stay).
     /// Answer: `Removed`.
-    RemoveContainer { container: String, id: String },
-    /// Undo `PrepareSandbox`; `for_good` also removes the pod's folder with its volumes.
-    /// Answer: `TornDown` or `TeardownFailed`.
-    Teardown { for_good: bool },
+    RemoveContainer { container: String, attempt: u32, id: String },
+    /// Undo `PrepareSandbox` and remove whatever else the pod has on the node (ended containers, volumes, the
+    /// pod's folder; log files stay). Answer: `TornDown` or `TeardownFailed`.
+    Teardown,
     /// Put the final status and `Report::PodGone` into the outbox, in the record's own commit.
     ReportGone,
     /// Drop record and logs of the pod; its object is gone already.
@@ -54,24 +54,27 @@ pub enum StopSignal {
 /// A core/v1 Event but for what the loop adds: names, times, counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDraft {
+    /// Type `Warning` when true, else `Normal`.
     pub warning: bool,
-    pub reason: &'static str,
+    pub reason: String,
     pub message: String,
-    /// Container the event is about; its `involvedObject.fieldPath` is given by [`EventDraft::field_path`].
-    pub container: Option<(String, bool)>,
+    /// `involvedObject.fieldPath`: `spec.containers{NAME}`, `spec.initContainers{NAME}`, or empty for an event
+    /// about the whole pod.
+    pub field_path: String,
 }
 
 impl EventDraft {
-    pub(crate) fn pod(warning: bool, reason: &'static str, message: String) -> Self {
-        Self { warning, reason, message, container: None }
+    /// About the whole pod.
+    pub fn pod(warning: bool, reason: &str, message: String) -> Self {
+        Self { warning, reason: reason.to_owned(), message, field_path: String::new() }
     }
 
-    /// `spec.containers{NAME}` or `spec.initContainers{NAME}`; empty for an event about the whole pod.
-    pub fn field_path(&self) -> String {
-        match &self.container {
-            None => String::new(),
-            Some((name, true)) => format!("spec.initContainers{{{name}}}"),
-            Some((name, false)) => format!("spec.containers{{{name}}}"),
-        }
+    /// About one container.
+    pub fn container(warning: bool, reason: &str, message: String, kind: ContainerKind, name: &str) -> Self {
+        let list = match kind {
+            ContainerKind::App => "containers",
+            ContainerKind::Init | ContainerKind::Sidecar => "initContainers",
+        };
+        Self { field_path: format!("spec.{list}{{{name}}}"), ..Self::pod(warning, reason, message) }
     }
 }
