@@ -1,2 +1,16 @@
-//! The bridge.
+//! Speaks for many small nodes to a Kubernetes API: start here.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`api`] | a small Kubernetes API on SQLite, for when there is no cluster |
+//! | [`pki`] | the certificate authority, certificates, join tokens |
+//! | [`info`] | what the bridge tells about itself through the API |
+//! | [`standalone`], [`serve`] | wiring of the two ways to run |
+//! | [`cli`] | verbs, flags, what is printed |
+
 pub mod api;
+pub mod cli;
+pub mod info;
+pub mod pki;
+pub mod serve;
+pub mod standalone;

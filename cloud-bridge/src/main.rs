@@ -1,2 +1,28 @@
-//! The cloud-bridge command.
-fn main() {}
+//! The cloud-bridge command: arguments in, exit code out.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use cloud_bridge::cli::{self, Arguments};
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to tell it to when stderr is gone.
+            let _ = writeln!(std::io::stderr(), "cloud-bridge: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    cli::start_log(&arguments)?;
+    // One thread: a bridge waits nearly all the time, and idle threads cost memory.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(cli::run(arguments));
+    // What still runs has nothing that the API does not hold: do not wait for it.
+    runtime.shutdown_background();
+    outcome
+}

@@ -1,0 +1,115 @@
+//! What a bridge tells about itself through the API, for `token create` and for other replicas: a ConfigMap.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+use crate::pki::{NAMESPACE, keep};
+
+const NAME: &str = "bridge-info";
+
+/// Why it could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum InfoError {
+    #[error("configmap {NAMESPACE}/{NAME}: {0}")]
+    Api(Box<kube::Error>),
+    #[error("configmap {NAMESPACE}/{NAME} has no {0}")]
+    Field(&'static str),
+    #[error("namespace kube-system: {0}")]
+    Cluster(Box<kube::Error>),
+    #[error("namespace kube-system has no uid")]
+    NoUid,
+}
+
+/// The contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// `https://host:port` of the link.
+    pub url: String,
+    /// SHA-256 of the authority's certificate.
+    pub authority: String,
+}
+
+/// What the last bridge that started wrote.
+pub async fn read(client: &Client) -> Result<Info, InfoError> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut data = maps.get(NAME).await.map_err(|e| InfoError::Api(Box::new(e)))?.data.unwrap_or_default();
+    let mut field = |name: &'static str| data.remove(name).ok_or(InfoError::Field(name));
+    Ok(Info { url: field("url")?, authority: field("authority")? })
+}
+
+/// Writes it, creating namespace and object.
+pub async fn write(client: &Client, info: &Info) -> Result<(), InfoError> {
+    let failed = |e| InfoError::Api(Box::new(e));
+    keep::ensure_namespace(client).await.map_err(failed)?;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let data = json!({"url": info.url, "authority": info.authority});
+    let patch = Patch::Merge(json!({"data": data}));
+    match maps.patch(NAME, &PatchParams::default(), &patch).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            let map = json!({"metadata": {"name": NAME}, "data": data});
+            let map = serde_json::from_value(map).map_err(kube::Error::SerdeError).map_err(failed)?;
+            match maps.create(&kube::api::PostParams::default(), &map).await {
+                // Another replica was quicker; it says the same of the authority, and either URL is right.
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+                other => other.map(drop).map_err(failed),
+            }
+        }
+        other => other.map(drop).map_err(failed),
+    }
+}
+
+/// What tells this cluster from every other: the uid of its `kube-system` namespace, as is the custom.
+pub async fn cluster(client: &Client) -> Result<String, InfoError> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = namespaces.get("kube-system").await.map_err(|e| InfoError::Cluster(Box::new(e)))?;
+    namespace.metadata.uid.ok_or(InfoError::NoUid)
+}
+
+/// URL of a listener. A wildcard address stands for the first advertised name, else for the address from which
+/// this machine would reach others.
+pub fn url(listen: SocketAddr, advertise: &[String]) -> String {
+    let host = match advertise.first() {
+        Some(name) => name.clone(),
+        None if listen.ip().is_unspecified() => own_address().unwrap_or(listen.ip()).to_string(),
+        None => listen.ip().to_string(),
+    };
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V6(ip)) => format!("https://[{ip}]:{}", listen.port()),
+        _ => format!("https://{host}:{}", listen.port()),
+    }
+}
+
+/// All names of this machine that a server certificate should hold.
+pub fn addresses(listen: &[SocketAddr], advertise: &[String]) -> Vec<String> {
+    let mut names = advertise.to_vec();
+    names.extend(listen.iter().map(|a| a.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
+    names.extend(own_address().map(|ip| ip.to_string()));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    names.extend(Some(host.trim().to_owned()).filter(|host| crate::pki::identity::is_node_name(host)));
+    names
+}
+
+/// Connecting a datagram socket picks a route and a source address, and sends nothing. The address is one
+/// of those reserved for documentation.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
+    socket.connect(("192.0.2.1", 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_unspecified())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert_eq!(url(at("127.0.0.1:7443"), &[]), "https://127.0.0.1:7443");
+        assert_eq!(url(at("0.0.0.0:7443"), &["bridge.example".into(), "x".into()]), "https://bridge.example:7443");
+        assert_eq!(url(at("[::1]:7443"), &[]), "https://[::1]:7443");
+    }
+}

@@ -1,0 +1,233 @@
+//! The certificate authority: one ECDSA P-256 key that signs server, admin and node certificates.
+//!
+//! Pure but for randomness; where the key is kept is the business of `keep`.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType, DnValue,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType,
+    date_time_ymd,
+};
+use ring::digest;
+use rustls_pki_types::{
+    CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer,
+    pem::{self, PemObject},
+};
+
+use super::PkiError;
+
+/// The authority outlives the devices that pin it.
+const CA_LIFE: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
+/// Certificates that the bridge makes for itself, anew at every start.
+const SERVER_LIFE: Duration = Duration::from_secs(5 * 365 * 24 * 3600);
+const CLIENT_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Longest request that is looked at; a P-256 request has about 250 bytes.
+const MAX_REQUEST: usize = 8 * 1024;
+
+/// A certificate with its private key.
+pub struct Signed {
+    pub certificate: CertificateDer<'static>,
+    pub key: PrivateKeyDer<'static>,
+}
+
+/// The authority with its key in memory.
+pub struct Authority {
+    certificate: CertificateDer<'static>,
+    key: KeyPair,
+}
+
+impl Authority {
+    /// A new authority. `cluster` is only a name for people to see in the certificate.
+    pub fn create(cluster: &str) -> Result<Self, PkiError> {
+        let key = new_key()?;
+        let mut params = subject(&format!("sampan-ca-{cluster}"), None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        set_validity(&mut params, CA_LIFE);
+        let certificate = params.self_signed(&key).map_err(failed("signing the authority's certificate"))?;
+        Ok(Self { certificate: certificate.der().clone(), key })
+    }
+
+    /// Reads back what [`certificate_pem`](Self::certificate_pem) and [`key_pem`](Self::key_pem) gave.
+    /// `what` names the place in errors.
+    pub fn from_pem(what: &str, certificate: &str, key: &str) -> Result<Self, PkiError> {
+        let bad = |wanted| PkiError::Pem { what: what.to_owned(), wanted };
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|_| bad("certificate"))?;
+        let key = KeyPair::from_pem(key).map_err(|_| bad("private key"))?;
+        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).map_err(|_| bad("certificate"))?;
+        if *parsed.public_key().subject_public_key.data != *key.der_bytes() {
+            return Err(bad("certificate of this private key"));
+        }
+        Ok(Self { certificate, key })
+    }
+
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    pub fn certificate_pem(&self) -> String {
+        to_pem("CERTIFICATE", &self.certificate)
+    }
+
+    /// PKCS #8. Never logged.
+    pub fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// Lower-case hex of the SHA-256 of the certificate's DER: what a join token pins.
+    pub fn fingerprint(&self) -> String {
+        hex(digest::digest(&digest::SHA256, &self.certificate).as_ref())
+    }
+
+    /// A server certificate for these addresses, IP or DNS, and for `localhost`, `127.0.0.1` and `::1`.
+    pub fn server(&self, addresses: &[String]) -> Result<Signed, PkiError> {
+        let mut params = subject("cloud-bridge", None);
+        for address in ["localhost", "127.0.0.1", "::1"].into_iter().chain(addresses.iter().map(String::as_str)) {
+            let name = match address.parse::<IpAddr>() {
+                Ok(ip) => SanType::IpAddress(ip),
+                Err(_) => SanType::DnsName(address.try_into().map_err(failed("server address"))?),
+            };
+            if !params.subject_alt_names.contains(&name) {
+                params.subject_alt_names.push(name);
+            }
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        set_validity(&mut params, SERVER_LIFE);
+        self.sign_new(params)
+    }
+
+    /// A client certificate of this user, in this group.
+    pub fn client(&self, user: &str, group: &str) -> Result<Signed, PkiError> {
+        let mut params = subject(user, Some(group));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        set_validity(&mut params, CLIENT_LIFE);
+        self.sign_new(params)
+    }
+
+    /// Signs a node's request. The names in the certificate come from `node`, which the caller has proven;
+    /// of the request only the public key is used (guarantees against a request for another identity).
+    ///
+    /// # Errors
+    /// [`PkiError::Request`] when the request is unreadable, has a wrong signature, has a key other than
+    /// ECDSA P-256, or asks for another node's identity.
+    pub fn node(&self, node: &str, request: &[u8]) -> Result<CertificateDer<'static>, PkiError> {
+        if request.len() > MAX_REQUEST {
+            return Err(PkiError::Request(format!("longer than {MAX_REQUEST} bytes")));
+        }
+        let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
+            .map_err(|e| PkiError::Request(e.to_string()))?;
+        if *request.public_key.algorithm() != PKCS_ECDSA_P256_SHA256 {
+            return Err(PkiError::Request("the key is not ECDSA P-256".to_owned()));
+        }
+        let wanted = node_user(node);
+        if let Some(asked) = common_name(&request.params.distinguished_name)
+            && asked.starts_with(NODE_USER_PREFIX)
+            && asked != wanted
+        {
+            return Err(PkiError::Request(format!("asks for {asked}, the token is for {wanted}")));
+        }
+        let mut params = subject(&wanted, Some(NODE_GROUP));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        set_validity(&mut params, CLIENT_LIFE);
+        let signed =
+            params.signed_by(&request.public_key, &self.issuer()?).map_err(failed("signing a node certificate"))?;
+        Ok(signed.der().clone())
+    }
+
+    fn issuer(&self) -> Result<Issuer<'static, &KeyPair>, PkiError> {
+        Issuer::from_ca_cert_der(&self.certificate, &self.key).map_err(failed("reading the authority's certificate"))
+    }
+
+    fn sign_new(&self, params: CertificateParams) -> Result<Signed, PkiError> {
+        let key = new_key()?;
+        let certificate = params.signed_by(&key, &self.issuer()?).map_err(failed("signing a certificate"))?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Signed { certificate: certificate.der().clone(), key })
+    }
+}
+
+/// User names of nodes, as the API server's node authorizer knows them.
+pub const NODE_USER_PREFIX: &str = "system:node:";
+/// Group of all nodes.
+pub const NODE_GROUP: &str = "system:nodes";
+
+/// The user name of a node.
+pub fn node_user(node: &str) -> String {
+    format!("{NODE_USER_PREFIX}{node}")
+}
+
+/// PEM text of one DER value.
+pub fn to_pem(label: &str, der: &[u8]) -> String {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let text = STANDARD.encode(der);
+    let mut pem = format!("-----BEGIN {label}-----\n");
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, tail) = rest.split_at(rest.len().min(64));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = tail;
+    }
+    pem.push_str(&format!("-----END {label}-----\n"));
+    pem
+}
+
+/// All certificates of a PEM text.
+pub fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiError> {
+    let bad = |_: pem::Error| PkiError::Pem { what: what.to_owned(), wanted: "certificate" };
+    let list: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(bad)?;
+    if list.is_empty() { Err(PkiError::Pem { what: what.to_owned(), wanted: "certificate" }) } else { Ok(list) }
+}
+
+/// Lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        for nibble in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(nibble.into(), 16).unwrap_or('0'));
+        }
+        text
+    })
+}
+
+fn new_key() -> Result<KeyPair, PkiError> {
+    KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed("making a key"))
+}
+
+fn subject(common_name: &str, organization: Option<&str>) -> CertificateParams {
+    let mut name = DistinguishedName::new();
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
+    }
+    name.push(DnType::CommonName, common_name);
+    let mut params = CertificateParams::default();
+    params.distinguished_name = name;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = false;
+    params
+}
+
+fn common_name(name: &DistinguishedName) -> Option<String> {
+    match name.get(&DnType::CommonName)? {
+        DnValue::Utf8String(text) => Some(text.clone()),
+        DnValue::PrintableString(text) => Some(text.as_str().to_owned()),
+        DnValue::Ia5String(text) => Some(text.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+/// Devices without a clock battery compare with the build time of their software: a certificate made after
+/// it must not look as if it came from the future. So validity begins long ago.
+fn set_validity(params: &mut CertificateParams, life: Duration) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    params.not_before = date_time_ymd(2024, 1, 1);
+    params.not_after = date_time_ymd(1970, 1, 1) + now + life;
+}
+
+fn failed(what: &'static str) -> impl Fn(rcgen::Error) -> PkiError {
+    move |source| PkiError::Certificate { what, source }
+}
+
+#[cfg(test)]
+mod tests;

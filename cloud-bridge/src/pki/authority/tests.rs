@@ -1,0 +1,68 @@
+use super::*;
+
+fn request(common_name: &str) -> Vec<u8> {
+    let key = new_key().unwrap();
+    subject(common_name, None).serialize_request(&key).unwrap().der().to_vec()
+}
+
+fn subject_of(certificate: &CertificateDer<'_>) -> crate::pki::identity::Subject {
+    crate::pki::identity::Subject::of(certificate).expect("readable subject")
+}
+
+#[test]
+fn pem_and_back_signs_with_the_same_name() {
+    let first = Authority::create("x").unwrap();
+    let second = Authority::from_pem("test", &first.certificate_pem(), &first.key_pem()).unwrap();
+    assert_eq!(first.fingerprint(), second.fingerprint());
+    let signed = second.client("admin", "system:masters").unwrap();
+    let (_, leaf) = x509_parser::parse_x509_certificate(&signed.certificate).unwrap();
+    let (_, ca) = x509_parser::parse_x509_certificate(first.certificate()).unwrap();
+    assert_eq!(leaf.issuer().as_raw(), ca.subject().as_raw());
+    leaf.verify_signature(Some(ca.public_key())).unwrap();
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused() {
+    let (a, b) = (Authority::create("a").unwrap(), Authority::create("b").unwrap());
+    assert!(Authority::from_pem("test", &a.certificate_pem(), &b.key_pem()).is_err());
+    assert!(Authority::from_pem("test", "", &b.key_pem()).is_err());
+}
+
+#[test]
+fn names_of_a_node_certificate_come_from_the_proven_name() {
+    let authority = Authority::create("x").unwrap();
+    let certificate = authority.node("edge-1", &request("system:masters")).unwrap();
+    let subject = subject_of(&certificate);
+    assert_eq!((subject.user.as_str(), subject.node()), ("system:node:edge-1", Some("edge-1")));
+    assert_eq!(subject.groups, ["system:nodes"]);
+}
+
+#[test]
+fn a_request_for_another_node_or_with_a_bad_signature_is_refused() {
+    let authority = Authority::create("x").unwrap();
+    let error = authority.node("edge-1", &request("system:node:edge-2")).unwrap_err().to_string();
+    assert!(error.contains("edge-2"), "{error}");
+    let mut forged = request("x");
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    assert!(matches!(authority.node("edge-1", &forged), Err(PkiError::Request(_))));
+    assert!(matches!(authority.node("edge-1", b"nonsense"), Err(PkiError::Request(_))));
+    assert!(matches!(authority.node("edge-1", &vec![0; MAX_REQUEST + 1]), Err(PkiError::Request(_))));
+}
+
+#[test]
+fn other_keys_than_p256_are_refused() {
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let request = subject("x", None).serialize_request(&key).unwrap();
+    let error = Authority::create("x").unwrap().node("edge-1", request.der()).unwrap_err().to_string();
+    assert!(error.contains("P-256"), "{error}");
+}
+
+#[test]
+fn server_certificates_name_each_address_once() {
+    let authority = Authority::create("x").unwrap();
+    let signed = authority.server(&["127.0.0.1".into(), "10.0.0.7".into(), "bridge.example".into()]).unwrap();
+    let (_, leaf) = x509_parser::parse_x509_certificate(&signed.certificate).unwrap();
+    let names = leaf.subject_alternative_name().unwrap().unwrap().value.general_names.len();
+    assert_eq!(names, 5, "localhost, 127.0.0.1, ::1, 10.0.0.7, bridge.example");
+}

@@ -1,0 +1,69 @@
+//! From a client certificate to the name it proves. Pure.
+//!
+//! The TLS layer has checked signature and validity before; here only the subject is read.
+
+use rustls_pki_types::CertificateDer;
+
+use super::authority::{NODE_GROUP, NODE_USER_PREFIX};
+
+/// The subject of a verified client certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// CN: the user name.
+    pub user: String,
+    /// O, in order: the groups.
+    pub groups: Vec<String>,
+}
+
+impl Subject {
+    /// None when the certificate has no readable subject.
+    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+        let user = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
+        let groups = parsed.subject().iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect();
+        Some(Self { user, groups })
+    }
+
+    /// The node's name, when this is a node's identity.
+    pub fn node(&self) -> Option<&str> {
+        if !self.groups.iter().any(|group| group == NODE_GROUP) {
+            return None;
+        }
+        self.user.strip_prefix(NODE_USER_PREFIX).filter(|name| is_node_name(name))
+    }
+}
+
+/// Whether this is a name a Node object may have (RFC 1123 subdomain). It goes into URLs and user names.
+pub fn is_node_name(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_names_are_dns_subdomains() {
+        for good in ["edge-1", "a", "a.b-c.d", "0"] {
+            assert!(is_node_name(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a..b", "a/b", "a b", "ä", &"x".repeat(254)] {
+            assert!(!is_node_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_members_of_the_node_group_are_nodes() {
+        let subject = |user: &str, group: &str| Subject { user: user.into(), groups: vec![group.into()] };
+        assert_eq!(subject("system:node:a", "system:nodes").node(), Some("a"));
+        assert_eq!(subject("system:node:a", "system:masters").node(), None);
+        assert_eq!(subject("a", "system:nodes").node(), None);
+        assert_eq!(subject("system:node:A/b", "system:nodes").node(), None);
+    }
+}

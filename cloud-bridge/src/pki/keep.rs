@@ -1,0 +1,146 @@
+//! Where the authority is kept: files of a state folder (standalone) or a Secret (replicas on a cluster).
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use super::authority::Authority;
+use super::{NAMESPACE, PkiError};
+
+/// Name of the Secret that replicas share.
+pub const SECRET: &str = "bridge-authority";
+
+/// Reads the authority from `DIR/pki`, or makes one there.
+///
+/// # Errors
+/// A half pair is an error, never replaced: a new authority would lock out every node that pinned the old.
+pub fn in_folder(state: &Path) -> Result<Authority, PkiError> {
+    let folder = state.join("pki");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
+    let (certificate, key) = (folder.join("ca.crt"), folder.join("ca.key"));
+    match (certificate.exists(), key.exists()) {
+        (true, true) => {
+            let text = |path: &PathBuf| fs::read_to_string(path).map_err(at(path));
+            Authority::from_pem(&certificate.display().to_string(), &text(&certificate)?, &text(&key)?)
+        }
+        // The key is written first, so a key alone may be a first start that was cut off: nothing was ever
+        // signed and handed out before the certificate was there.
+        (false, _) => {
+            let authority = Authority::create("standalone")?;
+            write_private(&key, authority.key_pem().as_bytes())?;
+            write_private(&certificate, authority.certificate_pem().as_bytes())?;
+            Ok(authority)
+        }
+        (true, false) => Err(PkiError::HalfPair { found: certificate, missing: key }),
+    }
+}
+
+/// Reads the authority that all replicas share, or makes it. Of two that make it at once, the loser takes
+/// the winner's.
+pub async fn in_cluster(client: &Client) -> Result<Authority, PkiError> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let failed = |source: kube::Error| PkiError::Secret { name: SECRET.to_owned(), source: Box::new(source) };
+    if let Some(secret) = secrets.get_opt(SECRET).await.map_err(failed)? {
+        return of_secret(&secret);
+    }
+    ensure_namespace(client).await.map_err(failed)?;
+    let authority = Authority::create("cluster")?;
+    match secrets.create(&PostParams::default(), &to_secret(&authority)).await {
+        Ok(_) => Ok(authority),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            of_secret(&secrets.get(SECRET).await.map_err(failed)?)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Makes the namespace of what bridges share. Fine when it is there or when it may only be read.
+pub async fn ensure_namespace(client: &Client) -> Result<(), kube::Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let metadata = ObjectMeta { name: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() };
+    match namespaces.create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() || status.is_forbidden() => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn to_secret(authority: &Authority) -> Secret {
+    let data = [("tls.crt", authority.certificate_pem()), ("tls.key", authority.key_pem())];
+    Secret {
+        metadata: ObjectMeta { name: Some(SECRET.to_owned()), ..ObjectMeta::default() },
+        type_: Some("kubernetes.io/tls".to_owned()),
+        data: Some(data.into_iter().map(|(k, v)| (k.to_owned(), ByteString(v.into_bytes()))).collect()),
+        ..Secret::default()
+    }
+}
+
+fn of_secret(secret: &Secret) -> Result<Authority, PkiError> {
+    let field = |field: &'static str| {
+        let data = secret.data.as_ref().and_then(|data| data.get(field));
+        data.and_then(|bytes| std::str::from_utf8(&bytes.0).ok())
+            .ok_or(PkiError::SecretField { name: SECRET.to_owned(), field })
+    };
+    Authority::from_pem(&format!("secret {NAMESPACE}/{SECRET}"), field("tls.crt")?, field("tls.key")?)
+}
+
+/// Writes a file that only its owner may read, so that it is there whole or not at all, also after a power
+/// cut.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let partial = path.with_extension("partial");
+    let write = || -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, path)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(at(path))
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> PkiError {
+    let path = path.to_owned();
+    move |source| PkiError::File { path: path.clone(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_authority_of_a_folder_stays_and_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = in_folder(folder.path()).unwrap();
+        let second = in_folder(folder.path()).unwrap();
+        assert_eq!(first.certificate(), second.certificate());
+        let key = folder.path().join("pki/ca.key");
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_first_start_that_was_cut_off_begins_again_but_a_lost_key_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        in_folder(folder.path()).unwrap();
+        fs::remove_file(folder.path().join("pki/ca.crt")).unwrap();
+        in_folder(folder.path()).unwrap();
+        fs::remove_file(folder.path().join("pki/ca.key")).unwrap();
+        let error = in_folder(folder.path()).err().expect("refused").to_string();
+        assert!(error.contains("ca.key"), "{error}");
+    }
+
+    #[test]
+    fn secret_and_back() {
+        let authority = Authority::create("x").unwrap();
+        assert_eq!(of_secret(&to_secret(&authority)).unwrap().certificate(), authority.certificate());
+        assert!(of_secret(&Secret::default()).is_err());
+    }
+}

@@ -1,0 +1,41 @@
+//! Certificates, keys and join tokens: who may speak, and for whom.
+//!
+//! Owns the certificate authority, what it signs, how both are kept, and the single-use tokens that let a
+//! node ask for its first certificate. Must not know of sessions, watches or HTTP paths.
+
+pub mod authority;
+pub mod identity;
+pub mod keep;
+pub mod tls;
+pub mod token;
+
+use std::path::PathBuf;
+
+/// Namespace of everything that bridges share through the API: the authority and the join tokens.
+pub const NAMESPACE: &str = "sampan-system";
+
+/// What can go wrong with certificates and their files.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{what}: {source}")]
+    Certificate { what: &'static str, source: rcgen::Error },
+    /// A key without its certificate or the reverse: somebody removed one, and a new pair would lock all
+    /// nodes out.
+    #[error("{} is there without {}: restore it, or remove both to begin with a new authority", found.display(), missing.display())]
+    HalfPair { found: PathBuf, missing: PathBuf },
+    #[error("{what} is no PEM file with a {wanted}")]
+    Pem { what: String, wanted: &'static str },
+    #[error("tls settings: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("client certificate verifier: {0}")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+    /// The request's signature, key type or encoding; the text is for the node's operator.
+    #[error("certificate signing request: {0}")]
+    Request(String),
+    #[error("secret {NAMESPACE}/{name}: {source}")]
+    Secret { name: String, source: Box<kube::Error> },
+    #[error("secret {NAMESPACE}/{name} has no {field}")]
+    SecretField { name: String, field: &'static str },
+}

@@ -1,0 +1,289 @@
+//! Join tokens: `sampan1.<sha256 hex of the authority's certificate>.<random secret>`.
+//!
+//! A token is good for one node name, once, for a limited time. Only a hash of its secret is kept, as a
+//! Secret object in [`NAMESPACE`], so that all replicas know it and deleting the
+//! object revokes it. Using it is a delete with a resourceVersion precondition: of two that try, one wins.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
+use kube::{Api, Client};
+use ring::{digest, rand::SecureRandom, rand::SystemRandom};
+
+use super::authority::hex;
+use super::identity::is_node_name;
+use super::{NAMESPACE, keep};
+
+/// How long a token is good for unless said otherwise.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(3600);
+/// No token is good for longer.
+pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+
+const SCHEME: &str = "sampan1";
+const SECRET_TYPE: &str = "sampan.dev/join-token";
+const LABEL: &str = "sampan.dev/join-token";
+
+/// Why a token was not made or not taken. The texts are for the person at the node.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    #[error("{0:?} is not a node name: lower-case letters, digits, '-' and '.' only")]
+    NodeName(String),
+    #[error("a token lives between 1 second and 24 hours")]
+    Ttl,
+    #[error("this is not a join token: it must look like {SCHEME}.<64 hex digits>.<secret>")]
+    Malformed,
+    #[error("the join token was made by another bridge: its authority is not this one")]
+    OtherAuthority,
+    #[error("the join token is not known: it was used already, was revoked, or has expired long ago")]
+    Unknown,
+    #[error("the join token was used already")]
+    Used,
+    #[error("the join token expired at {0}")]
+    Expired(Timestamp),
+    #[error("the join token is for another node than {0:?}")]
+    OtherNode(String),
+    #[error("the random generator of the system failed")]
+    Random,
+    #[error("secret {NAMESPACE}/{name}: {source}")]
+    Api { name: String, source: Box<kube::Error> },
+}
+
+/// A token's text, taken apart.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Lower-case hex SHA-256 of the authority's certificate.
+    pub authority: String,
+    secret: String,
+}
+
+impl Token {
+    /// A fresh one.
+    pub fn random(authority: &str) -> Result<Self, TokenError> {
+        let mut bytes = [0; 24];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| TokenError::Random)?;
+        Ok(Self { authority: authority.to_owned(), secret: URL_SAFE_NO_PAD.encode(bytes) })
+    }
+
+    /// Takes a text apart.
+    pub fn parse(text: &str) -> Result<Self, TokenError> {
+        let mut parts = text.trim().split('.');
+        let (Some(SCHEME), Some(authority), Some(secret), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(TokenError::Malformed);
+        };
+        let is_hash = authority.len() == 64 && authority.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let is_secret = (16..=128).contains(&secret.len())
+            && secret.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        if !is_hash || !is_secret {
+            return Err(TokenError::Malformed);
+        }
+        Ok(Self { authority: authority.to_owned(), secret: secret.to_owned() })
+    }
+
+    /// What the person carries to the node.
+    pub fn text(&self) -> String {
+        format!("{SCHEME}.{}.{}", self.authority, self.secret)
+    }
+
+    /// Name of the Secret object. It follows from the token, and does not give it away.
+    fn object(&self) -> String {
+        format!("join-{}", &self.digest("name")[..20])
+    }
+
+    fn digest(&self, purpose: &str) -> String {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(purpose.as_bytes());
+        context.update(&[0]);
+        context.update(self.secret.as_bytes());
+        hex(context.finish().as_ref())
+    }
+}
+
+/// What is kept of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    hash: String,
+    node: String,
+    expires: Timestamp,
+}
+
+impl Kept {
+    fn of(secret: &Secret) -> Option<Self> {
+        let field = |name: &str| {
+            let bytes = secret.data.as_ref()?.get(name)?;
+            std::str::from_utf8(&bytes.0).ok()
+        };
+        Some(Self {
+            hash: field("hash")?.to_owned(),
+            node: field("node")?.to_owned(),
+            expires: field("expires")?.parse().ok()?,
+        })
+    }
+
+    fn data(&self) -> BTreeMap<String, ByteString> {
+        let fields = [("hash", self.hash.clone()), ("node", self.node.clone()), ("expires", self.expires.to_string())];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), ByteString(value.into_bytes()))).collect()
+    }
+
+    /// Whether this token may be used for this node now.
+    fn check(&self, token: &Token, node: &str, now: Timestamp) -> Result<(), TokenError> {
+        // A digest of a random secret: nothing can be learnt from the time that comparing takes.
+        if self.hash != token.digest("hash") {
+            return Err(TokenError::Unknown);
+        }
+        if now >= self.expires {
+            return Err(TokenError::Expired(self.expires));
+        }
+        if self.node != node {
+            return Err(TokenError::OtherNode(node.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Makes a token for a node and keeps its hash. Also clears away tokens that have expired.
+pub async fn create(
+    client: &Client,
+    authority: &str,
+    node: &str,
+    ttl: Duration,
+    now: Timestamp,
+) -> Result<Token, TokenError> {
+    if !is_node_name(node) {
+        return Err(TokenError::NodeName(node.to_owned()));
+    }
+    if ttl < Duration::from_secs(1) || ttl > MAX_TTL {
+        return Err(TokenError::Ttl);
+    }
+    let token = Token::random(authority)?;
+    let name = token.object();
+    let failed = |source| TokenError::Api { name: name.clone(), source: Box::new(source) };
+    keep::ensure_namespace(client).await.map_err(failed)?;
+    let kept = Kept { hash: token.digest("hash"), node: node.to_owned(), expires: now + ttl };
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some([(LABEL.to_owned(), "true".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(SECRET_TYPE.to_owned()),
+        data: Some(kept.data()),
+        ..Secret::default()
+    };
+    secrets(client).create(&PostParams::default(), &secret).await.map_err(failed)?;
+    if let Err(error) = clear_expired(client, now).await {
+        log::warn!("expired join tokens were not cleared away: {error}");
+    }
+    Ok(token)
+}
+
+/// Takes a token for this node. When this returns `Ok`, nobody else can use it any more.
+pub async fn redeem(
+    client: &Client,
+    authority: &str,
+    token: &str,
+    node: &str,
+    now: Timestamp,
+) -> Result<(), TokenError> {
+    let token = Token::parse(token)?;
+    if token.authority != authority {
+        return Err(TokenError::OtherAuthority);
+    }
+    let name = token.object();
+    let failed = |source| TokenError::Api { name: name.clone(), source: Box::new(source) };
+    let secret = secrets(client).get_opt(&name).await.map_err(failed)?.ok_or(TokenError::Unknown)?;
+    Kept::of(&secret).ok_or(TokenError::Unknown)?.check(&token, node, now)?;
+    let preconditions =
+        Preconditions { uid: secret.metadata.uid.clone(), resource_version: secret.metadata.resource_version.clone() };
+    match secrets(client).delete(&name, &DeleteParams::default().preconditions(preconditions)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Err(TokenError::Used),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Removes what can never be used again.
+pub async fn clear_expired(client: &Client, now: Timestamp) -> Result<(), kube::Error> {
+    let list = secrets(client).list(&ListParams::default().labels(&format!("{LABEL}=true"))).await?;
+    for secret in list {
+        let expired = Kept::of(&secret).is_none_or(|kept| now >= kept.expires);
+        if let (true, Some(name)) = (expired, &secret.metadata.name) {
+            match secrets(client).delete(name, &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                other => drop(other?),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn secrets(client: &Client) -> Api<Secret> {
+    Api::namespaced(client.clone(), NAMESPACE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority() -> String {
+        "ab".repeat(32)
+    }
+
+    fn kept(token: &Token) -> Kept {
+        Kept { hash: token.digest("hash"), node: "edge-1".into(), expires: "2030-01-01T00:00:00Z".parse().unwrap() }
+    }
+
+    #[test]
+    fn text_and_back() {
+        let token = Token::random(&authority()).unwrap();
+        assert!(Token::parse(&token.text()).unwrap() == token);
+        assert!(Token::parse(&format!(" {}\n", token.text())).unwrap() == token, "as pasted");
+    }
+
+    #[test]
+    fn malformed_tokens_are_refused() {
+        let hash = authority();
+        for bad in [
+            "",
+            "sampan1",
+            &format!("sampan1.{hash}"),
+            &format!("sampan2.{hash}.0123456789abcdef0123"),
+            &format!("sampan1.{hash}.0123456789abcdef0123.x"),
+            &format!("sampan1.{}.0123456789abcdef0123", &hash[2..]),
+            &format!("sampan1.{hash}.short"),
+            &format!("sampan1.{hash}.0123456789abcdef/../x"),
+        ] {
+            assert!(matches!(Token::parse(bad), Err(TokenError::Malformed)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_kept_part_checks_node_time_and_secret() {
+        let token = Token::random(&authority()).unwrap();
+        let kept = kept(&token);
+        let early: Timestamp = "2029-12-31T23:59:59Z".parse().unwrap();
+        assert!(kept.check(&token, "edge-1", early).is_ok());
+        assert!(matches!(kept.check(&token, "edge-2", early), Err(TokenError::OtherNode(_))));
+        assert!(matches!(kept.check(&token, "edge-1", kept.expires), Err(TokenError::Expired(_))));
+        let other = Token::random(&authority()).unwrap();
+        assert!(matches!(kept.check(&other, "edge-1", early), Err(TokenError::Unknown)));
+    }
+
+    #[test]
+    fn what_is_kept_does_not_hold_the_secret() {
+        let token = Token::random(&authority()).unwrap();
+        let kept = kept(&token);
+        let secret = Secret { data: Some(kept.data()), ..Secret::default() };
+        assert_eq!(Kept::of(&secret), Some(kept));
+        let text = serde_json::to_string(&secret).unwrap() + &token.object();
+        assert!(!text.contains(&token.secret));
+        assert_eq!(Kept::of(&Secret::default()), None);
+    }
+}
