@@ -1,5 +1,11 @@
 //! From a pod that should run to containers that do: bundle, OCI configuration, start.
 
+pub mod container;
+pub mod launcher;
 pub mod oci_spec;
 pub mod resources;
+pub mod sandbox;
 pub mod user;
+
+pub use container::Attempt;
+pub use launcher::Launcher;

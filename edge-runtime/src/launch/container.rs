@@ -1,0 +1,255 @@
+//! From a prepared pod to one container attempt that the monitor can start, as an ordered list of
+//! steps: folders, root file system, environment, user, mounts, OCI configuration. And the way back.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::launcher::{Launcher, Objects, Prepared};
+use super::sandbox::{class, read_bounded, spec, uid};
+use super::{oci_spec, resources, user};
+use crate::image::{ImageRecord, rootfs};
+use crate::monitor::protocol::StartContainer;
+use crate::pod::env::{self, Environment, Sources};
+use crate::pod::event::StartFailure;
+use crate::sys::files;
+use crate::volume::mounts::{self, MountContext};
+use crate::volume::{DownwardFacts, downward};
+
+/// Kubernetes' limit for one termination message.
+const TERMINATION_MESSAGE_LIMIT: u64 = 4096;
+
+/// Which attempt of which container.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    pub container: &'a Container,
+    pub number: u32,
+    /// Id in the OCI runtime.
+    pub id: &'a str,
+}
+
+/// A container ready to be started.
+#[derive(Debug)]
+pub struct Ready {
+    pub start: StartContainer,
+    /// Reason and message of Warning events.
+    pub warnings: Vec<(&'static str, String)>,
+}
+
+type Failure = (StartFailure, String);
+
+fn config(error: impl std::fmt::Display) -> Failure {
+    (StartFailure::Config, error.to_string())
+}
+
+fn create(error: impl std::fmt::Display) -> Failure {
+    (StartFailure::Create, error.to_string())
+}
+
+impl Launcher {
+    /// The steps of one attempt.
+    ///
+    /// # Errors
+    /// What the waiting reason and message of the container become; what was made is undone.
+    pub fn prepare_container(
+        &mut self,
+        pod: &Pod,
+        attempt: &Attempt<'_>,
+        image: &ImageRecord,
+        ips: &[IpAddr],
+        objects: Objects<'_>,
+    ) -> Result<Ready, Failure> {
+        let prepared = self.prepared(pod, ips, objects).map_err(|failure| create(failure.message))?;
+        let done = self.container_steps(pod, attempt, image, ips, objects, &prepared);
+        if done.is_err()
+            && let Err(error) = self.remove_container(&uid(pod), &attempt.container.name, attempt.number, attempt.id)
+        {
+            log::warn!("container {}: undoing a failed preparation: {error}", attempt.id);
+        }
+        done
+    }
+
+    fn container_steps(
+        &self,
+        pod: &Pod,
+        attempt: &Attempt<'_>,
+        image: &ImageRecord,
+        ips: &[IpAddr],
+        objects: Objects<'_>,
+        prepared: &Prepared,
+    ) -> Result<Ready, Failure> {
+        let container = attempt.container;
+        let uid = uid(pod);
+        let bundle = self.paths.bundle(attempt.id);
+        let dir = self.attempt_dir(&uid, &container.name, attempt.number);
+
+        // Environment first: it fails most often (a ConfigMap that is not there yet) and costs nothing.
+        let facts = self.downward(ips);
+        let environment = environment(pod, container, &facts, objects)?;
+        let env = merge_env(&image.config.env, &environment.vars);
+        let argv = env::argv(container, &image.config.entrypoint, &image.config.cmd, &environment.vars);
+        if argv.is_empty() {
+            return Err(create("no command specified"));
+        }
+
+        let root = self.root_file_system(&dir, &bundle, image)?;
+        let user = user::resolve(pod, container, &image.config.user, &root).map_err(config)?;
+        let termination_log = dir.join("termination-log");
+        termination_file(&termination_log).map_err(create)?;
+        let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mounts = mounts::container_mounts(&MountContext {
+            paths: &self.paths,
+            pod,
+            container,
+            volumes: &prepared.volumes,
+            env: &|name| lookup.get(name).map(|value| (*value).to_owned()),
+            pod_files: &self.pod_files(&uid),
+            termination_log: &termination_log,
+        })
+        .map_err(config)?;
+        let cgroup = format!("{}/{}", self.cgroups.pod_path(class(pod), &uid), attempt.id);
+        let input = oci_spec::Input {
+            pod,
+            container,
+            argv,
+            env,
+            cwd: working_dir(container, image),
+            rootfs: root,
+            mounts: mounts.into_iter().map(bind).collect(),
+            namespaces: namespaces(pod, prepared),
+            hostname: String::new(),
+            cgroup_path: cgroup.clone(),
+            user,
+            oom_score_adj: resources::oom_score_adj(pod, container, self.facts.memory_bytes),
+            pids_limit: None,
+            host: &self.oci_facts,
+        };
+        let spec = oci_spec::build(&input).map_err(config)?;
+        spec.save(bundle.join("config.json")).map_err(create)?;
+
+        let meta = &pod.metadata;
+        let (namespace, name) =
+            (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+        let start = StartContainer {
+            id: attempt.id.to_owned(),
+            bundle,
+            runtime: self.config.runtime.command.clone(),
+            runtime_root: self.paths.runtime_root(),
+            runtime_args: Vec::new(),
+            log_path: self.paths.container_log(namespace, name, &uid, &container.name, attempt.number),
+            log_max_bytes: self.config.logs.max_bytes,
+            log_max_files: self.config.logs.max_files,
+            cgroup: Some(cgroup),
+        };
+        let warnings = (!environment.invalid.is_empty())
+            .then(|| ("InvalidEnvironmentVariableNames", environment.invalid.join("; ")))
+            .into_iter()
+            .collect();
+        Ok(Ready { start, warnings })
+    }
+
+    fn root_file_system(&self, dir: &Path, bundle: &Path, image: &ImageRecord) -> Result<PathBuf, Failure> {
+        let (upper, work, root) = (dir.join("upper"), dir.join("work"), bundle.join("rootfs"));
+        files::private_dir(dir).map_err(create)?;
+        files::private_dir(bundle).map_err(create)?;
+        // The container's root folder itself must be open to its users.
+        for path in [&upper, &work, &root] {
+            files::open_dir(path).map_err(create)?;
+        }
+        rootfs::mount_rootfs(&self.paths.layers(), &image.layers, &upper, &work, &root).map_err(create)?;
+        Ok(root)
+    }
+
+    /// Takes away what [`Launcher::prepare_container`] made; log files stay. Safe at any time after the
+    /// container has ended, also twice.
+    ///
+    /// # Errors
+    /// Something is still in use.
+    pub fn remove_container(&self, uid: &str, container: &str, attempt: u32, id: &str) -> Result<(), String> {
+        let bundle = self.paths.bundle(id);
+        rootfs::unmount_rootfs(&bundle.join("rootfs")).map_err(|error| error.to_string())?;
+        files::remove_tree(&bundle).map_err(|error| error.to_string())?;
+        files::remove_tree(&self.attempt_dir(uid, container, attempt)).map_err(|error| error.to_string())
+    }
+
+    /// What an ended container left at its `terminationMessagePath`.
+    pub fn termination_message(&self, uid: &str, container: &str, attempt: u32) -> String {
+        let path = self.attempt_dir(uid, container, attempt).join("termination-log");
+        read_bounded(&path, TERMINATION_MESSAGE_LIMIT)
+    }
+}
+
+fn environment(
+    pod: &Pod,
+    container: &Container,
+    facts: &DownwardFacts,
+    objects: Objects<'_>,
+) -> Result<Environment, Failure> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let typed = |kind: &str, name: &str| objects(kind, namespace, name);
+    let sources = Sources {
+        config_map: &|name| typed("ConfigMap", name).and_then(|value| serde_json::from_value(value).ok()),
+        secret: &|name| typed("Secret", name).and_then(|value| serde_json::from_value(value).ok()),
+        field: &|path| downward::field_value(pod, path, facts).map_err(|error| error.to_string()),
+        resource: &|name, resource, divisor| {
+            let divisor = divisor.map(|text| Quantity(text.to_owned()));
+            downward::resource_value(pod, name, resource, divisor.as_ref(), facts).map_err(|error| error.to_string())
+        },
+    };
+    env::environment(pod, container, &sources).map_err(config)
+}
+
+/// The image's variables, then the container's; a container's value takes the image's place.
+fn merge_env(image: &[String], own: &[(String, String)]) -> Vec<(String, String)> {
+    let mut merged: Vec<(String, String)> = image
+        .iter()
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    for (name, value) in own {
+        match merged.iter_mut().find(|(held, _)| held == name) {
+            Some((_, held)) => held.clone_from(value),
+            None => merged.push((name.clone(), value.clone())),
+        }
+    }
+    merged
+}
+
+fn working_dir(container: &Container, image: &ImageRecord) -> String {
+    let own = container.working_dir.as_deref().filter(|dir| !dir.is_empty());
+    let dir = own.unwrap_or(&image.config.working_dir);
+    if dir.is_empty() { "/".into() } else { dir.into() }
+}
+
+fn namespaces(pod: &Pod, prepared: &Prepared) -> oci_spec::Namespaces {
+    let host_pid = spec(pod).and_then(|spec| spec.host_pid).unwrap_or(false);
+    let pid = if host_pid { oci_spec::PidNamespace::Host } else { oci_spec::PidNamespace::Private };
+    let pinned = prepared.namespaces.clone();
+    oci_spec::Namespaces { net: pinned.net, ipc: pinned.ipc, uts: pinned.uts, pid }
+}
+
+fn bind(mount: mounts::Mount) -> oci_spec::Mount {
+    let propagation = match mount.propagation {
+        mounts::Propagation::Private => oci_spec::Propagation::None,
+        mounts::Propagation::HostToContainer => oci_spec::Propagation::HostToContainer,
+        mounts::Propagation::Bidirectional => oci_spec::Propagation::Bidirectional,
+    };
+    oci_spec::Mount {
+        source: mount.source,
+        target: mount.target,
+        read_only: mount.read_only,
+        recursive_read_only: false,
+        propagation,
+        kind: oci_spec::MountKind::Bind,
+    }
+}
+
+/// Any user of the container may write its last words.
+fn termination_file(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(path, b"")?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))
+}

@@ -1,0 +1,162 @@
+//! What all launches share: the node's paths, facts, network and cgroups. Made once at start.
+//! Knows nothing of records, the store or the link.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::oci_spec;
+use crate::config::Config;
+use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
+use crate::net::resolv::NodeDns;
+use crate::net::{NetError, Network, NetworkSettings, Subnet};
+use crate::paths::Paths;
+use crate::sys::cgroup::{CgroupError, Cgroups};
+use crate::sys::host;
+use crate::volume::{DownwardFacts, VolumeHostPath};
+
+/// Looks up a ConfigMap or Secret the node holds: kind, namespace, name.
+pub type Objects<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Value>;
+
+/// Why the node cannot launch anything at all.
+#[derive(Debug, thiserror::Error)]
+pub enum LauncherError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+}
+
+/// Prepares pods and containers on this node.
+pub struct Launcher {
+    pub(super) paths: Paths,
+    pub(super) config: Rc<Config>,
+    pub(super) namespaces: NamespaceMaker,
+    pub(super) network: Network,
+    pub(super) cgroups: Cgroups,
+    pub(super) oci_facts: oci_spec::HostFacts,
+    pub(super) facts: host::HostFacts,
+    pub(super) dns: NodeDns,
+    pub(super) last_address: Option<Ipv4Addr>,
+    /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
+    pub(super) prepared: BTreeMap<String, Prepared>,
+    host_ips: Vec<IpAddr>,
+}
+
+/// What a prepared pod's containers are started into.
+#[derive(Clone, Default)]
+pub(super) struct Prepared {
+    pub(super) volumes: BTreeMap<String, VolumeHostPath>,
+    pub(super) namespaces: PodNamespaces,
+}
+
+impl Launcher {
+    /// Detects the host and makes bridge and parent cgroups. The second value is what a user must be
+    /// told although the node can work.
+    ///
+    /// # Errors
+    /// No cgroup file system, no netlink, a bridge name in use by something else.
+    pub fn new(paths: &Paths, config: Rc<Config>) -> Result<(Self, Vec<String>), LauncherError> {
+        let mut warnings = Vec::new();
+        let namespaces = NamespaceMaker::open()?;
+        let cgroups = Cgroups::detect(&config.cgroup_parent)?;
+        cgroups.prepare()?;
+        let (address, prefix) = config.network.subnet;
+        let subnet: Subnet = format!("{address}/{prefix}").parse()?;
+        let settings = NetworkSettings { bridge: config.network.bridge.clone(), subnet, mtu: 1500 };
+        let mut network = Network::new(settings)?;
+        match network.ensure() {
+            Err(error @ NetError::Firewall(_)) => warnings.push(error.to_string()),
+            done => done?,
+        }
+        let oci_facts = oci_spec::HostFacts::detect();
+        if oci_facts.min_oom_score_adj > -999 {
+            warnings.push(format!(
+                "oom_score_adj below {} is not allowed here (no CAP_SYS_RESOURCE): pods' values are clamped",
+                oci_facts.min_oom_score_adj
+            ));
+        }
+        let dns = NodeDns {
+            cluster_dns: config.network.cluster_dns.clone(),
+            cluster_domain: config.network.cluster_domain.clone(),
+            node_resolv_conf: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
+        };
+        let launcher = Self {
+            paths: paths.clone(),
+            config,
+            namespaces,
+            network,
+            cgroups,
+            oci_facts,
+            facts: host::facts(),
+            dns,
+            last_address: None,
+            prepared: BTreeMap::new(),
+            host_ips: host::internal_ip().into_iter().collect(),
+        };
+        Ok((launcher, warnings))
+    }
+
+    pub fn facts(&self) -> &host::HostFacts {
+        &self.facts
+    }
+
+    pub fn host_ips(&self) -> &[IpAddr] {
+        &self.host_ips
+    }
+
+    /// Whether memory limits can be enforced here.
+    pub fn memory_controller(&self) -> bool {
+        self.cgroups.controllers().memory
+    }
+
+    /// Links and pinned namespaces of pods that are no longer known: left by a crash.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn sweep(&mut self, known: &BTreeSet<String>) -> Result<(), NetError> {
+        self.network.cleanup(known)?;
+        let ns = self.paths.run().join("ns");
+        for entry in std::fs::read_dir(&ns).into_iter().flatten().flatten() {
+            if !known.contains(entry.file_name().to_string_lossy().as_ref()) {
+                crate::net::namespaces::remove(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes bridge, firewall table and cgroups of this node: for `reset`, when no pod is left.
+    ///
+    /// # Errors
+    /// The first failure; the rest is removed all the same.
+    pub fn teardown_node(&mut self) -> Result<(), LauncherError> {
+        let network = self.network.teardown();
+        self.cgroups.teardown()?;
+        Ok(network?)
+    }
+
+    pub(super) fn downward(&self, pod_ips: &[IpAddr]) -> DownwardFacts {
+        let text = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect();
+        DownwardFacts {
+            node_name: self.config.node_name.clone(),
+            host_ips: text(&self.host_ips),
+            pod_ips: text(pod_ips),
+            allocatable_cpu_milli: (u64::from(self.facts.cpus) * 1000).saturating_sub(self.config.reserved.cpu_millis),
+            allocatable_memory_bytes: self.facts.memory_bytes.saturating_sub(self.config.reserved.memory_bytes),
+            allocatable_storage_bytes: host::disk_space(&self.paths.state()).map_or(0, |space| space.total_bytes),
+        }
+    }
+
+    /// Folder of one attempt's writable layer and termination log.
+    pub(super) fn attempt_dir(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
+        self.paths.pod(uid).join("containers").join(container).join(attempt.to_string())
+    }
+
+    /// Folder of the files every container of the pod mounts (`hosts`, `resolv.conf`, ...).
+    pub(super) fn pod_files(&self, uid: &str) -> PathBuf {
+        self.paths.pod(uid).join("etc")
+    }
+}

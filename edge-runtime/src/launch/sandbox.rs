@@ -1,0 +1,247 @@
+//! From nothing to a pod that containers can be started into, as an ordered list of steps: cgroup,
+//! namespaces, network, files, volumes. Each step can be repeated and undone at any time.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+
+use super::launcher::{Launcher, Objects, Prepared};
+use super::resources;
+use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
+use crate::net::{address, etc_files, hostname, hosts, resolv};
+use crate::pod::qos::{QosClass, qos_class};
+use crate::sys::cgroup::{CgroupError, CgroupValues, PodCgroupClass};
+use crate::volume::{self, VolumeContext, VolumeError};
+
+/// What a pod that cannot be prepared shows: an event's reason and text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxFailure {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+const SANDBOX: &str = "FailedCreatePodSandBox";
+
+fn sandbox_failure(error: impl std::fmt::Display) -> SandboxFailure {
+    SandboxFailure { reason: SANDBOX, message: format!("Failed to create pod sandbox: {error}") }
+}
+
+/// A prepared pod and what its user should be told.
+#[derive(Debug, Default)]
+pub struct SandboxDone {
+    /// Empty with `hostNetwork`.
+    pub ips: Vec<IpAddr>,
+    /// Reason and message of Warning events.
+    pub warnings: Vec<(&'static str, String)>,
+}
+
+impl Launcher {
+    /// The steps of a pod. `taken` are the addresses of all other pods; `keep` is the address this pod had before.
+    ///
+    /// # Errors
+    /// The first step that fails; what was made is undone.
+    pub fn prepare_sandbox(
+        &mut self,
+        pod: &Pod,
+        taken: &BTreeSet<Ipv4Addr>,
+        keep: Option<Ipv4Addr>,
+        objects: Objects<'_>,
+    ) -> Result<SandboxDone, SandboxFailure> {
+        let uid = uid(pod);
+        let done = self.sandbox_steps(pod, &uid, taken, keep, objects);
+        if done.is_err()
+            && let Err(error) = self.teardown_sandbox(pod, &uid, false)
+        {
+            log::warn!("pod {uid}: undoing a failed preparation: {error}");
+        }
+        done
+    }
+
+    fn sandbox_steps(
+        &mut self,
+        pod: &Pod,
+        uid: &str,
+        taken: &BTreeSet<Ipv4Addr>,
+        keep: Option<Ipv4Addr>,
+        objects: Objects<'_>,
+    ) -> Result<SandboxDone, SandboxFailure> {
+        let dir = self.paths.pod(uid);
+        crate::sys::files::private_dir(&dir).map_err(sandbox_failure)?;
+        self.pod_cgroup(pod, uid)?;
+        let (namespaces, address) = self.pod_network(pod, uid, taken, keep)?;
+        let ips: Vec<IpAddr> = address.map(IpAddr::V4).into_iter().collect();
+        let warnings = self.pod_etc_files(pod, uid, &ips)?;
+        let facts = self.downward(&ips);
+        let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
+        let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
+        self.prepared.insert(uid.to_owned(), Prepared { volumes, namespaces });
+        Ok(SandboxDone { ips, warnings })
+    }
+
+    fn pod_cgroup(&self, pod: &Pod, uid: &str) -> Result<(), SandboxFailure> {
+        let values = resources::pod_values(pod).map_err(sandbox_failure)?;
+        let values = CgroupValues {
+            cpu_shares: Some(values.cpu_shares),
+            cpu_quota_us: values.cpu_quota_us,
+            memory_limit_bytes: values.memory_limit.and_then(|bytes| u64::try_from(bytes).ok()),
+            pids_limit: None,
+        };
+        self.cgroups.create_pod(class(pod), uid, &values).map_err(sandbox_failure)
+    }
+
+    fn pod_network(
+        &mut self,
+        pod: &Pod,
+        uid: &str,
+        taken: &BTreeSet<Ipv4Addr>,
+        keep: Option<Ipv4Addr>,
+    ) -> Result<(PodNamespaces, Option<Ipv4Addr>), SandboxFailure> {
+        let own_network = !host_network(pod);
+        let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
+        let request = namespace_request(pod, &name);
+        let dir = self.paths.namespaces(uid);
+        let namespaces = self.namespaces.create(&dir, &request).map_err(sandbox_failure)?;
+        if !own_network {
+            return Ok((namespaces, None));
+        }
+        let subnet = self.network.settings().subnet;
+        let address = keep
+            .filter(|address| subnet.contains(*address) && !taken.contains(address))
+            .or_else(|| address::allocate(subnet, taken, self.last_address))
+            .ok_or_else(|| sandbox_failure(format!("no address is left in the pod subnet {subnet}")))?;
+        self.last_address = Some(address);
+        if let Some(netns) = &namespaces.net {
+            self.network.attach(uid, netns, address).map_err(sandbox_failure)?;
+        }
+        Ok((namespaces, Some(address)))
+    }
+
+    fn pod_etc_files(
+        &self,
+        pod: &Pod,
+        uid: &str,
+        ips: &[IpAddr],
+    ) -> Result<Vec<(&'static str, String)>, SandboxFailure> {
+        let (hosts, hostname) = if host_network(pod) {
+            let own = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+            (hosts::hosts_file_host_network(pod, &own), self.facts.hostname.clone())
+        } else {
+            let ips: Vec<String> = ips.iter().map(IpAddr::to_string).collect();
+            let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
+            (hosts::hosts_file(pod, &ips, &self.dns.cluster_domain), name)
+        };
+        let resolv = resolv::resolv_conf(pod, &self.dns);
+        let files = etc_files::EtcFiles { hosts, hostname: hostname + "\n", resolv_conf: resolv.content };
+        etc_files::write(&self.pod_files(uid), &files).map_err(sandbox_failure)?;
+        Ok(resolv.warnings)
+    }
+
+    /// Undoes [`Launcher::prepare_sandbox`], in reverse. `for_good` also deletes volumes and writable layers.
+    /// Goes on after a failure; the first one is returned.
+    ///
+    /// # Errors
+    /// Something of the pod is still in use.
+    pub fn teardown_sandbox(&mut self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
+        let mut failures = Vec::new();
+        let mut note = |what: &str, result: Result<(), String>| {
+            if let Err(error) = result {
+                failures.push(format!("{what}: {error}"));
+            }
+        };
+        self.prepared.remove(uid);
+        note("network", self.network.detach(uid).map_err(|error| error.to_string()));
+        note("namespaces", namespaces::remove(&self.paths.namespaces(uid)).map_err(|error| error.to_string()));
+        match self.cgroups.remove_pod(class(pod), uid) {
+            // Dead processes leave a moment later: the caller's retry removes it.
+            Err(CgroupError::Busy(path)) => note("cgroup", Err(format!("{} is busy", path.display()))),
+            done => note("cgroup", done.map_err(|error| error.to_string())),
+        }
+        if for_good {
+            note("volumes", volume::teardown(&self.paths, uid).map_err(|error| error.to_string()));
+            note("folder", crate::sys::files::remove_tree(&self.paths.pod(uid)).map_err(|error| error.to_string()));
+        }
+        failures.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// What the containers of an already prepared pod start into; found again after a restart of the daemon.
+    pub(super) fn prepared(
+        &mut self,
+        pod: &Pod,
+        ips: &[IpAddr],
+        objects: Objects<'_>,
+    ) -> Result<Prepared, SandboxFailure> {
+        let uid = uid(pod);
+        if let Some(prepared) = self.prepared.get(&uid) {
+            return Ok(prepared.clone());
+        }
+        let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
+        let namespaces = namespaces::existing(&self.paths.namespaces(&uid), &namespace_request(pod, &name))
+            .ok_or_else(|| sandbox_failure("the pod's namespaces are gone"))?;
+        let facts = self.downward(ips);
+        let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
+        let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
+        let prepared = Prepared { volumes, namespaces };
+        self.prepared.insert(uid, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Whether the namespaces of a pod prepared before this start of the daemon are still there.
+    pub fn sandbox_exists(&self, pod: &Pod) -> bool {
+        let uid = uid(pod);
+        hostname::pod_hostname(pod, &self.dns.cluster_domain).is_ok_and(|name| {
+            namespaces::existing(&self.paths.namespaces(&uid), &namespace_request(pod, &name)).is_some()
+        })
+    }
+
+    /// Brings volumes made from objects up to date. Returns the names of those that changed.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn refresh_volumes(&self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Vec<String>, VolumeError> {
+        let facts = self.downward(ips);
+        volume::update(&VolumeContext { paths: &self.paths, pod, objects, facts: &facts })
+    }
+}
+
+fn mount_failure(error: &VolumeError) -> SandboxFailure {
+    SandboxFailure { reason: VolumeError::REASON, message: error.to_string() }
+}
+
+fn namespace_request<'a>(pod: &Pod, name: &'a str) -> NamespaceRequest<'a> {
+    let own_network = !host_network(pod);
+    let host_ipc = spec(pod).and_then(|spec| spec.host_ipc).unwrap_or(false);
+    NamespaceRequest { net: own_network, ipc: !host_ipc, hostname: own_network.then_some(name) }
+}
+
+pub(super) fn spec(pod: &Pod) -> Option<&PodSpec> {
+    pod.spec.as_ref()
+}
+
+pub(super) fn uid(pod: &Pod) -> String {
+    pod.metadata.uid.clone().unwrap_or_default()
+}
+
+pub(super) fn host_network(pod: &Pod) -> bool {
+    spec(pod).and_then(|spec| spec.host_network).unwrap_or(false)
+}
+
+pub(super) fn class(pod: &Pod) -> PodCgroupClass {
+    match qos_class(pod) {
+        QosClass::Guaranteed => PodCgroupClass::Guaranteed,
+        QosClass::Burstable => PodCgroupClass::Burstable,
+        QosClass::BestEffort => PodCgroupClass::BestEffort,
+    }
+}
+
+/// Reads at most `limit` bytes of a file that a container may write at any time.
+pub(super) fn read_bounded(path: &Path, limit: u64) -> String {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        // A file that cannot be read is an empty message.
+        let _ = file.take(limit).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
