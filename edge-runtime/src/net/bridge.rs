@@ -3,10 +3,26 @@
 //! Every call converges: it may be repeated after a crash at any point. Knows nothing of leases and containers.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use super::{NetError, Subnet};
+use nix::libc;
+
+use super::namespaces::NamespaceMaker;
+use super::netlink::{Socket, address, link};
+use super::{NetError, Subnet, firewall};
+
+/// The link's name inside the pod.
+const POD_LINK: &str = "eth0";
+/// Prefix of the host's ends of veth pairs.
+const HOST_LINK: &str = "veth";
+/// Kernel limit of a link's name (`IFNAMSIZ` without its zero).
+const NAME_LIMIT: usize = 15;
+const IP_FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
@@ -16,18 +32,30 @@ pub struct NetworkSettings {
     pub subnet: Subnet,
     /// MTU of the pods' links; the uplink's, if that is smaller than 1500.
     pub mtu: u32,
+    /// The `nft` program, `nft` to search the path.
+    pub nft: PathBuf,
 }
 
 /// The bridge network of one node.
 #[derive(Debug)]
 pub struct Network {
     settings: NetworkSettings,
+    namespaces: Rc<NamespaceMaker>,
+    socket: Socket,
+    /// Link index of the bridge, once `ensure` has run.
+    bridge: Option<u32>,
 }
 
 impl Network {
     /// Checks the settings and opens the netlink socket; changes nothing.
-    pub fn new(settings: NetworkSettings) -> Result<Self, NetError> {
-        Ok(Self { settings })
+    pub fn new(settings: NetworkSettings, namespaces: Rc<NamespaceMaker>) -> Result<Self, NetError> {
+        let name = &settings.bridge;
+        let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > NAME_LIMIT || !name.chars().all(usable) || name.starts_with('.') {
+            return Err(NetError::BridgeName { name: name.clone() });
+        }
+        let socket = Socket::open().map_err(|source| NetError::namespace("open netlink socket", source))?;
+        Ok(Self { settings, namespaces, socket, bridge: None })
     }
 
     pub fn settings(&self) -> &NetworkSettings {
@@ -37,26 +65,151 @@ impl Network {
     /// Makes the bridge, its address, forwarding and the nft table. Called once at start.
     /// [`NetError::Firewall`] means: pods run and reach each other and the node, but not what lies beyond.
     pub fn ensure(&mut self) -> Result<(), NetError> {
+        let index = self.ensure_bridge()?;
+        self.bridge = Some(index);
+        self.ensure_gateway(index)?;
+        let forwarding = fs::read_to_string(IP_FORWARD).is_ok_and(|text| text.trim() == "1");
+        if !forwarding {
+            fs::write(IP_FORWARD, "1").map_err(|source| NetError::path("enable forwarding in", IP_FORWARD, source))?;
+        }
+        firewall::apply(&self.settings.nft, &self.settings.bridge, self.settings.subnet)
+    }
+
+    fn ensure_bridge(&mut self) -> Result<u32, NetError> {
+        let NetworkSettings { bridge: name, subnet, mtu, .. } = self.settings.clone();
+        let failed = |action, source| NetError::Netlink { action, object: format!("bridge {name}"), source };
+        let find = |socket: &mut Socket| link::by_name(socket, &name).map_err(|source| failed("look up", source));
+        let bridge = match find(&mut self.socket)? {
+            Some(bridge) => bridge,
+            None => {
+                link::add_bridge(&mut self.socket, &name, hardware_address(subnet.gateway()), mtu)
+                    .map_err(|source| failed("make", source))?;
+                find(&mut self.socket)?.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?
+            }
+        };
+        if bridge.kind != "bridge" {
+            return Err(NetError::NotABridge { name });
+        }
+        if !bridge.up {
+            link::set_up(&mut self.socket, bridge.index).map_err(|source| failed("set up", source))?;
+        }
+        Ok(bridge.index)
+    }
+
+    /// Gives the bridge the gateway's address and takes others, which a changed configuration left there.
+    fn ensure_gateway(&mut self, index: u32) -> Result<(), NetError> {
+        let (gateway, prefix) = (self.settings.subnet.gateway(), self.settings.subnet.prefix());
+        let name = self.settings.bridge.clone();
+        let failed = |action, source| NetError::Netlink { action, object: format!("address of {name}"), source };
+        let all = address::list(&mut self.socket).map_err(|source| failed("list", source))?;
+        let mine = |found: &&address::LinkAddress| found.index == index && found.address.is_ipv4();
+        let wanted = |found: &address::LinkAddress| found.address == IpAddr::V4(gateway) && found.prefix == prefix;
+        for old in all.iter().filter(mine).filter(|found| !wanted(found)) {
+            address::delete(&mut self.socket, old).map_err(|source| failed("delete", source))?;
+        }
+        if !all.iter().filter(mine).any(wanted) {
+            address::add(&mut self.socket, index, gateway, prefix).map_err(|source| failed("set", source))?;
+        }
         Ok(())
     }
 
     /// Connects the namespace at `netns` as `eth0` with `ip`. A link left by an earlier attempt is replaced.
-    pub fn attach(&mut self, _uid: &str, _netns: &Path, _ip: Ipv4Addr) -> Result<(), NetError> {
-        Ok(())
+    pub fn attach(&mut self, uid: &str, netns: &Path, ip: Ipv4Addr) -> Result<(), NetError> {
+        let namespace = File::open(netns).map_err(|source| NetError::path("open", netns, source))?;
+        let master = match self.bridge {
+            Some(index) => index,
+            None => self.ensure_bridge()?,
+        };
+        self.bridge = Some(master);
+        let host = link_name(&self.settings.bridge, uid);
+        let failed = |action, source| NetError::Netlink { action, object: format!("link of pod {uid}"), source };
+        let pair = link::VethPair {
+            host: &host,
+            master,
+            peer: POD_LINK,
+            peer_namespace: namespace.as_fd(),
+            peer_address: hardware_address(ip),
+            mtu: self.settings.mtu,
+        };
+        if let Err(error) = link::add_veth(&mut self.socket, &pair) {
+            if error.raw_os_error() != Some(libc::EEXIST) {
+                return Err(failed("make", error));
+            }
+            link::delete(&mut self.socket, &host).map_err(|source| failed("replace", source))?;
+            link::add_veth(&mut self.socket, &pair).map_err(|source| failed("make", source))?;
+        }
+        let inside = self.namespaces.inside(&namespace, Socket::open)?;
+        let mut socket = inside.map_err(|source| failed("open netlink socket for", source))?;
+        let found = link::by_name(&mut socket, POD_LINK).map_err(|source| failed("look up", source))?;
+        let eth0 = found.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?;
+        let (prefix, gateway) = (self.settings.subnet.prefix(), self.settings.subnet.gateway());
+        address::configure(&mut socket, eth0.index, ip, prefix, gateway)
+            .map_err(|source| failed("set address of", source))
     }
 
-    /// Deletes the pod's link. No error when there is none.
+    /// Nothing to do on a bridge: the pair dies with the pod's network namespace, in the kernel's own time and many
+    /// at once, where deleting it here would hold the daemon for tens of milliseconds per pod.
     pub fn detach(&mut self, _uid: &str) -> Result<(), NetError> {
         Ok(())
     }
 
-    /// Deletes links on this node's bridge that belong to no pod in `known`; returns how many.
-    pub fn cleanup(&mut self, _known: &BTreeSet<String>) -> Result<usize, NetError> {
-        Ok(0)
+    /// Deletes links on this node's bridge that belong to no pod in `known`; returns how many. For the start, when
+    /// a crash may have left some whose namespace a stray process holds.
+    pub fn cleanup(&mut self, known: &BTreeSet<String>) -> Result<usize, NetError> {
+        let known: BTreeSet<String> = known.iter().map(|uid| link_name(&self.settings.bridge, uid)).collect();
+        let mut deleted = 0;
+        for name in self.pod_links()?.into_iter().filter(|name| !known.contains(name)) {
+            link::delete(&mut self.socket, &name).map_err(|source| NetError::Netlink {
+                action: "delete",
+                object: format!("link {name}"),
+                source,
+            })?;
+            deleted += 1;
+        }
+        Ok(deleted)
+    }
+
+    fn pod_links(&mut self) -> Result<Vec<String>, NetError> {
+        let name = self.settings.bridge.clone();
+        let failed = |source| NetError::Netlink { action: "list ports of", object: format!("bridge {name}"), source };
+        let Some(bridge) = link::by_name(&mut self.socket, &name).map_err(failed)? else { return Ok(Vec::new()) };
+        let ports = link::ports(&mut self.socket, bridge.index).map_err(failed)?;
+        Ok(ports.into_iter().map(|port| port.name).filter(|name| name.starts_with(HOST_LINK)).collect())
     }
 
     /// Deletes links, bridge and nft table. Goes on after an error and returns the first one.
     pub fn teardown(&mut self) -> Result<(), NetError> {
-        Ok(())
+        let links = self.cleanup(&BTreeSet::new()).map(drop);
+        let name = self.settings.bridge.clone();
+        let bridge = match link::by_name(&mut self.socket, &name) {
+            // A link of that name which is no bridge is not ours.
+            Ok(Some(found)) if found.kind == "bridge" => link::delete(&mut self.socket, &name),
+            other => other.map(drop),
+        };
+        self.bridge = None;
+        let bridge =
+            bridge.map_err(|source| NetError::Netlink { action: "delete", object: format!("bridge {name}"), source });
+        let table = firewall::remove(&self.settings.nft, &name);
+        links.and(bridge).and(table)
     }
 }
+
+/// Locally administered unicast address that carries the IPv4 address: a reused address keeps its neighbours' ARP
+/// entries right.
+fn hardware_address(ip: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = ip.octets();
+    [0x0a, 0x58, a, b, c, d]
+}
+
+/// Host end of a pod's pair: `veth` and 44 bits of a hash over bridge and uid, so that nodes sharing a host (and
+/// perhaps a static pod's uid) do not collide. FNV-1a: stable over builds.
+fn link_name(bridge: &str, uid: &str) -> String {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in bridge.bytes().chain([b'/']).chain(uid.bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{HOST_LINK}{:011x}", hash >> 20)
+}
+
+#[cfg(test)]
+mod tests;

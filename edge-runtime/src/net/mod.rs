@@ -18,3 +18,4 @@ pub mod resolv;
 pub use address::Subnet;
 pub use bridge::{Network, NetworkSettings};
 pub use error::NetError;
+pub use namespaces::NamespaceMaker;

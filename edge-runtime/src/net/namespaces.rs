@@ -3,9 +3,25 @@
 //! The files are named `net`, `ipc` and `uts` in the folder given by the caller. A crash at any point leaves files
 //! that [`remove`] clears and [`NamespaceMaker::create`] replaces. Knows nothing of addresses and links.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::statfs::{FsType, statfs};
+
 use super::NetError;
+use super::etc_files;
+use super::netlink::{Socket, link};
+
+/// `NSFS_MAGIC` of linux/magic.h.
+const NSFS: FsType = FsType(0x6e73_6673);
+
+/// The three kinds, with the name that the kernel and our files have in common.
+const KINDS: [(&str, CloneFlags); 3] =
+    [("net", CloneFlags::CLONE_NEWNET), ("ipc", CloneFlags::CLONE_NEWIPC), ("uts", CloneFlags::CLONE_NEWUTS)];
 
 /// Which namespaces a pod has of its own; what is not asked for is the node's.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +34,22 @@ pub struct NamespaceRequest<'a> {
     pub hostname: Option<&'a str>,
 }
 
+impl NamespaceRequest<'_> {
+    fn wants(&self, kind: CloneFlags) -> bool {
+        match kind {
+            CloneFlags::CLONE_NEWNET => self.net,
+            CloneFlags::CLONE_NEWIPC => self.ipc,
+            _ => self.hostname.is_some(),
+        }
+    }
+
+    fn paths(&self, dir: &Path) -> PodNamespaces {
+        let path = |(name, kind): (&str, CloneFlags)| self.wants(kind).then(|| dir.join(name));
+        let [net, ipc, uts] = KINDS.map(path);
+        PodNamespaces { net, ipc, uts }
+    }
+}
+
 /// Paths to give to the OCI runtime. `None` means the node's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNamespaces {
@@ -28,26 +60,137 @@ pub struct PodNamespaces {
 
 /// Holds this process' own namespaces, to come back to. One per daemon, opened before anything else.
 #[derive(Debug)]
-pub struct NamespaceMaker {}
+pub struct NamespaceMaker {
+    own: [(CloneFlags, File); 3],
+}
 
 impl NamespaceMaker {
     pub fn open() -> Result<Self, NetError> {
-        Ok(Self {})
+        let open = |name: &str| {
+            let path = Path::new("/proc/thread-self/ns").join(name);
+            File::open(&path).map_err(|source| NetError::path("open", path, source))
+        };
+        let [net, ipc, uts] = KINDS;
+        Ok(Self { own: [(net.1, open(net.0)?), (ipc.1, open(ipc.0)?), (uts.1, open(uts.0)?)] })
     }
 
     /// Makes the namespaces below `dir` (created, mode 0700), loopback up. What a crash left there is replaced.
-    pub fn create(&self, _dir: &Path, _request: &NamespaceRequest<'_>) -> Result<PodNamespaces, NetError> {
-        Err(NetError::Malformed("not built"))
+    ///
+    /// # Panics
+    /// When the thread cannot return to its own namespaces: going on would mean to run the node inside a pod.
+    pub fn create(&self, dir: &Path, request: &NamespaceRequest<'_>) -> Result<PodNamespaces, NetError> {
+        make_folder(dir)?;
+        let wanted: Vec<_> = KINDS.into_iter().filter(|(_, kind)| request.wants(*kind)).collect();
+        for (name, _) in &wanted {
+            let path = dir.join(name);
+            File::create(&path).map_err(|source| NetError::path("create", path, source))?;
+        }
+        let flags = wanted.iter().fold(CloneFlags::empty(), |flags, (_, kind)| flags | *kind);
+        let made = unshare(flags)
+            .map_err(|errno| NetError::namespace("make namespaces", errno))
+            .and_then(|()| fill(dir, &wanted, request));
+        self.come_back(flags);
+        if made.is_err() {
+            // The first error says what is wrong; a later create clears what this cannot.
+            let _ = remove(dir);
+        }
+        made.map(|()| request.paths(dir))
+    }
+
+    /// Runs `work` inside the network namespace at `netns` (sockets opened there stay there).
+    pub fn inside<T>(&self, netns: &File, work: impl FnOnce() -> T) -> Result<T, NetError> {
+        setns(netns, CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| NetError::namespace("enter network namespace", errno))?;
+        let result = work();
+        self.come_back(CloneFlags::CLONE_NEWNET);
+        Ok(result)
+    }
+
+    fn come_back(&self, flags: CloneFlags) {
+        for (kind, file) in &self.own {
+            if flags.contains(*kind)
+                && let Err(errno) = setns(file, *kind)
+            {
+                panic!("cannot return to the node's own namespaces: {errno}");
+            }
+        }
     }
 }
 
+fn make_folder(dir: &Path) -> Result<(), NetError> {
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => unpin(dir)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(dir).map_err(|source| NetError::path("create folder", dir, source))?;
+        }
+        result => result.map_err(|source| NetError::path("create folder", dir, source))?,
+    }
+    // Whoever can open a pinned namespace can enter it; the folder is root's alone.
+    fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .map_err(|source| NetError::path("set mode of", dir, source))
+}
+
+fn fill(dir: &Path, wanted: &[(&str, CloneFlags)], request: &NamespaceRequest<'_>) -> Result<(), NetError> {
+    if let Some(hostname) = request.hostname {
+        nix::unistd::sethostname(hostname).map_err(|errno| NetError::namespace("set host name", errno))?;
+    }
+    if request.net {
+        let mut socket = Socket::open().map_err(|source| NetError::namespace("open netlink socket", source))?;
+        link::loopback_up(&mut socket).map_err(|source| NetError::namespace("set loopback up", source))?;
+    }
+    for (name, _) in wanted {
+        let (source, target) = (Path::new("/proc/thread-self/ns").join(name), dir.join(name));
+        mount(Some(&source), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .map_err(|errno| NetError::path("pin namespace at", target, errno))?;
+    }
+    Ok(())
+}
+
 /// What [`NamespaceMaker::create`] made in `dir`, when all of it is there and still mounted (after a daemon restart).
-pub fn existing(_dir: &Path, _request: &NamespaceRequest<'_>) -> Option<PodNamespaces> {
-    None
+pub fn existing(dir: &Path, request: &NamespaceRequest<'_>) -> Option<PodNamespaces> {
+    let paths = request.paths(dir);
+    let pinned = |path: &PathBuf| statfs(path).is_ok_and(|fs| fs.filesystem_type() == NSFS);
+    let all = [&paths.net, &paths.ipc, &paths.uts].into_iter().flatten().all(pinned);
+    all.then_some(paths)
 }
 
 /// Unpins and deletes `dir`. Safe on a missing or half-made folder; the kernel frees the namespaces when the last
-/// process in them has gone.
-pub fn remove(_dir: &Path) -> Result<(), NetError> {
+/// process in them has gone, and with the network namespace the pod's link.
+pub fn remove(dir: &Path) -> Result<(), NetError> {
+    unpin(dir)?;
+    etc_files::remove(dir)?;
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetError::path("delete folder", dir, error)),
+        _ => Ok(()),
+    }
+}
+
+fn unpin(dir: &Path) -> Result<(), NetError> {
+    for (name, _) in KINDS {
+        let path = dir.join(name);
+        unmount_all(&path)?;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(NetError::path("delete", path, error));
+            }
+            _ => {}
+        }
+    }
     Ok(())
 }
+
+/// Unmounts until nothing is mounted: a crash between two attempts may have left one mount over another.
+pub(super) fn unmount_all(path: &Path) -> Result<(), NetError> {
+    for _ in 0..8 {
+        match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            // EINVAL: no mount point.
+            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
+            Err(errno) => return Err(NetError::path("unmount", path, errno)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(super) mod tests;
