@@ -15,8 +15,8 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// Smallest prefix leaves 2^16 addresses, the largest (`/29`) five pods.
-    const PREFIXES: std::ops::RangeInclusive<u8> = 16..=29;
+    /// The largest (`/29`) leaves addresses for five pods.
+    const PREFIXES: std::ops::RangeInclusive<u8> = 8..=29;
 
     pub fn prefix(self) -> u8 {
         self.prefix
@@ -57,7 +57,7 @@ impl FromStr for Subnet {
         let address: Ipv4Addr = address.parse().map_err(|_| bad("not an IPv4 address"))?;
         let prefix: u8 = prefix.parse().map_err(|_| bad("the prefix is no number"))?;
         if !Self::PREFIXES.contains(&prefix) {
-            return Err(bad("the prefix must be 16 to 29"));
+            return Err(bad("the prefix must be 8 to 29"));
         }
         let subnet = Self { network: u32::from(address) & (u32::MAX << (32 - u32::from(prefix))), prefix };
         if subnet.network != u32::from(address) {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn bad_subnets_are_refused_with_a_reason() {
-        for text in ["10.0.0.0", "10.0.0/24", "10.0.0.1/24", "10.0.0.0/8", "10.0.0.0/30", "10.0.0.0/x"] {
+        for text in ["10.0.0.0", "10.0.0/24", "10.0.0.1/24", "10.0.0.0/7", "10.0.0.0/30", "10.0.0.0/x"] {
             assert!(text.parse::<Subnet>().is_err(), "{text}");
         }
     }

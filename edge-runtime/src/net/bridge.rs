@@ -8,11 +8,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use nix::libc;
 
-use super::namespaces::NamespaceMaker;
+use super::namespaces::OwnNetwork;
 use super::netlink::{Socket, address, link};
 use super::{NetError, Subnet, firewall};
 
@@ -32,30 +31,30 @@ pub struct NetworkSettings {
     pub subnet: Subnet,
     /// MTU of the pods' links; the uplink's, if that is smaller than 1500.
     pub mtu: u32,
-    /// The `nft` program, `nft` to search the path.
-    pub nft: PathBuf,
 }
 
 /// The bridge network of one node.
 #[derive(Debug)]
 pub struct Network {
     settings: NetworkSettings,
-    namespaces: Rc<NamespaceMaker>,
+    own: OwnNetwork,
     socket: Socket,
+    /// The `nft` program.
+    nft: PathBuf,
     /// Link index of the bridge, once `ensure` has run.
     bridge: Option<u32>,
 }
 
 impl Network {
     /// Checks the settings and opens the netlink socket; changes nothing.
-    pub fn new(settings: NetworkSettings, namespaces: Rc<NamespaceMaker>) -> Result<Self, NetError> {
+    pub fn new(settings: NetworkSettings) -> Result<Self, NetError> {
         let name = &settings.bridge;
         let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > NAME_LIMIT || !name.chars().all(usable) || name.starts_with('.') {
             return Err(NetError::BridgeName { name: name.clone() });
         }
         let socket = Socket::open().map_err(|source| NetError::namespace("open netlink socket", source))?;
-        Ok(Self { settings, namespaces, socket, bridge: None })
+        Ok(Self { settings, own: OwnNetwork::open()?, socket, nft: PathBuf::from("nft"), bridge: None })
     }
 
     pub fn settings(&self) -> &NetworkSettings {
@@ -72,7 +71,7 @@ impl Network {
         if !forwarding {
             fs::write(IP_FORWARD, "1").map_err(|source| NetError::path("enable forwarding in", IP_FORWARD, source))?;
         }
-        firewall::apply(&self.settings.nft, &self.settings.bridge, self.settings.subnet)
+        firewall::apply(&self.nft, &self.settings.bridge, self.settings.subnet)
     }
 
     fn ensure_bridge(&mut self) -> Result<u32, NetError> {
@@ -138,7 +137,7 @@ impl Network {
             link::delete(&mut self.socket, &host).map_err(|source| failed("replace", source))?;
             link::add_veth(&mut self.socket, &pair).map_err(|source| failed("make", source))?;
         }
-        let inside = self.namespaces.inside(&namespace, Socket::open)?;
+        let inside = self.own.inside(&namespace, Socket::open)?;
         let mut socket = inside.map_err(|source| failed("open netlink socket for", source))?;
         let found = link::by_name(&mut socket, POD_LINK).map_err(|source| failed("look up", source))?;
         let eth0 = found.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?;
@@ -189,7 +188,7 @@ impl Network {
         self.bridge = None;
         let bridge =
             bridge.map_err(|source| NetError::Netlink { action: "delete", object: format!("bridge {name}"), source });
-        let table = firewall::remove(&self.settings.nft, &name);
+        let table = firewall::remove(&self.nft, &name);
         links.and(bridge).and(table)
     }
 }

@@ -66,12 +66,8 @@ pub struct NamespaceMaker {
 
 impl NamespaceMaker {
     pub fn open() -> Result<Self, NetError> {
-        let open = |name: &str| {
-            let path = Path::new("/proc/thread-self/ns").join(name);
-            File::open(&path).map_err(|source| NetError::path("open", path, source))
-        };
         let [net, ipc, uts] = KINDS;
-        Ok(Self { own: [(net.1, open(net.0)?), (ipc.1, open(ipc.0)?), (uts.1, open(uts.0)?)] })
+        Ok(Self { own: [(net.1, open_own(net.0)?), (ipc.1, open_own(ipc.0)?), (uts.1, open_own(uts.0)?)] })
     }
 
     /// Makes the namespaces below `dir` (created, mode 0700), loopback up. What a crash left there is replaced.
@@ -97,23 +93,43 @@ impl NamespaceMaker {
         made.map(|()| request.paths(dir))
     }
 
-    /// Runs `work` inside the network namespace at `netns` (sockets opened there stay there).
-    pub fn inside<T>(&self, netns: &File, work: impl FnOnce() -> T) -> Result<T, NetError> {
-        setns(netns, CloneFlags::CLONE_NEWNET)
-            .map_err(|errno| NetError::namespace("enter network namespace", errno))?;
-        let result = work();
-        self.come_back(CloneFlags::CLONE_NEWNET);
-        Ok(result)
+    fn come_back(&self, flags: CloneFlags) {
+        for (kind, file) in self.own.iter().filter(|(kind, _)| flags.contains(*kind)) {
+            come_back(file, *kind);
+        }
+    }
+}
+
+/// Holds this process' own network namespace, to look into others and come back.
+#[derive(Debug)]
+pub struct OwnNetwork(File);
+
+impl OwnNetwork {
+    pub fn open() -> Result<Self, NetError> {
+        open_own("net").map(Self)
     }
 
-    fn come_back(&self, flags: CloneFlags) {
-        for (kind, file) in &self.own {
-            if flags.contains(*kind)
-                && let Err(errno) = setns(file, *kind)
-            {
-                panic!("cannot return to the node's own namespaces: {errno}");
-            }
-        }
+    /// Runs `work` inside the network namespace `netns`; a socket opened there stays there.
+    ///
+    /// # Panics
+    /// As [`NamespaceMaker::create`].
+    pub fn inside<T>(&self, netns: &File, work: impl FnOnce() -> T) -> Result<T, NetError> {
+        let kind = CloneFlags::CLONE_NEWNET;
+        setns(netns, kind).map_err(|errno| NetError::namespace("enter network namespace", errno))?;
+        let result = work();
+        come_back(&self.0, kind);
+        Ok(result)
+    }
+}
+
+fn open_own(name: &str) -> Result<File, NetError> {
+    let path = Path::new("/proc/thread-self/ns").join(name);
+    File::open(&path).map_err(|source| NetError::path("open", path, source))
+}
+
+fn come_back(own: &File, kind: CloneFlags) {
+    if let Err(errno) = setns(own, kind) {
+        panic!("cannot return to the node's own namespaces: {errno}");
     }
 }
 
@@ -180,7 +196,7 @@ fn unpin(dir: &Path) -> Result<(), NetError> {
 }
 
 /// Unmounts until nothing is mounted: a crash between two attempts may have left one mount over another.
-pub(super) fn unmount_all(path: &Path) -> Result<(), NetError> {
+fn unmount_all(path: &Path) -> Result<(), NetError> {
     for _ in 0..8 {
         match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
             Ok(()) => {}

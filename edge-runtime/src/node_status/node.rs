@@ -125,8 +125,8 @@ fn labels(facts: &HostFacts, settings: &NodeSettings) -> BTreeMap<String, String
 
 fn resources(cpu_milli: u64, memory: u64, storage: u64, pods: u32) -> BTreeMap<String, Quantity> {
     // Canonical forms: an API server rewrites others, and the object would then differ from what was sent.
-    let cpu = if cpu_milli % 1000 == 0 { (cpu_milli / 1000).to_string() } else { format!("{cpu_milli}m") };
-    let bytes = |bytes: u64| if bytes % 1024 == 0 { format!("{}Ki", bytes / 1024) } else { bytes.to_string() };
+    let cpu = if cpu_milli.is_multiple_of(1000) { (cpu_milli / 1000).to_string() } else { format!("{cpu_milli}m") };
+    let bytes = |bytes: u64| if bytes.is_multiple_of(1024) { format!("{}Ki", bytes / 1024) } else { bytes.to_string() };
     [("cpu", cpu), ("memory", bytes(memory)), ("ephemeral-storage", bytes(storage)), ("pods", pods.to_string())]
         .into_iter()
         .map(|(name, amount)| (name.to_string(), Quantity(amount)))

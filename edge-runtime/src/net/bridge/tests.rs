@@ -1,31 +1,31 @@
 //! Real bridges and links in a network namespace of the test's own.
+#![allow(clippy::print_stderr)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::net::namespaces::{self, NamespaceRequest, tests::isolate};
+use crate::net::namespaces::{self, NamespaceMaker, NamespaceRequest, tests::isolate};
 
 const POD: NamespaceRequest<'_> = NamespaceRequest { net: true, ipc: true, hostname: Some("pod") };
 
 struct Node {
     temp: tempfile::TempDir,
-    namespaces: Rc<NamespaceMaker>,
+    namespaces: NamespaceMaker,
+    own: OwnNetwork,
     network: Network,
 }
 
 impl Node {
     fn new(bridge: &str, subnet: &str) -> Self {
-        let namespaces = Rc::new(NamespaceMaker::open().unwrap());
-        let settings = NetworkSettings {
-            bridge: bridge.into(),
-            subnet: subnet.parse().unwrap(),
-            mtu: 1500,
-            nft: PathBuf::from("nft"),
-        };
-        let network = Network::new(settings, namespaces.clone()).unwrap();
-        Self { temp: tempfile::tempdir().unwrap(), namespaces, network }
+        let settings = NetworkSettings { bridge: bridge.into(), subnet: subnet.parse().unwrap(), mtu: 1500 };
+        Self {
+            temp: tempfile::tempdir().unwrap(),
+            namespaces: NamespaceMaker::open().unwrap(),
+            own: OwnNetwork::open().unwrap(),
+            network: Network::new(settings).unwrap(),
+        }
     }
 
     fn pod(&mut self, uid: &str, ip: &str) -> File {
@@ -40,14 +40,14 @@ impl Node {
     }
 
     fn listen(&self, netns: &File, address: &str) -> TcpListener {
-        self.namespaces.inside(netns, || TcpListener::bind(address)).unwrap().unwrap()
+        self.own.inside(netns, || TcpListener::bind(address)).unwrap().unwrap()
     }
 
     /// Connects from a namespace and returns the address under which the listener sees it.
     fn dial(&self, netns: &File, listener: &TcpListener, address: &str) -> IpAddr {
         let to: SocketAddr = format!("{address}:{}", listener.local_addr().unwrap().port()).parse().unwrap();
         let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(5));
-        let mut client = self.namespaces.inside(netns, connect).unwrap().unwrap();
+        let mut client = self.own.inside(netns, connect).unwrap().unwrap();
         let (mut server, from) = listener.accept().unwrap();
         server.write_all(b"hello").unwrap();
         let mut said = [0; 5];
@@ -98,7 +98,7 @@ fn traffic_beyond_the_node_carries_the_nodes_address() {
     let mut uplink = Node::new("uplink0", "192.168.77.0/24");
     uplink.network.ensure_bridge().map(|index| uplink.network.ensure_gateway(index)).unwrap().unwrap();
     let outside = uplink.pod("outside", "192.168.77.9");
-    let mut socket = uplink.namespaces.inside(&outside, Socket::open).unwrap().unwrap();
+    let mut socket = uplink.own.inside(&outside, Socket::open).unwrap().unwrap();
     let index = link::by_name(&mut socket, POD_LINK).unwrap().unwrap().index;
     address::delete(
         &mut socket,
@@ -111,7 +111,7 @@ fn traffic_beyond_the_node_carries_the_nodes_address() {
     node.network.teardown().unwrap();
     let closed = listener.local_addr().unwrap();
     let unreachable =
-        node.namespaces.inside(&pod, || TcpStream::connect_timeout(&closed, Duration::from_millis(200))).unwrap();
+        node.own.inside(&pod, || TcpStream::connect_timeout(&closed, Duration::from_millis(200))).unwrap();
     assert!(unreachable.is_err());
     node.remove("a");
     uplink.remove("outside");
@@ -188,7 +188,7 @@ fn without_nft_pods_still_reach_each_other() {
         return;
     }
     let mut node = Node::new("tbr0", "10.99.1.0/24");
-    node.network.settings.nft = PathBuf::from("/nowhere/nft");
+    node.network.nft = PathBuf::from("/nowhere/nft");
     assert!(matches!(node.network.ensure(), Err(NetError::Firewall(_))));
     let (a, b) = (node.pod("a", "10.99.1.2"), node.pod("b", "10.99.1.3"));
     let listener = node.listen(&b, "10.99.1.3:0");
@@ -201,14 +201,9 @@ fn without_nft_pods_still_reach_each_other() {
 fn names_differ_by_node_and_fit() {
     assert_eq!(link_name("b0", "u").len(), NAME_LIMIT);
     assert_ne!(link_name("b0", "u"), link_name("b1", "u"));
-    let bad = NetworkSettings {
-        bridge: "much-too-long-name".into(),
-        subnet: "10.99.1.0/24".parse().unwrap(),
-        mtu: 1500,
-        nft: PathBuf::from("nft"),
-    };
-    let namespaces = Rc::new(NamespaceMaker::open().unwrap());
-    assert!(matches!(Network::new(bad, namespaces), Err(NetError::BridgeName { .. })));
+    let bad =
+        NetworkSettings { bridge: "much-too-long-name".into(), subnet: "10.99.1.0/24".parse().unwrap(), mtu: 1500 };
+    assert!(matches!(Network::new(bad), Err(NetError::BridgeName { .. })));
 }
 
 /// `cargo test -p edge-runtime --profile fast net::bridge::tests::fifty -- --ignored --nocapture`
@@ -240,7 +235,6 @@ fn fifty_pods_cost() {
         let ip = Ipv4Addr::from(u32::from(node.network.settings.subnet.gateway()) + 1 + n);
         node.network.attach(&n.to_string(), &dir(n).join("net"), ip).unwrap();
     });
-    timed("shm", &mut |n| super::super::etc_files::mount_shm(&dir(n)).unwrap());
     timed("etc files", &mut |n| {
         super::super::etc_files::write(&dir(n), &super::super::etc_files::EtcFiles::default()).unwrap()
     });

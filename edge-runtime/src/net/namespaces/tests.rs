@@ -1,4 +1,5 @@
 //! Real namespaces, made on the test's own thread inside namespaces of its own: nothing is left behind.
+#![allow(clippy::print_stderr)]
 
 use super::*;
 
@@ -39,7 +40,10 @@ fn a_pods_namespaces_are_its_own_and_the_thread_comes_back() {
     assert_eq!(existing(&dir, &POD).as_ref(), Some(&made));
 
     let netns = File::open(made.net.unwrap()).unwrap();
-    let inside = maker.inside(&netns, || (own("net"), std::net::TcpListener::bind("127.0.0.1:0").is_ok())).unwrap();
+    let inside = OwnNetwork::open()
+        .unwrap()
+        .inside(&netns, || (own("net"), std::net::TcpListener::bind("127.0.0.1:0").is_ok()))
+        .unwrap();
     assert_ne!(inside.0, before[0]);
     assert!(inside.1, "loopback is up");
     let uts = File::open(made.uts.unwrap()).unwrap();
@@ -89,8 +93,6 @@ fn what_a_crash_left_is_replaced_and_removed() {
     assert_eq!(mounts_below(&dir), 3);
     maker.create(&dir, &POD).unwrap();
     assert_eq!(mounts_below(&dir), 3);
-    etc_files::mount_shm(&dir).unwrap();
-    etc_files::mount_shm(&dir).unwrap();
     etc_files::write(&dir, &etc_files::EtcFiles::default()).unwrap();
     remove(&dir).unwrap();
     assert_eq!(mounts_below(&dir), 0);
