@@ -10,6 +10,7 @@ pub mod clock;
 pub mod env;
 pub mod event;
 pub mod id;
+pub mod notice;
 pub mod qos;
 pub mod reconcile;
 pub mod record;

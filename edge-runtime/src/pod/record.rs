@@ -153,7 +153,13 @@ pub enum ContainerState {
         retry_at: Option<Mono>,
     },
     /// `EnsureImage` has answered; the attempt can be started.
-    ImageReady,
+    ImageReady {
+        /// As for `Pulling`.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
+    },
     /// `EnsureImage` was issued and has not answered.
     Pulling {
         /// What the status showed before, kept to be shown while a retry is under way.
@@ -165,6 +171,11 @@ pub enum ContainerState {
     /// `Start` was issued and has not answered.
     Starting {
         id: String,
+        /// As for `Pulling`.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
     },
     Running {
         id: String,
@@ -199,11 +210,22 @@ impl ContainerState {
         Self::Waiting { reason: String::new(), message: String::new(), retry_at: None }
     }
 
+    /// The reason and message shown while waiting; empty stands for the default reason.
+    pub(crate) fn shown(&self) -> (&str, &str) {
+        match self {
+            Self::Waiting { reason, message, .. }
+            | Self::Pulling { reason, message }
+            | Self::ImageReady { reason, message }
+            | Self::Starting { reason, message, .. } => (reason, message),
+            Self::Running { .. } | Self::Stopping { .. } | Self::Terminated(_) => ("", ""),
+        }
+    }
+
     /// Id of the attempt that may have processes on the node.
     pub fn live_id(&self) -> Option<&str> {
         match self {
-            Self::Starting { id } | Self::Running { id, .. } | Self::Stopping { id, .. } => Some(id),
-            Self::Waiting { .. } | Self::Pulling { .. } | Self::ImageReady | Self::Terminated(_) => None,
+            Self::Starting { id, .. } | Self::Running { id, .. } | Self::Stopping { id, .. } => Some(id),
+            Self::Waiting { .. } | Self::Pulling { .. } | Self::ImageReady { .. } | Self::Terminated(_) => None,
         }
     }
 }

@@ -69,11 +69,12 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         PodEvent::DependencyChanged => void_retries(&mut record, now),
         PodEvent::Resumed { live, sandbox_exists } => resume(&mut record, &live, sandbox_exists, now),
         PodEvent::ImageReady { container, image_id } => with(&mut record, &container, |c| {
-            if let ContainerState::Pulling { .. } = c.state {
+            if let ContainerState::Pulling { reason, message } = &mut c.state {
+                let (reason, message) = (std::mem::take(reason), std::mem::take(message));
                 c.image_id = image_id;
                 c.pull_backoff = None;
                 // Reconcile finds the image known now and starts.
-                c.state = ContainerState::ImageReady;
+                c.state = ContainerState::ImageReady { reason, message };
             }
         }),
         PodEvent::ImageFailed { container, failure, message } => with(&mut record, &container, |c| {
@@ -144,7 +145,7 @@ pub(super) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
             // Whether it had started cannot be known; its log and writable layer are made anew with the attempt.
             ContainerState::Starting { .. }
             | ContainerState::Stopping { started_at: None, .. }
-            | ContainerState::ImageReady
+            | ContainerState::ImageReady { .. }
             | ContainerState::Pulling { .. }
             | ContainerState::Waiting { .. } => ContainerState::waiting(),
         };
@@ -218,7 +219,7 @@ fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandbox_exists: 
             ContainerState::Pulling { reason, message } => {
                 c.state = ContainerState::Waiting { reason, message, retry_at: None };
             }
-            ContainerState::Starting { id } => match live.get(&id) {
+            ContainerState::Starting { id, .. } => match live.get(&id) {
                 Some(pid) => {
                     any_live = true;
                     c.state = ContainerState::Running { id, pid: *pid, started_at: now.wall, since: now.mono };
@@ -248,7 +249,9 @@ fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandbox_exists: 
                     }
                 }
             }
-            other @ (ContainerState::Waiting { .. } | ContainerState::ImageReady | ContainerState::Terminated(_)) => {
+            other @ (ContainerState::Waiting { .. }
+            | ContainerState::ImageReady { .. }
+            | ContainerState::Terminated(_)) => {
                 c.state = other;
             }
         }
@@ -292,7 +295,7 @@ fn image_failed(c: &mut ContainerRecord, failure: ImageFailure, message: String,
 
 fn started(c: &mut ContainerRecord, id: String, pid: i32, started_at: jiff::Timestamp, now: &Now) {
     match &mut c.state {
-        ContainerState::Starting { id: current } if *current == id => {
+        ContainerState::Starting { id: current, .. } if *current == id => {
             c.probes = ProbeResults::default();
             c.state = ContainerState::Running { id, pid, started_at, since: now.mono };
         }
@@ -310,7 +313,7 @@ fn started(c: &mut ContainerRecord, id: String, pid: i32, started_at: jiff::Time
 
 fn start_failed(c: &mut ContainerRecord, id: &str, failure: StartFailure, message: String, now: &Now) {
     let stopped = match &c.state {
-        ContainerState::Starting { id: current } if current == id => None,
+        ContainerState::Starting { id: current, .. } if current == id => None,
         ContainerState::Stopping { id: current, started_at: None, because, .. } if current == id => Some(*because),
         _ => return,
     };
@@ -337,7 +340,7 @@ fn start_failed(c: &mut ContainerRecord, id: &str, failure: StartFailure, messag
 
 fn exited(c: &mut ContainerRecord, id: &str, exit: Exit, now: &Now) {
     let (started_at, stopped) = match &c.state {
-        ContainerState::Starting { id: current } if current == id => (None, None),
+        ContainerState::Starting { id: current, .. } if current == id => (None, None),
         ContainerState::Running { id: current, started_at, .. } if current == id => (Some(*started_at), None),
         ContainerState::Stopping { id: current, started_at, because, .. } if current == id => {
             (*started_at, Some(*because))

@@ -38,7 +38,7 @@ impl Turn<'_> {
                     let (reason, message) = (std::mem::take(reason), std::mem::take(message));
                     c.state = ContainerState::Waiting { reason, message, retry_at: None };
                 }
-                ContainerState::ImageReady => c.state = ContainerState::waiting(),
+                ContainerState::ImageReady { .. } => c.state = ContainerState::waiting(),
                 _ => {}
             }
         }
@@ -72,7 +72,7 @@ impl Turn<'_> {
         let Some(c) = self.record.containers.get_mut(name) else { return };
         let (id, pid, started_at) = match &mut c.state {
             ContainerState::Running { id, pid, started_at, .. } => (id.clone(), *pid, Some(*started_at)),
-            ContainerState::Starting { id } => (id.clone(), 0, None),
+            ContainerState::Starting { id, .. } => (id.clone(), 0, None),
             ContainerState::Stopping { kill_at: old, because: why, .. } => {
                 *old = (*old).min(kill_at);
                 if because == StopReason::Deleted {

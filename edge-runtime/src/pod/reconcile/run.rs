@@ -153,7 +153,7 @@ impl Turn<'_> {
                     }
                 }
             },
-            ContainerState::ImageReady => self.start(container),
+            ContainerState::ImageReady { .. } => self.start(container),
             ContainerState::Pulling { .. } | ContainerState::Starting { .. } => {}
             ContainerState::Stopping { .. } => self.press(name),
             ContainerState::Running { .. } => self.check(container, kind),
@@ -251,11 +251,8 @@ impl Turn<'_> {
             self.container_event(&container.name, false, "Pulled", text);
             return self.start(container);
         }
-        let (reason, message) = match &c.state {
-            ContainerState::Waiting { reason, message, .. } => (reason.clone(), message.clone()),
-            _ => Default::default(),
-        };
-        c.state = ContainerState::Pulling { reason, message };
+        let (reason, message) = c.state.shown();
+        c.state = ContainerState::Pulling { reason: reason.to_owned(), message: message.to_owned() };
         self.steps.push(Step::EnsureImage { container: container.name.clone(), reference, policy });
     }
 
@@ -271,7 +268,9 @@ impl Turn<'_> {
         }
         c.probes = ProbeResults::default();
         let id = container_id(&uid, &container.name, c.attempt);
-        c.state = ContainerState::Starting { id: id.clone() };
+        let (reason, message) = c.state.shown();
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        c.state = ContainerState::Starting { id: id.clone(), reason, message };
         let (attempt, image_id) = (c.attempt, c.image_id.clone());
         self.steps.push(Step::Start { container: container.name.clone(), attempt, id, image_id });
     }

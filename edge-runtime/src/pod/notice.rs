@@ -1,0 +1,113 @@
+//! Which Kubernetes events a piece of news is worth, worded as the kubelet words them.
+//!
+//! Decisions word their own events (`Killing`, `BackOff`, `Pulled` for an image at hand); this is for outcomes.
+//! `Pulling` and the `Pulled` of a finished pull come from whoever pulls: only there duration and size are known.
+
+use super::event::{ImageFailure, PodEvent, StartFailure};
+use super::record::{ContainerKind, PodRecord};
+use super::step::EventDraft;
+
+/// Events to record for `event`. `record` is the one before the event was applied.
+pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
+    let of = |name: &str, warning, reason: &str, message: String| {
+        let kind = record.containers.get(name).map_or(ContainerKind::App, |c| c.kind);
+        EventDraft::container(warning, reason, message, kind, name)
+    };
+    match event {
+        PodEvent::Started { container, id, .. } if current(record, container, id) => vec![
+            of(container, false, "Created", "Container created".to_owned()),
+            of(container, false, "Started", "Container started".to_owned()),
+        ],
+        PodEvent::StartFailed { container, id, failure, message } if current(record, container, id) => {
+            // An id in the text would make every occurrence a different event.
+            let message = format!("Error: {}", message.replace(id.as_str(), container));
+            let created = of(container, false, "Created", "Container created".to_owned());
+            let failed = of(container, true, "Failed", message);
+            match failure {
+                StartFailure::Run => vec![created, failed],
+                StartFailure::Config | StartFailure::Create => vec![failed],
+            }
+        }
+        PodEvent::ImageFailed { container, failure, message } => {
+            let image = record.containers.get(container).map(|c| c.image.as_str()).unwrap_or_default();
+            match failure {
+                ImageFailure::Pull => vec![
+                    of(container, true, "Failed", format!("Failed to pull image {image:?}: {message}")),
+                    of(container, true, "Failed", "Error: ErrImagePull".to_owned()),
+                ],
+                ImageFailure::NeverPull => vec![
+                    of(
+                        container,
+                        true,
+                        "ErrImageNeverPull",
+                        format!("Container image {image:?} is not present with pull policy of Never"),
+                    ),
+                    of(container, true, "Failed", "Error: ErrImageNeverPull".to_owned()),
+                ],
+                ImageFailure::InvalidName => vec![
+                    of(
+                        container,
+                        true,
+                        "InspectFailed",
+                        format!("Failed to apply default image tag {image:?}: {message}"),
+                    ),
+                    of(container, true, "Failed", "Error: InvalidImageName".to_owned()),
+                ],
+                ImageFailure::Inspect => vec![of(container, true, "InspectFailed", message.clone())],
+            }
+        }
+        PodEvent::SandboxFailed { reason, message } => {
+            let message = match reason.as_str() {
+                "FailedCreatePodSandBox" => format!("Failed to create pod sandbox: {message}"),
+                _ => message.clone(),
+            };
+            vec![EventDraft::pod(true, reason, message)]
+        }
+        PodEvent::TeardownFailed { message } => {
+            vec![EventDraft::pod(true, "FailedKillPod", format!("error killing pod: {message}"))]
+        }
+        PodEvent::Fail { reason, message } => vec![EventDraft::pod(true, reason, message.clone())],
+        _ => Vec::new(),
+    }
+}
+
+fn current(record: &PodRecord, container: &str, id: &str) -> bool {
+    record.containers.get(container).and_then(|c| c.state.live_id()) == Some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Sim, one};
+    use super::*;
+
+    fn brief(events: &[EventDraft]) -> Vec<String> {
+        events.iter().map(|e| format!("{} {} {}", e.field_path, e.reason, e.message)).collect()
+    }
+
+    #[test]
+    fn outcomes_are_worded_as_usual() {
+        let mut sim = Sim::new(one("Always"));
+        sim.turn();
+        let event = PodEvent::SandboxFailed { reason: "FailedCreatePodSandBox".into(), message: "no".into() };
+        assert_eq!(brief(&about(&sim.record, &event)), [" FailedCreatePodSandBox Failed to create pod sandbox: no"]);
+        sim.sandbox_ready();
+        let id = sim.id("c");
+        let (container, failure) = ("c".to_owned(), StartFailure::Config);
+        let event = PodEvent::StartFailed { container, id: id.clone(), failure, message: format!("creating {id}: no") };
+        assert_eq!(brief(&about(&sim.record, &event)), ["spec.containers{c} Failed Error: creating c: no"]);
+        let event = PodEvent::Started { container: "c".into(), id, pid: 1, started_at: sim.now().wall };
+        assert_eq!(
+            brief(&about(&sim.record, &event)),
+            ["spec.containers{c} Created Container created", "spec.containers{c} Started Container started"]
+        );
+        let failure = ImageFailure::Pull;
+        let event = PodEvent::ImageFailed { container: "c".into(), failure, message: "no route".into() };
+        assert_eq!(
+            brief(&about(&sim.record, &event)),
+            [
+                "spec.containers{c} Failed Failed to pull image \"img:1\": no route",
+                "spec.containers{c} Failed Error: ErrImagePull"
+            ]
+        );
+    }
+}

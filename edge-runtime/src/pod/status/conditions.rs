@@ -1,0 +1,114 @@
+//! The pod conditions a node owns, with the kubelet's reasons and messages.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec};
+
+use super::super::reconcile::kind_of;
+use super::super::record::{ContainerKind, PodRecord, SandboxState};
+use super::text;
+
+/// Status, reason and message of one condition.
+#[derive(Clone)]
+struct Verdict {
+    ok: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Verdict {
+    fn of(ok: bool) -> Self {
+        Self { ok, reason: "", message: String::new() }
+    }
+
+    fn not(reason: &'static str, message: String) -> Self {
+        Self { ok: false, reason, message }
+    }
+}
+
+pub(super) fn all(
+    pod: &Pod,
+    spec: &PodSpec,
+    record: &PodRecord,
+    phase: &str,
+    init: &[ContainerStatus],
+    apps: &[ContainerStatus],
+) -> Vec<PodCondition> {
+    let sandbox = matches!(record.sandbox.state, SandboxState::Ready { .. });
+    let containers_ready = containers_ready(spec, phase, init, apps);
+    let ready = if containers_ready.ok { gates(pod, spec) } else { containers_ready.clone() };
+    let verdicts = [
+        ("PodReadyToStartContainers", Verdict::of(sandbox)),
+        ("Initialized", initialized(spec, phase, init, apps)),
+        ("Ready", ready),
+        ("ContainersReady", containers_ready),
+        ("PodScheduled", Verdict::of(true)),
+    ];
+    verdicts
+        .into_iter()
+        .map(|(type_, v)| PodCondition {
+            type_: type_.to_owned(),
+            status: if v.ok { "True" } else { "False" }.to_owned(),
+            reason: text(v.reason),
+            message: text(&v.message),
+            observed_generation: pod.metadata.generation,
+            ..PodCondition::default()
+        })
+        .collect()
+}
+
+fn containers_ready(spec: &PodSpec, phase: &str, init: &[ContainerStatus], apps: &[ContainerStatus]) -> Verdict {
+    match phase {
+        "Succeeded" => return Verdict::not("PodCompleted", String::new()),
+        "Failed" => return Verdict::not("PodFailed", String::new()),
+        _ => {}
+    }
+    let sidecars = spec.init_containers.iter().flatten().zip(init);
+    let sidecars = sidecars.filter(|(c, _)| kind_of(c, true) == ContainerKind::Sidecar).map(|(_, s)| s);
+    let unready: Vec<&str> = sidecars.chain(apps).filter(|s| !s.ready).map(|s| s.name.as_str()).collect();
+    match unready.is_empty() {
+        true => Verdict::of(true),
+        false => Verdict::not("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" "))),
+    }
+}
+
+fn initialized(spec: &PodSpec, phase: &str, init: &[ContainerStatus], apps: &[ContainerStatus]) -> Verdict {
+    if phase == "Succeeded" {
+        return Verdict { ok: true, reason: "PodCompleted", message: String::new() };
+    }
+    let has_run = |s: &ContainerStatus| {
+        s.state.as_ref().is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+    };
+    if apps.iter().any(has_run) {
+        return Verdict::of(true);
+    }
+    let done = |kind: ContainerKind, s: &ContainerStatus| match kind {
+        ContainerKind::Sidecar => s.started == Some(true),
+        ContainerKind::Init | ContainerKind::App => s.ready,
+    };
+    let all = spec.init_containers.iter().flatten().zip(init);
+    let open: Vec<&str> = all.filter(|(c, s)| !done(kind_of(c, true), s)).map(|(c, _)| c.name.as_str()).collect();
+    match open.is_empty() {
+        true => Verdict::of(true),
+        false => {
+            let message = format!("containers with incomplete status: [{}]", open.join(" "));
+            Verdict::not("ContainersNotInitialized", message)
+        }
+    }
+}
+
+/// Readiness gates: conditions that somebody else sets on the object.
+fn gates(pod: &Pod, spec: &PodSpec) -> Verdict {
+    let known = pod.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let complaint = |gate: &str| match known.iter().find(|c| c.type_ == gate) {
+        None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
+        Some(c) if c.status != "True" => {
+            Some(format!("the status of pod readiness gate {gate:?} is not \"True\", but {}", c.status))
+        }
+        Some(_) => None,
+    };
+    let open: Vec<String> =
+        spec.readiness_gates.iter().flatten().filter_map(|g| complaint(&g.condition_type)).collect();
+    match open.is_empty() {
+        true => Verdict::of(true),
+        false => Verdict::not("ReadinessGatesNotReady", open.join(", ")),
+    }
+}

@@ -1,0 +1,143 @@
+//! One `ContainerStatus` per container of the spec, in the spec's order.
+
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus, PodSpec,
+};
+
+use super::super::reconcile::kind_of;
+use super::super::record::{ContainerKind, ContainerRecord, ContainerState, PodRecord, SandboxState, Terminated};
+use super::{text, time};
+
+/// Termination messages of a whole pod, bytes (the kubelet's limit).
+const MAX_MESSAGES: usize = 12 * 1024;
+
+/// Statuses of the init list or of the app list.
+pub(super) fn statuses(spec: &PodSpec, record: &PodRecord, init: bool) -> Vec<ContainerStatus> {
+    let containers = if init { spec.init_containers.as_deref().unwrap_or_default() } else { &spec.containers };
+    let total = spec.containers.len() + spec.init_containers.as_ref().map_or(0, Vec::len);
+    let view = View { spec, record, max_message: MAX_MESSAGES / total.max(1) };
+    containers.iter().map(|c| view.status(c, kind_of(c, init))).collect()
+}
+
+struct View<'a> {
+    spec: &'a PodSpec,
+    record: &'a PodRecord,
+    max_message: usize,
+}
+
+impl View<'_> {
+    fn status(&self, container: &Container, kind: ContainerKind) -> ContainerStatus {
+        let blank = ContainerRecord::new(kind);
+        let c = self.record.containers.get(&container.name).unwrap_or(&blank);
+        let (state, last) = self.states(c);
+        let running = state.running.is_some();
+        let ok = |probe_exists: bool, verdict: Option<bool>| !probe_exists || verdict == Some(true);
+        let started = running && ok(container.startup_probe.is_some(), c.probes.startup);
+        let ready = match kind {
+            ContainerKind::Init => state.terminated.as_ref().is_some_and(|t| t.exit_code == 0),
+            ContainerKind::App | ContainerKind::Sidecar => {
+                started && ok(container.readiness_probe.is_some(), c.probes.readiness)
+            }
+        };
+        let image = if c.image.is_empty() { container.image.as_deref().unwrap_or_default() } else { &c.image };
+        let id = c.state.live_id().filter(|_| running).or(c.latest_end().map(|t| t.id.as_str()));
+        ContainerStatus {
+            name: container.name.clone(),
+            state: Some(state),
+            last_state: Some(last),
+            ready,
+            started: Some(started),
+            restart_count: i32::try_from(restarts(c)).unwrap_or(i32::MAX),
+            image: image.to_owned(),
+            image_id: c.image_id.clone(),
+            container_id: id.map(runtime_id),
+            ..ContainerStatus::default()
+        }
+    }
+
+    /// `state` and `lastState`. While the next attempt is under way the last end stays in view, so that a restart
+    /// does not look like a pod that has never run.
+    fn states(&self, c: &ContainerRecord) -> (ApiState, ApiState) {
+        let ended = |t: &Terminated| ApiState { terminated: Some(self.terminated(t)), ..ApiState::default() };
+        let last = c.last.as_ref().map(ended).unwrap_or_default();
+        let ending = self.record.deletion.is_some() || self.record.terminal.is_some();
+        let waiting = |reason: &str, message: &str| ApiState {
+            waiting: Some(ContainerStateWaiting { reason: text(reason), message: text(message) }),
+            ..ApiState::default()
+        };
+        let (reason, message) = c.state.shown();
+        let state = match &c.state {
+            ContainerState::Running { started_at, .. }
+            | ContainerState::Stopping { started_at: Some(started_at), .. } => ApiState {
+                running: Some(ContainerStateRunning { started_at: Some(time(*started_at)) }),
+                ..ApiState::default()
+            },
+            ContainerState::Terminated(t) => ended(t),
+            _ if !reason.is_empty() && !ending => waiting(reason, message),
+            _ if c.last.is_some() => last.clone(),
+            _ if !reason.is_empty() && !self.gone() => waiting(reason, message),
+            _ if self.gone() && self.initialized() => never_found(),
+            _ if self.spec.init_containers.as_ref().is_some_and(|i| !i.is_empty()) => waiting("PodInitializing", ""),
+            _ => waiting("ContainerCreating", ""),
+        };
+        (state, last)
+    }
+
+    fn gone(&self) -> bool {
+        self.record.sandbox.state == SandboxState::Gone
+    }
+
+    fn initialized(&self) -> bool {
+        let none = self.spec.init_containers.as_ref().is_none_or(Vec::is_empty);
+        let apps = |c: &ContainerRecord| c.kind == ContainerKind::App && c.latest_end().is_some();
+        none || self.record.containers.values().any(apps)
+    }
+
+    fn terminated(&self, t: &Terminated) -> ContainerStateTerminated {
+        ContainerStateTerminated {
+            exit_code: t.exit_code,
+            signal: t.signal,
+            reason: text(&t.reason),
+            message: text(cut(&t.message, self.max_message)),
+            started_at: t.started_at.map(time),
+            finished_at: Some(time(t.finished_at)),
+            container_id: Some(runtime_id(&t.id)),
+        }
+    }
+}
+
+/// A container of an ended pod that never ran: success cannot be claimed for it.
+fn never_found() -> ApiState {
+    ApiState {
+        terminated: Some(ContainerStateTerminated {
+            exit_code: 137,
+            reason: Some("ContainerStatusUnknown".to_owned()),
+            message: Some("The container could not be located when the pod was terminated".to_owned()),
+            ..ContainerStateTerminated::default()
+        }),
+        ..ApiState::default()
+    }
+}
+
+/// An attempt counts as a restart once it runs.
+fn restarts(c: &ContainerRecord) -> u32 {
+    match &c.state {
+        ContainerState::Starting { .. } | ContainerState::Waiting { .. } | ContainerState::ImageReady { .. } => {
+            c.last.as_ref().map_or(c.attempt, |t| c.attempt.min(t.attempt))
+        }
+        _ => c.attempt,
+    }
+}
+
+fn runtime_id(id: &str) -> String {
+    format!("runc://{id}")
+}
+
+fn cut(s: &str, max: usize) -> &str {
+    let mut end = s.len().min(max);
+    while !s.is_char_boundary(end) {
+        end -= 1;
+    }
+    &s[..end]
+}

@@ -1,0 +1,137 @@
+//! The phase of a pod from the statuses of its containers, by the kubelet's counting.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, PodSpec};
+
+use super::super::reconcile::kind_of;
+use super::super::record::{ContainerKind, PodRecord, SandboxState};
+
+/// The phase to show. An end is shown only when no process is left, as API users rely on.
+pub(super) fn shown(
+    spec: &PodSpec,
+    record: &PodRecord,
+    init: &[ContainerStatus],
+    apps: &[ContainerStatus],
+) -> &'static str {
+    let live = record.containers.values().any(|c| c.state.live_id().is_some());
+    let app_records = || record.containers.values().filter(|c| c.kind == ContainerKind::App);
+    let has_run = app_records().any(|c| c.latest_end().is_some());
+    let initialized = app_records().any(|c| c.state.live_id().is_some()) || (record.sandbox.generation <= 1 && has_run);
+    let counted = computed(spec, init, apps, initialized, record.deletion.is_some() && !live);
+    match (&record.terminal, live) {
+        (Some(end), false) if end.succeeded => "Succeeded",
+        (Some(_), false) => "Failed",
+        (_, true) if matches!(counted, "Succeeded" | "Failed") => {
+            if has_run {
+                "Running"
+            } else {
+                "Pending"
+            }
+        }
+        (None, false) if record.deletion.is_some() && record.sandbox.state == SandboxState::Gone => match counted {
+            "Succeeded" => counted,
+            _ => "Failed",
+        },
+        _ => counted,
+    }
+}
+
+/// The kubelet's `getPhase`. `ended`: the containers will not be started again whatever the policy says.
+fn computed(
+    spec: &PodSpec,
+    init: &[ContainerStatus],
+    apps: &[ContainerStatus],
+    initialized: bool,
+    ended: bool,
+) -> &'static str {
+    let policy = spec.restart_policy.as_deref().unwrap_or("Always");
+    let restartable = |code: i32| policy == "Always" || (policy == "OnFailure" && code != 0);
+    let (mut pending_init, mut pending_sidecars, mut init_failed) = (0, 0, 0);
+    let (mut running, mut waiting, mut stopped, mut settled, mut succeeded) = (0, 0, 0, 0, 0);
+
+    for (container, status) in spec.init_containers.iter().flatten().zip(init) {
+        let seen = View::of(status);
+        if kind_of(container, true) == ContainerKind::Init {
+            match seen {
+                View::Exited(0) => {}
+                View::Exited(_) | View::Again(_) if policy == "Never" && !matches!(seen, View::Again(0)) => {
+                    init_failed += 1;
+                }
+                View::Exited(_) => {}
+                View::Again(code) if code != 0 => {}
+                View::Running | View::Waiting | View::Again(_) => pending_init += 1,
+            }
+            continue;
+        }
+        match seen {
+            View::Running => {
+                running += 1;
+                pending_sidecars += i32::from(status.started != Some(true));
+            }
+            View::Waiting => {
+                pending_sidecars += 1;
+                waiting += 1;
+            }
+            View::Exited(_) | View::Again(_) => {}
+        }
+    }
+    for status in apps {
+        match View::of(status) {
+            View::Running => running += 1,
+            View::Waiting => waiting += 1,
+            View::Exited(code) => {
+                stopped += 1;
+                settled += i32::from(!restartable(code));
+                succeeded += i32::from(code == 0);
+            }
+            View::Again(code) => {
+                stopped += 1;
+                settled += i32::from(!restartable(code));
+            }
+        }
+    }
+
+    if init_failed > 0 {
+        return "Failed";
+    }
+    if pending_init > 0 || (pending_sidecars > 0 && !initialized) || waiting > 0 {
+        return "Pending";
+    }
+    if running > 0 {
+        return "Running";
+    }
+    let verdict = if stopped == succeeded { "Succeeded" } else { "Failed" };
+    match stopped {
+        0 => "Pending",
+        _ if ended || stopped == settled => verdict,
+        _ => "Running",
+    }
+}
+
+/// A container status as the counting sees it.
+#[derive(Clone, Copy)]
+enum View {
+    Running,
+    /// Never ran.
+    Waiting,
+    /// Ended with this code.
+    Exited(i32),
+    /// Waits to run again after it ended with this code.
+    Again(i32),
+}
+
+impl View {
+    fn of(status: &ContainerStatus) -> Self {
+        let state = status.state.as_ref();
+        let code = |s: Option<&k8s_openapi::api::core::v1::ContainerState>| {
+            s.and_then(|s| s.terminated.as_ref()).map(|t| t.exit_code)
+        };
+        if state.is_some_and(|s| s.running.is_some()) {
+            return Self::Running;
+        }
+        match (code(state), code(status.last_state.as_ref())) {
+            (Some(code), _) => Self::Exited(code),
+            (None, Some(code)) => Self::Again(code),
+            (None, None) => Self::Waiting,
+        }
+    }
+}
