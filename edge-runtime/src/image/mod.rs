@@ -4,11 +4,18 @@
 //! `pull` and `import`; the daemon only starts them ([`spawn`]), mounts layers ([`rootfs`]) and
 //! decides what is no longer needed ([`gc`]). Nothing here knows pods.
 
+pub mod compress;
+pub mod digest;
 pub mod error;
+pub mod layers;
+pub mod limits;
+pub mod manifest;
+pub mod platform;
 pub mod record;
 pub mod reference;
 pub mod registry_config;
 pub mod rootfs;
+pub mod unpack;
 
 pub use error::ImageError;
 pub use record::{ImageConfig, ImageRecord};

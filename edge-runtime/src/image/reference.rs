@@ -1,8 +1,10 @@
 //! Image names as people write them, and the one form in which they are stored and compared.
 //! Pure; follows the grammar of the distribution project (`reference` package) and its Docker Hub defaults.
 
-use crate::image::ImageError;
 use std::fmt;
+
+use crate::image::ImageError;
+use crate::image::digest::is_sha256;
 
 /// A parsed, normalized image name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -103,13 +105,6 @@ impl fmt::Display for Reference {
         }
         Ok(())
     }
-}
-
-/// `sha256:` and 64 lower-case hex digits: the only algorithm in use, and safe as a file name.
-pub fn is_sha256(digest: &str) -> bool {
-    digest
-        .strip_prefix("sha256:")
-        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
 }
 
 /// The first part is a registry when it looks like a host: a dot, a port, `localhost`, or an upper-case

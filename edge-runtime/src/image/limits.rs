@@ -1,0 +1,45 @@
+//! How much a stranger's image may cost, and the kernel's limits of the helper process that handles it.
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
+
+/// Caps that hold for one image.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Entries of one layer.
+    pub entries: u64,
+    /// Bytes of one layer, unpacked.
+    pub layer_bytes: u64,
+    /// Bytes of one compressed blob.
+    pub blob_bytes: u64,
+    /// Bytes of an index, manifest or configuration.
+    pub document_bytes: u64,
+    /// Layers of one image: overlayfs stacks at most 500, other runtimes 127.
+    pub layers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { entries: 1 << 20, layer_bytes: 16 << 30, blob_bytes: 8 << 30, document_bytes: 4 << 20, layers: 127 }
+    }
+}
+
+/// Bounds this process before it reads anything from outside: memory, file size, processor time, no core file.
+/// A limit that the process may not set stays as it was.
+pub fn confine_process(limits: &Limits) {
+    // Room for the largest window that a zstd frame of the usual tools needs (8 MiB, 128 MiB with
+    // --ultra), SQLite and TLS; address space, so unused mappings count.
+    const MEMORY: u64 = 512 << 20;
+    const CPU_SECONDS: u64 = 3600;
+    for (resource, value) in [
+        (Resource::RLIMIT_AS, MEMORY),
+        (Resource::RLIMIT_FSIZE, limits.layer_bytes),
+        (Resource::RLIMIT_CPU, CPU_SECONDS),
+        (Resource::RLIMIT_CORE, 0),
+    ] {
+        let value = rlim_t::try_from(value).unwrap_or(RLIM_INFINITY);
+        let done = getrlimit(resource).and_then(|(_, hard)| setrlimit(resource, value.min(hard), value.min(hard)));
+        if let Err(error) = done {
+            log::debug!("limit {resource:?} stays as it is: {error}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Which of an image's builds runs on this machine. Pure; the order follows containerd's `platforms` package.
+
+use crate::image::ImageError;
+use crate::image::manifest::{Descriptor, Platform};
+
+/// Builds this machine can run, best first, as (architecture, variant); an empty variant is "not said".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted(Vec<(&'static str, &'static str)>);
+
+impl Wanted {
+    /// From the architecture of this binary (`std::env::consts::ARCH`) and the kernel's (`uname -m`),
+    /// which alone tells an ARMv6 board from an ARMv7 one.
+    pub fn new(arch: &str, machine: &str) -> Self {
+        const ARM: [(&str, &str); 5] = [("arm", "v8"), ("arm", "v7"), ("arm", ""), ("arm", "v6"), ("arm", "v5")];
+        let arm_from = |first: &'static str| ARM.into_iter().skip_while(move |(_, variant)| *variant != first);
+        let list = match arch {
+            "aarch64" => [("arm64", "v8"), ("arm64", "")].into_iter().chain(arm_from("v8")).collect(),
+            "arm" if machine.starts_with("armv6") => {
+                [("arm", "v6"), ("arm", ""), ("arm", "v5")].into_iter().collect::<Vec<_>>()
+            }
+            "arm" if machine.starts_with("armv7") => arm_from("v7").collect(),
+            "arm" => arm_from("v8").collect(),
+            "x86_64" => vec![("amd64", ""), ("amd64", "v1"), ("386", "")],
+            "x86" => vec![("386", "")],
+            "riscv64" => vec![("riscv64", "")],
+            "powerpc64" => vec![("ppc64le", "")],
+            "s390x" => vec![("s390x", "")],
+            _ => Vec::new(),
+        };
+        Self(list)
+    }
+
+    /// Of the running machine.
+    pub fn here() -> Self {
+        let machine = nix::sys::utsname::uname().map(|u| u.machine().to_string_lossy().into_owned());
+        Self::new(std::env::consts::ARCH, &machine.unwrap_or_default())
+    }
+
+    /// How good a build is here: 0 is best.
+    pub fn rank(&self, platform: &Platform) -> Option<usize> {
+        if platform.os != "linux" {
+            return None;
+        }
+        self.0.iter().position(|(arch, variant)| platform.architecture == *arch && platform.variant == *variant)
+    }
+
+    /// The best build of an index. An entry without a platform is taken last, if it is the only one.
+    ///
+    /// # Errors
+    /// [`ImageError::NoPlatform`] naming what the image offers.
+    pub fn select<'a>(&self, index: &'a [Descriptor], image: &str) -> Result<&'a Descriptor, ImageError> {
+        let ranked = |d: &Descriptor| d.platform.as_ref().and_then(|p| self.rank(p));
+        if let Some((_, best)) = index.iter().filter_map(|d| Some((ranked(d)?, d))).min_by_key(|(rank, _)| *rank) {
+            return Ok(best);
+        }
+        match index {
+            [only] if only.platform.is_none() => Ok(only),
+            _ => Err(self.missing(image, index.iter().filter_map(|d| d.platform.as_ref()))),
+        }
+    }
+
+    /// Refuses a configuration built for other machines. One that does not say is let through.
+    ///
+    /// # Errors
+    /// [`ImageError::NoPlatform`].
+    pub fn check(&self, platform: &Platform, image: &str) -> Result<(), ImageError> {
+        let unsaid = platform.architecture.is_empty();
+        // A variant this list does not know (amd64/v3) is a hint of the builder, not another architecture.
+        let same_arch = platform.os == "linux" && self.0.iter().any(|(arch, _)| platform.architecture == *arch);
+        if unsaid || same_arch { Ok(()) } else { Err(self.missing(image, std::iter::once(platform))) }
+    }
+
+    fn missing<'a>(&self, image: &str, offered: impl Iterator<Item = &'a Platform>) -> ImageError {
+        let text = |os: &str, arch: &str, variant: &str| match variant {
+            "" => format!("{os}/{arch}"),
+            variant => format!("{os}/{arch}/{variant}"),
+        };
+        let mut offers: Vec<String> = offered
+            // Build attestations stand in the index as `unknown/unknown`.
+            .filter(|p| p.os != "unknown")
+            .map(|p| text(&p.os, &p.architecture, &p.variant))
+            .collect();
+        offers.dedup();
+        offers.truncate(16);
+        ImageError::NoPlatform {
+            image: image.to_owned(),
+            wanted: self.0.first().map_or_else(|| "this machine".to_owned(), |(a, v)| text("linux", a, v)),
+            offered: if offers.is_empty() { "none".to_owned() } else { offers.join(", ") },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(builds: &[&str]) -> Vec<Descriptor> {
+        builds
+            .iter()
+            .map(|build| {
+                let mut parts = build.split('/');
+                let mut next = || parts.next().unwrap_or_default().to_owned();
+                let platform = Some(Platform { os: next(), architecture: next(), variant: next() });
+                Descriptor { digest: (*build).to_owned(), platform, ..Descriptor::default() }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_machine_takes_its_best_build() {
+        let all = index(&[
+            "windows/amd64",
+            "unknown/unknown",
+            "linux/amd64",
+            "linux/arm/v6",
+            "linux/arm/v7",
+            "linux/arm64/v8",
+            "linux/386",
+        ]);
+        for (arch, machine, best) in [
+            ("x86_64", "x86_64", "linux/amd64"),
+            ("aarch64", "aarch64", "linux/arm64/v8"),
+            ("arm", "armv7l", "linux/arm/v7"),
+            ("arm", "armv6l", "linux/arm/v6"),
+            ("arm", "aarch64", "linux/arm/v7"),
+        ] {
+            assert_eq!(Wanted::new(arch, machine).select(&all, "a").unwrap().digest, best, "{arch} {machine}");
+        }
+    }
+
+    #[test]
+    fn arm_falls_back_to_older_variants_never_to_newer() {
+        let v6 = index(&["linux/arm/v5", "linux/arm/v6"]);
+        assert_eq!(Wanted::new("arm", "armv7l").select(&v6, "a").unwrap().digest, "linux/arm/v6");
+        assert_eq!(Wanted::new("aarch64", "aarch64").select(&v6, "a").unwrap().digest, "linux/arm/v6");
+        let v7 = index(&["linux/arm/v7"]);
+        let error = Wanted::new("arm", "armv6l").select(&v7, "reg/app:v1").unwrap_err().to_string();
+        assert_eq!(error, "reg/app:v1 has no build for linux/arm/v6; it offers linux/arm/v7");
+        assert_eq!(Wanted::new("aarch64", "").select(&index(&["linux/arm64"]), "a").unwrap().digest, "linux/arm64");
+    }
+
+    #[test]
+    fn a_single_image_must_fit_too() {
+        let wanted = Wanted::new("x86_64", "x86_64");
+        let build = |os: &str, arch: &str, variant: &str| Platform {
+            os: os.into(),
+            architecture: arch.into(),
+            variant: variant.into(),
+        };
+        assert!(wanted.check(&build("linux", "amd64", "v3"), "a").is_ok());
+        assert!(wanted.check(&Platform::default(), "a").is_ok());
+        assert!(wanted.check(&build("linux", "arm64", ""), "a").is_err());
+        assert!(wanted.check(&build("windows", "amd64", ""), "a").is_err());
+    }
+}

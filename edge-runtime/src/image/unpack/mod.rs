@@ -1,0 +1,333 @@
+//! Writes the entries of one layer's tar below an empty directory, in the form overlayfs stacks.
+//!
+//! The archive is hostile input: names that climb, links that lead outside, endless content, floods of entries.
+//! All file operations go through [`tree`], which cannot leave the directory; the rest is counting.
+//! Knows nothing of digests or of where the bytes come from.
+
+mod path;
+mod tree;
+mod xattr;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{
+    FchmodatFlags, Mode, SFlag, UtimensatFlags, fchmod, fchmodat, makedev, mkdirat, mknodat, utimensat,
+};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{Gid, Uid, fchownat, geteuid, linkat, symlinkat};
+use tar::{Archive, Entry, EntryType};
+
+use crate::image::ImageError;
+use crate::image::limits::Limits;
+use path::{Place, place, show, split};
+pub(in crate::image) use tree::remove_tree;
+use tree::{Tree, is_dir, is_whiteout};
+
+/// Unpacks `layer` (a plain tar) below `root`, an existing empty directory that only this process uses.
+/// Owners are kept when the process is root; otherwise everything belongs to the caller (for tests).
+///
+/// # Errors
+/// [`ImageError::Entry`] names the first entry that cannot or must not be written; the directory is then to be
+/// thrown away.
+pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<(), ImageError> {
+    let tree = Tree::open(root).map_err(ImageError::io(root, "cannot open"))?;
+    let mut unpacker = Unpacker {
+        tree,
+        limits,
+        as_root: geteuid().is_root(),
+        entries: 0,
+        bytes: 0,
+        dir_times: Vec::new(),
+        buffer: vec![0; 128 * 1024],
+    };
+    let truncated = |error: io::Error| ImageError::Entry { entry: "(archive)".into(), why: error.to_string() };
+    let mut archive = Archive::new(layer);
+    for entry in archive.entries().map_err(truncated)? {
+        unpacker.entry(entry.map_err(truncated)?)?;
+    }
+    unpacker.finish()
+}
+
+struct Unpacker<'a> {
+    tree: Tree,
+    limits: &'a Limits,
+    as_root: bool,
+    entries: u64,
+    bytes: u64,
+    /// Times of directories, set last: every file made inside changes them.
+    dir_times: Vec<(Vec<u8>, TimeSpec)>,
+    buffer: Vec<u8>,
+}
+
+/// Owner, mode, time and attributes of one entry.
+struct Meta {
+    uid: u32,
+    gid: u32,
+    mode: Mode,
+    mtime: TimeSpec,
+    xattrs: Vec<(std::ffi::CString, Vec<u8>)>,
+}
+
+impl Unpacker<'_> {
+    fn entry(&mut self, mut entry: Entry<'_, impl Read>) -> Result<(), ImageError> {
+        self.entries += 1;
+        if self.entries > self.limits.entries {
+            return Err(ImageError::Limit {
+                what: "number of entries of the layer".into(),
+                limit: self.limits.entries,
+            });
+        }
+        let kind = entry.header().entry_type();
+        if kind == EntryType::XGlobalHeader {
+            return Ok(());
+        }
+        let name = entry.path_bytes().into_owned();
+        self.bytes = self.bytes.saturating_add(entry.size());
+        if self.bytes > self.limits.layer_bytes {
+            return Err(ImageError::Limit {
+                what: "size of the unpacked layer".into(),
+                limit: self.limits.layer_bytes,
+            });
+        }
+        let done = match place(&name)? {
+            Place::Ignored => Ok(()),
+            Place::Root => self.root(&mut entry),
+            Place::Opaque { dir } => self.opaque(&dir),
+            Place::Whiteout { parent, name } => self.whiteout(&parent, name),
+            Place::Entry { parent, name: last } => self.write(&mut entry, &name, &parent, last),
+        };
+        done.map_err(|error| ImageError::Entry { entry: show(&name), why: explain(&error) })
+    }
+
+    fn root(&mut self, entry: &mut Entry<'_, impl Read>) -> io::Result<()> {
+        if entry.header().entry_type() != EntryType::Directory {
+            return Err(io::Error::other("the root of a layer must be a directory"));
+        }
+        let meta = Meta::of(entry)?;
+        self.dir_times.push((Vec::new(), meta.mtime));
+        let root = self.tree.root().try_clone()?;
+        self.apply_dir(&root, &meta)
+    }
+
+    fn opaque(&mut self, dir: &[&[u8]]) -> io::Result<()> {
+        let dir = self.tree.dir(dir)?;
+        xattr::set(dir.as_fd(), xattr::OPAQUE, b"y")
+    }
+
+    /// A whiteout speaks of the layers below, so what this layer itself put there stays.
+    fn whiteout(&mut self, parent: &[&[u8]], name: &[u8]) -> io::Result<()> {
+        let parent = self.tree.dir(parent)?;
+        match Tree::stat(&parent, name)? {
+            Some(stat) if is_dir(&stat) => xattr::set(Tree::open_child(&parent, name)?.as_fd(), xattr::OPAQUE, b"y"),
+            Some(_) => Ok(()),
+            None => Ok(mknodat(&*parent, name, SFlag::S_IFCHR, Mode::empty(), makedev(0, 0))?),
+        }
+    }
+
+    fn write(
+        &mut self,
+        entry: &mut Entry<'_, impl Read>,
+        path: &[u8],
+        parent: &[&[u8]],
+        name: &[u8],
+    ) -> io::Result<()> {
+        let kind = entry.header().entry_type();
+        let parent = self.tree.dir(parent)?;
+        let before = Tree::stat(&parent, name)?;
+        if kind == EntryType::Directory {
+            return self.directory(entry, path, &parent, name, before);
+        }
+        if kind == EntryType::Link {
+            return self.hard_link(entry, &parent, name);
+        }
+        if before.is_some() {
+            self.tree.remove(&parent, name)?;
+        }
+        let meta = Meta::of(entry)?;
+        match kind {
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+                let mut file = Tree::create(&parent, name)?;
+                self.content(entry, &mut file)?;
+                self.own(&parent, name, &meta)?;
+                fchmod(&file, meta.mode)?;
+                meta.set_xattrs(file.as_fd())?;
+                set_time(&parent, name, meta.mtime)
+            }
+            EntryType::Symlink => {
+                let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("a link without a target"))?;
+                symlinkat(&*target, &*parent, name)?;
+                self.own(&parent, name, &meta)?;
+                set_time(&parent, name, meta.mtime)
+            }
+            EntryType::Fifo | EntryType::Char | EntryType::Block => {
+                let (kind, device) = device(entry)?;
+                mknodat(&*parent, name, kind, Mode::from_bits_truncate(0o600), device)?;
+                self.own(&parent, name, &meta)?;
+                fchmodat(&*parent, name, meta.mode, FchmodatFlags::FollowSymlink)?;
+                set_time(&parent, name, meta.mtime)
+            }
+            other => {
+                Err(io::Error::other(format!("entries of type {:?} are not supported", char::from(other.as_byte()))))
+            }
+        }
+    }
+
+    fn directory(
+        &mut self,
+        entry: &mut Entry<'_, impl Read>,
+        path: &[u8],
+        parent: &OwnedFd,
+        name: &[u8],
+        before: Option<nix::sys::stat::FileStat>,
+    ) -> io::Result<()> {
+        let replaces_lower = before.as_ref().is_some_and(is_whiteout);
+        if !before.as_ref().is_some_and(is_dir) {
+            if before.is_some() {
+                self.tree.remove(parent, name)?;
+            }
+            mkdirat(parent, name, Mode::from_bits_truncate(0o700))?;
+        }
+        let dir = Tree::open_child(parent, name)?;
+        if replaces_lower {
+            xattr::set(dir.as_fd(), xattr::OPAQUE, b"y")?;
+        }
+        let meta = Meta::of(entry)?;
+        self.dir_times.push((path.to_vec(), meta.mtime));
+        self.apply_dir(&dir, &meta)
+    }
+
+    fn apply_dir(&mut self, dir: &OwnedFd, meta: &Meta) -> io::Result<()> {
+        if self.as_root {
+            nix::unistd::fchown(dir, Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)))?;
+        }
+        fchmod(dir, meta.mode)?;
+        meta.set_xattrs(dir.as_fd())
+    }
+
+    /// The target is a path from the root of the layer and must be there already.
+    fn hard_link(&mut self, entry: &Entry<'_, impl Read>, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("a link without a target"))?;
+        let mut parts = split(&target).map_err(|error| io::Error::other(error.to_string()))?;
+        let missing = || io::Error::other(format!("its link target {:?} is not in the layer", show(&target)));
+        let target_name = parts.pop().ok_or_else(missing)?;
+        let from = self.tree.dir(&parts)?;
+        let to_link = Tree::stat(&from, target_name)?.filter(|stat| !is_whiteout(stat)).ok_or_else(missing)?;
+        if let Some(before) = Tree::stat(parent, name)? {
+            if (before.st_dev, before.st_ino) == (to_link.st_dev, to_link.st_ino) {
+                return Ok(());
+            }
+            self.tree.remove(parent, name)?;
+        }
+        // No AT_SYMLINK_FOLLOW: a link to a symbolic link is a second name of the link itself.
+        Ok(linkat(&*from, target_name, parent, name, AtFlags::empty())?)
+    }
+
+    fn content(&mut self, entry: &mut Entry<'_, impl Read>, file: &mut File) -> io::Result<()> {
+        let mut left = entry.size();
+        while left > 0 {
+            // The reader of a cut archive just ends.
+            let n = match entry.read(&mut self.buffer) {
+                Ok(0) => return Err(io::Error::other("the archive ends inside it")),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            file.write_all(&self.buffer[..n])?;
+            left = left.saturating_sub(n as u64);
+        }
+        Ok(())
+    }
+
+    /// Before the mode: changing the owner takes set-user-id bits and capabilities away.
+    fn own(&self, parent: &OwnedFd, name: &[u8], meta: &Meta) -> io::Result<()> {
+        if self.as_root {
+            let (uid, gid) = (Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)));
+            fchownat(parent, name, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), ImageError> {
+        for (path, mtime) in std::mem::take(&mut self.dir_times) {
+            let done = match split(&path)?.split_last() {
+                // A directory may have been replaced later by something else, with a time of its own.
+                Some((name, parent)) => self.tree.dir(parent).and_then(|parent| match Tree::stat(&parent, name)? {
+                    Some(stat) if is_dir(&stat) => set_time(&parent, name, mtime),
+                    _ => Ok(()),
+                }),
+                None => set_time(self.tree.root(), b".", mtime),
+            };
+            done.map_err(|error| ImageError::Entry { entry: show(&path), why: explain(&error) })?;
+        }
+        Ok(())
+    }
+}
+
+impl Meta {
+    fn of(entry: &mut Entry<'_, impl Read>) -> io::Result<Self> {
+        let mut xattrs = Vec::new();
+        if let Some(extensions) = entry.pax_extensions()? {
+            for extension in extensions {
+                let extension = extension?;
+                if let Some(name) = extension.key_bytes().strip_prefix(b"SCHILY.xattr.").and_then(xattr::allowed) {
+                    xattrs.push((name, extension.value_bytes().to_vec()));
+                }
+            }
+        }
+        let header = entry.header();
+        let id = |id: io::Result<u64>| u32::try_from(id?).map_err(io::Error::other);
+        Ok(Self {
+            uid: id(header.uid())?,
+            gid: id(header.gid())?,
+            mode: Mode::from_bits_truncate(header.mode()? & 0o7777),
+            // A time that this machine cannot hold becomes the epoch.
+            mtime: TimeSpec::new(header.mtime()?.try_into().unwrap_or_default(), 0),
+            xattrs,
+        })
+    }
+
+    /// What the file system cannot hold is left out, as other runtimes do.
+    fn set_xattrs(&self, fd: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
+        for (name, value) in &self.xattrs {
+            match xattr::set(fd, name, value) {
+                Err(error) if matches!(error.raw_os_error(), Some(nix::libc::EOPNOTSUPP | nix::libc::EPERM)) => {
+                    log::debug!("attribute {} left out: {error}", name.to_string_lossy());
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn device(entry: &Entry<'_, impl Read>) -> io::Result<(SFlag, nix::libc::dev_t)> {
+    let header = entry.header();
+    let number = |n: Option<u32>| n.map(u64::from).ok_or_else(|| io::Error::other("a device without a number"));
+    let kind = match header.entry_type() {
+        EntryType::Fifo => return Ok((SFlag::S_IFIFO, 0)),
+        EntryType::Char => SFlag::S_IFCHR,
+        _ => SFlag::S_IFBLK,
+    };
+    let (major, minor) = (number(header.device_major()?)?, number(header.device_minor()?)?);
+    Ok((kind, makedev(major, minor)))
+}
+
+fn set_time(parent: &OwnedFd, name: &[u8], mtime: TimeSpec) -> io::Result<()> {
+    Ok(utimensat(parent, name, &mtime, &mtime, UtimensatFlags::NoFollowSymlink)?)
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(nix::libc::EXDEV) => "its path leads out of the layer through a symbolic link".to_owned(),
+        Some(nix::libc::ELOOP) => "its path runs in a circle of symbolic links".to_owned(),
+        Some(nix::libc::ENOTDIR) => "a part of its path is not a directory".to_owned(),
+        _ => error.to_string(),
+    }
+}

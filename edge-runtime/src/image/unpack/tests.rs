@@ -1,0 +1,299 @@
+//! Layers as honest tools make them and as attackers do.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+use tar::{Builder, EntryType, Header};
+
+use super::*;
+
+/// A tar written entry by entry, with names that the tar crate itself would refuse.
+struct Layer(Builder<Vec<u8>>);
+
+impl Layer {
+    fn new() -> Self {
+        Self(Builder::new(Vec::new()))
+    }
+
+    fn entry(mut self, kind: EntryType, name: &str, link: &str, content: &[u8]) -> Self {
+        let mut header = Header::new_gnu();
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.as_gnu_mut().unwrap().linkname[..link.len()].copy_from_slice(link.as_bytes());
+        header.set_entry_type(kind);
+        header.set_mode(0o640);
+        header.set_uid(1000);
+        header.set_gid(100);
+        header.set_mtime(1_000_000_000);
+        header.set_device_major(1).unwrap();
+        header.set_device_minor(3).unwrap();
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        self.0.append(&header, content).unwrap();
+        self
+    }
+
+    fn file(self, name: &str, content: &str) -> Self {
+        self.entry(EntryType::Regular, name, "", content.as_bytes())
+    }
+
+    fn dir(self, name: &str) -> Self {
+        self.entry(EntryType::Directory, name, "", b"")
+    }
+
+    fn symlink(self, name: &str, target: &str) -> Self {
+        self.entry(EntryType::Symlink, name, target, b"")
+    }
+
+    fn hard_link(self, name: &str, target: &str) -> Self {
+        self.entry(EntryType::Link, name, target, b"")
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        self.0.into_inner().unwrap()
+    }
+
+    fn unpack(self) -> Result<Unpacked, ImageError> {
+        Unpacked::of(&self.bytes(), &Limits::default())
+    }
+}
+
+/// A folder with a canary beside the layer's root.
+struct Unpacked {
+    outside: tempfile::TempDir,
+    root: PathBuf,
+}
+
+impl Unpacked {
+    fn of(layer: &[u8], limits: &Limits) -> Result<Self, ImageError> {
+        let outside = tempfile::tempdir().unwrap();
+        let root = outside.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(outside.path().join("canary"), "untouched").unwrap();
+        let result = unpack(layer, &root, limits);
+        let names: Vec<_> = fs::read_dir(outside.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 2, "only the root and the canary may be there: {names:?}");
+        assert_eq!(fs::read_to_string(outside.path().join("canary")).unwrap(), "untouched");
+        result.map(|()| Self { outside, root })
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.root.join(path)).unwrap()
+    }
+
+    fn meta(&self, path: &str) -> fs::Metadata {
+        fs::symlink_metadata(self.root.join(path)).unwrap()
+    }
+}
+
+fn not_root(what: &str) -> bool {
+    let missing = !geteuid().is_root();
+    if missing {
+        eprintln!("skipped: {what} needs root");
+    }
+    missing
+}
+
+#[test]
+fn files_links_and_folders_come_out_as_they_went_in() {
+    let out = Layer::new()
+        .dir("./")
+        .dir("bin/")
+        .file("bin/busybox", "binary")
+        .symlink("bin/sh", "/bin/busybox")
+        .hard_link("bin/ash", "bin/busybox")
+        .file("no/folder/entry", "x")
+        .entry(EntryType::Fifo, "fifo", "", b"")
+        .unpack()
+        .unwrap();
+    assert_eq!(out.read("bin/ash"), "binary");
+    assert_eq!(out.meta("bin/ash").ino(), out.meta("bin/busybox").ino());
+    assert_eq!(fs::read_link(out.root.join("bin/sh")).unwrap(), PathBuf::from("/bin/busybox"));
+    assert_eq!(out.meta("bin/busybox").permissions().mode() & 0o7777, 0o640);
+    assert!(out.meta("fifo").file_type().is_fifo());
+    for path in ["", "bin", "bin/busybox", "bin/sh", "fifo"] {
+        assert_eq!(out.meta(path).mtime(), 1_000_000_000, "{path}");
+        if geteuid().is_root() {
+            assert_eq!((out.meta(path).uid(), out.meta(path).gid()), (1000, 100), "{path}");
+        }
+    }
+    assert_eq!(out.meta("no/folder").permissions().mode() & 0o7777, 0o755);
+    drop(out.outside);
+}
+
+#[test]
+fn climbing_names_are_refused_by_name() {
+    for name in ["../escape", "a/../../escape", "/../escape", "a/.."] {
+        let error = Layer::new().file(name, "x").unpack().err().unwrap().to_string();
+        assert!(error.contains(name) && error.contains("climbs"), "{error}");
+        assert!(Layer::new().dir(name).unpack().is_err());
+        assert!(Layer::new().file("f", "x").hard_link("l", name).unpack().is_err());
+        assert!(Layer::new().file(&format!("{name}/.wh.x"), "").unpack().is_err());
+    }
+}
+
+#[test]
+fn an_absolute_name_is_taken_from_the_root_of_the_layer() {
+    assert_eq!(Layer::new().file("/etc/passwd", "inside").unpack().unwrap().read("etc/passwd"), "inside");
+}
+
+#[test]
+fn writing_through_a_link_that_leads_out_is_refused() {
+    for target in ["/tmp", "..", "../..", "/", "/proc/self/cwd", "a/../../.."] {
+        let error = Layer::new().dir("a").symlink("out", target).file("out/canary", "x").unpack().err().unwrap();
+        assert!(error.to_string().contains("out/canary"), "{target}: {error}");
+        let layer = || Layer::new().dir("a").symlink("out", target);
+        assert!(layer().dir("out/d").unpack().is_err());
+        assert!(layer().hard_link("mine", "out/canary").unpack().is_err());
+        assert!(layer().file("out/.wh.canary", "").unpack().is_err());
+        assert!(layer().file("out/.wh..wh..opq", "").unpack().is_err());
+    }
+    let error = Layer::new().symlink("a", "b").symlink("b", "a").file("a/x", "").unpack().err().unwrap();
+    assert!(error.to_string().contains("circle"), "{error}");
+}
+
+#[test]
+fn a_link_that_stays_inside_may_be_used() {
+    let out = Layer::new().dir("usr/lib").symlink("lib", "usr/lib").file("lib/libc.so", "elf").unpack().unwrap();
+    assert_eq!(out.read("usr/lib/libc.so"), "elf");
+}
+
+#[test]
+fn a_file_is_never_written_through_a_link_of_its_own_name() {
+    let out = Layer::new().symlink("name", "../canary").file("name", "mine").unpack().unwrap();
+    assert!(out.meta("name").is_file());
+    assert_eq!(out.read("name"), "mine");
+    let out = Layer::new().symlink("name", "..").dir("name").unpack().unwrap();
+    assert!(out.meta("name").is_dir());
+    let out = Layer::new().symlink("link", "../canary").hard_link("mine", "link").unpack().unwrap();
+    assert!(out.meta("mine").is_symlink());
+}
+
+#[test]
+fn the_last_entry_of_a_name_wins() {
+    let out = Layer::new().file("d/inner/file", "1").file("d", "file now").unpack().unwrap();
+    assert_eq!(out.read("d"), "file now");
+    let out = Layer::new().file("d", "file").dir("d").file("d/x", "2").file("d/x", "3").unpack().unwrap();
+    assert_eq!(out.read("d/x"), "3");
+    // The folder of the last entry is replaced by a link that leads out.
+    assert!(Layer::new().file("d/x", "1").symlink("d", "..").file("d/canary", "2").unpack().is_err());
+}
+
+#[test]
+fn whiteouts_become_what_overlayfs_reads() {
+    if not_root("whiteouts") {
+        return;
+    }
+    let out = Layer::new()
+        .file("gone/.wh.file", "")
+        .file("opaque/.wh..wh..opq", "")
+        .file("kept", "k")
+        .file(".wh.kept", "")
+        .dir("again")
+        .file(".wh.again", "")
+        .file(".wh.before", "")
+        .dir("before")
+        .file(".wh..wh.plnk", "")
+        .unpack()
+        .unwrap();
+    let whiteout = out.meta("gone/file");
+    assert!(whiteout.file_type().is_char_device() && whiteout.rdev() == 0);
+    assert_eq!(out.read("kept"), "k", "a whiteout does not hide what its own layer has");
+    for dir in ["opaque", "again", "before"] {
+        assert_eq!(get_xattr(&out.root.join(dir), "trusted.overlay.opaque").as_deref(), Some(&b"y"[..]), "{dir}");
+    }
+    assert!(!out.root.join(".wh..wh.plnk").exists());
+}
+
+#[test]
+fn devices_and_attributes_are_kept_and_overlayfs_ones_are_not() {
+    if not_root("devices") {
+        return;
+    }
+    let mut layer = Layer::new().entry(EntryType::Char, "null", "", b"");
+    let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    layer
+        .0
+        .append_pax_extensions([
+            ("SCHILY.xattr.security.capability", &capability[..]),
+            ("SCHILY.xattr.trusted.overlay.redirect", &b"/etc"[..]),
+            ("SCHILY.xattr.trusted.overlay.opaque", &b"y"[..]),
+        ])
+        .unwrap();
+    let out = layer.file("ping", "elf").unpack().unwrap();
+    assert_eq!(out.meta("null").rdev(), makedev(1, 3));
+    let ping = out.root.join("ping");
+    assert_eq!(get_xattr(&ping, "security.capability").as_deref(), Some(&capability[..]));
+    assert_eq!(get_xattr(&ping, "trusted.overlay.redirect"), None);
+    assert_eq!(get_xattr(&ping, "trusted.overlay.opaque"), None);
+}
+
+#[test]
+fn a_cut_archive_is_an_error_and_names_where() {
+    let whole = Layer::new().file("first", "1").file("second", &"x".repeat(5000)).bytes();
+    for cut in [100, 512 + 300, 512 + 512 + 512 + 1000] {
+        assert!(Unpacked::of(&whole[..cut], &Limits::default()).is_err(), "cut at {cut}");
+    }
+    let error = Unpacked::of(&whole[..2048], &Limits::default()).err().unwrap().to_string();
+    assert!(error.contains("second") && error.contains("ends"), "{error}");
+}
+
+#[test]
+fn floods_are_stopped() {
+    let small = Limits { entries: 3, layer_bytes: 1000, ..Limits::default() };
+    let many = (0..5).fold(Layer::new(), |layer, i| layer.file(&format!("f{i}"), ""));
+    assert!(matches!(Unpacked::of(&many.bytes(), &small), Err(ImageError::Limit { limit: 3, .. })));
+    let big = Layer::new().file("big", &"x".repeat(1001));
+    assert!(matches!(Unpacked::of(&big.bytes(), &small), Err(ImageError::Limit { limit: 1000, .. })));
+    // A size field is believed only as far as the limit.
+    let mut header = Header::new_gnu();
+    header.set_path("endless").unwrap();
+    header.set_size(u64::MAX / 2);
+    header.set_cksum();
+    assert!(Unpacked::of(header.as_bytes(), &Limits::default()).is_err());
+}
+
+#[test]
+fn a_missing_or_odd_link_target_is_an_error() {
+    assert!(Layer::new().hard_link("l", "nowhere").unpack().is_err());
+    assert!(Layer::new().dir("d").hard_link("l", "d").unpack().is_err());
+    assert!(Layer::new().hard_link("l", "/").unpack().is_err());
+    assert!(Layer::new().file("f", "1").hard_link("f", "f").unpack().is_ok());
+}
+
+#[test]
+fn odd_times_and_types() {
+    let mut header = Header::new_gnu();
+    header.set_path("future").unwrap();
+    header.set_mtime(u64::MAX / 2);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mode(0o644);
+    header.set_size(0);
+    header.set_cksum();
+    assert!(Unpacked::of(header.as_bytes(), &Limits::default()).is_ok());
+    let error = Layer::new().entry(EntryType::new(b'Z'), "odd", "", b"").unpack().err().unwrap();
+    assert!(error.to_string().contains("'Z'"), "{error}");
+}
+
+fn get_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
+    // getfattr is not everywhere; python's standard library is.
+    let script = "import os,sys;sys.stdout.buffer.write(os.getxattr(sys.argv[1],sys.argv[2]))";
+    let out = std::process::Command::new("python3").args(["-c", script]).arg(path).arg(name).output().unwrap();
+    out.status.success().then_some(out.stdout)
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    /// Whatever entries come in whatever order: nothing is written outside.
+    #[test]
+    fn no_sequence_of_entries_escapes(
+        entries in proptest::collection::vec((0..5_u8, "[ab./]{1,6}", "[ab./]{1,6}"), 1..12)
+    ) {
+        let kinds = [EntryType::Regular, EntryType::Directory, EntryType::Symlink, EntryType::Link, EntryType::Fifo];
+        let layer = entries.iter().fold(Layer::new(), |layer, (kind, name, link)| {
+            layer.entry(kinds[usize::from(*kind)], name, link, b"")
+        });
+        let _ = layer.unpack();
+    }
+}

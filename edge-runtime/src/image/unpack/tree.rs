@@ -1,0 +1,172 @@
+//! File operations that cannot leave one directory. Every call goes through a descriptor of the parent, which
+//! is found without ever leaving the root; the last part of a path is never followed. Knows no tar.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, major, minor, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+/// A directory nobody else writes to while this exists.
+pub(super) struct Tree {
+    root: Rc<OwnedFd>,
+    /// The parent of the last entry: archives list a folder's files together.
+    last: Option<(Vec<u8>, Rc<OwnedFd>)>,
+    /// False on kernels before 5.6.
+    has_openat2: bool,
+}
+
+const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_CLOEXEC);
+
+impl Tree {
+    pub(super) fn open(root: &Path) -> io::Result<Self> {
+        let root = open(root, DIRECTORY.union(OFlag::O_NOFOLLOW), Mode::empty())?;
+        Ok(Self { root: Rc::new(root), last: None, has_openat2: true })
+    }
+
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// Descriptor of a directory below the root; missing parts are made with mode 0755.
+    /// A symbolic link on the way is followed only as long as it stays inside (`EXDEV` otherwise).
+    pub(super) fn dir(&mut self, parts: &[&[u8]]) -> io::Result<Rc<OwnedFd>> {
+        if parts.is_empty() {
+            return Ok(self.root.clone());
+        }
+        let path = parts.join(&b'/');
+        if let Some((last, fd)) = &self.last
+            && *last == path
+        {
+            return Ok(fd.clone());
+        }
+        let fd = match self.open_dir(&path) {
+            Err(Errno::ENOENT) => self.make_dirs(parts)?,
+            other => other?,
+        };
+        let fd = Rc::new(fd);
+        self.last = Some((path, fd.clone()));
+        Ok(fd)
+    }
+
+    fn open_dir(&mut self, path: &[u8]) -> nix::Result<OwnedFd> {
+        if self.has_openat2 {
+            let how = OpenHow::new()
+                .flags(DIRECTORY)
+                .resolve(ResolveFlag::RESOLVE_BENEATH.union(ResolveFlag::RESOLVE_NO_MAGICLINKS));
+            match openat2(self.root.as_fd(), path, how) {
+                Err(Errno::ENOSYS) => self.has_openat2 = false,
+                other => return other,
+            }
+        }
+        let mut here = self.root.as_fd().try_clone_to_owned().map_err(|_| Errno::EMFILE)?;
+        for part in path.split(|b| *b == b'/') {
+            here = openat(&here, part, DIRECTORY.union(OFlag::O_NOFOLLOW), Mode::empty())?;
+        }
+        Ok(here)
+    }
+
+    fn make_dirs(&mut self, parts: &[&[u8]]) -> io::Result<OwnedFd> {
+        let mut parent = self.root.clone();
+        for depth in 1..=parts.len() {
+            let path = parts[..depth].join(&b'/');
+            let fd = match self.open_dir(&path) {
+                Err(Errno::ENOENT) => {
+                    mkdirat(&*parent, parts[depth - 1], Mode::from_bits_truncate(0o755))?;
+                    self.open_dir(&path)?
+                }
+                other => other?,
+            };
+            parent = Rc::new(fd);
+        }
+        Rc::try_unwrap(parent).or_else(|shared| shared.try_clone())
+    }
+
+    /// What stands at `name`, a link as itself.
+    pub(super) fn stat(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<FileStat>> {
+        match fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes whatever stands at `name`, a directory with all that is in it.
+    pub(super) fn remove(&mut self, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        // What was the parent of the last entry may be what goes away.
+        self.last = None;
+        remove_all(parent, name)
+    }
+
+    /// Makes a new file at `name`, where nothing may stand.
+    pub(super) fn create(parent: &OwnedFd, name: &[u8]) -> io::Result<File> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(File::from(openat(parent, name, flags, Mode::from_bits_truncate(0o600))?))
+    }
+
+    /// Opens the directory at `name` itself, never one it links to.
+    pub(super) fn open_child(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+        Ok(openat(parent, name, DIRECTORY.union(OFlag::O_NOFOLLOW), Mode::empty())?)
+    }
+}
+
+pub(super) fn is_dir(stat: &FileStat) -> bool {
+    kind(stat) == SFlag::S_IFDIR
+}
+
+/// overlayfs' sign for "gone": a character device 0:0.
+pub(super) fn is_whiteout(stat: &FileStat) -> bool {
+    kind(stat) == SFlag::S_IFCHR && (major(stat.st_rdev), minor(stat.st_rdev)) == (0, 0)
+}
+
+fn kind(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
+}
+
+fn remove_all(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
+        Err(Errno::EISDIR) => {}
+        Err(Errno::ENOENT) => return Ok(()),
+        other => return Ok(other?),
+    }
+    let dir = openat(parent, name, DIRECTORY.union(OFlag::O_NOFOLLOW), Mode::empty())?;
+    for child in children(&dir)? {
+        remove_all(&dir, &child)?;
+    }
+    Ok(unlinkat(parent, name, UnlinkatFlags::RemoveDir)?)
+}
+
+fn children(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut listing = Dir::openat(dir, ".", DIRECTORY, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in listing.iter() {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Removes a tree by path, as far as it exists.
+///
+/// # Errors
+/// Something in it cannot be removed.
+pub(in crate::image) fn remove_tree(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    match openat(AT_FDCWD, parent, DIRECTORY, Mode::empty()) {
+        Ok(parent) => remove_all(&parent, OsStr::as_bytes(name)),
+        Err(Errno::ENOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
