@@ -4,6 +4,7 @@ pub mod cli;
 pub mod config;
 pub mod image;
 pub mod launch;
+pub mod link;
 pub mod logs;
 pub mod monitor;
 pub mod net;

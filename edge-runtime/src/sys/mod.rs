@@ -5,5 +5,6 @@ pub mod clock;
 pub mod files;
 pub mod host;
 pub mod quantity;
+pub mod resolve;
 pub mod signal;
 pub mod watch;

@@ -1,0 +1,122 @@
+//! From an address to an open connection: resolve, TCP, TLS, websocket upgrade. No retries, no sessions.
+
+use super::address::BridgeAddress;
+use super::tls::TlsError;
+use crate::sys::resolve::{ResolveError, resolve};
+use async_tungstenite::WebSocketStream;
+use async_tungstenite::tungstenite::client::IntoClientRequest;
+use async_tungstenite::tungstenite::protocol::WebSocketConfig;
+use async_tungstenite::tungstenite::{self, http};
+use edge_protocol::frame::MAX_FRAME;
+use futures_rustls::TlsConnector;
+use futures_rustls::client::TlsStream;
+use nix::sys::socket::{setsockopt, sockopt};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use smol::{Async, Timer};
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For one TCP connect.
+const CONNECT: Duration = Duration::from_secs(10);
+/// For the TLS handshake and the upgrade, on a slow line.
+const HANDSHAKE: Duration = Duration::from_secs(20);
+/// Written data that nobody acknowledges for so long ends the connection (tcp(7), TCP_USER_TIMEOUT).
+const USER_TIMEOUT_MS: u32 = 30_000;
+
+pub type Tls = TlsStream<Async<TcpStream>>;
+pub type Socket = WebSocketStream<Tls>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    #[error("{address}: {source}")]
+    Connect { address: SocketAddr, source: io::Error },
+    #[error("{bridge}: {action}: {source}")]
+    Handshake { bridge: BridgeAddress, action: &'static str, source: io::Error },
+    #[error("{bridge}: the bridge answered {status}: {message}")]
+    Status { bridge: BridgeAddress, status: u16, message: String },
+    #[error("{bridge}: {source}")]
+    Websocket { bridge: BridgeAddress, source: Box<tungstenite::Error> },
+    #[error("{0}: not a name that a certificate can have")]
+    Name(BridgeAddress),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// A TLS connection to the bridge, to whichever of its addresses answers first in order.
+///
+/// # Errors
+/// The last address's reason.
+pub async fn connect(bridge: &BridgeAddress, config: Arc<ClientConfig>) -> Result<Tls, DialError> {
+    let name = ServerName::try_from(bridge.host.clone()).map_err(|_| DialError::Name(bridge.clone()))?;
+    let mut failure = None;
+    for address in resolve(&bridge.host, bridge.port).await? {
+        match within(CONNECT, Async::<TcpStream>::connect(address)).await {
+            Ok(tcp) => {
+                prepare(&tcp).map_err(|source| DialError::Connect { address, source })?;
+                let handshake = TlsConnector::from(config).connect(name, tcp);
+                return within(HANDSHAKE, handshake).await.map_err(|source| DialError::Handshake {
+                    bridge: bridge.clone(),
+                    action: "tls handshake",
+                    source,
+                });
+            }
+            Err(source) => failure = Some(DialError::Connect { address, source }),
+        }
+    }
+    // A resolver that succeeds gives at least one address.
+    Err(failure.unwrap_or_else(|| ResolveError::NotFound(bridge.host.clone()).into()))
+}
+
+fn prepare(tcp: &Async<TcpStream>) -> io::Result<()> {
+    tcp.get_ref().set_nodelay(true)?;
+    setsockopt(tcp, sockopt::TcpUserTimeout, &USER_TIMEOUT_MS).map_err(io::Error::from)
+}
+
+/// Asks for the link: `GET /v1/link` with a websocket upgrade.
+///
+/// # Errors
+/// The bridge's own words if it answers anything but 101.
+pub async fn upgrade(bridge: &BridgeAddress, tls: Tls) -> Result<Socket, DialError> {
+    let websocket = |source| DialError::Websocket { bridge: bridge.clone(), source: Box::new(source) };
+    let request = format!("wss://{}/v1/link", bridge.authority()).into_client_request().map_err(websocket)?;
+    let handshake = async_tungstenite::client_async_with_config(request, tls, Some(websocket_config()));
+    let timeout = async {
+        Timer::after(HANDSHAKE).await;
+        Err(tungstenite::Error::Io(io::ErrorKind::TimedOut.into()))
+    };
+    match smol::future::or(handshake, timeout).await {
+        Ok((socket, _response)) => Ok(socket),
+        Err(tungstenite::Error::Http(response)) => Err(refusal(bridge, &response)),
+        Err(source) => Err(websocket(source)),
+    }
+}
+
+/// Sizes for a small device: the library's defaults are 256 KiB of buffers and messages of 64 MiB.
+pub fn websocket_config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(4 << 10)
+        .write_buffer_size(8 << 10)
+        .max_write_buffer_size(2 * MAX_FRAME)
+        .max_message_size(Some(MAX_FRAME))
+        .max_frame_size(Some(MAX_FRAME))
+}
+
+fn refusal(bridge: &BridgeAddress, response: &http::Response<Option<Vec<u8>>>) -> DialError {
+    let body = response.body().as_deref().unwrap_or_default();
+    let status = response.status().as_u16();
+    DialError::Status { bridge: bridge.clone(), status, message: super::http::status_message(body) }
+}
+
+pub(super) async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let timeout = async {
+        Timer::after(limit).await;
+        Err(io::ErrorKind::TimedOut.into())
+    };
+    smol::future::or(work, timeout).await
+}

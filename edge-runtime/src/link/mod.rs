@@ -1,0 +1,174 @@
+//! The connection to the bridge: dial, keep up, move frames. Knows nothing of pods and writes no SQL.
+//!
+//! [`start`] makes one task that dials the bridges in turn, for ever. It talks to the node loop by
+//! [`LinkEvent`]s over a channel that the loop bounds, and the loop talks back by [`LinkHandle`], whose methods
+//! act on the session at once: nothing waits, so that the two can never wait for each other.
+//!
+//! One connection, as the loop sees it:
+//! 1. `NeedFacts`: TLS is up. Answer with [`LinkHandle::facts`], read from the store **after** everything
+//!    received before this event is committed or dropped.
+//! 2. `Connected`: the bridge said welcome; store the cluster id. Offer the outbox with [`LinkHandle::up`].
+//! 3. `Changes`: commit them with the position of the last ([`Change::position`]), then call
+//!    [`LinkHandle::committed`] with its number. `UpAcked`, `UpRefused`: drop those outbox rows and offer more.
+//! 4. `Disconnected`: every stream is over (a `Closed` came for each). The link tries again by itself.
+
+pub mod address;
+pub mod backoff;
+pub mod dial;
+mod http;
+pub mod identity;
+pub mod join;
+mod pump;
+pub mod tls;
+
+use address::BridgeAddress;
+use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
+use edge_protocol::message::{ObjectKey, Report, StreamId};
+use edge_protocol::stream::{StreamError, StreamEvent};
+use edge_protocol::version::{RefuseReason, Welcome};
+use identity::Identity;
+use smol::LocalExecutor;
+use smol::channel::{self, Receiver, Sender};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+/// What the link needs for as long as it runs.
+#[derive(Clone, Debug)]
+pub struct LinkSettings {
+    pub identity: Identity,
+    /// Certificates are judged by no earlier time than this: the last time the node has stored.
+    pub time_floor: SystemTime,
+}
+
+/// What the link tells the node loop.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// A connection is ready for its hello: answer with [`LinkHandle::facts`].
+    NeedFacts,
+    Connected(Welcome),
+    /// For the log and the node's own status; the link goes on by itself.
+    Disconnected(String),
+    /// In order; commit all with the position of the last, or one by one.
+    Changes {
+        stream: String,
+        changes: Vec<Change>,
+    },
+    UpAcked(Vec<u64>),
+    UpRefused(u64, String),
+    Stream(StreamEvent),
+    /// The bridge sent the node away; `Disconnected` follows. Retried, at the slowest pace.
+    Refused(RefuseReason, String),
+}
+
+/// The node loop's hand on the link. Cheap to clone. Without a connection every method does nothing: what
+/// matters is in the store, and is offered again after the next `Connected`.
+#[derive(Clone)]
+pub struct LinkHandle {
+    shared: Rc<Shared>,
+}
+
+pub(crate) struct Shared {
+    session: RefCell<Option<EdgeSession>>,
+    facts: RefCell<Option<EdgeFacts>>,
+    wake: Sender<()>,
+    network: Sender<()>,
+}
+
+impl LinkHandle {
+    /// Answer to [`LinkEvent::NeedFacts`].
+    pub fn facts(&self, facts: EdgeFacts) {
+        *self.shared.facts.borrow_mut() = Some(facts);
+        self.shared.wake();
+    }
+
+    /// This change and all before it are in the store.
+    pub fn committed(&self, seq: u64) {
+        self.with(|s| s.committed(seq));
+    }
+
+    /// This object cannot be applied. Commit past it all the same.
+    pub fn nack(&self, key: &ObjectKey, uid: &str, reason: impl Into<String>) {
+        self.with(|s| s.nack(key, uid, reason));
+    }
+
+    /// Sends an outbox row, if connected.
+    ///
+    /// # Errors
+    /// The window is full: offer it again after the next `UpAcked` or `UpRefused`.
+    pub fn up(&self, id: u64, report: Report) -> Result<(), WindowFull> {
+        self.with(|s| if s.is_welcome() { s.up(id, report) } else { Ok(()) }).unwrap_or(Ok(()))
+    }
+
+    /// Rows that [`up`](Self::up) takes now; 0 without a connection.
+    pub fn up_room(&self) -> usize {
+        self.shared.session.borrow().as_ref().filter(|s| s.is_welcome()).map_or(0, EdgeSession::up_room)
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.shared.session.borrow().as_ref().is_some_and(EdgeSession::is_welcome)
+    }
+
+    /// Bytes that [`stream_send`](Self::stream_send) takes now; 0 for a stream that is over.
+    pub fn stream_room(&self, stream: StreamId) -> usize {
+        self.shared.session.borrow().as_ref().map_or(0, |s| s.stream_room(stream))
+    }
+
+    /// # Errors
+    /// The stream is over, or the data is more than [`stream_room`](Self::stream_room).
+    pub fn stream_send(&self, stream: StreamId, data: &[u8]) -> Result<(), StreamError> {
+        self.with(|s| s.stream_send(stream, data)).unwrap_or(Err(StreamError::Closed(stream)))
+    }
+
+    /// Received bytes are dealt with.
+    pub fn stream_consumed(&self, stream: StreamId, bytes: usize) {
+        self.with(|s| s.stream_consumed(stream, bytes));
+    }
+
+    /// Ends a stream from this side.
+    pub fn stream_end(&self, stream: StreamId, error: Option<String>) {
+        self.with(|s| s.stream_end(stream, error));
+    }
+
+    /// The host's addresses or routes have changed: dial at once instead of waiting out the back-off.
+    pub fn network_changed(&self) {
+        // Full means that one is pending already.
+        let _ = self.shared.network.try_send(());
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut EdgeSession) -> R) -> Option<R> {
+        let result = self.shared.session.borrow_mut().as_mut().map(act);
+        if result.is_some() {
+            self.shared.wake();
+        }
+        result
+    }
+}
+
+impl Shared {
+    fn wake(&self) {
+        // Full means that the pump is about to look anyway.
+        let _ = self.wake.try_send(());
+    }
+}
+
+/// Starts the link's task on the executor. It ends when the receiver of the events is dropped.
+pub fn start(ex: &Rc<LocalExecutor<'static>>, settings: LinkSettings, events: Sender<LinkEvent>) -> LinkHandle {
+    let (wake, woken) = channel::bounded(1);
+    let (network, network_changes) = channel::bounded(1);
+    let shared = Rc::new(Shared { session: RefCell::new(None), facts: RefCell::new(None), wake, network });
+    let wakers = Wakers { woken, network_changes };
+    ex.spawn(pump::run(Rc::clone(&shared), settings, events, wakers)).detach();
+    LinkHandle { shared }
+}
+
+pub(crate) struct Wakers {
+    woken: Receiver<()>,
+    network_changes: Receiver<()>,
+}
+
+impl LinkSettings {
+    fn bridges(&self) -> &[BridgeAddress] {
+        &self.identity.bridges
+    }
+}
