@@ -1,7 +1,13 @@
 //! Facts about this machine, read once or rarely. Nothing here is kept or interpreted.
 
-use std::net::IpAddr;
+mod parse;
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::net::netlink::{Socket, address};
 
 /// What does not change while the machine is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,39 +30,150 @@ pub struct HostFacts {
 
 /// Reads everything; a fact that cannot be read is empty or zero.
 pub fn facts() -> HostFacts {
-    HostFacts::default()
+    let meminfo = text("/proc/meminfo");
+    let machine_id = first_line(&["/etc/machine-id", "/var/lib/dbus/machine-id"]);
+    let serial = first_line(&["/sys/class/dmi/id/product_uuid", "/proc/device-tree/serial-number"]);
+    let os_release = ["/etc/os-release", "/usr/lib/os-release"].into_iter().map(text).find(|text| !text.is_empty());
+    HostFacts {
+        cpus: parse::cpu_list_len(&text("/sys/devices/system/cpu/online")).unwrap_or_else(available_cpus),
+        memory_bytes: parse::meminfo(&meminfo, "MemTotal").unwrap_or_default(),
+        swap_bytes: parse::meminfo(&meminfo, "SwapTotal").unwrap_or_default(),
+        hostname: first_line(&["/proc/sys/kernel/hostname"]),
+        system_uuid: if serial.is_empty() { machine_id.clone() } else { serial },
+        machine_id,
+        boot_id: first_line(&["/proc/sys/kernel/random/boot_id"]),
+        kernel_version: first_line(&["/proc/sys/kernel/osrelease"]),
+        os_image: os_release.and_then(|text| parse::pretty_name(&text)).unwrap_or_else(|| "Linux".to_string()),
+        architecture: go_architecture(std::env::consts::ARCH),
+    }
+}
+
+fn available_cpus() -> u32 {
+    std::thread::available_parallelism().ok().and_then(|n| u32::try_from(n.get()).ok()).unwrap_or(1)
+}
+
+/// Kubernetes and OCI name architectures as Go does.
+fn go_architecture(rust: &'static str) -> &'static str {
+    match rust {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        "powerpc64" => "ppc64le",
+        other => other, // arm, riscv64, s390x, loongarch64
+    }
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// First line of the first file that has one; device-tree strings end with a zero.
+fn first_line(paths: &[&str]) -> String {
+    let lines = paths.iter().map(|path| text(path));
+    let lines = lines.filter_map(|text| Some(text.lines().next()?.trim_matches(['\0', ' ']).to_string()));
+    lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
 }
 
 /// The address other nodes see: the source address of the default route, else the first global one.
 /// No packet is sent. `None` while there is no network.
 pub fn internal_ip() -> Option<IpAddr> {
-    None
+    let mut socket = Socket::open().ok()?;
+    // Any address far away: the kernel answers from its tables which source it would use.
+    let far = [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+    let usable = |ip: &IpAddr| !ip.is_loopback() && !ip.is_unspecified();
+    let routed = far.into_iter().find_map(|far| address::source_towards(&mut socket, far).ok()?.filter(usable));
+    routed.or_else(|| {
+        let all = address::list(&mut socket).ok()?;
+        let mut global = all.iter().filter(|one| one.global && usable(&one.address)).map(|one| one.address);
+        global.clone().find(IpAddr::is_ipv4).or_else(|| global.next())
+    })
 }
 
-/// Lowest `oom_score_adj` this process may give: its own value without CAP_SYS_RESOURCE, else -1000.
+/// Lowest `oom_score_adj` this process may give: what it was started with (`oom_score_adj_min` of the kernel) without
+/// CAP_SYS_RESOURCE, else -1000.
 pub fn min_oom_score_adj() -> i32 {
-    0
+    const CAP_SYS_RESOURCE: u32 = 24;
+    if parse::has_capability(&text("/proc/self/status"), CAP_SYS_RESOURCE) {
+        return -1000;
+    }
+    text("/proc/self/oom_score_adj").trim().parse().unwrap_or(0)
 }
 
 /// Bytes and inodes of the file system that holds `path`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskSpace {
     pub total_bytes: u64,
+    /// To unprivileged users, as `df` shows.
     pub available_bytes: u64,
+    /// 0 where the file system has no fixed number of inodes (btrfs).
     pub total_inodes: u64,
     pub free_inodes: u64,
 }
 
-pub fn disk_space(_path: &Path) -> Option<DiskSpace> {
-    None
+/// `None` when the path does not exist.
+pub fn disk_space(path: &Path) -> Option<DiskSpace> {
+    let fs = nix::sys::statvfs::statvfs(path).ok()?;
+    // These are 32 bits wide on 32-bit ARM.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+    let [unit, blocks, available, files, free] = [
+        fs.fragment_size() as u64,
+        fs.blocks() as u64,
+        fs.blocks_available() as u64,
+        fs.files() as u64,
+        fs.files_free() as u64,
+    ];
+    Some(DiskSpace {
+        total_bytes: blocks.saturating_mul(unit),
+        available_bytes: available.saturating_mul(unit),
+        total_inodes: files,
+        free_inodes: free,
+    })
 }
 
 /// `MemAvailable` in bytes.
 pub fn memory_available() -> Option<u64> {
-    None
+    parse::meminfo(&text("/proc/meminfo"), "MemAvailable")
+}
+
+/// `(running and sleeping tasks, most the kernel allows)`, for PID pressure.
+pub fn pid_usage() -> Option<(u64, u64)> {
+    let used = parse::tasks(&text("/proc/loadavg"))?;
+    let limit = |path: &str| text(path).trim().parse::<u64>().ok();
+    let max = limit("/proc/sys/kernel/pid_max")?.min(limit("/proc/sys/kernel/threads-max")?);
+    Some((used, max))
 }
 
 /// `runc://1.1.5`, from `PROGRAM --version`. Blocks for one process start: call once.
-pub fn runtime_version(_program: &Path) -> Option<String> {
-    None
+pub fn runtime_version(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    parse::runtime_version(&String::from_utf8_lossy(&output.stdout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_facts() {
+        let facts = facts();
+        assert!(facts.cpus >= 1 && facts.memory_bytes > 16 << 20, "{facts:?}");
+        assert!(!facts.kernel_version.is_empty() && facts.boot_id.len() == 36, "{facts:?}");
+        assert!(matches!(facts.architecture, "amd64" | "arm64" | "arm" | "riscv64"), "{facts:?}");
+        assert!(disk_space(Path::new("/")).unwrap().total_bytes > 0);
+        assert!(disk_space(Path::new("/nowhere/at/all")).is_none());
+        assert!(memory_available().unwrap() < facts.memory_bytes);
+        let (used, max) = pid_usage().unwrap();
+        assert!(used > 0 && used < max);
+        assert!(min_oom_score_adj() <= 1000);
+    }
+
+    #[test]
+    fn a_missing_runtime_has_no_version() {
+        assert_eq!(runtime_version(Path::new("/nowhere/runc")), None);
+    }
+
+    #[test]
+    fn the_internal_address_is_never_loopback() {
+        assert!(internal_ip().is_none_or(|ip| !ip.is_loopback()));
+    }
 }

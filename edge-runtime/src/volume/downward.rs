@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::quantity::{milli_value, value};
+use crate::sys::quantity::{milli, value};
 
 /// What the pod object does not say by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub fn resource_value(
     }
     let in_milli = name == "cpu";
     let number = |text: &str| {
-        let number = if in_milli { milli_value(text) } else { value(text) };
+        let number = if in_milli { milli(text) } else { value(text) };
         number.ok_or_else(|| DownwardError::Quantity(text.to_string()))
     };
     let resources = container.resources.as_ref();

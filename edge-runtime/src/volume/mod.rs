@@ -7,7 +7,6 @@
 pub mod downward;
 pub mod error;
 pub mod mounts;
-pub mod quantity;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,0 +1,110 @@
+//! Real cgroups of this host, under a parent of the test's own that is removed at its end.
+#![allow(clippy::print_stderr)]
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+struct Tree(Cgroups);
+
+impl Tree {
+    /// `None`, with the reason said, where cgroups cannot be made.
+    fn new(name: &str) -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: needs root to make cgroups");
+            return None;
+        }
+        let tree = Cgroups::detect(&format!("/net-test-{name}-{}", std::process::id())).ok()?;
+        if let Err(error) = tree.prepare() {
+            eprintln!("skipped: cgroups cannot be made here: {error}");
+            return None;
+        }
+        Some(Self(tree))
+    }
+
+    fn read(&self, controller: &str, path: &str, file: &str) -> String {
+        let mount = self.0.hierarchies.of(controller).unwrap();
+        std::fs::read_to_string(self.0.below(mount, path).join(file)).unwrap().trim().to_string()
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.0.teardown().unwrap();
+        let left = self.0.hierarchies.all().filter(|mount| self.0.below(mount, &self.0.parent).exists()).count();
+        assert_eq!(left, 0, "cgroups are left behind");
+    }
+}
+
+const VALUES: CgroupValues = CgroupValues {
+    cpu_shares: Some(512),
+    cpu_quota_us: Some(50_000),
+    memory_limit_bytes: Some(64 << 20),
+    pids_limit: Some(100),
+};
+
+#[test]
+fn a_pods_values_reach_the_kernel_and_can_be_set_again() {
+    let Some(tree) = Tree::new("values") else { return };
+    tree.0.create_pod(PodCgroupClass::Burstable, "u1", &VALUES).unwrap();
+    tree.0.create_pod(PodCgroupClass::Burstable, "u1", &VALUES).unwrap();
+    let path = tree.0.pod_path(PodCgroupClass::Burstable, "u1");
+    assert!(path.ends_with("/burstable/podu1"));
+    if tree.0.controllers().memory {
+        let file = if tree.0.version() == CgroupVersion::V1 { "memory.limit_in_bytes" } else { "memory.max" };
+        assert_eq!(tree.read("memory", &path, file), (64 << 20).to_string());
+        assert!(tree.0.usage(&path).memory_bytes.is_some());
+        assert_eq!(tree.0.oom_kills(&path), Some(0));
+    }
+    if tree.0.controllers().cpu && tree.0.version() == CgroupVersion::V1 {
+        assert_eq!(tree.read("cpu", &path, "cpu.shares"), "512");
+        assert_eq!(tree.read("cpu", &path, "cpu.cfs_quota_us"), "50000");
+    }
+    assert_eq!(tree.0.pods(), vec![(PodCgroupClass::Burstable, "u1".to_string())]);
+    tree.0.remove_pod(PodCgroupClass::Burstable, "u1").unwrap();
+    tree.0.remove_pod(PodCgroupClass::Burstable, "u1").unwrap();
+    assert!(tree.0.pods().is_empty());
+}
+
+#[test]
+fn a_busy_cgroup_says_so_and_goes_after_the_kill() {
+    let Some(tree) = Tree::new("busy") else { return };
+    tree.0.create_pod(PodCgroupClass::BestEffort, "u1", &VALUES).unwrap();
+    let path = tree.0.pod_path(PodCgroupClass::BestEffort, "u1");
+    let mount = tree.0.hierarchies.for_processes().unwrap();
+    let container = tree.0.below(mount, &path).join("c1");
+    tree::make(&container).unwrap();
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    tree::write(&container.join("cgroup.procs"), &child.id().to_string()).unwrap();
+    assert!(matches!(tree.0.remove_pod(PodCgroupClass::BestEffort, "u1"), Err(CgroupError::Busy(_))));
+    tree.0.kill_pod(PodCgroupClass::BestEffort, "u1").unwrap();
+    assert!(!child.wait().unwrap().success());
+    let until = Instant::now() + Duration::from_secs(5);
+    while let Err(error) = tree.0.remove_pod(PodCgroupClass::BestEffort, "u1") {
+        assert!(Instant::now() < until, "{error}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn parents_that_could_leave_the_tree_are_refused() {
+    for parent in ["", "/", "relative", "/a/../b", "/a//b"] {
+        assert!(matches!(Cgroups::detect(parent), Err(CgroupError::Parent(_))), "{parent}");
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn fifty_pods_cost() {
+    let Some(tree) = Tree::new("cost") else { return };
+    let uids: Vec<String> = (0..50).map(|n| n.to_string()).collect();
+    let start = Instant::now();
+    for uid in &uids {
+        tree.0.create_pod(PodCgroupClass::Burstable, uid, &VALUES).unwrap();
+    }
+    let made = Instant::now();
+    for uid in &uids {
+        tree.0.remove_pod(PodCgroupClass::Burstable, uid).unwrap();
+    }
+    eprintln!("create {:?}, remove {:?} per pod", (made - start) / 50, made.elapsed() / 50);
+}
