@@ -8,6 +8,7 @@ pub mod link;
 pub mod logs;
 pub mod monitor;
 pub mod net;
+pub mod node;
 pub mod node_status;
 pub mod paths;
 pub mod pod;

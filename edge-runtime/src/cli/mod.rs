@@ -1,6 +1,11 @@
 //! The verbs of the binary, one file each, and what they share: finding the verb, `--root`, errors
 //! with exit codes, the log. Knows nothing of what a verb does.
 
+mod inspect;
+mod join;
+mod ps;
+mod reset;
+mod run;
 mod version;
 
 use std::ffi::OsString;
@@ -20,6 +25,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   import FILE [--reference NAME]                take in an OCI layout or docker archive
   pull IMAGE                                    fetch an image from its registry
   monitor                                       parent of the containers; started by run
+  reset [--all]                                 end all containers, leave nothing on the host
   version
 
 Every verb takes --root DIR (default /): all state, sockets and logs are below it.";
@@ -64,7 +70,13 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
     let Some(verb) = args.next() else {
         return Err(CliError::Usage("a verb is missing".into()));
     };
+    let parser = lexopt::Parser::from_args(args);
     match verb.to_str() {
+        Some("join") => join::run(parser),
+        Some("run") => run::run(parser),
+        Some("ps") => ps::run(parser),
+        Some("inspect") => inspect::run(parser),
+        Some("reset") => reset::run(parser),
         Some("version" | "--version" | "-V") => version::run(),
         Some("help" | "--help" | "-h") => version::print(USAGE),
         _ => Err(CliError::Usage(format!("unknown verb {}", verb.to_string_lossy()))),

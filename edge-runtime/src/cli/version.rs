@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::CliError;
 
 /// Version of this build.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) fn run() -> Result<ExitCode, CliError> {
     print(&format!("edge-runtime {VERSION} (link protocol {})", edge_protocol::message::PROTOCOL))

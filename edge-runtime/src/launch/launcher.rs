@@ -100,6 +100,29 @@ impl Launcher {
         Ok((launcher, warnings))
     }
 
+    /// As [`Launcher::new`], but makes nothing: to take away what an earlier run made.
+    ///
+    /// # Errors
+    /// No cgroup file system, no netlink.
+    pub fn for_teardown(paths: &Paths, config: Rc<Config>) -> Result<Self, LauncherError> {
+        let (address, prefix) = config.network.subnet;
+        let subnet: Subnet = format!("{address}/{prefix}").parse()?;
+        let settings = NetworkSettings { bridge: config.network.bridge.clone(), subnet, mtu: 1500 };
+        Ok(Self {
+            paths: paths.clone(),
+            namespaces: NamespaceMaker::open()?,
+            cgroups: Cgroups::detect(&config.cgroup_parent)?,
+            network: Network::new(settings)?,
+            config,
+            oci_facts: oci_spec::HostFacts::default(),
+            facts: host::HostFacts::default(),
+            dns: NodeDns::default(),
+            last_address: None,
+            prepared: BTreeMap::new(),
+            host_ips: Vec::new(),
+        })
+    }
+
     pub fn facts(&self) -> &host::HostFacts {
         &self.facts
     }

@@ -9,3 +9,4 @@ pub mod user;
 
 pub use container::Attempt;
 pub use launcher::Launcher;
+pub(crate) use sandbox::read_bounded;

@@ -236,7 +236,7 @@ pub(super) fn class(pod: &Pod) -> PodCgroupClass {
 }
 
 /// Reads at most `limit` bytes of a file that a container may write at any time.
-pub(super) fn read_bounded(path: &Path, limit: u64) -> String {
+pub(crate) fn read_bounded(path: &Path, limit: u64) -> String {
     use std::io::Read;
     let mut bytes = Vec::new();
     if let Ok(file) = std::fs::File::open(path) {

@@ -13,7 +13,7 @@ const COMPONENT: &str = "kubelet";
 
 /// An event about a pod. `api_uid` is the pod's uid in the API (the mirror's for a static pod), if there is one.
 pub(super) fn about_pod(record: &PodRecord, api_uid: Option<&str>, draft: &EventDraft, node: &str, now: &Now) -> Value {
-    let path = draft.field_path();
+    let path = draft.field_path.clone();
     let involved = ObjectReference {
         api_version: Some("v1".into()),
         kind: Some("Pod".into()),
@@ -23,7 +23,7 @@ pub(super) fn about_pod(record: &PodRecord, api_uid: Option<&str>, draft: &Event
         field_path: (!path.is_empty()).then_some(path),
         resource_version: None,
     };
-    event(involved, draft.warning, draft.reason, &draft.message, node, now)
+    event(involved, draft.warning, &draft.reason, &draft.message, node, now)
 }
 
 /// An event about this node, in namespace `default` as the kubelet's.

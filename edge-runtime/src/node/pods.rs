@@ -8,79 +8,89 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use crate::pod::clock::Mono;
-use crate::pod::record::PodRecord;
+use crate::pod::record::{PodRecord, SandboxState};
 
 /// One pod.
-pub struct Entry {
+pub(super) struct Entry {
     /// The newest object, parsed.
-    pub pod: Rc<Pod>,
-    pub record: PodRecord,
+    pub(super) pod: Rc<Pod>,
+    pub(super) record: PodRecord,
     /// `record` has changed since it was stored.
-    pub unsaved: bool,
+    pub(super) unsaved: bool,
     /// Status as last put into the outbox.
-    pub reported: Value,
+    pub(super) reported: Value,
     /// A status that differs from `reported` may be held back until then, to be told together with
     /// what is about to happen.
-    pub hold_until: Option<Mono>,
+    pub(super) hold_until: Option<Mono>,
     /// When to reconcile again although nothing happened.
-    pub wake: Option<Mono>,
+    pub(super) wake: Option<Mono>,
     /// For a static pod: uid of its mirror in the API, once the bridge sent it.
-    pub mirror_uid: Option<String>,
+    pub(super) mirror_uid: Option<String>,
+}
+
+impl Entry {
+    pub(super) fn new(pod: Rc<Pod>, record: PodRecord) -> Self {
+        Self { pod, record, unsaved: true, reported: Value::Null, hold_until: None, wake: None, mirror_uid: None }
+    }
+
+    pub(super) fn sandbox_ready(&self) -> bool {
+        matches!(self.record.sandbox.state, SandboxState::Ready { .. })
+    }
 }
 
 /// All of them, by uid, and which need attention.
 #[derive(Default)]
-pub struct Pods {
+pub(super) struct Pods {
     entries: BTreeMap<String, Entry>,
     dirty: BTreeSet<String>,
 }
 
 impl Pods {
-    pub fn get(&self, uid: &str) -> Option<&Entry> {
+    pub(super) fn get(&self, uid: &str) -> Option<&Entry> {
         self.entries.get(uid)
     }
 
-    pub fn get_mut(&mut self, uid: &str) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut Entry> {
         self.entries.get_mut(uid)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&String, &Entry)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Entry)> {
         self.entries.iter()
     }
 
-    pub fn contains(&self, uid: &str) -> bool {
+    pub(super) fn contains(&self, uid: &str) -> bool {
         self.entries.contains_key(uid)
     }
 
     /// Adds a pod and marks it for attention.
-    pub fn insert(&mut self, entry: Entry) {
+    pub(super) fn insert(&mut self, entry: Entry) {
         let uid = entry.record.uid.clone();
         self.dirty.insert(uid.clone());
         self.entries.insert(uid, entry);
     }
 
-    pub fn remove(&mut self, uid: &str) -> Option<Entry> {
+    pub(super) fn remove(&mut self, uid: &str) -> Option<Entry> {
         self.dirty.remove(uid);
         self.entries.remove(uid)
     }
 
-    pub fn touch(&mut self, uid: &str) {
+    pub(super) fn touch(&mut self, uid: &str) {
         if self.entries.contains_key(uid) {
             self.dirty.insert(uid.to_owned());
         }
     }
 
     /// Takes one pod that needs attention.
-    pub fn next_dirty(&mut self) -> Option<String> {
+    pub(super) fn next_dirty(&mut self) -> Option<String> {
         self.dirty.pop_first()
     }
 
-    pub fn any_dirty(&self) -> bool {
+    pub(super) fn any_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
 
     /// Marks pods whose time has come; gives the next time one will.
-    pub fn wake_due(&mut self, now: Mono) -> Option<Mono> {
+    pub(super) fn wake_due(&mut self, now: Mono) -> Option<Mono> {
         let mut next: Option<Mono> = None;
         for (uid, entry) in &mut self.entries {
             for due in [&mut entry.wake, &mut entry.hold_until] {
@@ -97,7 +107,7 @@ impl Pods {
         next
     }
 
-    pub fn by_name(&self, namespace: &str, name: &str) -> Option<&Entry> {
+    pub(super) fn by_name(&self, namespace: &str, name: &str) -> Option<&Entry> {
         self.entries.values().find(|entry| entry.record.namespace == namespace && entry.record.name == name)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use edge_protocol::message::Report;
 use serde_json::Value;
 
-use super::Node;
+use super::{Node, Owner};
 use crate::pod::clock::Now;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::{self, World};
@@ -142,9 +142,13 @@ impl Node {
                 Step::Start { container, attempt, id, image_id } => {
                     answers.extend(self.start_container(uid, &pod, &container, attempt, &id, &image_id));
                 }
-                Step::Kill { container, id, signal, because } => self.kill_container(&container, &id, signal, because),
-                Step::RemoveContainer { container, id } => self.remove_container(uid, &container, &id),
-                Step::Teardown { for_good } => answers.push(self.teardown(uid, &pod, for_good)),
+                Step::Kill { container, id, signal, because } => {
+                    self.kill_container(uid, &container, &id, signal, because)
+                }
+                Step::RemoveContainer { container, attempt, id } => {
+                    self.remove_container(Owner { uid: uid.to_owned(), container, attempt }, &id);
+                }
+                Step::Teardown => answers.extend(self.teardown(uid)),
                 Step::Forget => self.forget(uid),
                 Step::WakeAt(at) => {
                     if let Some(entry) = self.pods.get_mut(uid) {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use facts::Fact;
-pub use outbox::{OUTBOX_LIMIT, OutboxRow};
+pub use outbox::{OUTBOX_LIMIT, OutboxRow, subject as outbox_subject};
 pub use pods::StoredPod;
 
 /// Why the store could not answer. The path is in every message.

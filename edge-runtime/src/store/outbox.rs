@@ -15,8 +15,9 @@ pub struct OutboxRow {
     pub report: Report,
 }
 
-/// Reports with the same subject replace each other.
-fn subject(report: &Report) -> Option<String> {
+/// Reports with the same subject replace each other; an event has none.
+#[must_use]
+pub fn subject(report: &Report) -> Option<String> {
     match report {
         Report::PodStatus { uid, .. } => Some(format!("status/{uid}")),
         Report::PodGone { uid, .. } => Some(format!("gone/{uid}")),

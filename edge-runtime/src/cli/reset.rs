@@ -1,0 +1,126 @@
+//! `edge-runtime reset`: ends every container of this node and removes what it made on the host
+//! (mounts, namespaces, links, cgroups, firewall table). State on disk stays unless `--all` is given.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lexopt::prelude::*;
+use nix::mount::{MntFlags, umount2};
+use smol::LocalExecutor;
+use smol::channel::bounded;
+use smol::future::FutureExt;
+
+use super::CliError;
+use crate::config::{Config, Overrides};
+use crate::launch::Launcher;
+use crate::link::identity::Identity;
+use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
+use crate::monitor::protocol::Phase;
+use crate::paths::Paths;
+use crate::sys::files;
+
+/// SIGKILL is quick; a process in uninterruptible sleep is not.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let mut root: Option<PathBuf> = None;
+    let mut all = false;
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("root") => root = Some(args.value()?.into()),
+            Long("all") => all = true,
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    super::start_log();
+    let paths = super::paths(root)?;
+    if !paths.state().exists() {
+        return super::version::print("nothing to reset");
+    }
+    files::private_dir(&paths.run()).map_err(CliError::failed)?;
+    let _lock = crate::node::lock(&paths).map_err(CliError::failed)?;
+    smol::block_on(end_containers(&paths))?;
+    remove_from_host(&paths)?;
+    if all {
+        files::remove_tree(&paths.state()).map_err(CliError::failed)?;
+        files::remove_tree(&paths.root().join("var/log/pods")).map_err(CliError::failed)?;
+    }
+    super::version::print("reset: no container, mount, namespace, link or cgroup of this node is left")
+}
+
+async fn end_containers(paths: &Paths) -> Result<(), CliError> {
+    let executor: Rc<LocalExecutor<'static>> = Rc::new(LocalExecutor::new());
+    let (sender, events) = bounded(64);
+    let work = async {
+        let monitor = MonitorClient::connect_or_spawn(&executor, paths.clone(), Settings::default(), sender);
+        let mut running: BTreeMap<String, bool> = BTreeMap::new();
+        loop {
+            match events.recv().await {
+                Ok(MonitorEvent::Reconnected { containers }) => {
+                    running = containers
+                        .into_iter()
+                        .map(|one| (one.id, !matches!(one.phase, Phase::Exited(_) | Phase::Failed { .. })))
+                        .collect();
+                    for id in running.iter().filter(|(_, alive)| **alive).map(|(id, _)| id) {
+                        monitor.kill(id, nix::sys::signal::Signal::SIGKILL as i32).await.map_err(CliError::failed)?;
+                    }
+                }
+                Ok(MonitorEvent::Exited(exit)) => drop(running.insert(exit.id, false)),
+                Ok(MonitorEvent::StartFailed { id, .. }) => drop(running.insert(id, false)),
+                Ok(MonitorEvent::Started { id, .. }) => {
+                    monitor.kill(&id, nix::sys::signal::Signal::SIGKILL as i32).await.map_err(CliError::failed)?;
+                }
+                Err(_) => return Err(CliError::Failed("the monitor cannot be reached".into())),
+            }
+            if running.values().all(|alive| !alive) {
+                break;
+            }
+        }
+        for id in running.keys() {
+            monitor.delete(id).await.map_err(CliError::failed)?;
+            monitor.forget(id).await.map_err(CliError::failed)?;
+        }
+        // A monitor that was never needed has nothing to end.
+        let _ = monitor.shutdown_if_idle().await;
+        Ok(())
+    };
+    let late = async {
+        smol::Timer::after(PATIENCE).await;
+        Err(CliError::Failed(format!("containers still run after {} s", PATIENCE.as_secs())))
+    };
+    executor.run(work.or(late)).await
+}
+
+fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
+    for below in [paths.run(), paths.state()] {
+        unmount_below(&below)?;
+    }
+    let identity = Identity::load(paths).ok().flatten();
+    let name = identity.map_or_else(|| "reset".into(), |identity| identity.node);
+    // The configuration names bridge and cgroup; a broken one must not keep the host dirty.
+    let overrides = Overrides { node_name: Some(name) };
+    let config = Config::load(&paths.config_file(), paths.root(), &overrides, None)
+        .or_else(|_| Config::load(Path::new("/nonexistent"), paths.root(), &overrides, None))
+        .map_err(CliError::failed)?;
+    Launcher::for_teardown(paths, Rc::new(config))
+        .and_then(|mut launcher| launcher.teardown_node())
+        .map_err(CliError::failed)?;
+    for dir in ["containers", "ns", "runc"] {
+        files::remove_tree(&paths.run().join(dir)).map_err(CliError::failed)?;
+    }
+    Ok(())
+}
+
+/// Newest first, so that mounts within mounts go before them.
+fn unmount_below(path: &Path) -> Result<(), CliError> {
+    let mounts = files::mounts_below(path).map_err(CliError::failed)?;
+    // The folder itself may be a partition of the device.
+    for mount in mounts.iter().rev().filter(|mount| *mount != path) {
+        umount2(mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
+            .map_err(|error| CliError::Failed(format!("cannot unmount {}: {error}", mount.display())))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! What the monitor said about containers, turned into news for their pods.
+
+use jiff::Timestamp;
+
+use super::{Node, Owner};
+use crate::monitor::client::MonitorEvent;
+use crate::monitor::exit::ExitRecord;
+use crate::monitor::protocol::{ContainerState, Phase};
+use crate::pod::event::{Exit, PodEvent, StartFailure};
+use crate::pod::record::ContainerState as Recorded;
+use crate::probe::{ProbeEvent, ProbeTarget};
+use crate::store::StoreError;
+
+impl Node {
+    pub(super) fn take_monitor(&mut self, event: MonitorEvent) -> Result<(), StoreError> {
+        match event {
+            MonitorEvent::Started { id, pid, started_at } => self.started(&id, pid, &started_at),
+            MonitorEvent::StartFailed { id, message } => self.start_failed(&id, &message)?,
+            MonitorEvent::Exited(exit) => self.exited(&exit)?,
+            MonitorEvent::Reconnected { containers } => self.resume(containers)?,
+        }
+        Ok(())
+    }
+
+    fn started(&mut self, id: &str, pid: i32, started_at: &str) {
+        let Some(Owner { uid, container, .. }) = self.owners.get(id).cloned() else {
+            log::warn!("container {id} started, but no pod here owns it");
+            return;
+        };
+        let started_at = self.timestamp(started_at);
+        self.tell(&uid, PodEvent::Started { container, id: id.to_owned(), pid, started_at });
+    }
+
+    pub(super) fn start_failed(&mut self, id: &str, message: &str) -> Result<(), StoreError> {
+        let Some(Owner { uid, container, .. }) = self.owners.get(id).cloned() else { return Ok(()) };
+        let message = message.to_owned();
+        self.tell(&uid, PodEvent::StartFailed { container, id: id.to_owned(), failure: StartFailure::Run, message });
+        Ok(())
+    }
+
+    /// The exit is committed to the record before the monitor may forget it.
+    fn exited(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
+        let owner = self.owners.get(&exit.id).cloned();
+        if let Some(owner) = owner {
+            let event = self.exit_event(&owner, exit);
+            self.tell(&owner.uid, event);
+            self.settle(&owner.uid)?;
+            self.streams_ended(&exit.id);
+        }
+        let (monitor, id) = (self.monitor.clone(), exit.id.clone());
+        self.executor
+            .spawn(async move {
+                if let Err(error) = monitor.forget(&id).await {
+                    log::debug!("exit record of {id} stays: {error}");
+                }
+            })
+            .detach();
+        Ok(())
+    }
+
+    fn exit_event(&self, owner: &Owner, exit: &ExitRecord) -> PodEvent {
+        PodEvent::Exited {
+            container: owner.container.clone(),
+            id: exit.id.clone(),
+            exit: Exit {
+                code: exit.code,
+                signal: exit.signal,
+                oom_killed: exit.oom_killed,
+                unknown: exit.unknown,
+                finished_at: self.timestamp(&exit.finished_at),
+                message: self.launcher.termination_message(&owner.uid, &owner.container, owner.attempt),
+            },
+        }
+    }
+
+    /// After the start of this process or the death of the monitor: what runs is matched with what is recorded.
+    fn resume(&mut self, containers: Vec<ContainerState>) -> Result<(), StoreError> {
+        let running = containers.iter().filter(|one| matches!(one.phase, Phase::Running { .. })).count();
+        log::info!("the monitor has {} containers, {running} running", containers.len());
+        let mut live = std::collections::BTreeMap::new();
+        for container in containers {
+            match container.phase {
+                Phase::Running { pid, started_at } => {
+                    if self.owners.contains_key(&container.id) {
+                        // A start that was answered while nobody listened.
+                        self.started(&container.id, pid, &started_at);
+                        live.insert(container.id, pid);
+                    } else {
+                        log::warn!("container {} runs, but no pod here owns it: ending it", container.id);
+                        self.send_signal(&container.id, nix::sys::signal::Signal::SIGKILL);
+                    }
+                }
+                // Its outcome will be told.
+                Phase::Starting => drop(live.insert(container.id, 0)),
+                Phase::Exited(exit) => {
+                    let known = self.owners.contains_key(&exit.id);
+                    self.exited(&exit)?;
+                    if !known {
+                        self.delete_container(&exit.id, std::time::Duration::ZERO);
+                    }
+                }
+                Phase::Failed { message } => {
+                    self.start_failed(&container.id, &message)?;
+                }
+            }
+        }
+        let uids: Vec<String> = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        for uid in uids {
+            let Some(entry) = self.pods.get(&uid) else { continue };
+            let sandbox_exists = self.launcher.sandbox_exists(&entry.pod);
+            let ids = entry.record.containers.values().filter_map(|container| container.state.live_id());
+            let own = ids.filter_map(|id| Some((id.to_owned(), *live.get(id)?))).collect();
+            self.tell(&uid, PodEvent::Resumed { live: own, sandbox_exists });
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_probe(&mut self, event: ProbeEvent) -> Result<(), StoreError> {
+        let ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy } = event;
+        if let Some(message) = unhealthy {
+            self.warn_about_container(&pod_uid, &container, "Unhealthy", message)?;
+        }
+        if let Some(success) = verdict {
+            self.tell(&pod_uid, PodEvent::Probe { container, id, probe: kind, success });
+        }
+        Ok(())
+    }
+
+    /// Makes the probes that run match what runs.
+    pub(super) fn sync_probes(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        let address = entry.record.ips.first().copied().or_else(|| self.host.host_ips.first().copied());
+        let address = address.unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+        let mut targets = Vec::new();
+        for container in super::execute::containers(&entry.pod) {
+            let Some(record) = entry.record.containers.get(&container.name) else { continue };
+            let Recorded::Running { id, since, .. } = &record.state else { continue };
+            let mut probes = ProbeTarget::specs(container);
+            if probes.is_empty() {
+                continue;
+            }
+            for spec in &mut probes {
+                use crate::pod::event::ProbeKind::{Liveness, Readiness, Startup};
+                spec.known = match spec.kind {
+                    Startup => record.probes.startup,
+                    Readiness => record.probes.readiness,
+                    Liveness => record.probes.liveness,
+                };
+            }
+            targets.push(ProbeTarget {
+                pod_uid: uid.to_owned(),
+                container: container.name.clone(),
+                id: id.clone(),
+                address,
+                started: *since,
+                probes,
+            });
+        }
+        self.probes.sync(uid, &targets);
+    }
+
+    fn timestamp(&self, text: &str) -> Timestamp {
+        text.parse().unwrap_or_else(|_| self.clock.now().wall)
+    }
+}

@@ -1,0 +1,304 @@
+//! What each step of a pod does: thin calls into launch, images and the monitor.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use edge_protocol::message::Report;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use nix::sys::signal::Signal;
+
+use super::sources::News;
+use super::{Node, Owner};
+use crate::image::Reference;
+use crate::launch::Attempt;
+use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
+use crate::pod::reconcile::Refusal;
+use crate::pod::record::{ContainerKind, StopReason};
+use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
+use crate::store::StoreError;
+
+/// A container that could not be removed (a mount in use) is tried again after this.
+const REMOVE_AGAIN: Duration = Duration::from_secs(1);
+
+impl Node {
+    pub(super) fn prepare_sandbox(&mut self, uid: &str, pod: &Pod) -> PodEvent {
+        let taken: BTreeSet<Ipv4Addr> =
+            self.pods.iter().filter(|(other, _)| *other != uid).flat_map(|(_, e)| v4(&e.record.ips)).collect();
+        let keep = self.pods.get(uid).and_then(|entry| v4(&entry.record.ips).next());
+        let store = &self.store;
+        let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
+        match self.launcher.prepare_sandbox(pod, &taken, keep, &objects) {
+            Ok(done) => {
+                for (reason, message) in done.warnings {
+                    self.warn_about_pod(uid, reason, message);
+                }
+                PodEvent::SandboxReady { ips: done.ips }
+            }
+            Err(failure) => PodEvent::SandboxFailed { reason: failure.reason.to_owned(), message: failure.message },
+        }
+    }
+
+    /// An answer at once, or none and a pull under way.
+    pub(super) fn ensure_image(
+        &mut self,
+        uid: &str,
+        pod: &Pod,
+        container: &str,
+        reference: &str,
+        policy: PullPolicy,
+    ) -> Option<PodEvent> {
+        let container = container.to_owned();
+        let name = match Reference::parse(reference) {
+            Ok(name) => name.to_string(),
+            Err(error) => {
+                let (failure, message) =
+                    (ImageFailure::InvalidName, format!("Failed to apply default image tag {reference:?}: {error}"));
+                return Some(PodEvent::ImageFailed { container, failure, message });
+            }
+        };
+        let present = self.image_id(reference);
+        match (policy, present) {
+            (PullPolicy::Never | PullPolicy::IfNotPresent, Some(image_id)) => {
+                Some(PodEvent::ImageReady { container, image_id })
+            }
+            (PullPolicy::Never, None) => {
+                let message = format!("Container image {reference:?} is not present with pull policy of Never");
+                Some(PodEvent::ImageFailed { container, failure: ImageFailure::NeverPull, message })
+            }
+            (PullPolicy::Always, _) | (PullPolicy::IfNotPresent, None) => {
+                let secrets = self.pull_secrets(pod);
+                self.pull(&name, uid, &container, reference, secrets);
+                None
+            }
+        }
+    }
+
+    pub(super) fn start_container(
+        &mut self,
+        uid: &str,
+        pod: &Pod,
+        container: &str,
+        attempt: u32,
+        id: &str,
+        image_id: &str,
+    ) -> Option<PodEvent> {
+        let failed = |failure, message: String| {
+            Some(PodEvent::StartFailed { container: container.to_owned(), id: id.to_owned(), failure, message })
+        };
+        let Some(definition) = containers(pod).find(|one| one.name == container) else {
+            return failed(StartFailure::Config, format!("container {container} is not in the pod's spec"));
+        };
+        let Some(image) = self.image_record(image_id, &definition.image.clone().unwrap_or_default()) else {
+            return failed(StartFailure::Create, format!("image {image_id} is no longer on this node"));
+        };
+        let ips = self.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
+        let store = &self.store;
+        let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
+        let which = Attempt { container: definition, number: attempt, id };
+        let ready = match self.launcher.prepare_container(pod, &which, &image, &ips, &objects) {
+            Ok(ready) => ready,
+            Err((failure, message)) => return failed(failure, message),
+        };
+        for (reason, message) in ready.warnings {
+            self.warn_about_pod(uid, reason, message);
+        }
+        let owner = Owner { uid: uid.to_owned(), container: container.to_owned(), attempt };
+        self.owners.insert(id.to_owned(), owner);
+        let (monitor, news, id) = (self.monitor.clone(), self.senders.news.clone(), id.to_owned());
+        self.executor
+            .spawn(async move {
+                if let Err(error) = monitor.start(ready.start).await {
+                    // The loop is gone only when the process ends.
+                    let _ = news.send(News::StartRefused { id, message: error.to_string() }).await;
+                }
+            })
+            .detach();
+        None
+    }
+
+    pub(super) fn kill_container(&self, uid: &str, container: &str, id: &str, signal: StopSignal, because: StopReason) {
+        let signal = match signal {
+            StopSignal::Kill => Signal::SIGKILL,
+            StopSignal::Stop { .. } => self.stop_signal(uid, container),
+        };
+        log::info!("container {container} ({}): {signal} because {because:?}", id.get(..12).unwrap_or(id));
+        self.send_signal(id, signal);
+    }
+
+    pub(super) fn send_signal(&self, id: &str, signal: Signal) {
+        let (monitor, id) = (self.monitor.clone(), id.to_owned());
+        self.executor
+            .spawn(async move {
+                if let Err(error) = monitor.kill(&id, signal as i32).await {
+                    log::debug!("{signal} to container {id}: {error}");
+                }
+            })
+            .detach();
+    }
+
+    /// The image's STOPSIGNAL (name or number), else SIGTERM.
+    fn stop_signal(&self, uid: &str, container: &str) -> Signal {
+        let record = self.pods.get(uid).and_then(|entry| entry.record.containers.get(container));
+        let image = record.and_then(|record| self.image_record(&record.image_id, &record.image));
+        let text = image.and_then(|image| image.config.stop_signal).unwrap_or_default();
+        let by_number = text.parse::<i32>().ok().and_then(|number| Signal::try_from(number).ok());
+        let name = if text.starts_with("SIG") { text } else { format!("SIG{text}") };
+        by_number.or_else(|| name.parse().ok()).unwrap_or(Signal::SIGTERM)
+    }
+
+    pub(super) fn remove_container(&mut self, owner: Owner, id: &str) {
+        self.owners.insert(id.to_owned(), owner);
+        self.delete_container(id, Duration::ZERO);
+    }
+
+    /// Has the monitor forget an ended container; the answer is news.
+    pub(super) fn delete_container(&self, id: &str, after: Duration) {
+        let (monitor, news, id) = (self.monitor.clone(), self.senders.news.clone(), id.to_owned());
+        self.executor
+            .spawn(async move {
+                smol::Timer::after(after).await;
+                let result = monitor.delete(&id).await.map_err(|error| error.to_string());
+                let _ = news.send(News::Deleted { id, result }).await;
+            })
+            .detach();
+    }
+
+    /// The OCI runtime has let go of a container: its folders may go too.
+    pub(super) fn deleted(&mut self, id: &str, result: Result<(), String>) -> Result<(), StoreError> {
+        // One that no pod here owns has nothing but its bundle.
+        let stranger = || Owner { uid: "-".into(), container: "-".into(), attempt: 0 };
+        let owner = self.owners.get(id).cloned().unwrap_or_else(stranger);
+        match result.and_then(|()| self.launcher.remove_container(&owner.uid, &owner.container, owner.attempt, id)) {
+            Ok(()) => {
+                self.owners.remove(id);
+                self.tell(&owner.uid, PodEvent::Removed { container: owner.container, attempt: owner.attempt });
+            }
+            Err(error) => {
+                log::warn!("container {id} cannot be removed yet: {error}");
+                self.delete_container(id, REMOVE_AGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Containers first, at the monitor, then the rest: an answer at once only if there are none.
+    pub(super) fn teardown(&mut self, uid: &str) -> Option<PodEvent> {
+        self.probes.sync(uid, &[]);
+        let ids = self.ids_of(uid);
+        if ids.is_empty() {
+            return Some(self.take_down(uid));
+        }
+        let (monitor, news, uid) = (self.monitor.clone(), self.senders.news.clone(), uid.to_owned());
+        self.executor
+            .spawn(async move {
+                let mut result = Ok(());
+                for id in ids {
+                    result = result.and(monitor.delete(&id).await.map_err(|error| format!("container {id}: {error}")));
+                }
+                let _ = news.send(News::Cleared { uid, result }).await;
+            })
+            .detach();
+        None
+    }
+
+    pub(super) fn cleared(&mut self, uid: &str, result: Result<(), String>) -> Result<(), StoreError> {
+        let answer = match result {
+            Ok(()) => self.take_down(uid),
+            Err(message) => PodEvent::TeardownFailed { message },
+        };
+        self.tell(uid, answer);
+        Ok(())
+    }
+
+    fn take_down(&mut self, uid: &str) -> PodEvent {
+        let Some(pod) = self.pods.get(uid).map(|entry| Rc::clone(&entry.pod)) else { return PodEvent::TornDown };
+        for id in self.ids_of(uid) {
+            let Some(owner) = self.owners.get(&id) else { continue };
+            if let Err(message) = self.launcher.remove_container(uid, &owner.container, owner.attempt, &id) {
+                return PodEvent::TeardownFailed { message };
+            }
+            self.owners.remove(&id);
+        }
+        match self.launcher.teardown_sandbox(&pod, uid, true) {
+            Ok(()) => PodEvent::TornDown,
+            Err(message) => PodEvent::TeardownFailed { message },
+        }
+    }
+
+    fn ids_of(&self, uid: &str) -> Vec<String> {
+        self.owners.iter().filter(|(_, owner)| owner.uid == uid).map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(super) fn forget(&mut self, uid: &str) {
+        let Some(entry) = self.pods.remove(uid) else { return };
+        self.owners.retain(|_, owner| owner.uid != uid);
+        let record = entry.record;
+        log::info!("pod {}/{} is gone", record.namespace, record.name);
+        let logs = self.paths.pod_logs(&record.namespace, &record.name, &record.uid);
+        if let Err(error) = crate::sys::files::remove_tree(&logs) {
+            log::warn!("logs stay: {error}");
+        }
+    }
+
+    /// What only this node can refuse a pod for.
+    pub(super) fn admit(&self, _pod: &Pod) -> Option<Refusal> {
+        None
+    }
+
+    fn warn_about_pod(&mut self, uid: &str, reason: &'static str, message: String) {
+        let draft = EventDraft::pod(true, reason, message);
+        if let Err(error) = self.pod_event(uid, &draft) {
+            log::error!("{error}");
+        }
+    }
+
+    pub(super) fn warn_about_container(
+        &mut self,
+        uid: &str,
+        container: &str,
+        reason: &'static str,
+        message: String,
+    ) -> Result<(), StoreError> {
+        let kind =
+            self.pods.get(uid).and_then(|entry| entry.record.containers.get(container)).map(|record| record.kind);
+        let kind = kind.unwrap_or(ContainerKind::App);
+        self.pod_event(uid, &EventDraft::container(true, reason, message, kind, container))
+    }
+
+    pub(super) fn pod_event(&mut self, uid: &str, draft: &EventDraft) -> Result<(), StoreError> {
+        let Some(entry) = self.pods.get(uid) else { return Ok(()) };
+        let now = self.clock.now();
+        let event =
+            super::events::about_pod(&entry.record, entry.mirror_uid.as_deref(), draft, &self.config.node_name, &now);
+        self.queue_event(event)
+    }
+
+    pub(super) fn queue_event(&mut self, event: serde_json::Value) -> Result<(), StoreError> {
+        let report = Report::Event { event };
+        let id = self.store.write(|writer| writer.report(&report))?;
+        self.outgoing.queue(std::iter::once((id, report)));
+        Ok(())
+    }
+
+    /// Moment of the last change of the wall clock worth remembering.
+    pub(super) fn wall(&self) -> Timestamp {
+        self.clock.now().wall
+    }
+}
+
+/// All containers of the spec, init containers first.
+pub(super) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    let spec = pod.spec.as_ref();
+    let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
+    init.chain(spec.map(|spec| spec.containers.iter()).into_iter().flatten())
+}
+
+fn v4(ips: &[IpAddr]) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    ips.iter().filter_map(|ip| match ip {
+        IpAddr::V4(ip) => Some(*ip),
+        IpAddr::V6(_) => None,
+    })
+}

@@ -1,0 +1,143 @@
+//! The node: one loop that owns all state. News comes in as events, each pod takes its turns, what is
+//! to be remembered is committed before anything is done.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `start` | the order of starting: store, host, monitor, pods, then the cloud |
+//! | `sources` | the channels that news arrives on |
+//! | `turn` | one turn of a pod: decide, commit, execute |
+//! | `execute` | what each step does |
+//! | `objects` | what the cloud sent: into the store, then to the pods |
+//! | `containers` | what the monitor said |
+//! | `pulls` | images to fetch, one at a time |
+//! | `outgoing` | reports on their way to the bridge |
+//! | `statics` | pods from manifest files |
+//! | `report` | the Node object |
+//! | `streams` | logs to whoever asked |
+
+mod containers;
+mod events;
+mod execute;
+mod objects;
+mod outgoing;
+mod pods;
+mod pulls;
+mod report;
+mod sources;
+mod start;
+mod statics;
+mod streams;
+mod turn;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use smol::LocalExecutor;
+
+use crate::config::Config;
+use crate::launch::Launcher;
+use crate::link::LinkHandle;
+use crate::monitor::client::MonitorClient;
+use crate::paths::Paths;
+use crate::pod::clock::Mono;
+use crate::pod::status::HostFacts;
+use crate::probe::Supervisor;
+use crate::store::{Store, StoreError};
+use crate::sys::clock::Clock;
+
+use outgoing::Outgoing;
+use pods::Pods;
+use pulls::Pulls;
+use report::NodeReport;
+use sources::{News, Senders, Sources};
+use streams::Streams;
+
+pub use start::{StartError, lock, run};
+
+/// Most events taken before pods get their turns: a flood of news must not starve decisions.
+const BATCH: usize = 256;
+
+/// Whose a container id is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owner {
+    uid: String,
+    container: String,
+    attempt: u32,
+}
+
+/// All state of the running node.
+pub struct Node {
+    config: Rc<Config>,
+    paths: Paths,
+    clock: Clock,
+    executor: Rc<LocalExecutor<'static>>,
+    senders: Senders,
+    store: Store,
+    launcher: Launcher,
+    monitor: MonitorClient,
+    link: Option<LinkHandle>,
+    host: HostFacts,
+    pods: Pods,
+    /// By container id.
+    owners: BTreeMap<String, Owner>,
+    probes: Supervisor,
+    pulls: Pulls,
+    outgoing: Outgoing,
+    report: NodeReport,
+    streams: Streams,
+    /// Names of manifest files that were refused, so that each is complained about once per content.
+    refused_manifests: BTreeMap<String, String>,
+    /// Static pods whose mirror the bridge was asked to make since the link came up.
+    mirrors_asked: BTreeSet<String>,
+}
+
+impl Node {
+    /// Runs until asked to stop. Containers go on without it.
+    ///
+    /// # Errors
+    /// The store fails for good: better to end, and begin again from what is durable, than to go on unremembered.
+    async fn run(&mut self, sources: &Sources) -> Result<(), StoreError> {
+        loop {
+            let now = self.clock.now().mono;
+            let wake = [self.pods.wake_due(now), self.outgoing.flush(self.link.as_ref(), now), self.report.due()];
+            let wake = wake.into_iter().flatten().min();
+            let news = if self.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
+            let mut next = news;
+            for _ in 0..BATCH {
+                match next.take() {
+                    Some(News::Stop) => return Ok(()),
+                    Some(news) => self.take(news)?,
+                    None => break,
+                }
+                next = sources.try_next();
+            }
+            if let Some(news) = next {
+                self.take(news)?;
+            }
+            self.refresh_node_report()?;
+            if let Some(uid) = self.pods.next_dirty() {
+                self.settle(&uid)?;
+                // Lets the monitor's and the link's tasks move what this turn gave them.
+                smol::future::yield_now().await;
+            }
+        }
+    }
+
+    fn take(&mut self, news: News) -> Result<(), StoreError> {
+        match news {
+            News::Link(event) => self.take_link(event),
+            News::Monitor(event) => self.take_monitor(event),
+            News::StartRefused { id, message } => self.start_failed(&id, &message),
+            News::Deleted { id, result } => self.deleted(&id, result),
+            News::Cleared { uid, result } => self.cleared(&uid, result),
+            News::Probe(event) => self.take_probe(event),
+            News::Pulled { reference, result } => self.pulled(&reference, result),
+            News::ManifestsChanged => self.scan_manifests(),
+            News::Woken | News::Stop => Ok(()),
+        }
+    }
+
+    fn mono(&self) -> Mono {
+        self.clock.now().mono
+    }
+}

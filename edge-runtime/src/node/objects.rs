@@ -1,0 +1,233 @@
+//! What the cloud sent: first into the store, acknowledged when it is durable there, then to the pods.
+
+use std::rc::Rc;
+
+use edge_protocol::edge::{Change, EdgeFacts};
+use edge_protocol::message::{Object, ObjectKey, Position};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+
+use super::Node;
+use super::pods::Entry;
+use crate::link::LinkEvent;
+use crate::pod::event::PodEvent;
+use crate::pod::record::{PodRecord, PodSource};
+use crate::store::{Fact, StoreError};
+
+/// Marks the API's copy of a static pod; its value is the static pod's uid.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Grace of a pod that does not say (`DefaultTerminationGracePeriodSeconds`).
+const DEFAULT_GRACE_S: u32 = 30;
+
+/// An object of a batch that can be applied.
+enum Applied {
+    Pod(Box<Pod>),
+    Other(ObjectKey),
+    Gone(ObjectKey, String),
+}
+
+impl Node {
+    pub(super) fn take_link(&mut self, event: LinkEvent) -> Result<(), StoreError> {
+        match event {
+            LinkEvent::NeedFacts => self.link_facts()?,
+            LinkEvent::Connected(welcome) => {
+                log::info!("connected to the bridge of cluster {}", welcome.cluster);
+                self.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
+                let now = self.mono();
+                self.outgoing.connected(self.store.outbox()?, now);
+                self.mirrors_asked.clear();
+                self.report.connected();
+                self.ask_for_mirrors()?;
+            }
+            LinkEvent::Disconnected(why) => {
+                log::warn!("no connection to the bridge: {why}");
+                self.outgoing.disconnected();
+            }
+            LinkEvent::Refused(reason, message) => log::error!("the bridge refused this node ({reason:?}): {message}"),
+            LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
+            LinkEvent::UpAcked(ids) => {
+                self.store.write(|writer| ids.iter().try_for_each(|id| writer.acknowledged(*id)))?;
+            }
+            LinkEvent::UpRefused(id, reason) => {
+                log::warn!("the bridge refused report {id}: {reason}");
+                self.store.write(|writer| writer.acknowledged(id))?;
+            }
+            LinkEvent::Stream(event) => self.take_stream(event),
+        }
+        Ok(())
+    }
+
+    fn link_facts(&mut self) -> Result<(), StoreError> {
+        let Some(link) = &self.link else { return Ok(()) };
+        let stream = self.store.fact(Fact::Stream)?;
+        let seq = self.store.fact(Fact::LastSequence)?.and_then(|seq| seq.parse().ok());
+        link.facts(EdgeFacts {
+            agent: format!("edge-runtime/{}", env!("CARGO_PKG_VERSION")),
+            cluster: self.store.fact(Fact::Cluster)?,
+            position: stream.zip(seq).map(|(stream, seq)| Position { stream, seq }),
+            held: self.store.held()?,
+            ..EdgeFacts::new(self.config.node_name.clone(), self.clock.boot_id().to_string())
+        });
+        Ok(())
+    }
+
+    /// One durable commit for the batch, then the acknowledgement, then its effects.
+    fn take_changes(&mut self, stream: &str, changes: Vec<Change>) -> Result<(), StoreError> {
+        let Some(last) = changes.last() else { return Ok(()) };
+        let (seq, position) = (last.seq(), last.position(stream));
+        let mut puts = Vec::new();
+        let mut applied = Vec::new();
+        for change in changes {
+            match change {
+                Change::Put { object, .. } => match readable(&object) {
+                    Ok(effect) => {
+                        applied.push(effect);
+                        puts.push(Ok(object));
+                    }
+                    Err(reason) => self.refuse(&object, &reason),
+                },
+                Change::Delete { key, uid, .. } => {
+                    applied.push(Applied::Gone(key.clone(), uid.clone()));
+                    puts.push(Err((key, uid)));
+                }
+                Change::SyncComplete { absent, .. } => {
+                    for digest in absent {
+                        applied.push(Applied::Gone(digest.key.clone(), digest.uid.clone()));
+                        puts.push(Err((digest.key, digest.uid)));
+                    }
+                }
+            }
+        }
+        // A pod still running must stay stoppable after its object is gone: keep its manifest with its record.
+        let keep: Vec<(String, Value)> =
+            puts.iter().filter_map(|put| self.manifest_to_keep(put.as_ref().err()?)).collect();
+        self.store.write_durable(|writer| {
+            for (uid, manifest) in &keep {
+                writer.put_manifest(uid, manifest)?;
+            }
+            for put in &puts {
+                match put {
+                    Ok(object) => writer.put_object(object)?,
+                    Err((key, uid)) => writer.delete_object(key, uid)?,
+                }
+            }
+            if let Some(position) = &position {
+                writer.set_fact(Fact::Stream, &position.stream)?;
+                writer.set_fact(Fact::LastSequence, &position.seq.to_string())?;
+            }
+            Ok(())
+        })?;
+        if let Some(link) = &self.link {
+            link.committed(seq);
+        }
+        for effect in applied {
+            match effect {
+                Applied::Pod(pod) => self.pod_wanted(*pod),
+                Applied::Other(key) => self.dependency_changed(&key.namespace),
+                Applied::Gone(key, uid) => self.object_gone(&key, &uid),
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, object: &Object, reason: &str) {
+        let key = &object.digest.key;
+        log::error!("{} {}/{} cannot be applied: {reason}", key.kind, key.namespace, key.name);
+        if let Some(link) = &self.link {
+            link.nack(key, &object.digest.uid, reason);
+        }
+    }
+
+    fn manifest_to_keep(&self, (key, uid): &(ObjectKey, String)) -> Option<(String, Value)> {
+        let entry = self.pods.get(uid).filter(|_| key.kind == "Pod")?;
+        Some((uid.clone(), serde_json::to_value(&*entry.pod).ok()?))
+    }
+
+    /// The newest object of a pod bound to this node.
+    pub(super) fn pod_wanted(&mut self, pod: Pod) {
+        let meta = &pod.metadata;
+        let uid = meta.uid.clone().unwrap_or_default();
+        if let Some(static_uid) = meta.annotations.as_ref().and_then(|all| all.get(MIRROR)).cloned() {
+            self.mirror_known(&static_uid, &uid);
+            return;
+        }
+        let deletion = meta.deletion_timestamp.is_some().then(|| {
+            let grace = meta.deletion_grace_period_seconds.and_then(|grace| u32::try_from(grace).ok());
+            grace.unwrap_or(DEFAULT_GRACE_S)
+        });
+        let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+        let pod = Rc::new(pod);
+        if let Some(entry) = self.pods.get_mut(&uid) {
+            entry.pod = Rc::clone(&pod);
+            self.pods.touch(&uid);
+            self.refresh_volumes(&uid);
+        } else {
+            // A successor of the same name: the one before is over, whatever its tombstone does.
+            let before = self.pods.by_name(&namespace, &name).map(|entry| entry.record.uid.clone());
+            if let Some(before) = before {
+                self.pod_gone(&before);
+            }
+            let record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.clock.now());
+            self.pods.insert(Entry::new(pod, record));
+        }
+        if let Some(grace_s) = deletion {
+            self.tell(&uid, PodEvent::DeletionRequested { grace_s });
+        }
+    }
+
+    fn object_gone(&mut self, key: &ObjectKey, uid: &str) {
+        if key.kind == "Pod" {
+            self.mirror_gone(uid);
+            self.pod_gone(uid);
+        }
+        // A ConfigMap or Secret that went away leaves what was made from it, as on a kubelet.
+    }
+
+    /// The pod's object (or manifest file) is no more.
+    pub(super) fn pod_gone(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        let grace = entry.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        let grace_s = grace.and_then(|grace| u32::try_from(grace).ok()).unwrap_or(DEFAULT_GRACE_S);
+        self.tell(uid, PodEvent::ObjectGone { grace_s });
+    }
+
+    /// A ConfigMap or Secret of this namespace came or changed.
+    fn dependency_changed(&mut self, namespace: &str) {
+        let concerned = self.pods.iter().filter(|(_, entry)| entry.record.namespace == namespace);
+        let uids: Vec<String> = concerned.map(|(uid, _)| uid.clone()).collect();
+        for uid in uids {
+            self.tell(&uid, PodEvent::DependencyChanged);
+            self.refresh_volumes(&uid);
+        }
+    }
+
+    fn refresh_volumes(&self, uid: &str) {
+        let Some(entry) = self.pods.get(uid).filter(|entry| entry.sandbox_ready()) else { return };
+        let objects = |kind: &str, namespace: &str, name: &str| self.object(kind, namespace, name);
+        if let Err(error) = self.launcher.refresh_volumes(&entry.pod, &entry.record.ips, &objects) {
+            log::warn!("pod {}/{}: {error}", entry.record.namespace, entry.record.name);
+        }
+    }
+
+    /// A ConfigMap or Secret as the store holds it; a row that cannot be read counts as missing, and is logged.
+    pub(super) fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.store.object(kind, namespace, name).unwrap_or_else(|error| {
+            log::error!("{error}");
+            None
+        })
+    }
+}
+
+/// Whether this build can read the object at all; a reason otherwise.
+fn readable(object: &Object) -> Result<Applied, String> {
+    let key = &object.digest.key;
+    if key.kind != "Pod" {
+        return Ok(Applied::Other(key.clone()));
+    }
+    let pod: Pod = serde_json::from_value(object.body.clone()).map_err(|error| format!("not a v1 Pod: {error}"))?;
+    match pod.metadata.uid.as_deref() {
+        Some(uid) if uid == object.digest.uid => Ok(Applied::Pod(Box::new(pod))),
+        uid => Err(format!("metadata.uid is {uid:?}, announced was {:?}", object.digest.uid)),
+    }
+}

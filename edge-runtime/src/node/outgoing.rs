@@ -1,0 +1,86 @@
+//! Reports on their way to the bridge. The store holds them; this holds what to send next.
+//! Statuses go at once, events a moment later: they explain, and may share frames and wake-ups.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use edge_protocol::message::Report;
+
+use crate::link::LinkHandle;
+use crate::pod::clock::Mono;
+use crate::store::{OutboxRow, outbox_subject};
+
+const EVENT_DELAY: Duration = Duration::from_millis(400);
+
+/// The send queue of one connection. Empty while there is none.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    connected: bool,
+    urgent: BTreeMap<u64, Report>,
+    events: BTreeMap<u64, Report>,
+    events_due: Option<Mono>,
+}
+
+impl Outgoing {
+    /// A connection is up: everything unacknowledged goes again.
+    pub(super) fn connected(&mut self, rows: Vec<OutboxRow>, now: Mono) {
+        self.disconnected();
+        self.connected = true;
+        self.queue_at(rows.into_iter().map(|row| (row.id, row.report)), now);
+    }
+
+    pub(super) fn disconnected(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Reports just committed.
+    pub(super) fn queue(&mut self, reports: impl Iterator<Item = (u64, Report)>) {
+        self.queue_at(reports, crate::sys::clock::Clock::mono());
+    }
+
+    fn queue_at(&mut self, reports: impl Iterator<Item = (u64, Report)>, now: Mono) {
+        if !self.connected {
+            return;
+        }
+        for (id, report) in reports {
+            let Some(subject) = outbox_subject(&report) else {
+                self.events.insert(id, report);
+                self.events_due.get_or_insert(now.after(EVENT_DELAY));
+                continue;
+            };
+            self.urgent.retain(|_, older| outbox_subject(older).as_ref() != Some(&subject));
+            self.urgent.insert(id, report);
+        }
+    }
+
+    /// Hands the link what it takes. Gives the time to come again, if something waits for time only.
+    pub(super) fn flush(&mut self, link: Option<&LinkHandle>, now: Mono) -> Option<Mono> {
+        let link = link.filter(|link| link.is_connected())?;
+        send(link, &mut self.urgent);
+        if !self.urgent.is_empty() || self.events.is_empty() {
+            return None;
+        }
+        match self.events_due {
+            Some(due) if due > now => Some(due),
+            _ => {
+                send(link, &mut self.events);
+                if self.events.is_empty() {
+                    self.events_due = None;
+                }
+                // What is left waits for acknowledgements, not for time.
+                None
+            }
+        }
+    }
+}
+
+fn send(link: &LinkHandle, queue: &mut BTreeMap<u64, Report>) {
+    while link.up_room() > 0
+        && let Some((id, report)) = queue.pop_first()
+    {
+        if link.up(id, report.clone()).is_err() {
+            queue.insert(id, report);
+            return;
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The channels that news arrives on, and waiting for the first of all of them.
+
+use smol::channel::{Receiver, Sender, bounded};
+use smol::future::FutureExt;
+
+use super::pulls::PullResult;
+use crate::link::LinkEvent;
+use crate::monitor::client::MonitorEvent;
+use crate::pod::clock::Mono;
+use crate::probe::ProbeEvent;
+use crate::sys::clock::Clock;
+
+/// One piece of news for the loop.
+pub(super) enum News {
+    Link(LinkEvent),
+    Monitor(MonitorEvent),
+    /// The monitor did not accept a start.
+    StartRefused {
+        id: String,
+        message: String,
+    },
+    /// The monitor has forgotten an ended container, or could not.
+    Deleted {
+        id: String,
+        result: Result<(), String>,
+    },
+    /// The monitor has forgotten all containers of a pod that is being taken down, or could not.
+    Cleared {
+        uid: String,
+        result: Result<(), String>,
+    },
+    Probe(ProbeEvent),
+    Pulled {
+        reference: String,
+        result: PullResult,
+    },
+    ManifestsChanged,
+    /// The time asked for has come.
+    Woken,
+    Stop,
+}
+
+/// News waiting to be taken; producers wait while it is full.
+const CAPACITY: usize = 1024;
+
+/// The producers' ends.
+#[derive(Clone)]
+pub(super) struct Senders {
+    pub(super) news: Sender<News>,
+    pub(super) link: Sender<LinkEvent>,
+    pub(super) monitor: Sender<MonitorEvent>,
+}
+
+/// The loop's ends.
+pub(super) struct Sources {
+    news: Receiver<News>,
+    link: Receiver<LinkEvent>,
+    monitor: Receiver<MonitorEvent>,
+}
+
+pub(super) fn channels() -> (Senders, Sources) {
+    let (news_sender, news) = bounded(CAPACITY);
+    let (link_sender, link) = bounded(CAPACITY);
+    let (monitor_sender, monitor) = bounded(CAPACITY);
+    let senders = Senders { news: news_sender, link: link_sender, monitor: monitor_sender };
+    (senders, Sources { news, link, monitor })
+}
+
+impl Sources {
+    /// What is there already. The monitor first: its news is about what runs, the link's about what should.
+    pub(super) fn try_next(&self) -> Option<News> {
+        self.monitor
+            .try_recv()
+            .map(News::Monitor)
+            .or_else(|_| self.news.try_recv())
+            .or_else(|_| self.link.try_recv().map(News::Link))
+            .ok()
+    }
+
+    /// Waits for news, at most until `wake`.
+    pub(super) async fn next(&self, wake: Option<Mono>) -> Option<News> {
+        if let Some(news) = self.try_next() {
+            return Some(news);
+        }
+        let monitor = async { self.monitor.recv().await.ok().map(News::Monitor) };
+        let news = async { self.news.recv().await.ok() };
+        let link = async { self.link.recv().await.ok().map(News::Link) };
+        let timer = async {
+            match wake {
+                Some(at) => drop(smol::Timer::after(at.since(Clock::mono())).await),
+                None => smol::future::pending().await,
+            }
+            Some(News::Woken)
+        };
+        monitor.or(news).or(link).or(timer).await
+    }
+}

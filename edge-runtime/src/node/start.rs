@@ -1,0 +1,246 @@
+//! The order of starting: signals, lock, store, host, monitor, pods; only then the cloud. Nothing in it
+//! waits for a network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use k8s_openapi::api::core::v1::Pod;
+use nix::fcntl::{Flock, FlockArg};
+use smol::LocalExecutor;
+
+use super::outgoing::Outgoing;
+use super::pods::{Entry, Pods};
+use super::pulls::Pulls;
+use super::report::NodeReport;
+use super::sources::{News, Senders, channels};
+use super::streams::Streams;
+use super::{Node, Owner};
+use crate::config::Config;
+use crate::launch::Launcher;
+use crate::launch::launcher::LauncherError;
+use crate::link::identity::{Identity, IdentityError};
+use crate::link::{self, LinkSettings};
+use crate::monitor::client::{MonitorClient, Settings};
+use crate::monitor::exec::{Runtime, exec};
+use crate::paths::Paths;
+use crate::pod::record::PodSource;
+use crate::pod::status::HostFacts;
+use crate::probe::{ExecProbe, Supervisor};
+use crate::store::{Fact, Store, StoreError};
+use crate::sys::clock::Clock;
+use crate::sys::files::private_dir;
+use crate::sys::host;
+use crate::sys::signal::Signals;
+use crate::sys::watch::FolderWatch;
+
+/// Why the node did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("{what}: {source}")]
+    Io { what: String, source: std::io::Error },
+    #[error("another edge-runtime runs on this root: {} is locked", .0.display())]
+    Locked(PathBuf),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Launcher(#[from] LauncherError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
+    let what = what.into();
+    move |source| StartError::Io { what, source }
+}
+
+/// Is the node until a signal asks it to stop. Containers are left running.
+///
+/// # Errors
+/// What keeps the node from starting, or the store failing for good.
+pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<(), StartError> {
+    let signals = Signals::block().map_err(io("signals"))?;
+    for dir in [paths.state(), paths.run(), paths.config(), paths.static_pods(), paths.layers(), paths.exits()] {
+        private_dir(&dir).map_err(io("folder"))?;
+    }
+    let _lock = lock(paths)?;
+    let executor: Rc<LocalExecutor<'static>> = Rc::new(LocalExecutor::new());
+    smol::block_on(executor.run(async {
+        let (senders, sources) = channels();
+        watch_signals(&executor, &senders, signals);
+        watch_manifests(&executor, &senders, paths)?;
+        let mut node = build(paths, config, &executor, senders)?;
+        node.load_pods()?;
+        node.scan_manifests()?;
+        match identity {
+            Some(identity) => node.link = Some(node.start_link(identity)?),
+            None => log::warn!("this node has not joined a cluster: only static pods run (edge-runtime join)"),
+        }
+        node.run(&sources).await?;
+        log::info!("stopping; containers go on");
+        Ok(())
+    }))
+}
+
+/// One daemon per root, and none while it is reset.
+///
+/// # Errors
+/// Another process holds the lock.
+pub fn lock(paths: &Paths) -> Result<Flock<std::fs::File>, StartError> {
+    let path = paths.run().join("daemon.lock");
+    let file = std::fs::File::create(&path).map_err(io(path.display().to_string()))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| StartError::Locked(path))
+}
+
+fn watch_signals(executor: &Rc<LocalExecutor<'static>>, senders: &Senders, signals: Signals) {
+    let news = senders.news.clone();
+    let wait = async move {
+        if signals.next().await.is_ok() {
+            let _ = news.send(News::Stop).await;
+        }
+    };
+    executor.spawn(wait).detach();
+}
+
+fn watch_manifests(executor: &Rc<LocalExecutor<'static>>, senders: &Senders, paths: &Paths) -> Result<(), StartError> {
+    let folder = paths.static_pods();
+    let watch = FolderWatch::new(&folder).map_err(io(folder.display().to_string()))?;
+    let news = senders.news.clone();
+    let wait = async move {
+        while watch.changed().await.is_ok() {
+            if news.send(News::ManifestsChanged).await.is_err() {
+                return;
+            }
+        }
+    };
+    executor.spawn(wait).detach();
+    Ok(())
+}
+
+fn build(
+    paths: &Paths,
+    config: Config,
+    executor: &Rc<LocalExecutor<'static>>,
+    senders: Senders,
+) -> Result<Node, StartError> {
+    let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
+    let opened = Store::open(&paths.store())?;
+    let mut store = opened.store;
+    if let Some((aside, why)) = &opened.quarantined {
+        log::error!(
+            "the store was damaged ({why}) and is now {}; pods come back from the cloud and from what runs",
+            aside.display()
+        );
+    }
+    let boot_id = clock.boot_id().to_string();
+    if store.fact(Fact::BootId)?.as_deref() != Some(&*boot_id) {
+        store.write(|writer| writer.set_fact(Fact::BootId, &boot_id))?;
+    }
+    let config = Rc::new(config);
+    let (launcher, warnings) = Launcher::new(paths, Rc::clone(&config))?;
+    warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    let settings = Settings { workers: config.runtime.parallel, ..Settings::default() };
+    let monitor = MonitorClient::connect_or_spawn(executor, paths.clone(), settings, senders.monitor.clone());
+    let version = host::runtime_version(&config.runtime.command);
+    if version.is_none() {
+        log::error!(
+            "the OCI runtime {} does not run: install it, or name another as runtime.command",
+            config.runtime.command.display()
+        );
+    }
+    let host = HostFacts { host_ips: launcher.host_ips().to_vec() };
+    let probes = Supervisor::new(Rc::clone(executor), exec_probe(paths, &config), tell_probe(&senders));
+    log::info!("node {} starts below {}", config.node_name, paths.root().display());
+    Ok(Node {
+        config,
+        paths: paths.clone(),
+        clock,
+        executor: Rc::clone(executor),
+        senders,
+        store,
+        launcher,
+        monitor,
+        link: None,
+        host,
+        pods: Pods::default(),
+        owners: BTreeMap::new(),
+        probes,
+        pulls: Pulls::default(),
+        outgoing: Outgoing::default(),
+        report: NodeReport::new(version.unwrap_or_default()),
+        streams: Streams::default(),
+        refused_manifests: BTreeMap::new(),
+        mirrors_asked: BTreeSet::new(),
+    })
+}
+
+fn exec_probe(paths: &Paths, config: &Config) -> ExecProbe {
+    let runtime =
+        Rc::new(Runtime { program: config.runtime.command.clone(), root: paths.runtime_root(), args: Vec::new() });
+    Rc::new(move |id, argv, timeout| {
+        let runtime = Rc::clone(&runtime);
+        Box::pin(async move {
+            let done = exec(&runtime, &id, &argv, timeout).await.map_err(|error| error.to_string())?;
+            Ok((done.code, done.output))
+        })
+    })
+}
+
+fn tell_probe(senders: &Senders) -> Rc<dyn Fn(crate::probe::ProbeEvent)> {
+    let news = senders.news.clone();
+    Rc::new(move |event| {
+        // Full only if the loop is far behind; the next verdict of the probe comes within its period.
+        if news.try_send(News::Probe(event)).is_err() {
+            log::warn!("a probe result was dropped: the node is overloaded");
+        }
+    })
+}
+
+impl Node {
+    /// Every pod the store knows, running or wanted. What the monitor says comes next and settles which is which.
+    fn load_pods(&mut self) -> Result<(), StoreError> {
+        let (objects, unreadable) = self.store.objects_of("Pod")?;
+        let (stored, bad) = self.store.pods()?;
+        for error in unreadable.iter().chain(&bad) {
+            log::error!("{error}; left out until the cloud sends it again");
+        }
+        let parse = |body| serde_json::from_value::<Pod>(body).ok();
+        let mut wanted: BTreeMap<String, Pod> = BTreeMap::new();
+        for pod in objects.into_iter().filter_map(parse) {
+            wanted.insert(pod.metadata.uid.clone().unwrap_or_default(), pod);
+        }
+        for pod in stored {
+            let uid = pod.record.uid.clone();
+            let manifest = match pod.record.source {
+                PodSource::Api => wanted.remove(&uid).or_else(|| parse(pod.manifest)),
+                PodSource::Static => parse(pod.manifest),
+            };
+            let Some(manifest) = manifest else {
+                log::error!("pod {}/{} has no readable manifest; it is dropped", pod.record.namespace, pod.record.name);
+                continue;
+            };
+            for (name, container) in &pod.record.containers {
+                for attempt in container.garbage.keys().copied().chain([container.attempt]) {
+                    let id = crate::pod::id::container_id(&uid, name, attempt);
+                    self.owners.insert(id, Owner { uid: uid.clone(), container: name.clone(), attempt });
+                }
+            }
+            self.pods.insert(Entry::new(Rc::new(manifest), pod.record));
+        }
+        for pod in wanted.into_values() {
+            self.pod_wanted(pod);
+        }
+        let known = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        if let Err(error) = self.launcher.sweep(&known) {
+            log::warn!("leftovers of an earlier run stay: {error}");
+        }
+        Ok(())
+    }
+
+    fn start_link(&mut self, identity: Identity) -> Result<link::LinkHandle, StoreError> {
+        let floor = self.store.fact(Fact::TimeFloor)?.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let time_floor = floor.map_or(SystemTime::UNIX_EPOCH, SystemTime::from);
+        Ok(link::start(&self.executor, LinkSettings { identity, time_floor }, self.senders.link.clone()))
+    }
+}

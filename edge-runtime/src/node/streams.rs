@@ -1,0 +1,207 @@
+//! Logs to whoever asked through the bridge: one task per stream, as fast as its credit allows.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use edge_protocol::message::{StreamId, StreamRequest};
+use edge_protocol::stream::StreamEvent;
+use smol::Task;
+use smol::channel::{Receiver, Sender, bounded};
+use smol::future::FutureExt;
+
+use super::Node;
+use crate::link::LinkHandle;
+use crate::logs::read::{Chunk, LogOptions, LogReader};
+use crate::pod::record::ContainerState;
+
+/// Most bytes read at once.
+const CHUNK: usize = 16 << 10;
+
+/// The streams being served. Dropping one ends its task.
+#[derive(Default)]
+pub(super) struct Streams {
+    open: BTreeMap<StreamId, Serving>,
+}
+
+struct Serving {
+    _task: Task<()>,
+    /// There is room again.
+    room: Sender<()>,
+    /// Container whose end ends a followed log.
+    container: String,
+    ended: Sender<()>,
+}
+
+/// A log to read.
+struct Found {
+    directory: PathBuf,
+    attempt: u32,
+    id: String,
+    running: bool,
+}
+
+impl Node {
+    pub(super) fn take_stream(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Opened { stream, request } => self.open_stream(stream, request),
+            StreamEvent::Room { stream } => {
+                if let Some(serving) = self.streams.open.get(&stream) {
+                    // Full means that the task knows already.
+                    let _ = serving.room.try_send(());
+                }
+            }
+            StreamEvent::Closed { stream, .. } => drop(self.streams.open.remove(&stream)),
+            // Logs take nothing in.
+            StreamEvent::Data { stream, data } => {
+                if let Some(link) = &self.link {
+                    link.stream_consumed(stream, data.len());
+                }
+            }
+        }
+    }
+
+    fn open_stream(&mut self, stream: StreamId, request: StreamRequest) {
+        let Some(link) = self.link.clone() else { return };
+        let opened = self.log_asked_for(&request).and_then(|(found, options)| {
+            let mut reader =
+                LogReader::open(&found.directory, found.attempt, options).map_err(|error| error.to_string())?;
+            if !found.running {
+                reader.container_ended();
+            }
+            Ok((found, reader))
+        });
+        match opened {
+            Err(error) => link.stream_end(stream, Some(error)),
+            Ok((found, reader)) => {
+                let (room, room_again) = bounded(1);
+                let (ended, has_ended) = bounded(1);
+                let task = self.executor.spawn(serve(link, stream, reader, room_again, has_ended));
+                self.streams.open.insert(stream, Serving { _task: task, room, container: found.id, ended });
+            }
+        }
+    }
+
+    /// A container has ended: those who follow its log get the rest and the end.
+    pub(super) fn streams_ended(&mut self, id: &str) {
+        for serving in self.streams.open.values().filter(|serving| serving.container == id) {
+            let _ = serving.ended.try_send(());
+        }
+    }
+
+    fn log_asked_for(&self, request: &StreamRequest) -> Result<(Found, LogOptions), String> {
+        let StreamRequest::Logs {
+            namespace,
+            pod,
+            uid,
+            container,
+            follow,
+            previous,
+            timestamps,
+            tail_lines,
+            since_seconds,
+            since_time,
+            limit_bytes,
+        } = request
+        else {
+            return Err("this node does not know the request; upgrade edge-runtime".into());
+        };
+        let mirrored = self.pods.iter().find(|(own, entry)| *own == uid || entry.mirror_uid.as_ref() == Some(uid));
+        let entry = match mirrored {
+            Some((_, entry)) => entry,
+            None => self
+                .pods
+                .by_name(namespace, pod)
+                .filter(|_| uid.is_empty())
+                .ok_or_else(|| format!("pod {namespace}/{pod} is not on this node"))?,
+        };
+        let record = entry
+            .record
+            .containers
+            .get(container)
+            .ok_or_else(|| format!("container {container} not found in pod {pod}"))?;
+        let attempt = match (previous, &record.state) {
+            (true, _) if record.attempt == 0 => {
+                return Err(format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"));
+            }
+            (true, _) => record.attempt - 1,
+            // Waiting for the next attempt: what can be read is the one before.
+            (
+                false,
+                ContainerState::Waiting { .. } | ContainerState::Pulling { .. } | ContainerState::ImageReady { .. },
+            ) if record.last.is_some() && record.attempt > 0 => record.attempt - 1,
+            (
+                false,
+                ContainerState::Waiting { .. } | ContainerState::Pulling { .. } | ContainerState::ImageReady { .. },
+            ) => {
+                return Err(format!("container \"{container}\" in pod \"{pod}\" is waiting to start"));
+            }
+            (false, _) => record.attempt,
+        };
+        let id = crate::pod::id::container_id(&entry.record.uid, container, attempt);
+        let running = record.state.live_id() == Some(id.as_str());
+        let now = self.wall();
+        let since_seconds = since_seconds.and_then(|seconds| i64::try_from(seconds).ok());
+        let since = match (since_seconds, since_time) {
+            (Some(seconds), _) => now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok(),
+            (None, Some(text)) => Some(text.parse().map_err(|_| format!("sinceTime {text} is not RFC 3339"))?),
+            (None, None) => None,
+        };
+        let record = &entry.record;
+        let directory = self.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(container);
+        let options = LogOptions {
+            follow: *follow,
+            timestamps: *timestamps,
+            tail_lines: *tail_lines,
+            since,
+            limit_bytes: *limit_bytes,
+            stream: None,
+        };
+        Ok((Found { directory, attempt, id, running }, options))
+    }
+}
+
+/// Moves a log into a stream until its end.
+async fn serve(link: LinkHandle, stream: StreamId, mut reader: LogReader, room: Receiver<()>, ended: Receiver<()>) {
+    loop {
+        match reader.next_chunk(CHUNK) {
+            Ok(Chunk::Data(data)) => {
+                if !send_all(&link, stream, &data, &room).await {
+                    return;
+                }
+            }
+            Ok(Chunk::Wait) => {
+                let changed = async { reader.changed().await.is_ok() };
+                let over = async {
+                    // The sender lives as long as the stream.
+                    let _ = ended.recv().await;
+                    false
+                };
+                let more = changed.or(over).await;
+                if !more {
+                    reader.container_ended();
+                }
+            }
+            Ok(Chunk::End) => return link.stream_end(stream, None),
+            Err(error) => return link.stream_end(stream, Some(error.to_string())),
+        }
+    }
+}
+
+/// False when the stream is over.
+async fn send_all(link: &LinkHandle, stream: StreamId, mut data: &[u8], room: &Receiver<()>) -> bool {
+    while !data.is_empty() {
+        let (now, later) = data.split_at(link.stream_room(stream).min(data.len()));
+        if now.is_empty() {
+            if room.recv().await.is_err() {
+                return false;
+            }
+            continue;
+        }
+        if link.stream_send(stream, now).is_err() {
+            return false;
+        }
+        data = later;
+        smol::future::yield_now().await;
+    }
+    true
+}
