@@ -38,7 +38,8 @@ pub enum PodEvent {
     DependencyChanged,
     /// End the pod for a reason of the node's (eviction, shutdown, deadline): phase Failed.
     Fail { reason: String, message: String },
-    /// The daemon has started again within the same boot. `live` maps ids of containers that run to their pid.
+    /// The daemon has started again within the same boot, or met a new monitor. `live` maps ids of containers that
+    /// run to their pid; 0 stands for a start that is still under way and will be answered.
     /// Exits that happened meanwhile are told as [`PodEvent::Exited`] before this.
     Resumed { live: BTreeMap<String, i32>, sandbox_exists: bool },
 }

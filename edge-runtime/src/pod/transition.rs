@@ -219,12 +219,16 @@ fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandbox_exists: 
             ContainerState::Pulling { reason, message } => {
                 c.state = ContainerState::Waiting { reason, message, retry_at: None };
             }
-            ContainerState::Starting { id, .. } => match live.get(&id) {
+            ContainerState::Starting { id, reason, message } => match live.get(&id) {
+                Some(0) => {
+                    any_live = true;
+                    c.state = ContainerState::Starting { id, reason, message };
+                }
                 Some(pid) => {
                     any_live = true;
                     c.state = ContainerState::Running { id, pid: *pid, started_at: now.wall, since: now.mono };
                 }
-                None => c.state = ContainerState::waiting(),
+                None => c.state = ContainerState::Waiting { reason, message, retry_at: None },
             },
             ContainerState::Running { id, pid, started_at, since } => {
                 let found = live.contains_key(&id);
@@ -238,7 +242,7 @@ fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandbox_exists: 
                 let found = live.get(&id).copied();
                 any_live |= found.is_some();
                 let signal = if found.is_some() { SignalState::None } else { signal };
-                let started_at = started_at.or(found.map(|_| now.wall));
+                let started_at = started_at.or(found.filter(|pid| *pid != 0).map(|_| now.wall));
                 let pid = found.unwrap_or(pid);
                 c.state = ContainerState::Stopping { id: id.clone(), pid, started_at, because, kill_at, signal };
                 if found.is_none() {

@@ -1,9 +1,13 @@
 //! Probes of running containers: when to run each, running it, and what a run of results means.
 //!
-//! [`worker`] is the pure part; `exec`, `http` and `tcp` run one probe; [`Supervisor`] keeps one task per probe on
-//! the local executor and tells the loop only changes. Knows nothing of pod records.
+//! [`worker`] is the pure part; `run` makes one probe with `http`, `tcp` or the exec function given from outside;
+//! [`Supervisor`] keeps one task per container on the local executor and tells the loop only changes. Knows nothing
+//! of pod records.
 
+mod http;
+mod run;
 mod supervisor;
+mod tcp;
 pub mod worker;
 
-pub use supervisor::{ExecProbe, ProbeEvent, ProbeSpec, ProbeTarget, Supervisor};
+pub use supervisor::{ExecProbe, ExecResult, ProbeEvent, ProbeSpec, ProbeTarget, Supervisor};

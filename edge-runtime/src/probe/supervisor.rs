@@ -1,20 +1,39 @@
-//! One task per probe of a running container, on the loop's own executor.
+//! One task per probed container attempt, on the loop's own executor.
+//!
+//! A task sleeps between probes and says nothing while nothing changes: the verdict it compares with is the one the
+//! loop remembers, refreshed by every [`Supervisor::sync`], so a verdict that got lost is told again.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use async_executor::LocalExecutor;
+use async_executor::{LocalExecutor, Task};
 use k8s_openapi::api::core::v1::{Container, Probe};
+use rustls::ClientConfig;
 
+use super::http::tls_config;
+use super::run::{Subject, prepared, round};
+use super::worker::{Settings, Worker};
 use crate::pod::clock::Mono;
 use crate::pod::event::ProbeKind;
+use crate::sys::clock::Clock;
 
-/// Runs a command inside a container: id, argv, timeout -> exit code and output (cut to 10 KiB).
-pub type ExecProbe =
-    Rc<dyn Fn(String, Vec<String>, Duration) -> Pin<Box<dyn Future<Output = Result<(i32, Vec<u8>), String>>>>>;
+/// A failure that repeats is put into words again after this long.
+const REPEAT_EVENT: Duration = Duration::from_secs(300);
+
+/// Pause before a last verdict that the loop has not taken is told again.
+const INSIST: Duration = Duration::from_secs(5);
+
+/// What running a command in a container gives: exit code and output (cut to 10 KiB), or why it could not run.
+pub type ExecResult = Result<(i32, Vec<u8>), String>;
+
+/// Runs a command inside a container: id, argv, timeout.
+pub type ExecProbe = Rc<dyn Fn(String, Vec<String>, Duration) -> Pin<Box<dyn Future<Output = ExecResult>>>>;
 
 /// A running container attempt whose probes should run.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,10 +57,11 @@ pub struct ProbeSpec {
 }
 
 impl ProbeTarget {
-    /// The probes that `container` asks for, with named ports resolved at run time from it.
+    /// The probes that `container` asks for, its port names and variables filled in.
     pub fn specs(container: &Container) -> Vec<ProbeSpec> {
-        let of =
-            |kind, probe: &Option<Probe>| probe.as_ref().map(|p| ProbeSpec { kind, probe: p.clone(), known: None });
+        let of = |kind, probe: &Option<Probe>| {
+            probe.as_ref().map(|p| ProbeSpec { kind, probe: prepared(p, container), known: None })
+        };
         [
             of(ProbeKind::Startup, &container.startup_probe),
             of(ProbeKind::Readiness, &container.readiness_probe),
@@ -62,24 +82,171 @@ pub struct ProbeEvent {
     pub kind: ProbeKind,
     /// The verdict, when it changed: becomes `PodEvent::Probe`.
     pub verdict: Option<bool>,
-    /// A failure to record as Warning event `Unhealthy`, already worded.
+    /// A failure to record as Warning event `Unhealthy`, already worded. A failure that goes on with the same
+    /// words is told again only every few minutes.
     pub unhealthy: Option<String>,
 }
 
-/// Owner of all probe tasks.
+/// Owner of all probe tasks. Dropping it, or leaving a target out of a sync, ends the tasks.
 pub struct Supervisor {
-    _private: (),
+    executor: Rc<LocalExecutor<'static>>,
+    shared: Rc<Shared>,
+    /// By pod uid and container name.
+    running: BTreeMap<String, BTreeMap<String, Running>>,
+}
+
+struct Shared {
+    exec: ExecProbe,
+    tell: Rc<dyn Fn(ProbeEvent)>,
+    tls: Arc<ClientConfig>,
+}
+
+struct Running {
+    id: String,
+    address: IpAddr,
+    known: Rc<Known>,
+    _task: Task<()>,
+}
+
+/// The verdicts as the loop remembers them.
+#[derive(Default)]
+struct Known([Cell<Option<bool>>; 3]);
+
+impl Known {
+    fn of(&self, kind: ProbeKind) -> &Cell<Option<bool>> {
+        match kind {
+            ProbeKind::Startup => &self.0[0],
+            ProbeKind::Readiness => &self.0[1],
+            ProbeKind::Liveness => &self.0[2],
+        }
+    }
 }
 
 impl Supervisor {
     /// `tell` must not block: it queues into the loop.
     pub fn new(executor: Rc<LocalExecutor<'static>>, exec: ExecProbe, tell: Rc<dyn Fn(ProbeEvent)>) -> Self {
-        let _ = (executor, exec, tell);
-        Self { _private: () }
+        let tls = tls_config();
+        Self { executor, shared: Rc::new(Shared { exec, tell, tls }), running: BTreeMap::new() }
     }
 
     /// Makes the running tasks match `desired` for one pod: new attempts get tasks, ended ones lose theirs.
     pub fn sync(&mut self, pod_uid: &str, desired: &[ProbeTarget]) {
-        let _ = (pod_uid, desired);
+        let mut old = self.running.remove(pod_uid).unwrap_or_default();
+        let mut new = BTreeMap::new();
+        for target in desired.iter().filter(|t| !t.probes.is_empty()) {
+            let kept = old.remove(&target.container).filter(|r| r.id == target.id && r.address == target.address);
+            let running = kept.unwrap_or_else(|| self.start(target));
+            for spec in &target.probes {
+                running.known.of(spec.kind).set(spec.known);
+            }
+            new.insert(target.container.clone(), running);
+        }
+        if !new.is_empty() {
+            self.running.insert(pod_uid.to_owned(), new);
+        }
+    }
+
+    fn start(&self, target: &ProbeTarget) -> Running {
+        let known = Rc::new(Known::default());
+        let job = Job { target: target.clone(), known: Rc::clone(&known), shared: Rc::clone(&self.shared) };
+        for spec in &target.probes {
+            known.of(spec.kind).set(spec.known);
+        }
+        let task = self.executor.spawn(async move { job.run().await });
+        Running { id: target.id.clone(), address: target.address, known, _task: task }
     }
 }
+
+/// All probes of one container attempt.
+struct Job {
+    target: ProbeTarget,
+    known: Rc<Known>,
+    shared: Rc<Shared>,
+}
+
+impl Job {
+    /// The startup probe first and alone; the others once it has succeeded.
+    async fn run(&self) {
+        let mut startup = None;
+        if let Some(spec) = self.spec(ProbeKind::Startup).filter(|s| s.known != Some(true)) {
+            let success = self.watch(spec).await;
+            startup = Some(self.insist(spec.kind, success));
+            if !success {
+                return self.insist(spec.kind, success).await;
+            }
+        }
+        let watch = |kind| async move {
+            if let Some(spec) = self.spec(kind) {
+                let success = self.watch(spec).await;
+                self.insist(kind, success).await;
+            }
+        };
+        let others = smol::future::zip(watch(ProbeKind::Readiness), watch(ProbeKind::Liveness));
+        match startup {
+            Some(startup) => drop(smol::future::zip(startup, others).await),
+            None => drop(others.await),
+        }
+    }
+
+    /// Tells a last verdict again until the loop has taken it: no later probe would.
+    async fn insist(&self, kind: ProbeKind, success: bool) {
+        loop {
+            smol::Timer::after(INSIST).await;
+            if self.known.of(kind).get() == Some(success) {
+                return;
+            }
+            self.tell(kind, Some(success), None);
+        }
+    }
+
+    fn tell(&self, kind: ProbeKind, verdict: Option<bool>, unhealthy: Option<String>) {
+        let ProbeTarget { pod_uid, container, id, .. } = self.target.clone();
+        (self.shared.tell)(ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy });
+    }
+
+    fn spec(&self, kind: ProbeKind) -> Option<&ProbeSpec> {
+        self.target.probes.iter().find(|s| s.kind == kind)
+    }
+
+    /// Probes until there is nothing more to find out; true if that ended with a success.
+    async fn watch(&self, spec: &ProbeSpec) -> bool {
+        let settings = Settings::of(&spec.probe);
+        let target = &self.target;
+        let subject = Subject { id: &target.id, container: &target.container, address: target.address };
+        let mut worker = Worker::new(spec.kind, settings);
+        let mut said: Option<(String, Instant)> = None;
+        let spread = target.id.get(..8).and_then(|hex| u32::from_str_radix(hex, 16).ok()).unwrap_or_default();
+        let pause = settings.first_pause(Clock::mono().since(target.started), spec.known.is_some(), spread);
+        let mut due = Instant::now() + pause;
+        loop {
+            smol::Timer::at(due).await;
+            let outcome = round(&spec.probe, &subject, settings.timeout, &self.shared.exec, &self.shared.tls).await;
+            let conclusion = worker.take(&outcome);
+            let unhealthy = conclusion
+                .unhealthy
+                .filter(|text| said.as_ref().is_none_or(|(old, at)| old != text || at.elapsed() >= REPEAT_EVENT));
+            match &unhealthy {
+                Some(text) => said = Some((text.clone(), Instant::now())),
+                None if conclusion.verdict == Some(true) => said = None,
+                None => {}
+            }
+            // No verdict on liveness means alive, so a first success there is no news.
+            let known = self.known.of(spec.kind).get().or((spec.kind == ProbeKind::Liveness).then_some(true));
+            let verdict = conclusion.verdict.filter(|v| known != Some(*v));
+            if verdict.is_some() || unhealthy.is_some() {
+                self.tell(spec.kind, verdict, unhealthy);
+            }
+            if conclusion.done {
+                return conclusion.verdict == Some(true);
+            }
+            // Like a ticker: a slow probe skips rounds and does not shift them.
+            let now = Instant::now();
+            while due <= now {
+                due += settings.period;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -370,6 +370,8 @@ fn a_daemon_restart_picks_up_what_was_under_way() {
     sim.sandbox_ready();
     let id = sim.id("c");
     assert_eq!(sim.resumed(&[]), ["start c 0"], "the runtime never made it: the same attempt");
+    assert!(sim.resumed(&[(&id, 0)]).is_empty());
+    assert!(matches!(sim.record.containers["c"].state, ContainerState::Starting { .. }), "its answer will come");
     assert!(sim.resumed(&[(&id, 7)]).is_empty());
     assert!(matches!(sim.record.containers["c"].state, ContainerState::Running { pid: 7, .. }));
     assert!(sim.resumed(&[(&id, 7)]).is_empty(), "what runs is left alone");

@@ -1,0 +1,259 @@
+//! The `httpGet` probe: one GET over HTTP/1.1, judged by its status as the kubelet judges it.
+//!
+//! TLS certificates are not verified: the address is the pod's own and containers sign for themselves.
+//! Redirects are followed within the same host only, as many as Go's client follows.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use futures_rustls::TlsConnector;
+use rustls::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use smol::Async;
+use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::worker::Outcome;
+
+const MAX_HEAD: usize = 16 * 1024;
+/// Body bytes that are read at most (the kubelet's limit).
+const MAX_BODY: usize = 10 * 1024;
+const MAX_REDIRECTS: usize = 10;
+
+/// One request, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) tls: bool,
+    pub(super) host: String,
+    pub(super) address: SocketAddr,
+    /// Path and query.
+    pub(super) target: String,
+    pub(super) headers: Vec<(String, String)>,
+}
+
+impl Request {
+    fn authority(&self) -> String {
+        let port = self.address.port();
+        if self.host.contains(':') { format!("[{}]:{port}", self.host) } else { format!("{}:{port}", self.host) }
+    }
+
+    fn url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(), self.target)
+    }
+
+    /// The request as bytes. A `Host` header of the probe replaces the default, an empty `Accept` drops it.
+    fn bytes(&self) -> Vec<u8> {
+        let given = |name: &str| self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        let mut lines = format!("GET {} HTTP/1.1\r\n", self.target);
+        let authority = self.authority();
+        let host = given("host").map_or(authority.as_str(), |(_, value)| value);
+        lines.push_str(&format!("Host: {host}\r\n"));
+        if given("user-agent").is_none() {
+            lines.push_str("User-Agent: kube-probe/1.36\r\n");
+        }
+        if given("accept").is_none() {
+            lines.push_str("Accept: */*\r\n");
+        }
+        for (name, value) in &self.headers {
+            let dropped =
+                name.eq_ignore_ascii_case("host") || (name.eq_ignore_ascii_case("accept") && value.is_empty());
+            if !dropped {
+                lines.push_str(&format!("{name}: {value}\r\n"));
+            }
+        }
+        lines.push_str("Connection: close\r\n\r\n");
+        lines.into_bytes()
+    }
+
+    /// Where a redirect leads, if it stays on this host.
+    fn redirected(&self, location: &str) -> Option<Self> {
+        let rest = location.strip_prefix("https://").map(|r| (true, r));
+        let Some((tls, rest)) = rest.or_else(|| location.strip_prefix("http://").map(|r| (false, r))) else {
+            return Some(Self { target: target(&join(&self.target, location)), ..self.clone() });
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+            _ => (authority, if tls { 443 } else { 80 }),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (host == self.host).then(|| Self {
+            tls,
+            address: SocketAddr::new(self.address.ip(), port),
+            target: target(path),
+            ..self.clone()
+        })
+    }
+}
+
+/// A relative reference against the path it was found at.
+fn join(base: &str, reference: &str) -> String {
+    if reference.starts_with('/') {
+        return reference.to_owned();
+    }
+    let path = base.split('?').next().unwrap_or_default();
+    match reference.starts_with('?') {
+        true => format!("{path}{reference}"),
+        false => format!("{}{reference}", &path[..path.rfind('/').map_or(0, |i| i + 1)]),
+    }
+}
+
+/// A request target from a probe's path: rooted, without fragment, with what a request line cannot carry escaped.
+pub(super) fn target(path: &str) -> String {
+    let path = path.split('#').next().unwrap_or_default();
+    let mut out = String::with_capacity(path.len() + 1);
+    if !path.starts_with('/') {
+        out.push('/');
+    }
+    for byte in path.bytes() {
+        match byte {
+            b'!' | b'#'..=b';' | b'=' | b'?'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~' => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// Address of a probe's host: an IP address, or `localhost`. Names would need a resolver, which the node lacks.
+pub(super) fn host_address(host: &str) -> Option<IpAddr> {
+    match host {
+        "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
+        _ => host.trim_start_matches('[').trim_end_matches(']').parse().ok(),
+    }
+}
+
+/// Makes the request and follows its redirects; the caller bounds the time.
+pub(super) async fn get(mut request: Request, tls: &Arc<ClientConfig>) -> Outcome {
+    for _ in 0..=MAX_REDIRECTS {
+        let response = match exchange(&request, tls).await {
+            Ok(response) => response,
+            Err(error) => return Outcome::Failure(format!("Get \"{}\": {error}", request.url())),
+        };
+        let next = match (response.status, response.location) {
+            (301 | 302 | 303 | 307 | 308, Some(location)) => request.redirected(&location),
+            (200..400, _) => return Outcome::Success,
+            (status, _) => return Outcome::Failure(format!("HTTP probe failed with statuscode: {status}")),
+        };
+        match next {
+            Some(next) => request = next,
+            // A redirect to elsewhere is the answer itself, and a good one.
+            None => return Outcome::Success,
+        }
+    }
+    Outcome::Failure(format!("Get \"{}\": stopped after {MAX_REDIRECTS} redirects", request.url()))
+}
+
+struct Response {
+    status: u16,
+    location: Option<String>,
+}
+
+async fn exchange(request: &Request, tls: &Arc<ClientConfig>) -> Result<Response, String> {
+    let stream = super::tcp::connect(request.address).await?;
+    if !request.tls {
+        return talk(stream, request).await;
+    }
+    let name = ServerName::try_from(request.host.clone()).unwrap_or(ServerName::IpAddress(request.address.ip().into()));
+    let stream: futures_rustls::client::TlsStream<Async<TcpStream>> =
+        TlsConnector::from(Arc::clone(tls)).connect(name, stream).await.map_err(|e| e.to_string())?;
+    talk(stream, request).await
+}
+
+async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &Request) -> Result<Response, String> {
+    stream.write_all(&request.bytes()).await.map_err(|e| e.to_string())?;
+    stream.flush().await.map_err(|e| e.to_string())?;
+    let mut seen = Vec::new();
+    let mut chunk = [0u8; 2048];
+    loop {
+        let n = stream.read(&mut chunk).await.map_err(|e| e.to_string())?;
+        if n == 0 {
+            return Err("EOF".to_owned());
+        }
+        seen.extend_from_slice(&chunk[..n]);
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut head = httparse::Response::new(&mut headers);
+        match head.parse(&seen) {
+            Ok(httparse::Status::Complete(_)) if head.code.is_some_and(|c| (100..200).contains(&c) && c != 101) => {
+                return Err("informational responses are not supported".to_owned());
+            }
+            Ok(httparse::Status::Complete(end)) => {
+                let header = |name: &str| {
+                    let found = head.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name))?;
+                    std::str::from_utf8(found.value).ok()
+                };
+                let length = header("content-length").and_then(|l| l.trim().parse::<usize>().ok());
+                let response =
+                    Response { status: head.code.unwrap_or(0), location: header("location").map(str::to_owned) };
+                let wanted = length.unwrap_or(MAX_BODY).min(MAX_BODY);
+                drain(&mut stream, wanted.saturating_sub(seen.len() - end)).await;
+                return Ok(response);
+            }
+            Ok(httparse::Status::Partial) if seen.len() < MAX_HEAD => {}
+            Ok(httparse::Status::Partial) => return Err("response headers are too long".to_owned()),
+            Err(error) => return Err(format!("malformed HTTP response: {error}")),
+        }
+    }
+}
+
+/// Reads the body away: a server whose peer hangs up in mid-answer logs an error for every probe.
+async fn drain(stream: &mut (impl AsyncRead + Unpin), mut left: usize) {
+    let mut chunk = [0u8; 2048];
+    while left > 0 {
+        match stream.read(&mut chunk).await {
+            Ok(n) if n > 0 => left = left.saturating_sub(n),
+            _ => return,
+        }
+    }
+}
+
+/// TLS as probes speak it: any certificate will do.
+pub(super) fn tls_config() -> Arc<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.expect("the ring provider serves the default TLS versions");
+    Arc::new(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+}
+
+#[derive(Debug)]
+struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

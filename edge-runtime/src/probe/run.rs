@@ -1,0 +1,164 @@
+//! Making one probe: picks the handler, finds the port, bounds the time.
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use rustls::ClientConfig;
+
+use super::supervisor::ExecProbe;
+use super::worker::Outcome;
+use super::{http, tcp};
+use crate::pod::env::expand;
+
+/// Tries per round when a probe cannot be made at all (the kubelet's number).
+const TRIES: usize = 3;
+
+/// What is probed.
+pub(super) struct Subject<'a> {
+    pub(super) id: &'a str,
+    pub(super) container: &'a str,
+    pub(super) address: IpAddr,
+}
+
+/// The probe with its container's names filled in: port numbers for port names, and `$(VAR)` in a command. As the
+/// kubelet does, a command sees only variables with a literal value.
+pub(super) fn prepared(probe: &Probe, container: &Container) -> Probe {
+    let mut probe = probe.clone();
+    let port = |port: &mut IntOrString| {
+        if let IntOrString::String(name) = port
+            && let Some(named) = container.ports.iter().flatten().find(|p| p.name.as_ref() == Some(&*name))
+        {
+            *port = IntOrString::Int(named.container_port);
+        }
+    };
+    if let Some(action) = &mut probe.http_get {
+        port(&mut action.port);
+    }
+    if let Some(action) = &mut probe.tcp_socket {
+        port(&mut action.port);
+    }
+    if let Some(words) = probe.exec.as_mut().and_then(|action| action.command.as_mut()) {
+        let env = container.env.iter().flatten();
+        let vars: Vec<(String, String)> =
+            env.map(|var| (var.name.clone(), var.value.clone().unwrap_or_default())).collect();
+        for word in words {
+            *word = expand(word, &vars);
+        }
+    }
+    probe
+}
+
+/// Makes one probe. `timeout` bounds each try.
+pub(super) async fn round(
+    probe: &Probe,
+    subject: &Subject<'_>,
+    timeout: Duration,
+    exec: &ExecProbe,
+    tls: &Arc<ClientConfig>,
+) -> Outcome {
+    let mut outcome = Outcome::Error(String::new());
+    for _ in 0..TRIES {
+        outcome = once(probe, subject, timeout, exec, tls).await;
+        if !matches!(outcome, Outcome::Error(_)) {
+            break;
+        }
+    }
+    outcome
+}
+
+async fn once(
+    probe: &Probe,
+    subject: &Subject<'_>,
+    timeout: Duration,
+    exec: &ExecProbe,
+    tls: &Arc<ClientConfig>,
+) -> Outcome {
+    if let Some(action) = &probe.exec {
+        return command(action.command.as_deref().unwrap_or_default(), subject, timeout, exec).await;
+    }
+    if let Some(action) = &probe.http_get {
+        let request = match request(action, subject) {
+            Ok(request) => request,
+            Err(error) => return Outcome::Error(error),
+        };
+        let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+        return within(timeout, http::get(request, tls), || Outcome::Failure(late.to_owned())).await;
+    }
+    if let Some(action) = &probe.tcp_socket {
+        let address = match socket(action.host.as_deref(), &action.port, subject) {
+            Ok((_, address)) => address,
+            Err(error) => return Outcome::Error(error),
+        };
+        let late = || Outcome::Failure(format!("dial tcp {address}: i/o timeout"));
+        return within(timeout, tcp::probe(address), late).await;
+    }
+    Outcome::Error(format!("missing probe handler for {}", subject.container))
+}
+
+async fn command(argv: &[String], subject: &Subject<'_>, timeout: Duration, exec: &ExecProbe) -> Outcome {
+    let late = || format!("command timed out: {:?} timed out after {}s", argv.join(" "), timeout.as_secs());
+    // The runner ends the command at its timeout by itself; the margin is for its clean-up.
+    let run = exec(subject.id.to_owned(), argv.to_vec(), timeout);
+    let done = within(timeout + Duration::from_secs(2), async { Some(run.await) }, || None).await;
+    match done {
+        None => Outcome::Failure(late()),
+        Some(Ok((0, _))) => Outcome::Success,
+        Some(Ok((_, output))) => Outcome::Failure(String::from_utf8_lossy(&output).into_owned()),
+        Some(Err(error)) if error.contains("timed out") => Outcome::Failure(late()),
+        Some(Err(error)) => Outcome::Error(error),
+    }
+}
+
+fn request(action: &HTTPGetAction, subject: &Subject<'_>) -> Result<http::Request, String> {
+    let (host, address) = socket(action.host.as_deref(), &action.port, subject)?;
+    let headers = action.http_headers.iter().flatten().map(|h| (h.name.clone(), h.value.clone())).collect();
+    Ok(http::Request {
+        tls: action.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https")),
+        host,
+        address,
+        target: http::target(action.path.as_deref().unwrap_or_default()),
+        headers,
+    })
+}
+
+/// Host and address of a network probe: the pod's own unless the probe names another.
+fn socket(host: Option<&str>, port: &IntOrString, subject: &Subject<'_>) -> Result<(String, SocketAddr), String> {
+    let port = number(port, subject.container)?;
+    let (host, ip) = match host.filter(|h| !h.is_empty()) {
+        None => (subject.address.to_string(), subject.address),
+        Some(host) => {
+            let ip = http::host_address(host).ok_or_else(|| format!("host {host:?} is no IP address"))?;
+            (host.to_owned(), ip)
+        }
+    };
+    Ok((host, SocketAddr::new(ip, port)))
+}
+
+/// The port's number; a name that is left here is one that the container does not have.
+fn number(port: &IntOrString, container: &str) -> Result<u16, String> {
+    let number = match port {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(name) => {
+            name.parse().map_err(|_| format!("couldn't find port: {name} for container {container}"))?
+        }
+    };
+    u16::try_from(number).ok().filter(|n| *n > 0).ok_or_else(|| format!("invalid port number: {number}"))
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = T>, late: impl FnOnce() -> T) -> T {
+    let timer = async {
+        smol::Timer::after(limit).await;
+        None
+    };
+    match smol::future::or(async { Some(work.await) }, timer).await {
+        Some(done) => done,
+        None => late(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
