@@ -9,5 +9,16 @@
 pub mod backend;
 pub mod builtin;
 pub mod decode;
+mod defaults;
+pub mod discovery;
+mod json;
+mod kinds;
+pub mod openapi;
+pub mod qos;
+pub mod quantity;
 pub mod resource;
+pub mod scheduler;
+mod strategic;
 pub mod strategy;
+pub mod table;
+pub mod validate;

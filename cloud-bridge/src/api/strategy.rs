@@ -86,10 +86,9 @@ impl FieldError {
         Self::new(FieldErrorKind::Forbidden, field, format!("Forbidden: {detail}"))
     }
 
-    /// `Unsupported value: VALUE: supported values: "A", "B"` (sorted, as the API server prints them).
+    /// `Unsupported value: VALUE: supported values: "A", "B"`, in the order given.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let mut names: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
-        names.sort();
+        let names: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
         let text = format!("Unsupported value: {}: supported values: {}", shown(value), names.join(", "));
         Self::new(FieldErrorKind::NotSupported, field, text)
     }

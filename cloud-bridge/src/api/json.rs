@@ -1,0 +1,74 @@
+//! Small readers and writers for objects held as `serde_json::Value`. Absent, null and of the wrong type all
+//! read as empty: types are checked when a body is decoded.
+
+use serde_json::{Map, Value};
+
+/// The elements of an array field, none when it is absent.
+pub(super) fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A string field, empty when it is absent.
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// An integer field.
+pub(super) fn integer(value: &Value, key: &str) -> Option<i64> {
+    value.get(key).and_then(Value::as_i64)
+}
+
+/// A boolean field, false when it is absent.
+pub(super) fn flag(value: &Value, key: &str) -> bool {
+    value.get(key).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// The entries of an object field.
+pub(super) fn entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    value.get(key).and_then(Value::as_object).into_iter().flatten()
+}
+
+/// The string entries of an object field.
+pub(super) fn text_entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    entries(value, key).map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()))
+}
+
+/// A field that is there and not null.
+pub(super) fn present<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    value.get(key).filter(|v| !v.is_null())
+}
+
+/// The elements of an array field, for change.
+pub(super) fn items_mut<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+    value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Sets a field of an object that lacks it or has it null; anything but an object is left alone.
+pub(super) fn set_default(value: &mut Value, key: &str, default: impl Into<Value>) {
+    if let Some(map) = value.as_object_mut()
+        && map.get(key).is_none_or(Value::is_null)
+    {
+        map.insert(key.to_owned(), default.into());
+    }
+}
+
+/// Sets a string field that is absent or empty.
+pub(super) fn set_default_text(value: &mut Value, key: &str, default: &str) {
+    if value.is_object() && text(value, key).is_empty() {
+        value[key] = default.into();
+    }
+}
+
+/// The object field `key`, made when it is absent; `None` when `value` is no object.
+pub(super) fn object_mut<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
+    let entry = value.as_object_mut()?.entry(key).or_insert_with(|| Value::Object(Map::new()));
+    if entry.is_null() {
+        *entry = Value::Object(Map::new());
+    }
+    entry.as_object_mut()
+}
+
+/// Removes a field.
+pub(super) fn remove(value: &mut Value, key: &str) -> Option<Value> {
+    value.as_object_mut().and_then(|map| map.remove(key))
+}

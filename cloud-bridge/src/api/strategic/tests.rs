@@ -1,0 +1,110 @@
+//! Strategic merge patches as kubectl and controllers send them.
+
+use serde_json::{Value, json};
+
+use super::apply;
+
+fn pod(containers: Value) -> Value {
+    json!({"metadata": {"name": "p", "labels": {"a": "1"}}, "spec": {"containers": containers}})
+}
+
+fn patched(current: &Value, patch: Value) -> Value {
+    apply("Pod", current, &patch).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn containers_merge_by_name_and_arguments_are_replaced() {
+    let current = pod(json!([{"name": "a", "image": "x", "args": ["1", "2"]}, {"name": "b", "image": "y"}]));
+    let out =
+        patched(&current, json!({"spec": {"containers": [{"name": "b", "image": "z"}, {"name": "c", "image": "w"}]}}));
+    assert_eq!(
+        out["spec"]["containers"],
+        json!([{"name": "a", "image": "x", "args": ["1", "2"]}, {"name": "b", "image": "z"}, {"name": "c", "image": "w"}])
+    );
+    let out = patched(&current, json!({"spec": {"containers": [{"name": "a", "args": ["3"]}]}}));
+    assert_eq!(out["spec"]["containers"][0], json!({"name": "a", "image": "x", "args": ["3"]}));
+}
+
+#[test]
+fn null_deletes_and_the_delete_directive_removes_an_element() {
+    let current = pod(json!([{"name": "a"}, {"name": "b"}]));
+    let out = patched(
+        &current,
+        json!({
+            "metadata": {"labels": {"a": null, "b": "2"}},
+            "spec": {"containers": [{"name": "a", "$patch": "delete"}]},
+        }),
+    );
+    assert_eq!(out["metadata"]["labels"], json!({"b": "2"}));
+    assert_eq!(out["spec"]["containers"], json!([{"name": "b"}]));
+}
+
+#[test]
+fn replace_directives() {
+    let current = pod(json!([{"name": "a"}, {"name": "b"}]));
+    let out = patched(&current, json!({"spec": {"containers": [{"$patch": "replace"}, {"name": "c"}]}}));
+    assert_eq!(out["spec"]["containers"], json!([{"name": "c"}]));
+    let out = patched(&current, json!({"metadata": {"labels": {"$patch": "replace", "z": "9"}}}));
+    assert_eq!(out["metadata"]["labels"], json!({"z": "9"}));
+}
+
+#[test]
+fn the_element_order_directive_orders_what_it_names() {
+    let current = pod(json!([{"name": "server"}, {"name": "a"}, {"name": "b"}]));
+    let out = patched(
+        &current,
+        json!({"spec": {
+            "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
+            "containers": [{"name": "a", "image": "x"}],
+        }}),
+    );
+    assert_eq!(out["spec"]["containers"], json!([{"name": "server"}, {"name": "b"}, {"name": "a", "image": "x"}]));
+}
+
+#[test]
+fn retained_keys_change_the_type_of_a_volume() {
+    let current = json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}});
+    let out = patched(
+        &current,
+        json!({"spec": {
+            "$setElementOrder/volumes": [{"name": "v"}],
+            "volumes": [{"$retainKeys": ["name", "hostPath"], "name": "v", "hostPath": {"path": "/x"}}],
+        }}),
+    );
+    assert_eq!(out["spec"]["volumes"], json!([{"name": "v", "hostPath": {"path": "/x"}}]));
+}
+
+#[test]
+fn sets_of_values_grow_and_shrink() {
+    let current = json!({"metadata": {"finalizers": ["a/1", "a/2"]}});
+    let out = patched(
+        &current,
+        json!({"metadata": {
+            "$deleteFromPrimitiveList/finalizers": ["a/1"],
+            "$setElementOrder/finalizers": ["a/2", "a/3"],
+            "finalizers": ["a/3"],
+        }}),
+    );
+    assert_eq!(out["metadata"]["finalizers"], json!(["a/2", "a/3"]));
+}
+
+#[test]
+fn conditions_merge_by_type() {
+    let current = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "x"}]}});
+    let out = patched(
+        &current,
+        json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "reason": null}, {"type": "Initialized", "status": "True"}]}}),
+    );
+    assert_eq!(
+        out["status"]["conditions"],
+        json!([{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}])
+    );
+}
+
+#[test]
+fn a_patch_without_its_merge_key_is_refused() {
+    let error = apply("Pod", &pod(json!([])), &json!({"spec": {"containers": [{"image": "x"}]}}));
+    let text = error.map(|_| ()).map_err(|e| e.to_string()).expect_err("no merge key");
+    assert!(text.contains("does not contain declared merge key: name"), "{text}");
+}
