@@ -13,7 +13,7 @@ use crate::outgoing::Outgoing;
 use crate::stream::{StreamError, StreamEvent, StreamFrame, Streams};
 use crate::version::{self, Hello, ProtocolRange, Welcome};
 use crate::{HEARTBEAT, SessionError, shorten};
-use held::{Bracket, Held};
+use held::{Bracket, Doubts, Held};
 use reports::Reports;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -61,11 +61,13 @@ impl EdgeFacts {
 /// [`EdgeSession::committed`]; or several at once, in order, with the position of the last.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Create or replace by key. `sync`: part of a full sync that is not complete yet.
+    /// Create or replace by key. `sync`: part of a full sync that is not complete yet, or that left doubts
+    /// (the list was empty, and the bridge has not yet said of every object held whether it is gone).
     Put { object: Object, seq: u64, sync: bool },
     /// Remove the object of this key if it has this uid; else nothing.
     Delete { key: ObjectKey, uid: String, seq: u64, sync: bool },
     /// The full list is complete and every body it needed came before: what is `absent` (key and uid) is gone.
+    /// Does not come for an empty list while objects are held: that deletes nothing.
     SyncComplete { seq: u64, absent: Vec<ObjectDigest> },
 }
 
@@ -111,6 +113,8 @@ pub struct EdgeSession {
     bracket: Option<Bracket>,
     /// Highest number of the live stream seen; every later one must be higher.
     newest: u64,
+    /// Held, but not in the last full list, which was empty: kept until the bridge speaks of each.
+    doubts: Doubts,
     /// Numbers of changes handed out, oldest first, until the caller commits them.
     uncommitted: VecDeque<u64>,
     ack: Option<u64>,
@@ -149,6 +153,7 @@ impl EdgeSession {
             held: Held::new(facts.held),
             bracket: None,
             newest: 0,
+            doubts: Doubts::default(),
             uncommitted: VecDeque::new(),
             ack: None,
             reports: Reports::default(),
@@ -272,6 +277,9 @@ impl EdgeSession {
         if let Some(message) = self.bracket.as_mut().and_then(Bracket::next_message) {
             return Some(message);
         }
+        if let Some(objects) = self.doubts.next_question() {
+            return Some(ToCloud::Unlisted { objects });
+        }
         if let Some((id, report)) = self.reports.next() {
             return Some(ToCloud::Up { id, report });
         }
@@ -374,6 +382,7 @@ impl EdgeSession {
             return Err(SessionError::violation(format!("full sync at {seq} after change {}", self.newest)));
         }
         self.held.begin();
+        self.doubts = Doubts::default();
         self.bracket = Some(Bracket::new(seq, count)?);
         Ok(())
     }
@@ -383,7 +392,9 @@ impl EdgeSession {
             bracket(&mut self.bracket)?.body(seq, &object.digest)?;
         } else {
             self.advance(seq)?;
+            self.doubts.settle(|doubt| doubt.key == object.digest.key);
         }
+        let sync = sync || !self.doubts.is_empty();
         let ObjectDigest { key, .. } = &object.digest;
         if let Some(uid) = self.held.put(&object.digest) {
             self.change(Change::Delete { key: key.clone(), uid, seq, sync })?;
@@ -393,27 +404,27 @@ impl EdgeSession {
 
     fn on_delete(&mut self, seq: u64, object: ObjectRef) -> Result<(), SessionError> {
         self.advance(seq)?;
+        self.doubts.settle(|doubt| doubt.key == object.key && doubt.uid == object.uid);
+        let sync = !self.doubts.is_empty();
         let ObjectRef { key, uid } = object;
         self.held.forget(&key, &uid);
-        self.change(Change::Delete { key, uid, seq, sync: false })
+        self.change(Change::Delete { key, uid, seq, sync })
     }
 
     fn on_sync_done(&mut self, seq: u64) -> Result<(), SessionError> {
         let bracket = self.bracket.take().ok_or_else(|| SessionError::violation("end of no full sync"))?;
         let authoritative = bracket.done(seq)?;
         self.newest = seq;
-        let mut absent = self.held.unlisted();
-        if authoritative {
+        let absent = self.held.unlisted();
+        if authoritative || absent.is_empty() {
             absent.iter().for_each(|o| self.held.forget(&o.key, &o.uid));
-        } else {
-            // An empty list deletes nothing: more likely than a node that lost all its pods at once is a
-            // mistake above. The bridge looks each one up and sends tombstones for what is really gone.
-            let doubted = std::mem::take(&mut absent);
-            for objects in doubted.chunks(LIST_CHUNK) {
-                self.control(ToCloud::Unlisted { objects: objects.to_vec() })?;
-            }
+            return self.change(Change::SyncComplete { seq, absent });
         }
-        self.change(Change::SyncComplete { seq, absent })
+        // An empty list deletes nothing: more likely than a node that lost all its pods at once is a mistake
+        // above. The bridge looks each one up and sends tombstones for what is really gone. Until it has, no
+        // position is stored, so that a cut connection begins again here.
+        self.doubts = Doubts::new(absent);
+        Ok(())
     }
 
     /// Live numbers only rise; gaps are normal, since only the newest value of a key travels.

@@ -37,6 +37,7 @@ pub struct NodeState {
     seq: u64,
     /// Highest sequence number of a forgotten tombstone: who stands before it cannot resume.
     floor: u64,
+    max_tombstones: usize,
     complete: bool,
     session: u64,
     objects: BTreeMap<ObjectKey, Entry>,
@@ -74,12 +75,20 @@ impl NodeState {
             stream: stream.into(),
             seq: 0,
             floor: 0,
+            max_tombstones: MAX_TOMBSTONES,
             complete: false,
             session: 0,
             objects: BTreeMap::new(),
             tombstones: HashMap::new(),
             log: BTreeMap::new(),
         }
+    }
+
+    /// Keeps so many tombstones instead of [`MAX_TOMBSTONES`].
+    #[must_use]
+    pub fn keep_tombstones(mut self, count: usize) -> Self {
+        self.max_tombstones = count;
+        self
     }
 
     pub fn stream(&self) -> &str {
@@ -165,7 +174,7 @@ impl NodeState {
 
     /// The object with this uid was deleted in the API. Also right for one that was never entered (an
     /// [`Unlisted`](crate::bridge::BridgeEvent::Unlisted) object found gone). The uid can never be set again.
-    /// False if this was already known.
+    /// False if this was already known; it is sent again all the same, because a node that asks has missed it.
     pub fn remove(&mut self, key: &ObjectKey, uid: &str) -> bool {
         self.bury(ObjectRef { key: key.clone(), uid: uid.to_owned() }, true)
     }
@@ -177,10 +186,11 @@ impl NodeState {
     }
 
     fn bury(&mut self, object: ObjectRef, deleted: bool) -> bool {
-        if let Some(known) = self.tombstones.get_mut(&object) {
-            known.deleted |= deleted;
-            return false;
+        let known = self.tombstones.remove(&object);
+        if let Some(known) = &known {
+            self.log.remove(&known.seq);
         }
+        let deleted = deleted || known.as_ref().is_some_and(|k| k.deleted);
         if self.objects.get(&object.key).is_some_and(|e| e.uid == object.uid)
             && let Some(old) = self.objects.remove(&object.key)
         {
@@ -188,7 +198,7 @@ impl NodeState {
         }
         let seq = self.append(LogItem::Delete(object.clone()));
         self.tombstones.insert(object, Tombstone { seq, deleted });
-        while self.tombstones.len() > MAX_TOMBSTONES {
+        while self.tombstones.len() > self.max_tombstones {
             let oldest = self.log.iter().find_map(|(seq, item)| match item {
                 LogItem::Delete(object) => Some((*seq, object.clone())),
                 LogItem::Put(_) => None,
@@ -198,7 +208,7 @@ impl NodeState {
             self.tombstones.remove(&object);
             self.floor = seq;
         }
-        true
+        known.is_none()
     }
 
     fn append(&mut self, item: LogItem) -> u64 {

@@ -95,7 +95,7 @@ impl Down {
             match &mut self.step {
                 Step::Idle => return None,
                 Step::Due => {
-                    if !state.is_listed() || !self.sent.is_empty() {
+                    if !state.is_listed() || self.in_flight > 0 {
                         return None;
                     }
                     let rest: VecDeque<_> = state.digests().collect();
@@ -126,7 +126,9 @@ impl Down {
                         return None;
                     }
                     self.step = Step::Live { cursor: done };
-                    return Some(self.track(done, frame::encode(&ToEdge::SyncDone { seq: done })));
+                    // Not counted: after an empty list that the node doubts, it has nothing to commit.
+                    self.sent.push_back((done, 0));
+                    return Some(frame::encode(&ToEdge::SyncDone { seq: done }));
                 }
                 Step::Live { cursor } => {
                     // Tombstones were forgotten that this node has not seen: nothing but a list tells it.

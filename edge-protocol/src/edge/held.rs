@@ -1,4 +1,4 @@
-//! What the node holds, and the bracket of a full sync: which bodies are needed, what is absent.
+//! What the node holds, and the bracket of a full sync: which bodies are needed, what is absent or in doubt.
 
 use super::LIST_CHUNK;
 use crate::SessionError;
@@ -143,5 +143,37 @@ impl Bracket {
         }
         self.asked_all = last;
         Some(ToCloud::Need { keys: self.ask.drain(..take).collect(), done: last })
+    }
+}
+
+/// Objects held while the full list was empty. The bridge is asked about some at a time: its answers are
+/// tombstones, and it keeps only so many.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    waiting: VecDeque<ObjectDigest>,
+    asked: Vec<ObjectDigest>,
+}
+
+impl Doubts {
+    pub(super) fn new(objects: Vec<ObjectDigest>) -> Self {
+        Self { waiting: objects.into(), asked: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.asked.is_empty()
+    }
+
+    /// The bridge has spoken of these.
+    pub(super) fn settle(&mut self, which: impl Fn(&ObjectDigest) -> bool) {
+        self.waiting.retain(|o| !which(o));
+        self.asked.retain(|o| !which(o));
+    }
+
+    pub(super) fn next_question(&mut self) -> Option<Vec<ObjectDigest>> {
+        if !self.asked.is_empty() || self.waiting.is_empty() {
+            return None;
+        }
+        self.asked = self.waiting.drain(..self.waiting.len().min(LIST_CHUNK)).collect();
+        Some(self.asked.clone())
     }
 }
