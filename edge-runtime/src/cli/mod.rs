@@ -6,6 +6,7 @@ mod join;
 mod ps;
 mod reset;
 mod run;
+mod selftest;
 mod version;
 
 use std::ffi::OsString;
@@ -26,6 +27,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   pull IMAGE                                    fetch an image from its registry
   monitor                                       parent of the containers; started by run
   reset [--all]                                 end all containers, leave nothing on the host
+  selftest --root DIR                           does this build work on this machine?
   version
 
 Every verb takes --root DIR (default /): all state, sockets and logs are below it.";
@@ -77,6 +79,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("ps") => ps::run(parser),
         Some("inspect") => inspect::run(parser),
         Some("reset") => reset::run(parser),
+        Some("selftest") => selftest::run(parser),
         Some("version" | "--version" | "-V") => version::run(),
         Some("help" | "--help" | "-h") => version::print(USAGE),
         _ => Err(CliError::Usage(format!("unknown verb {}", verb.to_string_lossy()))),

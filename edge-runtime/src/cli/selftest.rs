@@ -1,0 +1,64 @@
+//! `edge-runtime selftest`: does this build work on this machine? Opens a store, decides about one pod,
+//! commits, reads it back. Starts nothing and needs no root: made for a new board, or an emulator.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use k8s_openapi::api::core::v1::Pod;
+use lexopt::prelude::*;
+use serde_json::json;
+
+use super::CliError;
+use crate::pod::reconcile::{World, reconcile};
+use crate::pod::record::{PodRecord, PodSource};
+use crate::pod::step::Step;
+use crate::store::Store;
+use crate::sys::clock::Clock;
+use crate::sys::files::private_dir;
+
+pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let mut root: Option<PathBuf> = None;
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("root") => root = Some(args.value()?.into()),
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    let root = root.ok_or_else(|| CliError::Usage("selftest needs --root, an empty folder".into()))?;
+    let paths = super::paths(Some(root))?;
+    if paths.store().exists() {
+        return Err(CliError::Failed(format!("{} is a node's: give an empty folder", paths.store().display())));
+    }
+    private_dir(&paths.state()).map_err(CliError::failed)?;
+    let (record, steps) = decide_and_store(&paths.store())?;
+    let store = Store::open(&paths.store()).map_err(CliError::failed)?.store;
+    let (pods, _) = store.pods().map_err(CliError::failed)?;
+    if pods.len() != 1 || pods[0].record != record {
+        return Err(CliError::Failed("the pod read back is not the one stored".into()));
+    }
+    super::version::print(&format!("selftest passed: stored and read back one pod, next steps {steps:?}"))
+}
+
+fn decide_and_store(path: &std::path::Path) -> Result<(PodRecord, Vec<Step>), CliError> {
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "selftest", "namespace": "default", "uid": "selftest"},
+        "spec": {"containers": [{"name": "c", "image": "docker.io/library/busybox:latest"}]},
+    });
+    let pod: Pod = serde_json::from_value(manifest.clone()).map_err(CliError::failed)?;
+    let now = Clock::new().map_err(CliError::failed)?.now();
+    let record = PodRecord::new("selftest", "default", "selftest", PodSource::Static, &now);
+    let world = World { image: &|_| None, admit: &|_| None };
+    let plan = reconcile(&pod, record, &world, &now);
+    if !plan.steps.contains(&Step::PrepareSandbox) {
+        return Err(CliError::Failed(format!("a new pod should be prepared first, but the plan is {:?}", plan.steps)));
+    }
+    let mut store = Store::open(path).map_err(CliError::failed)?.store;
+    store
+        .write_durable(|writer| {
+            writer.put_pod(&plan.record)?;
+            writer.put_manifest("selftest", &manifest)
+        })
+        .map_err(CliError::failed)?;
+    Ok((plan.record, plan.steps))
+}
