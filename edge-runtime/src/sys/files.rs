@@ -32,13 +32,15 @@ pub fn open_dir(path: &Path) -> io::Result<()> {
 /// # Errors
 /// A mount is left, or the path cannot be deleted; it is named.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
-    if let Some(mount) = mounts_below(path)?.pop() {
+    // The mount table holds real paths: behind a link no mount would be found.
+    let real = match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        result => result.map_err(|error| named(path, &error))?,
+    };
+    if let Some(mount) = mounts_below(&real)?.pop() {
         return Err(io::Error::other(format!("{} is still mounted", mount.display())));
     }
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(named(path, &error)),
-        _ => Ok(()),
-    }
+    super::delete::delete_tree(&real).map_err(|error| named(path, &error))
 }
 
 /// Mount points at or below `path`, in the order they were mounted. `proc(5)`: field 5 of mountinfo,
@@ -47,7 +49,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
 /// # Errors
 /// `/proc` is not mounted.
 pub fn mounts_below(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let table = std::fs::read_to_string("/proc/thread-self/mountinfo")?;
     let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
     Ok(points.map(PathBuf::from).filter(|point| point.starts_with(path)).collect())
 }

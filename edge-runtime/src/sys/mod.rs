@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod clock;
+pub mod delete;
 pub mod files;
 pub mod host;
 pub mod quantity;

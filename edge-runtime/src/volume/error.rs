@@ -1,7 +1,7 @@
 //! Why a pod's volumes are not ready. The texts are the kubelet's, because users search for them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
@@ -32,5 +32,30 @@ impl VolumeError {
     /// Waiting for an object that has not arrived yet; the caller retries when objects change.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::MissingKey { .. })
+    }
+}
+
+/// A failed call below one volume, which knows the path but not the volume's name.
+#[derive(Debug)]
+pub(super) struct PathError {
+    pub(super) action: &'static str,
+    pub(super) path: PathBuf,
+    pub(super) source: io::Error,
+}
+
+impl PathError {
+    pub(super) fn of(self, volume: &str) -> VolumeError {
+        VolumeError::Io { volume: volume.to_string(), action: self.action, path: self.path, source: self.source }
+    }
+}
+
+/// Names action and path of a failed call.
+pub(super) trait At<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, PathError>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, PathError> {
+        self.map_err(|source| PathError { action, path: path.to_path_buf(), source: source.into() })
     }
 }

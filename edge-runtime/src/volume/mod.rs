@@ -2,21 +2,33 @@
 //!
 //! Everything of a pod lies below `Paths::pod(uid)`: `volumes/NAME` (emptyDir, on disk or its own tmpfs),
 //! `objects/NAME` (configMap, secret, downwardAPI, projected; one tmpfs per pod, so that no secret and no copy of an
-//! object wears the flash), `subpaths/CONTAINER/INDEX` (bind mounts). Knows nothing of stores and containers.
+//! object wears the flash), `subpaths/CONTAINER/INDEX` (bind mounts), `shm` (shared by several containers).
+//! Knows nothing of stores and containers' lives.
 
+mod atomic;
 pub mod downward;
+mod empty_dir;
 pub mod error;
+mod host_path;
+mod layout;
 pub mod mounts;
+mod nested;
+mod payload;
+mod subpath;
+mod teardown;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
 use serde_json::Value;
 
 use crate::paths::Paths;
 pub use downward::DownwardFacts;
 pub use error::VolumeError;
+use layout::PodLayout;
+use payload::Payload;
+pub use teardown::teardown;
 
 /// Looks up a ConfigMap or Secret that the node holds: `(kind, namespace, name)` to the object's JSON.
 pub type ObjectLookup<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Value>;
@@ -30,6 +42,25 @@ pub struct VolumeContext<'a> {
     pub facts: &'a DownwardFacts,
 }
 
+impl<'a> VolumeContext<'a> {
+    fn layout(&self) -> PodLayout {
+        PodLayout::new(self.paths, self.pod.metadata.uid.as_deref().unwrap_or_default())
+    }
+
+    fn spec(&self) -> Option<&'a PodSpec> {
+        self.pod.spec.as_ref()
+    }
+
+    fn volumes(&self) -> &'a [Volume] {
+        self.spec().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default()
+    }
+
+    fn fs_group(&self) -> Option<u32> {
+        let group = self.spec()?.security_context.as_ref()?.fs_group?;
+        u32::try_from(group).ok()
+    }
+}
+
 /// Where a volume lies on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeHostPath {
@@ -38,18 +69,95 @@ pub struct VolumeHostPath {
     pub read_only: bool,
 }
 
-/// Makes every volume of the pod; converges when called again after a crash or for a retry.
-pub fn setup(_ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
-    Ok(BTreeMap::new())
+/// What is to be made, decided for all volumes before anything is touched.
+enum Plan<'a> {
+    Empty(empty_dir::EmptyDir),
+    Host(host_path::HostPath<'a>),
+    Objects(Payload),
+    /// Made from objects earlier; one of them has gone since. A running pod keeps what it has.
+    Keep,
+}
+
+/// Makes every volume of the pod; converges when called again, for a retry or after a restart of the daemon:
+/// what a running container has mounted stays as it is.
+pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
+    let layout = ctx.layout();
+    let plans = ctx.volumes().iter().map(|volume| Ok((volume, plan(ctx, &layout, volume)?)));
+    let plans: Vec<(&Volume, Plan<'_>)> = plans.collect::<Result<_, VolumeError>>()?;
+    if plans.iter().any(|(_, plan)| matches!(plan, Plan::Objects(_))) {
+        layout.mount_objects().map_err(|error| error.of("objects"))?;
+    }
+    if mounts::shares_memory(ctx.pod) {
+        layout.mount_shm().map_err(|error| error.of("shm"))?;
+    }
+    let mut made = BTreeMap::new();
+    for (volume, plan) in plans {
+        let name = &volume.name;
+        let path = match plan {
+            Plan::Empty(wanted) => {
+                empty_dir::make(&layout, name, &wanted, ctx.fs_group()).map_err(|error| error.of(name))?;
+                VolumeHostPath { path: layout.volume(name), read_only: false }
+            }
+            Plan::Host(wanted) => {
+                host_path::check(name, &wanted)?;
+                VolumeHostPath { path: PathBuf::from(wanted.path), read_only: false }
+            }
+            Plan::Objects(payload) => {
+                let dir = layout.object_volume(name);
+                atomic::write(&dir, &payload, ctx.fs_group()).map_err(|error| error.of(name))?;
+                nested::make_mount_points(&dir, name, ctx.pod).map_err(|error| error.of(name))?;
+                VolumeHostPath { path: dir, read_only: true }
+            }
+            Plan::Keep => VolumeHostPath { path: layout.object_volume(name), read_only: true },
+        };
+        made.insert(name.clone(), path);
+    }
+    Ok(made)
+}
+
+fn plan<'a>(ctx: &VolumeContext<'a>, layout: &PodLayout, volume: &'a Volume) -> Result<Plan<'a>, VolumeError> {
+    if let Some(source) = &volume.host_path {
+        return Ok(Plan::Host(host_path::HostPath {
+            path: &source.path,
+            type_: source.type_.as_deref().unwrap_or(""),
+        }));
+    }
+    match payload::of_volume(ctx, volume) {
+        Some(Ok(payload)) => return Ok(Plan::Objects(payload)),
+        Some(Err(error)) if error.is_missing() && atomic::exists(&layout.object_volume(&volume.name)) => {
+            return Ok(Plan::Keep);
+        }
+        Some(Err(error)) => return Err(error),
+        None => {}
+    }
+    match (&volume.empty_dir, payload::source_type(volume)) {
+        (Some(source), _) => Ok(Plan::Empty(empty_dir::EmptyDir::new(ctx, &volume.name, source)?)),
+        // An API server defaults a volume without a source so; a static pod comes without that.
+        (None, None) => Ok(Plan::Empty(empty_dir::EmptyDir::default())),
+        (None, Some(source_type)) => {
+            Err(VolumeError::NotSupported { volume: volume.name.clone(), source_type: source_type.to_string() })
+        }
+    }
 }
 
 /// Brings configMap, secret, downwardAPI and projected volumes up to date; returns the names of those that changed.
-/// An object that has gone leaves its files as they are.
-pub fn update(_ctx: &VolumeContext<'_>) -> Result<Vec<String>, VolumeError> {
-    Ok(Vec::new())
+/// An object that has gone leaves its files as they are. Does nothing for volumes not yet made.
+pub fn update(ctx: &VolumeContext<'_>) -> Result<Vec<String>, VolumeError> {
+    let layout = ctx.layout();
+    let mut changed = Vec::new();
+    for volume in ctx.volumes() {
+        let dir = layout.object_volume(&volume.name);
+        let payload = match payload::of_volume(ctx, volume) {
+            Some(Ok(payload)) if atomic::exists(&dir) => payload,
+            Some(Err(error)) if !error.is_missing() => return Err(error),
+            _ => continue,
+        };
+        if atomic::write(&dir, &payload, ctx.fs_group()).map_err(|error| error.of(&volume.name))? {
+            changed.push(volume.name.clone());
+        }
+    }
+    Ok(changed)
 }
 
-/// Unmounts and deletes all of `Paths::pod(uid)` that belongs to volumes. Never follows a mount or a link out of it.
-pub fn teardown(_paths: &Paths, _uid: &str) -> Result<(), VolumeError> {
-    Ok(())
-}
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
-use super::{VolumeError, VolumeHostPath};
+use super::layout::PodLayout;
+use super::{VolumeError, VolumeHostPath, subpath};
+use crate::net::etc_files;
 use crate::paths::Paths;
+
+const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
 /// How mounts made later travel between host and container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +38,110 @@ pub struct MountContext<'a> {
     pub volumes: &'a BTreeMap<String, VolumeHostPath>,
     /// The container's environment, for `subPathExpr`.
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// Folder with `hosts`, `hostname`, `resolv.conf` and, for pods of several containers, `shm`: what
-    /// `net::etc_files::write` made.
+    /// Folder with `hosts`, `hostname` and `resolv.conf`: what `net::etc_files::write` made.
     pub pod_files: &'a Path,
     /// Empty file made for this attempt, to be mounted at `terminationMessagePath`.
     pub termination_log: &'a Path,
 }
 
+/// Whether the pod's containers share one `/dev/shm`: with a single one the OCI runtime's own does.
+pub(super) fn shares_memory(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| {
+        let containers = spec.containers.len() + spec.init_containers.as_ref().map_or(0, Vec::len);
+        containers > 1 && !spec.host_ipc.unwrap_or(false)
+    })
+}
+
 /// The container's mounts, parents before children. Makes subPath bind mounts on the way.
-pub fn container_mounts(_ctx: &MountContext<'_>) -> Result<Vec<Mount>, VolumeError> {
-    Ok(Vec::new())
+pub fn container_mounts(ctx: &MountContext<'_>) -> Result<Vec<Mount>, VolumeError> {
+    let mut mounts = Vec::new();
+    for (index, mount) in volume_mounts(ctx.container).iter().enumerate() {
+        mounts.push(volume_mount(ctx, index, mount)?);
+    }
+    // A volume mounted at one of the places below replaces it.
+    let taken: Vec<PathBuf> = mounts.iter().map(|mount| mount.target.clone()).collect();
+    mounts.extend(pod_mounts(ctx).into_iter().filter(|mount| !taken.contains(&mount.target)));
+    // Stable: mounts of equal depth keep the pod's order.
+    mounts.sort_by_key(|mount| mount.target.components().count());
+    Ok(mounts)
+}
+
+fn volume_mounts(container: &Container) -> &[VolumeMount] {
+    container.volume_mounts.as_deref().unwrap_or_default()
+}
+
+fn pod_mounts(ctx: &MountContext<'_>) -> Vec<Mount> {
+    let read_only_root =
+        ctx.container.security_context.as_ref().and_then(|security| security.read_only_root_filesystem);
+    let read_only_root = read_only_root.unwrap_or(false);
+    let mount = |source: PathBuf, target: &str, read_only: bool| {
+        let propagation = Propagation::Private;
+        Mount { source, target: PathBuf::from(target), read_only, propagation }
+    };
+    let termination = ctx.container.termination_message_path.as_deref().filter(|path| !path.is_empty());
+    let mut mounts = vec![
+        mount(ctx.pod_files.join(etc_files::HOSTS), "/etc/hosts", false),
+        mount(ctx.pod_files.join(etc_files::HOSTNAME), "/etc/hostname", read_only_root),
+        mount(ctx.pod_files.join(etc_files::RESOLV_CONF), "/etc/resolv.conf", read_only_root),
+        mount(ctx.termination_log.to_path_buf(), termination.unwrap_or(TERMINATION_MESSAGE_PATH), false),
+    ];
+    let host_ipc = ctx.pod.spec.as_ref().and_then(|spec| spec.host_ipc).unwrap_or(false);
+    if host_ipc {
+        mounts.push(mount(PathBuf::from("/dev/shm"), "/dev/shm", false));
+    } else if shares_memory(ctx.pod) {
+        let uid = ctx.pod.metadata.uid.as_deref().unwrap_or_default();
+        mounts.push(mount(PodLayout::new(ctx.paths, uid).shm(), "/dev/shm", false));
+    }
+    mounts
+}
+
+fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Result<Mount, VolumeError> {
+    let invalid = |problem: String| VolumeError::Invalid { volume: mount.name.clone(), problem };
+    let volume = ctx.volumes.get(&mount.name).ok_or_else(|| invalid("not found among the pod's volumes".into()))?;
+    if mount.recursive_read_only.as_deref() == Some("Enabled") {
+        return Err(invalid("recursive read-only mounts are not supported by this node".into()));
+    }
+    let sub_path = match (mount.sub_path_expr.as_deref(), mount.sub_path.as_deref()) {
+        (Some(expression), _) if !expression.is_empty() => expand(expression, ctx.env).map_err(invalid)?,
+        (_, Some(path)) => path.to_string(),
+        _ => String::new(),
+    };
+    let source = if sub_path.is_empty() {
+        volume.path.clone()
+    } else {
+        subpath::check(&sub_path).map_err(invalid)?;
+        let uid = ctx.pod.metadata.uid.as_deref().unwrap_or_default();
+        let target = PodLayout::new(ctx.paths, uid).subpath(&ctx.container.name, index);
+        subpath::bind(&volume.path, &sub_path, &target).map_err(|error| error.of(&mount.name))?;
+        target
+    };
+    let propagation = match mount.mount_propagation.as_deref() {
+        None | Some("" | "None") => Propagation::Private,
+        Some("HostToContainer") => Propagation::HostToContainer,
+        Some("Bidirectional") => Propagation::Bidirectional,
+        Some(other) => return Err(invalid(format!("invalid MountPropagation mode: {other:?}"))),
+    };
+    let target = Path::new("/").join(&mount.mount_path);
+    Ok(Mount { source, target, read_only: volume.read_only || mount.read_only.unwrap_or(false), propagation })
+}
+
+/// `$(NAME)` by the container's environment; unlike in `args` an unknown name is an error.
+fn expand(expression: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = expression;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+            out.push_str(&env(name).ok_or_else(|| format!("missing value for {name:?} in subPathExpr"))?);
+            rest = after;
+        } else {
+            out.push('$');
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
 }

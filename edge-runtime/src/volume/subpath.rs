@@ -1,0 +1,113 @@
+//! A path inside a volume as a mount source that nobody can lead elsewhere.
+//!
+//! The pod can write to its volumes, hence plant links there; the kernel resolves the path (`openat2(2)` with
+//! `RESOLVE_BENEATH`) and the descriptor, not a name, is what gets mounted (CVE-2017-1002101, CVE-2021-25741).
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, fchmod, mkdirat};
+
+use super::error::{At, PathError};
+use super::layout::make_dir;
+
+/// Relative and without `..`; the API server checks the same, but `subPathExpr` is expanded here.
+pub(super) fn check(path: &str) -> Result<(), String> {
+    if Path::new(path).is_absolute() {
+        return Err(format!("subPath {path:?} must not be an absolute path"));
+    }
+    if Path::new(path).components().any(|part| part == Component::ParentDir) {
+        return Err(format!("subPath {path:?} must not contain '..'"));
+    }
+    Ok(())
+}
+
+/// Mounts `volume`/`sub_path` at `target` (made as file or folder); a missing folder is created with the mode of the
+/// volume. Replaces an earlier mount.
+pub(super) fn bind(volume: &Path, sub_path: &str, target: &Path) -> Result<(), PathError> {
+    let wanted = volume.join(sub_path);
+    let source = open(volume, sub_path).at("resolve subPath", &wanted)?;
+    unmount(target).at("unmount", target)?;
+    if let Some(parent) = target.parent() {
+        make_dir(parent)?;
+    }
+    let is_dir = File::from(source.try_clone().at("open", &wanted)?).metadata().at("look at", &wanted)?.is_dir();
+    prepare_target(target, is_dir).at("create mount point", target)?;
+    let by_descriptor = format!("/proc/self/fd/{}", source.as_raw_fd());
+    mount(Some(by_descriptor.as_str()), target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .at("mount subPath at", target)
+}
+
+/// Unmounts what is there, however often; fine when nothing is.
+fn unmount(target: &Path) -> Result<(), Errno> {
+    loop {
+        match umount2(target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            Err(Errno::EINVAL | Errno::ENOENT) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn prepare_target(target: &Path, is_dir: bool) -> io::Result<()> {
+    match fs::symlink_metadata(target) {
+        Ok(found) if found.is_dir() == is_dir => return Ok(()),
+        Ok(found) if found.is_dir() => fs::remove_dir(target)?,
+        Ok(_) => fs::remove_file(target)?,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(_) => {}
+    }
+    if is_dir { fs::create_dir(target) } else { File::create_new(target).map(drop) }
+}
+
+fn open(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
+    // O_PATH: opening must not block on a FIFO that a hostPath names.
+    let root = nix::fcntl::open(volume, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    match beneath(&root, sub_path, OFlag::O_PATH) {
+        Err(Errno::ENOENT) => create(&root, sub_path),
+        Err(Errno::ENOSYS) => Err(io::Error::other("subPath needs openat2, kernel 5.6 or newer")),
+        Err(Errno::EXDEV) => Err(io::Error::other("the path leads out of the volume")),
+        result => Ok(result?),
+    }
+}
+
+/// Makes the missing folders one by one, each inside the one opened before: a link that appears meanwhile is an error.
+fn create(root: &OwnedFd, sub_path: &str) -> io::Result<OwnedFd> {
+    let mode = File::from(root.try_clone()?).metadata()?.mode() & 0o7777;
+    let mode = Mode::from_bits_truncate(mode);
+    let mut current = root.try_clone()?;
+    for part in Path::new(sub_path).components() {
+        let Component::Normal(name) = part else { continue };
+        let name = Path::new(name);
+        let folder = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+        current = match beneath(&current, name, folder) {
+            Err(Errno::ENOENT) => {
+                mkdirat(&current, name, mode)?;
+                let made = beneath(&current, name, folder | OFlag::O_NOFOLLOW)?;
+                // The umask took bits away.
+                fchmod(&made, mode)?;
+                made
+            }
+            result => result?,
+        };
+    }
+    Ok(current)
+}
+
+fn beneath<P: ?Sized + nix::NixPath>(dir: &OwnedFd, path: &P, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
+    loop {
+        match openat2(dir, path, how) {
+            // A rename raced with the walk (openat2(2)): again.
+            Err(Errno::EAGAIN) => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! Real volumes in a mount namespace of the test's own, and the hard question: does tear-down spare what is not ours?
+#![allow(clippy::print_stderr)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Container;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use serde_json::json;
+
+use super::mounts::{Mount, MountContext, Propagation, container_mounts};
+use super::*;
+use crate::sys::files::mounts_below;
+
+struct Bench {
+    temp: tempfile::TempDir,
+    paths: Paths,
+    pod: Pod,
+    facts: DownwardFacts,
+    objects: std::cell::RefCell<BTreeMap<String, Value>>,
+}
+
+impl Bench {
+    /// `None`, with the reason said, without root.
+    fn new(spec: Value) -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: needs root to mount");
+            return None;
+        }
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        // The node's root lies behind a link, as /var does on some systems.
+        fs::create_dir(temp.path().join("real")).unwrap();
+        symlink("real", temp.path().join("root")).unwrap();
+        let mut spec = spec;
+        if spec.get("containers").is_none() {
+            spec["containers"] = json!([{"name": "c"}]);
+        }
+        let pod = json!({"metadata": {"name": "p", "namespace": "shop", "uid": "u1", "labels": {"app": "web"}},
+            "spec": spec});
+        Some(Self {
+            paths: Paths::new(&temp.path().join("root")),
+            temp,
+            pod: serde_json::from_value(pod).unwrap(),
+            facts: DownwardFacts { allocatable_memory_bytes: 64 << 20, ..DownwardFacts::default() },
+            objects: std::cell::RefCell::default(),
+        })
+    }
+
+    fn put(&self, kind: &str, name: &str, data: Value) {
+        self.objects.borrow_mut().insert(format!("{kind}/shop/{name}"), data);
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&VolumeContext<'_>) -> T) -> T {
+        let objects = |kind: &str, namespace: &str, name: &str| {
+            self.objects.borrow().get(&format!("{kind}/{namespace}/{name}")).cloned()
+        };
+        work(&VolumeContext { paths: &self.paths, pod: &self.pod, objects: &objects, facts: &self.facts })
+    }
+
+    fn setup(&self) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
+        self.with(setup)
+    }
+
+    fn mounts(&self) -> Result<Vec<Mount>, VolumeError> {
+        let volumes = self.setup().unwrap();
+        let containers: &[Container] = &self.pod.spec.as_ref().unwrap().containers;
+        container_mounts(&MountContext {
+            paths: &self.paths,
+            pod: &self.pod,
+            container: &containers[0],
+            volumes: &volumes,
+            env: &|name| (name == "POD").then(|| "web-0".to_string()),
+            pod_files: Path::new("/files"),
+            termination_log: Path::new("/termination"),
+        })
+    }
+
+    fn mount_of(&self, target: &str) -> Mount {
+        self.mounts().unwrap().into_iter().find(|mount| mount.target == Path::new(target)).unwrap()
+    }
+
+    fn mount_count(&self) -> usize {
+        mounts_below(&fs::canonicalize(self.temp.path()).unwrap()).unwrap().len()
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn objects_become_files_and_follow_their_changes() {
+    let volumes = json!({"volumes": [
+        {"name": "cfg", "configMap": {"name": "app", "defaultMode": 0o600}},
+        {"name": "key", "secret": {"secretName": "tls", "items": [{"key": "k", "path": "deep/er/key", "mode": 0o400}]}},
+        {"name": "me", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        {"name": "all", "projected": {"sources": [{"configMap": {"name": "app"}}, {"secret": {"name": "tls"}},
+            {"configMap": {"name": "none", "optional": true}},
+            {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}]}}]});
+    let Some(mut bench) = Bench::new(volumes) else { return };
+    bench.put("ConfigMap", "app", json!({"data": {"a": "1"}, "binaryData": {"bin": "AP8="}}));
+    bench.put("Secret", "tls", json!({"data": {"k": "c2VjcmV0"}}));
+    let made = bench.setup().unwrap();
+    assert!(made.values().all(|volume| volume.read_only));
+    let read = |name: &str, file: &str| fs::read(made[name].path.join(file)).unwrap();
+    assert_eq!(read("cfg", "a"), b"1");
+    assert_eq!(read("cfg", "bin"), [0, 255]);
+    assert_eq!(mode(&made["cfg"].path.join("a")), 0o600);
+    assert_eq!(read("key", "deep/er/key"), b"secret");
+    assert_eq!(mode(&made["key"].path.join("deep/er/key")), 0o400);
+    assert_eq!(read("me", "labels"), b"app=\"web\"");
+    assert_eq!((read("all", "a"), read("all", "k"), read("all", "name")), (b"1".into(), b"secret".into(), b"p".into()));
+    assert_eq!(bench.mount_count(), 1, "one tmpfs for all");
+
+    assert!(bench.with(update).unwrap().is_empty());
+    bench.put("ConfigMap", "app", json!({"data": {"a": "2"}}));
+    bench.pod.metadata.labels.as_mut().unwrap().insert("x".into(), "y".into());
+    assert_eq!(bench.with(update).unwrap(), ["cfg", "me", "all"]);
+    assert_eq!(read("cfg", "a"), b"2");
+    assert!(!made["cfg"].path.join("bin").exists());
+
+    // Gone while the pod runs: the files stay, also for a setup after a restart of the daemon.
+    bench.objects.borrow_mut().clear();
+    assert!(bench.with(update).unwrap().is_empty());
+    assert_eq!(bench.setup().unwrap(), made);
+    assert_eq!(read("key", "deep/er/key"), b"secret");
+    teardown(&bench.paths, "u1").unwrap();
+    assert_eq!(bench.mount_count(), 0);
+}
+
+#[test]
+fn what_is_missing_is_named_and_waited_for() {
+    let volumes = json!({"volumes": [{"name": "cfg", "configMap": {"name": "app", "items": [{"key": "k", "path": "k"}]}},
+        {"name": "tmp", "emptyDir": {}}]});
+    let Some(bench) = Bench::new(volumes) else { return };
+    let error = bench.setup().unwrap_err();
+    assert!(error.is_missing());
+    assert_eq!(error.to_string(), "MountVolume.SetUp failed for volume \"cfg\" : configmap \"app\" not found");
+    assert!(!bench.paths.pod("u1").join("volumes").exists(), "nothing is made before all is known");
+    bench.put("ConfigMap", "app", json!({"data": {}}));
+    let error = bench.setup().unwrap_err();
+    assert!(error.is_missing() && error.to_string().ends_with("references non-existent configmap key: k"), "{error}");
+    bench.put("ConfigMap", "app", json!({"data": {"k": "v"}}));
+    bench.setup().unwrap();
+    teardown(&bench.paths, "u1").unwrap();
+}
+
+#[test]
+fn what_is_not_supported_is_named() {
+    let cases = [
+        (json!({"name": "v", "persistentVolumeClaim": {"claimName": "x"}}), "persistentVolumeClaim"),
+        (json!({"name": "v", "nfs": {"server": "a", "path": "/"}}), "nfs"),
+        (json!({"name": "v", "emptyDir": {"medium": "HugePages"}}), "emptyDir with medium \"HugePages\""),
+        (
+            json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}),
+            "serviceAccountToken",
+        ),
+    ];
+    for (volume, name) in cases {
+        let Some(bench) = Bench::new(json!({"volumes": [volume]})) else { return };
+        let error = bench.setup().unwrap_err();
+        assert!(matches!(error, VolumeError::NotSupported { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(name) && text.ends_with("is not supported by this node"), "{text}");
+    }
+}
+
+#[test]
+fn an_object_cannot_write_outside_its_volume() {
+    for key in ["../x", "/etc/x", "..data"] {
+        let volume = json!({"volumes": [{"name": "v", "configMap": {"name": "app"}}]});
+        let Some(bench) = Bench::new(volume) else { return };
+        bench.put("ConfigMap", "app", json!({"data": {key: "bad"}}));
+        assert!(matches!(bench.setup(), Err(VolumeError::Invalid { .. })), "{key}");
+    }
+}
+
+#[test]
+fn empty_dirs_outlive_restarts_with_what_the_pod_made_of_them() {
+    let volumes = json!({"securityContext": {"fsGroup": 2000}, "volumes": [{"name": "disk", "emptyDir": {}},
+        {"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "none"}]});
+    let Some(bench) = Bench::new(volumes) else { return };
+    let made = bench.setup().unwrap();
+    assert_eq!(mode(&made["disk"].path), 0o2777);
+    assert_eq!(fs::metadata(&made["disk"].path).unwrap().gid(), 2000);
+    assert_eq!((mode(&made["mem"].path), fs::metadata(&made["mem"].path).unwrap().gid()), (0o2777, 2000));
+    assert_eq!(crate::sys::host::disk_space(&made["mem"].path).unwrap().total_bytes, 1 << 20);
+    for volume in made.values() {
+        fs::write(volume.path.join("f"), "kept").unwrap();
+        fs::set_permissions(&volume.path, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    assert_eq!(bench.setup().unwrap(), made);
+    for volume in made.values() {
+        assert_eq!(fs::read_to_string(volume.path.join("f")).unwrap(), "kept");
+        assert_eq!(mode(&volume.path), 0o700);
+    }
+    assert_eq!(bench.mount_count(), 1);
+    teardown(&bench.paths, "u1").unwrap();
+    teardown(&bench.paths, "u1").unwrap();
+    assert_eq!(bench.mount_count(), 0);
+}
+
+#[test]
+fn host_paths_are_checked_by_type() {
+    let host = tempfile::tempdir().unwrap();
+    let file = host.path().join("file");
+    fs::write(&file, "").unwrap();
+    let at = |name: &str| host.path().join(name).display().to_string();
+    let cases = [
+        (at("file"), "", None),
+        (at("made/deep"), "", None),
+        (at("file"), "File", None),
+        (at("file"), "Directory", Some("is not a directory")),
+        (at("none"), "Directory", Some("is not a directory")),
+        (at("new"), "DirectoryOrCreate", None),
+        (at("new"), "Directory", None),
+        (at("new.txt"), "FileOrCreate", None),
+        (at("new"), "FileOrCreate", Some("is not a file")),
+        (at("file"), "Socket", Some("is not a socket file")),
+        ("/dev/null".into(), "CharDevice", None),
+        ("/dev/null".into(), "BlockDevice", Some("is not a block device")),
+        (at("../x"), "", Some("without '..'")),
+        (at("file"), "Nonsense", Some("invalid volume type")),
+    ];
+    for (path, type_, problem) in cases {
+        let volume = json!({"volumes": [{"name": "v", "hostPath": {"path": path, "type": type_}}]});
+        let Some(bench) = Bench::new(volume) else { return };
+        match (bench.setup(), problem) {
+            (Ok(made), None) => assert_eq!(made["v"].path, Path::new(&path)),
+            (Err(error), Some(problem)) => assert!(error.to_string().contains(problem), "{path} {type_}: {error}"),
+            (result, _) => panic!("{path} {type_}: {result:?}"),
+        }
+    }
+}
+
+fn with_mounts(volumes: Value, mounts: Value) -> Option<Bench> {
+    Bench::new(json!({"volumes": volumes, "containers": [{"name": "c", "volumeMounts": mounts}]}))
+}
+
+#[test]
+fn a_container_sees_volumes_and_files_parents_first() {
+    let volumes = json!([{"name": "tmp", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "app"}}]);
+    let mounts = json!([{"name": "tmp", "mountPath": "/etc/app/cache", "readOnly": true},
+        {"name": "cfg", "mountPath": "/etc/app"}, {"name": "tmp", "mountPath": "/etc/hosts", "mountPropagation": "Bidirectional"}]);
+    let Some(bench) = with_mounts(volumes, mounts) else { return };
+    bench.put("ConfigMap", "app", json!({"data": {"a": "1"}}));
+    let mounts = bench.mounts().unwrap();
+    let targets: Vec<String> = mounts.iter().map(|mount| mount.target.display().to_string()).collect();
+    let place = |target: &str| targets.iter().position(|one| one == target).unwrap();
+    assert!(place("/etc/app") < place("/etc/app/cache"));
+    assert_eq!(targets.iter().filter(|target| *target == "/etc/hosts").count(), 1);
+    assert!(targets.contains(&"/dev/termination-log".to_string()) && !targets.contains(&"/dev/shm".to_string()));
+    assert!(mounts[place("/etc/app")].read_only && mounts[place("/etc/app/cache")].read_only);
+    assert_eq!(mounts[place("/etc/hosts")].propagation, Propagation::Bidirectional);
+    assert!(mounts[place("/etc/app")].source.join("cache").is_dir(), "mount point inside the read-only volume");
+    teardown(&bench.paths, "u1").unwrap();
+}
+
+#[test]
+fn containers_of_one_pod_share_memory() {
+    let Some(bench) = Bench::new(json!({"containers": [{"name": "a"}, {"name": "b"}]})) else { return };
+    let shm = bench.mount_of("/dev/shm").source;
+    assert_eq!(crate::sys::host::disk_space(&shm).unwrap().total_bytes, 64 << 20);
+    assert_eq!(mode(&shm), 0o1777);
+    teardown(&bench.paths, "u1").unwrap();
+    assert_eq!(bench.mount_count(), 0);
+}
+
+#[test]
+fn sub_paths_are_made_and_mounted() {
+    let volumes = json!([{"name": "tmp", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "app"}}]);
+    let mounts = json!([{"name": "tmp", "mountPath": "/a", "subPath": "x/y"},
+        {"name": "cfg", "mountPath": "/b", "subPath": "file"}, {"name": "tmp", "mountPath": "/c", "subPathExpr": "$(POD)/z"}]);
+    let Some(bench) = with_mounts(volumes, mounts) else { return };
+    bench.put("ConfigMap", "app", json!({"data": {"file": "1"}}));
+    let tmp = bench.setup().unwrap()["tmp"].path.clone();
+    // Twice: a restarted container gets the same again.
+    for _ in 0..2 {
+        let dir = bench.mount_of("/a").source;
+        fs::write(dir.join("f"), "inside").unwrap();
+        assert_eq!(fs::read_to_string(tmp.join("x/y/f")).unwrap(), "inside");
+        assert_eq!(mode(&tmp.join("x/y")), 0o777);
+        assert_eq!(fs::read_to_string(bench.mount_of("/b").source).unwrap(), "1");
+        assert!(tmp.join("web-0/z").is_dir());
+        assert_eq!(bench.mount_count(), 4);
+    }
+    teardown(&bench.paths, "u1").unwrap();
+    assert_eq!(bench.mount_count(), 0);
+    assert!(!bench.paths.pod("u1").join("volumes").exists());
+}
+
+#[test]
+fn sub_paths_cannot_leave_their_volume() {
+    let host = tempfile::tempdir().unwrap();
+    fs::write(host.path().join("secret"), "x").unwrap();
+    for sub_path in ["../../x", "/etc", "link/secret", "link/new", "up/x", "magic/etc", "dangling"] {
+        let mounts = json!([{"name": "tmp", "mountPath": "/a", "subPath": sub_path}]);
+        let Some(bench) = with_mounts(json!([{"name": "tmp", "emptyDir": {}}]), mounts) else { return };
+        let tmp = bench.setup().unwrap()["tmp"].path.clone();
+        symlink(host.path(), tmp.join("link")).unwrap();
+        symlink("../..", tmp.join("up")).unwrap();
+        symlink("/proc/self/root", tmp.join("magic")).unwrap();
+        symlink(host.path().join("created"), tmp.join("dangling")).unwrap();
+        let result = bench.mounts();
+        assert!(result.is_err(), "{sub_path}: {result:?}");
+        assert!(!host.path().join("new").exists() && !host.path().join("created").exists());
+        teardown(&bench.paths, "u1").unwrap();
+        assert!(host.path().join("secret").exists());
+    }
+}
+
+#[test]
+fn links_inside_the_volume_may_be_used() {
+    let mounts = json!([{"name": "tmp", "mountPath": "/a", "subPath": "current"}]);
+    let Some(bench) = with_mounts(json!([{"name": "tmp", "emptyDir": {}}]), mounts) else { return };
+    let tmp = bench.setup().unwrap()["tmp"].path.clone();
+    fs::create_dir(tmp.join("v1")).unwrap();
+    symlink("v1", tmp.join("current")).unwrap();
+    fs::write(bench.mount_of("/a").source.join("f"), "").unwrap();
+    assert!(tmp.join("v1/f").exists());
+    teardown(&bench.paths, "u1").unwrap();
+}
+
+#[test]
+fn teardown_spares_everything_that_is_not_the_pods() {
+    let host = tempfile::tempdir().unwrap();
+    fs::create_dir_all(host.path().join("data/deep")).unwrap();
+    fs::write(host.path().join("data/deep/precious"), "x").unwrap();
+    let volumes = json!([{"name": "host", "hostPath": {"path": host.path()}}, {"name": "tmp", "emptyDir": {}},
+        {"name": "mem", "emptyDir": {"medium": "Memory"}}]);
+    let mounts = json!([{"name": "host", "mountPath": "/h", "subPath": "data"}, {"name": "host", "mountPath": "/w"}]);
+    let Some(bench) = with_mounts(volumes, mounts) else { return };
+    let made = bench.setup().unwrap();
+    let source = bench.mount_of("/h").source;
+    assert!(source.join("deep/precious").exists());
+    // What a privileged container may have propagated: host data mounted inside its volumes, stacked, on a tmpfs.
+    let bind = |from: &Path, to: &Path| {
+        mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+    };
+    let data = host.path().join("data");
+    for place in [made["tmp"].path.join("in"), made["mem"].path.join("in put")] {
+        fs::create_dir(&place).unwrap();
+        bind(&data, &place);
+        bind(&data, &place);
+        bind(&data, &place.join("deep"));
+    }
+    // Links out of the pod, to a folder and from where a folder is expected.
+    symlink(host.path(), made["tmp"].path.join("link")).unwrap();
+    symlink(&data, made["tmp"].path.join("..x")).unwrap();
+    // A mount of another part of the pod's folder is not ours to touch.
+    let writable = bench.paths.pod("u1").join("containers");
+    fs::create_dir(&writable).unwrap();
+    bind(&data, &writable);
+
+    teardown(&bench.paths, "u1").unwrap();
+    assert_eq!(fs::read_to_string(host.path().join("data/deep/precious")).unwrap(), "x");
+    assert!(writable.join("deep/precious").exists());
+    assert_eq!(bench.mount_count(), 1);
+    for name in ["volumes", "objects", "subpaths", "shm"] {
+        assert!(!bench.paths.pod("u1").join(name).exists(), "{name}");
+    }
+    teardown(&bench.paths, "u1").unwrap();
+    nix::mount::umount(&writable).unwrap();
+}
+
+#[test]
+fn deleting_alone_would_not_cross_a_mount() {
+    let host = tempfile::tempdir().unwrap();
+    fs::write(host.path().join("precious"), "x").unwrap();
+    let Some(bench) = Bench::new(json!({"volumes": [{"name": "tmp", "emptyDir": {}}]})) else { return };
+    let place = bench.setup().unwrap()["tmp"].path.join("deep/er");
+    fs::create_dir_all(&place).unwrap();
+    mount(Some(host.path()), &place, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+    assert!(crate::sys::delete::delete_tree(&bench.paths.pod("u1")).is_err());
+    assert!(host.path().join("precious").exists());
+    teardown(&bench.paths, "u1").unwrap();
+}
+
+#[test]
+fn a_volumes_folder_replaced_by_a_link_is_not_followed() {
+    let host = tempfile::tempdir().unwrap();
+    fs::write(host.path().join("precious"), "x").unwrap();
+    let Some(bench) = Bench::new(json!({"volumes": [{"name": "tmp", "emptyDir": {}}]})) else { return };
+    bench.setup().unwrap();
+    let volumes = bench.paths.pod("u1").join("volumes");
+    fs::rename(&volumes, bench.paths.pod("u1").join("aside")).unwrap();
+    symlink(host.path(), &volumes).unwrap();
+    let _ = teardown(&bench.paths, "u1");
+    assert!(host.path().join("precious").exists());
+}
+
+#[test]
+fn a_uid_that_is_a_path_is_refused() {
+    let paths = Paths::new(Path::new("/nowhere"));
+    for uid in ["", ".", "..", "../u1", "a/b"] {
+        assert!(teardown(&paths, uid).is_err(), "{uid}");
+    }
+    teardown(&paths, "u1").unwrap();
+}
+
+/// `cargo test -p edge-runtime volume::tests::fifty -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn fifty_pods_cost() {
+    let volumes = json!([{"name": "tmp", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "app"}},
+        {"name": "key", "secret": {"secretName": "tls"}}]);
+    let Some(mut bench) = with_mounts(volumes, json!([{"name": "tmp", "mountPath": "/a"}])) else { return };
+    bench.put("ConfigMap", "app", json!({"data": {"a": "1", "b": "2"}}));
+    bench.put("Secret", "tls", json!({"data": {"k": "c2VjcmV0"}}));
+    let uids: Vec<String> = (0..50).map(|n| format!("u{n}")).collect();
+    let mut timed = |what: &str, work: &dyn Fn(&Bench)| {
+        let start = std::time::Instant::now();
+        for uid in &uids {
+            bench.pod.metadata.uid = Some(uid.clone());
+            work(&bench);
+        }
+        eprintln!("{what}: {:?} per pod", start.elapsed() / 50);
+    };
+    timed("setup", &|bench| drop(bench.setup().unwrap()));
+    timed("mounts", &|bench| drop(bench.mounts().unwrap()));
+    timed("update", &|bench| drop(bench.with(update).unwrap()));
+    timed("teardown", &|bench| teardown(&bench.paths, bench.pod.metadata.uid.as_deref().unwrap()).unwrap());
+}
