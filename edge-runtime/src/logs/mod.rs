@@ -2,4 +2,7 @@
 //!
 //! The monitor writes them, the daemon and the command line read them. Knows nothing of pods beyond a file's path.
 
+pub mod cri;
 pub mod read;
+pub mod rotate;
+pub mod write;

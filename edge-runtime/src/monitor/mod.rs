@@ -8,10 +8,22 @@
 //! - [`exit`]: exit records, the only truth about how a container ended.
 //! - [`client`]: for the daemon: connects, spawns, finds again what runs.
 //! - [`exec`]: for the daemon: a process inside a running container, for probes and hooks.
-//! - [`process`]: the monitor itself.
+//! - [`process`]: the monitor itself; [`detach`]: how it leaves the daemon's side.
 
+mod adopt;
+mod cgroup;
 pub mod client;
+mod clients;
+mod container;
+pub mod detach;
 pub mod exec;
 pub mod exit;
 pub mod frame;
+mod lifecycle;
+mod pidfd;
+pub mod process;
 pub mod protocol;
+mod runtime;
+mod saved;
+mod socket;
+mod stdio;

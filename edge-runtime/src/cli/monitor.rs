@@ -1,0 +1,48 @@
+//! `edge-runtime monitor`: the parent of the containers. Started by `run`, not by people.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use lexopt::prelude::*;
+
+use super::CliError;
+use crate::monitor::{detach, process};
+
+/// `monitor [--root DIR] [--workers N] [--env NAME=VALUE]... [--stay]`. Without `--stay` it detaches and returns once
+/// the monitor takes connections.
+pub(super) fn run(args: Vec<OsString>) -> Result<ExitCode, CliError> {
+    let (mut root, mut workers, mut environment, mut stay) = (None, 2, Vec::new(), false);
+    let mut parser = lexopt::Parser::from_args(args.iter().cloned());
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("root") => root = Some(PathBuf::from(parser.value()?)),
+            Long("workers") => workers = parser.value()?.parse()?,
+            Long("env") => {
+                let pair = parser.value()?.string()?;
+                let Some((name, value)) = pair.split_once('=') else {
+                    return Err(CliError::Usage(format!("--env {pair}: NAME=VALUE expected")));
+                };
+                environment.push((name.to_owned(), value.to_owned()));
+            }
+            Long("stay") => stay = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let paths = super::paths(root)?;
+    if !stay {
+        let mut again = vec![OsString::from("monitor"), OsString::from("--stay")];
+        again.extend(args);
+        let program = std::env::current_exe().map_err(CliError::failed)?;
+        detach::launch(&program, &again, &paths).map_err(CliError::failed)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Fails only where the caller has made us leader of a session already.
+    let _ = nix::unistd::setsid();
+    let options = process::Options { paths, workers: workers.max(1), environment };
+    let ready = || {
+        let _ = detach::say_ready();
+    };
+    process::run(options, ready).map_err(CliError::failed)?;
+    Ok(ExitCode::SUCCESS)
+}

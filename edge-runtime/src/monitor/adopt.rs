@@ -1,0 +1,160 @@
+//! What a former monitor left: its running containers go on here, its unfinished starts come to exactly one end.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+
+use super::container::{Parent, Running, State};
+use super::exit;
+use super::process::{Monitor, note, token};
+use super::protocol::StartContainer;
+use super::saved::{self, SavedPhase};
+use super::stdio::Output;
+use super::{pidfd, runtime};
+use crate::logs::write::LogWriter;
+
+/// How long a parent may take to reap before the exit counts as unknown.
+const REAP_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Monitor {
+    /// Takes over from the bundles' `monitor.json`. Called once, before any client.
+    pub(crate) fn adopt(&mut self) {
+        for saved in saved::load_all(&self.options.paths.run().join("containers")) {
+            let id = saved.spec.id.clone();
+            if let Some(record) = exit::read(&self.options.paths.exits(), &id) {
+                self.insert(saved.spec, State::Exited(record));
+                continue;
+            }
+            match saved.phase {
+                SavedPhase::Failed { message } => self.insert(saved.spec, State::Failed { message }),
+                SavedPhase::Starting => {
+                    self.insert(saved.spec, State::Starting { runtime_pid: None, signals: Vec::new() });
+                }
+                SavedPhase::Running { pid, start_time, started_at } => {
+                    let parent = hold(pid, start_time);
+                    let lives = parent.is_some();
+                    let parent = parent.unwrap_or(Parent::Us);
+                    self.insert(saved.spec, State::Running(Running { pid, started_at, parent }));
+                    if lives {
+                        self.continue_output(&id);
+                        self.watch_end(&id);
+                    } else {
+                        self.ended(&id, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts that a former monitor began: once the OCI runtime has returned, they have succeeded or are undone.
+    pub(crate) fn look_at_inherited_starts(&mut self) {
+        let is_inherited = |state: &State| matches!(state, State::Starting { runtime_pid: None, .. });
+        let inherited = self.containers.values().filter(|c| is_inherited(&c.state)).map(|c| c.spec.clone());
+        for spec in inherited.collect::<Vec<_>>() {
+            match saved::start_lock(&spec.bundle) {
+                Ok(None) => {}
+                Ok(Some(_free)) => self.resolve_start(&spec),
+                Err(e) => {
+                    note(&format!("container {}: {e}", spec.id));
+                    self.resolve_start(&spec);
+                }
+            }
+        }
+    }
+
+    fn resolve_start(&mut self, spec: &StartContainer) {
+        let Some(pid) = runtime::read_pid(&spec.bundle) else {
+            // Not started, or not known to be: undone by `delete --force`, never begun again under this id.
+            return self.start_failed(&spec.id, "the monitor died while the container was being started".to_owned());
+        };
+        self.continue_output(&spec.id);
+        let parent = hold(pid, pidfd::start_time(pid)).filter(|_| belongs(pid, spec));
+        let lives = parent.is_some();
+        self.has_started(&spec.id, pid, parent.unwrap_or(Parent::Us));
+        if lives {
+            self.watch_end(&spec.id);
+        } else {
+            self.ended(&spec.id, None);
+        }
+    }
+
+    fn continue_output(&mut self, id: &str) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let spec = &container.spec;
+        let output = LogWriter::open(&spec.log_path, spec.log_max_bytes, spec.log_max_files)
+            .and_then(|log| Output::open(&spec.bundle, log));
+        match output {
+            Ok(output) => container.output = Some(output),
+            Err(e) => note(&format!("container {id}: output: {e}")),
+        }
+        if matches!(container.state, State::Running(_)) {
+            self.watch_output(id);
+        }
+    }
+
+    fn watch_end(&mut self, id: &str) {
+        let Some(container) = self.containers.get(id) else { return };
+        let State::Running(Running { parent: Parent::Other { pidfd: Some(pidfd), .. }, .. }) = &container.state else {
+            return;
+        };
+        if let Err(e) = self.epoll.add(pidfd, EpollEvent::new(EpollFlags::EPOLLIN, token::ended(container.serial))) {
+            note(&format!("container {id}: pidfd: {e}"));
+        }
+    }
+
+    /// The pidfd of an adopted container says that its process has ended.
+    pub(crate) fn adopted_ended(&mut self, serial: u64) {
+        let Some(container) = self.containers.values_mut().find(|c| c.serial == serial) else { return };
+        if let State::Running(Running { parent: Parent::Other { pidfd: Some(pidfd), ended, .. }, .. }) =
+            &mut container.state
+        {
+            // A pidfd stays readable: from here on the timer looks.
+            let _ = self.epoll.delete(&*pidfd);
+            ended.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Adopted containers that have ended: asks how, until their parent has reaped them.
+    pub(crate) fn look_at_adopted(&mut self) {
+        let mut news = Vec::new();
+        for (id, container) in &self.containers {
+            let State::Running(Running { pid, parent: Parent::Other { pidfd, start_time, ended }, .. }) =
+                &container.state
+            else {
+                continue;
+            };
+            match (pidfd, ended) {
+                (Some(pidfd), Some(since)) => match pidfd::exit_status(pidfd) {
+                    Some(status) => news.push((id.clone(), Some(status))),
+                    None if since.elapsed() > REAP_PATIENCE => news.push((id.clone(), None)),
+                    None => {}
+                },
+                (Some(_), None) => {}
+                (None, _) if pidfd::start_time(*pid) != *start_time => news.push((id.clone(), None)),
+                (None, _) => {}
+            }
+        }
+        for (id, status) in news {
+            self.ended(&id, status);
+        }
+    }
+}
+
+/// A hold on the process, if it still is the one that started at `start_time`. The order matters: what is checked
+/// after the pidfd is open stays true for the pidfd.
+fn hold(pid: i32, start_time: Option<u64>) -> Option<Parent> {
+    let pidfd = match pidfd::open(pid) {
+        Ok(pidfd) => Some(pidfd),
+        Err(e) if e.raw_os_error() == Some(nix::libc::ENOSYS) => None,
+        Err(_) => return None,
+    };
+    let now = pidfd::start_time(pid);
+    (now.is_some() && now == start_time).then_some(Parent::Other { pidfd, start_time, ended: None })
+}
+
+/// Whether the process lives in the container's cgroup: a pid file may be older than the pid's present owner.
+fn belongs(pid: i32, spec: &StartContainer) -> bool {
+    let Some(cgroup) = &spec.cgroup else { return true };
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(cgroup.trim_start_matches('/')))
+}

@@ -1,0 +1,95 @@
+//! One container in the monitor's memory.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use super::exit::ExitRecord;
+use super::pidfd;
+use super::protocol::{ContainerState, Phase, StartContainer};
+use super::stdio::Output;
+
+pub(crate) struct Container {
+    /// Number of the epoll tokens.
+    pub(crate) serial: u64,
+    pub(crate) spec: StartContainer,
+    pub(crate) state: State,
+    /// Open from the start until the end.
+    pub(crate) output: Option<Output>,
+}
+
+pub(crate) enum State {
+    /// Waits for a free worker.
+    Queued,
+    /// The OCI runtime is at work: our child, or one that a former monitor began.
+    Starting {
+        runtime_pid: Option<i32>,
+        /// Signals that came meanwhile.
+        signals: Vec<i32>,
+    },
+    /// `delete --force` is at work after a failed start.
+    CleaningUp { message: String },
+    Running(Running),
+    Exited(ExitRecord),
+    Failed { message: String },
+}
+
+pub(crate) struct Running {
+    pub(crate) pid: i32,
+    pub(crate) started_at: String,
+    pub(crate) parent: Parent,
+}
+
+/// Who reaps the container's first process.
+pub(crate) enum Parent {
+    /// This monitor, told by SIGCHLD.
+    Us,
+    /// Somebody else, since a former monitor died: the pidfd tells. `None` before Linux 5.3: looked at by timer.
+    Other {
+        pidfd: Option<OwnedFd>,
+        start_time: Option<u64>,
+        /// It has ended, but its parent has not reaped it yet, so its status cannot be asked for.
+        ended: Option<Instant>,
+    },
+}
+
+impl Running {
+    /// Sends a signal. One that comes too late is no error: the exit is on its way.
+    pub(crate) fn signal(&self, signal: i32) -> std::io::Result<()> {
+        let sent = match &self.parent {
+            // Not reaped by anyone but us, so the pid is still this container's.
+            Parent::Us => send(self.pid, signal),
+            Parent::Other { pidfd: Some(pidfd), .. } => pidfd::signal(pidfd, signal),
+            Parent::Other { pidfd: None, start_time, .. } => {
+                if pidfd::start_time(self.pid) == *start_time { send(self.pid, signal) } else { Ok(()) }
+            }
+        };
+        match sent {
+            Err(e) if e.raw_os_error() == Some(nix::libc::ESRCH) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// By pidfd where there is one, because it also takes real-time signals (an image's STOPSIGNAL may be one).
+fn send(pid: i32, signal: i32) -> std::io::Result<()> {
+    match pidfd::open(pid) {
+        Ok(pidfd) => pidfd::signal(&pidfd, signal),
+        Err(e) if e.raw_os_error() == Some(nix::libc::ENOSYS) => {
+            let signal = nix::sys::signal::Signal::try_from(signal)?;
+            Ok(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal)?)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+impl Container {
+    pub(crate) fn view(&self) -> ContainerState {
+        let phase = match &self.state {
+            State::Queued | State::Starting { .. } | State::CleaningUp { .. } => Phase::Starting,
+            State::Running(r) => Phase::Running { pid: r.pid, started_at: r.started_at.clone() },
+            State::Exited(record) => Phase::Exited(record.clone()),
+            State::Failed { message } => Phase::Failed { message: message.clone() },
+        };
+        ContainerState { id: self.spec.id.clone(), phase }
+    }
+}

@@ -1,0 +1,54 @@
+//! How the monitor leaves its parent's side: own session, standard streams of its own, a parent that ends.
+//!
+//! The verb is executed twice. The first process starts the second, waits until that is ready to be connected to
+//! and ends, so whoever called has nothing to reap later and knows by the exit code whether it worked.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::paths::Paths;
+
+/// The log is started over beyond this size: nobody rotates it.
+const LOG_MAX: u64 = 256 * 1024;
+
+/// In the first process: starts `program` with `arguments` in a new process group, waits for its word.
+///
+/// # Errors
+/// It could not be started, or ended before it was ready; the monitor's log says more.
+pub fn launch(program: &Path, arguments: &[std::ffi::OsString], paths: &Paths) -> io::Result<()> {
+    fs::create_dir_all(paths.run())?;
+    let log_path = paths.run().join("monitor.log");
+    if fs::metadata(&log_path).is_ok_and(|m| m.len() > LOG_MAX) {
+        fs::remove_file(&log_path)?;
+    }
+    let log = File::options().create(true).append(true).open(&log_path)?;
+    let (mut ready, ready_end) = io::pipe()?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir("/").process_group(0);
+    command.stdin(Stdio::null()).stdout(OwnedFd::from(ready_end)).stderr(log);
+    command.spawn()?;
+    // Our copy of the writing end must close, or a death of the other side would not be noticed.
+    drop(command);
+    let mut word = [0];
+    match ready.read(&mut word)? {
+        1 => Ok(()),
+        _ => Err(io::Error::other(format!("the monitor did not start, see {}", log_path.display()))),
+    }
+}
+
+/// In the second process, when ready: says so and lets go of the pipe.
+///
+/// # Errors
+/// `/dev/null` cannot be had.
+pub fn say_ready() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    // The first process may have been killed: no reason not to go on.
+    let _ = stdout.write_all(b"\n").and_then(|()| stdout.flush());
+    let null = File::options().write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdout(&null)?;
+    Ok(())
+}

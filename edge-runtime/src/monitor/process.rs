@@ -1,0 +1,268 @@
+//! The monitor process: set-up and the one loop. What happens to containers is in [`super::lifecycle`], what was
+//! left by a former monitor in [`super::adopt`].
+//!
+//! Blocks in nothing but short disk writes: an exit record's fsync is the longest.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::net::UnixListener;
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::clients::Clients;
+use super::container::{Container, Parent, State};
+use super::protocol::{Answer, Call, Request, VERSION};
+use super::socket;
+use super::stdio::{Buffers, stamp};
+use crate::logs::read::Stream;
+use crate::paths::Paths;
+
+/// How this monitor works; given on its command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub paths: Paths,
+    /// OCI runtime processes at work at the same time.
+    pub workers: usize,
+    /// Added to the environment of the OCI runtime.
+    pub environment: Vec<(String, String)>,
+}
+
+/// What an epoll event is about, in 64 bits: a serial number and a kind.
+pub(crate) mod token {
+    pub(crate) const LISTENER: u64 = u64::MAX;
+    pub(crate) const SIGNALS: u64 = u64::MAX - 1;
+
+    pub(crate) enum Kind {
+        Stdout,
+        Stderr,
+        Ended,
+        Client,
+    }
+
+    pub(crate) fn stdout(serial: u64) -> u64 {
+        serial << 2
+    }
+
+    pub(crate) fn stderr(serial: u64) -> u64 {
+        serial << 2 | 1
+    }
+
+    pub(crate) fn ended(serial: u64) -> u64 {
+        serial << 2 | 2
+    }
+
+    pub(crate) fn client(serial: u64) -> u64 {
+        serial << 2 | 3
+    }
+
+    pub(crate) fn split(token: u64) -> (u64, Kind) {
+        let kind = match token & 3 {
+            0 => Kind::Stdout,
+            1 => Kind::Stderr,
+            2 => Kind::Ended,
+            _ => Kind::Client,
+        };
+        (token >> 2, kind)
+    }
+}
+
+/// A running OCI runtime process of ours.
+pub(crate) struct Job {
+    pub(crate) id: String,
+    pub(crate) kind: JobKind,
+}
+
+pub(crate) enum JobKind {
+    Run,
+    /// `delete --force`; answered to this client and call when asked for.
+    Delete { asked: Option<(u64, u64)> },
+}
+
+pub(crate) struct Monitor {
+    pub(crate) options: Options,
+    pub(crate) epoll: Epoll,
+    pub(crate) clients: Clients,
+    pub(crate) containers: BTreeMap<String, Container>,
+    pub(crate) next_serial: u64,
+    /// Ids that wait for a worker, first come first served.
+    pub(crate) queue: VecDeque<String>,
+    /// By pid.
+    pub(crate) jobs: BTreeMap<i32, Job>,
+    /// Children that ended before the OCI runtime told which container they are: pid and wait status.
+    pub(crate) early_exits: BTreeMap<i32, i32>,
+    pub(crate) buffers: Buffers,
+    /// Look for dead children although no SIGCHLD came.
+    pub(crate) look_for_dead: bool,
+    finished: bool,
+}
+
+/// Is the monitor of this root until told to shut down. Calls `ready` once the socket takes connections. Returns at
+/// once, without an error, when another monitor is alive.
+///
+/// # Errors
+/// The set-up failed: folders, socket, epoll.
+pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
+    fs::create_dir_all(options.paths.run())?;
+    fs::create_dir_all(options.paths.exits())?;
+    let lock = File::options().create(true).write(true).truncate(false).open(options.paths.run().join("monitor.lock"))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => return Ok(()),
+        Err(fs::TryLockError::Error(e)) => return Err(e),
+    }
+    nix::sys::prctl::set_child_subreaper(true)?;
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    mask.thread_block()?;
+    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    epoll.add(&signals, EpollEvent::new(EpollFlags::EPOLLIN, token::SIGNALS))?;
+
+    let socket_path = options.paths.monitor_socket();
+    let mut monitor = Monitor {
+        options,
+        epoll,
+        clients: Clients::default(),
+        containers: BTreeMap::new(),
+        next_serial: 0,
+        queue: VecDeque::new(),
+        jobs: BTreeMap::new(),
+        early_exits: BTreeMap::new(),
+        buffers: Buffers::new(),
+        look_for_dead: false,
+        finished: false,
+    };
+    monitor.adopt();
+    // Only now, so that the first list anyone gets is complete.
+    let listener = socket::bind(&socket_path)?;
+    listener.set_nonblocking(true)?;
+    monitor.epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, token::LISTENER))?;
+    ready();
+    monitor.serve(&listener, &signals)?;
+    fs::remove_file(socket_path)
+}
+
+/// A line in the monitor's log. Never fails: nothing may stop the monitor.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{} {text}", stamp());
+}
+
+impl Monitor {
+    fn serve(&mut self, listener: &UnixListener, signals: &SignalFd) -> io::Result<()> {
+        let mut events = [EpollEvent::empty(); 32];
+        while !self.finished {
+            while std::mem::take(&mut self.look_for_dead) {
+                self.reap();
+            }
+            let timeout = self.tick();
+            if self.look_for_dead {
+                continue;
+            }
+            let count = match self.epoll.wait(&mut events, timeout) {
+                Ok(count) => count,
+                Err(Errno::EINTR) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            for event in &events[..count] {
+                match event.data() {
+                    token::LISTENER => self.clients.accept(listener, &self.epoll),
+                    token::SIGNALS => {
+                        while let Ok(Some(_)) = signals.read_signal() {}
+                        self.look_for_dead = true;
+                    }
+                    other => self.dispatch(other, event.events()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, token: u64, flags: EpollFlags) {
+        let (serial, kind) = token::split(token);
+        match kind {
+            token::Kind::Stdout => self.copy_output(serial, Stream::Stdout),
+            token::Kind::Stderr => self.copy_output(serial, Stream::Stderr),
+            token::Kind::Ended => self.adopted_ended(serial),
+            token::Kind::Client => {
+                if flags.contains(EpollFlags::EPOLLOUT) {
+                    self.clients.writable(serial, &self.epoll);
+                }
+                for call in self.clients.read(serial) {
+                    let answer = match call {
+                        Ok(call) => self.obey(serial, call),
+                        Err((seq, error)) => Some(Answer { answer: seq, error: Some(error), ..Answer::default() }),
+                    };
+                    if let Some(answer) = answer {
+                        self.clients.answer(serial, &answer, &self.epoll);
+                    }
+                }
+            }
+        }
+    }
+
+    fn copy_output(&mut self, serial: u64, stream: Stream) {
+        let container = self.containers.values_mut().find(|c| c.serial == serial);
+        let Some((output, spec)) = container.and_then(|c| Some((c.output.as_mut()?, &c.spec))) else { return };
+        if let Some(error) = output.copy(stream, &mut self.buffers) {
+            note(&format!("log file {}: {error}", spec.log_path.display()));
+        }
+    }
+
+    /// Does what a client asks; `None` when the answer comes later.
+    fn obey(&mut self, client: u64, call: Call) -> Option<Answer> {
+        let mut answer = Answer { answer: call.seq, ..Answer::default() };
+        let done = match call.request {
+            Request::Hello { .. } => {
+                self.clients.greet(client);
+                answer.version = Some(VERSION);
+                Ok(())
+            }
+            Request::Start(spec) => self.enqueue(*spec),
+            Request::Kill { id, signal } => self.kill(client, &id, signal),
+            Request::Delete { id } => match self.delete(&id, (client, call.seq)) {
+                Ok(true) => Ok(()),
+                Ok(false) => return None,
+                Err(e) => Err(e),
+            },
+            Request::Forget { id } => self.forget(&id),
+            Request::List => {
+                answer.containers = Some(self.list());
+                Ok(())
+            }
+            Request::Shutdown => self.shutdown(),
+        };
+        answer.error = done.err();
+        Some(answer)
+    }
+
+    fn shutdown(&mut self) -> Result<(), String> {
+        if !self.containers.is_empty() {
+            return Err(format!("{} containers are known", self.containers.len()));
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    /// What cannot be waited for is looked at here; returns when to look again.
+    fn tick(&mut self) -> EpollTimeout {
+        self.look_at_inherited_starts();
+        self.look_at_adopted();
+        let soon = self.containers.values().any(|c| match &c.state {
+            State::Starting { runtime_pid: None, .. } => true,
+            State::Running(r) => matches!(&r.parent, Parent::Other { ended: Some(_), .. }),
+            _ => false,
+        });
+        let unwatched = self.containers.values().any(
+            |c| matches!(&c.state, State::Running(r) if matches!(&r.parent, Parent::Other { pidfd: None, .. })),
+        );
+        match (soon, unwatched) {
+            (true, _) => EpollTimeout::from(10u8),
+            (_, true) => EpollTimeout::from(250u8),
+            _ => EpollTimeout::NONE,
+        }
+    }
+}

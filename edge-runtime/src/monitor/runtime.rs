@@ -1,0 +1,125 @@
+//! The OCI runtime's command lines, and what can be learnt from its failures. The only caller of the runtime's
+//! `run` and `delete`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{SigSet, Signal};
+
+use super::protocol::StartContainer;
+use super::stdio;
+
+/// Longest message told about a failed start.
+const MESSAGE_CAP: usize = 2048;
+
+/// Starts `run --detach`. The caller reaps the process. `lock` stays open in it and in what becomes the container,
+/// until the container's own program is executed.
+pub(crate) fn spawn_run(spec: &StartContainer, environment: &[(String, String)], lock: &fs::File) -> io::Result<i32> {
+    let _ = fs::remove_file(pid_file(&spec.bundle));
+    let _ = fs::remove_file(log_file(&spec.bundle));
+    let mut command = base(spec, environment);
+    command.args(["run", "--detach", "--bundle"]).arg(&spec.bundle).arg("--pid-file").arg(pid_file(&spec.bundle));
+    command.arg(&spec.id);
+    command.stdout(stdio::container_end(&spec.bundle, "stdout")?);
+    command.stderr(stdio::container_end(&spec.bundle, "stderr")?);
+    set_inherited(lock, true)?;
+    let spawned = spawn(&mut command);
+    set_inherited(lock, false)?;
+    spawned
+}
+
+/// Starts `delete --force`, which also kills what runs. The caller reaps the process.
+pub(crate) fn spawn_delete(spec: &StartContainer, environment: &[(String, String)]) -> io::Result<i32> {
+    let mut command = base(spec, environment);
+    command.args(["delete", "--force"]).arg(&spec.id).stdout(Stdio::null()).stderr(Stdio::null());
+    spawn(&mut command)
+}
+
+fn base(spec: &StartContainer, environment: &[(String, String)]) -> Command {
+    let mut command = Command::new(&spec.runtime);
+    command.arg("--root").arg(&spec.runtime_root).args(&spec.runtime_args);
+    command.args([OsStr::new("--log"), log_file(&spec.bundle).as_os_str(), OsStr::new("--log-format"), OsStr::new("json")]);
+    command.envs(environment.iter().map(|(k, v)| (k, v)));
+    // The daemon may have removed the bundle's folder by the time of a delete; run from a place that stays.
+    command.current_dir("/").stdin(Stdio::null());
+    command
+}
+
+/// Children inherit the signal mask, containers included: SIGCHLD must not stay blocked in them. A SIGCHLD that
+/// comes meanwhile is lost to the signalfd, so the caller looks for dead children after each spawn.
+fn spawn(command: &mut Command) -> io::Result<i32> {
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    mask.thread_unblock()?;
+    let child = command.spawn();
+    mask.thread_block()?;
+    i32::try_from(child?.id()).map_err(io::Error::other)
+}
+
+fn set_inherited(file: &fs::File, inherited: bool) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    let flag = if inherited { FdFlag::empty() } else { FdFlag::FD_CLOEXEC };
+    fcntl(file, FcntlArg::F_SETFD(flag))?;
+    Ok(())
+}
+
+/// Written by the runtime once the container runs.
+pub(crate) fn pid_file(bundle: &Path) -> PathBuf {
+    bundle.join("pid")
+}
+
+pub(crate) fn log_file(bundle: &Path) -> PathBuf {
+    bundle.join("runtime.log")
+}
+
+pub(crate) fn read_pid(bundle: &Path) -> Option<i32> {
+    fs::read_to_string(pid_file(bundle)).ok()?.trim().parse().ok()
+}
+
+/// Where runc, crun and youki keep what they know of a container.
+pub(crate) fn state_folder(spec: &StartContainer) -> PathBuf {
+    spec.runtime_root.join(&spec.id)
+}
+
+/// Why a start failed: the last error of the runtime's log, else what it printed.
+pub(crate) fn failure(bundle: &Path, printed: &str) -> String {
+    let log = fs::read_to_string(log_file(bundle)).unwrap_or_default();
+    let message = last_error(&log).unwrap_or_else(|| printed.to_owned());
+    let message = if message.is_empty() { "the OCI runtime failed without a word".to_owned() } else { message };
+    match message.char_indices().nth(MESSAGE_CAP) {
+        Some((end, _)) => message[..end].to_owned(),
+        None => message,
+    }
+}
+
+fn last_error(log: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        level: String,
+        msg: String,
+    }
+    let lines = log.lines().rev().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    lines.filter(|l| l.level == "error" || l.level == "fatal").map(|l| l.msg.trim().to_owned()).find(|m| !m.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_error_of_the_log_is_told() {
+        let log = concat!(
+            "{\"level\":\"warning\",\"msg\":\"x\",\"time\":\"t\"}\n",
+            "{\"level\":\"error\",\"msg\":\"runc run failed: exec: \\\"no\\\": not found\\n\",\"time\":\"t\"}\n",
+            "{\"level\":\"debug\",\"msg\":\"y\"}\nnoise\n",
+        );
+        assert_eq!(last_error(log).unwrap(), "runc run failed: exec: \"no\": not found");
+        assert_eq!(last_error(""), None);
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(failure(dir.path(), "said"), "said");
+        assert_eq!(failure(dir.path(), &"é".repeat(5000)).chars().count(), MESSAGE_CAP);
+    }
+}

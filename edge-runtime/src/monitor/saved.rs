@@ -1,0 +1,75 @@
+//! `monitor.json` in a container's bundle: what the next monitor needs to go on with the container. The bundle is
+//! gone after a reboot, and so is the container.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::protocol::StartContainer;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) spec: StartContainer,
+    #[serde(flatten)]
+    pub(crate) phase: SavedPhase,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub(crate) enum SavedPhase {
+    /// Written before the OCI runtime is started.
+    Starting,
+    Running {
+        pid: i32,
+        /// In clock ticks since boot: proves that the pid is still the same process.
+        start_time: Option<u64>,
+        started_at: String,
+    },
+    Failed {
+        message: String,
+    },
+}
+
+/// Replaces the file at once: a reader sees the old or the new one.
+pub(crate) fn save(saved: &Saved) -> io::Result<()> {
+    let bundle = &saved.spec.bundle;
+    let temporary = bundle.join(".monitor.json");
+    fs::write(&temporary, serde_json::to_vec(saved)?)?;
+    fs::rename(temporary, file(bundle))
+}
+
+/// All containers of former monitors, from the bundles in `containers`.
+pub(crate) fn load_all(containers: &Path) -> Vec<Saved> {
+    let Ok(entries) = fs::read_dir(containers) else { return Vec::new() };
+    entries.flatten().filter_map(|e| serde_json::from_slice(&fs::read(file(&e.path())).ok()?).ok()).collect()
+}
+
+/// Whether a former monitor left anything to go on with.
+pub(crate) fn any(containers: &Path) -> bool {
+    fs::read_dir(containers).is_ok_and(|entries| entries.flatten().any(|e| file(&e.path()).exists()))
+}
+
+/// Removes all that the monitor has put into the bundle.
+pub(crate) fn clear(bundle: &Path) {
+    let names = ["stdout", "stderr", "pid", "runtime.log", "start.lock", "monitor.json"];
+    for name in names {
+        let _ = fs::remove_file(bundle.join(name));
+    }
+}
+
+/// Taken by a start. The OCI runtime inherits it, so that it is free only when no start is under way, whoever began
+/// it: `Ok(None)` means still at work.
+pub(crate) fn start_lock(bundle: &Path) -> io::Result<Option<File>> {
+    let file = File::options().create(true).write(true).truncate(false).open(bundle.join("start.lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(e)) => Err(e),
+    }
+}
+
+fn file(bundle: &Path) -> PathBuf {
+    bundle.join("monitor.json")
+}

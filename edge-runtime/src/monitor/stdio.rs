@@ -1,0 +1,120 @@
+//! The named pipes between a container and the monitor, and the road from them to the log file.
+//!
+//! Both sides open a pipe for reading and writing. So a container neither gets SIGPIPE nor blocks for ever when the
+//! monitor dies: what it writes waits in the pipe for the next monitor. The price is that a pipe has no end of file;
+//! the end of the container is the end of its output.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::libc::O_NONBLOCK;
+use nix::sys::stat::Mode;
+
+use crate::logs::read::Stream;
+use crate::logs::write::LogWriter;
+
+/// Bytes per read; a pipe's buffer holds four of it.
+const READ_SIZE: usize = 16 * 1024;
+/// Reads per turn of the loop, so that one flood does not starve the others.
+const READS_PER_TURN: usize = 4;
+/// Reads at the end of a container: more than any pipe holds. A process that outlives the container's first one
+/// could otherwise keep the monitor here for ever.
+const READS_AT_END: usize = 128;
+
+/// Space shared by all containers of the monitor.
+pub(crate) struct Buffers {
+    input: Box<[u8]>,
+    formatted: Vec<u8>,
+}
+
+impl Buffers {
+    pub(crate) fn new() -> Self {
+        Self { input: vec![0; READ_SIZE].into_boxed_slice(), formatted: Vec::new() }
+    }
+}
+
+/// The monitor's ends of a container's pipes, and its log.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) stdout: File,
+    pub(crate) stderr: File,
+    log: LogWriter,
+    /// The last write failed: said once, not with every line.
+    failing: bool,
+}
+
+impl Output {
+    /// Makes the pipes where they are missing and opens them with the log.
+    pub(crate) fn open(bundle: &Path, log: LogWriter) -> io::Result<Self> {
+        let stdout = open_pipe(&bundle.join("stdout"), O_NONBLOCK)?;
+        let stderr = open_pipe(&bundle.join("stderr"), O_NONBLOCK)?;
+        Ok(Self { stdout, stderr, log, failing: false })
+    }
+
+    /// Copies what is there, up to a fair share. The error is one to report, of the log file.
+    pub(crate) fn copy(&mut self, stream: Stream, buffers: &mut Buffers) -> Option<io::Error> {
+        self.copy_reads(stream, buffers, READS_PER_TURN)
+    }
+
+    /// The container has ended: all that is left, and the unfinished last lines.
+    pub(crate) fn finish(mut self, buffers: &mut Buffers) -> Option<io::Error> {
+        let first = self.copy_reads(Stream::Stdout, buffers, READS_AT_END);
+        let second = self.copy_reads(Stream::Stderr, buffers, READS_AT_END);
+        let last = self.log.finish(&stamp(), &mut buffers.formatted).err();
+        first.or(second).or(last)
+    }
+
+    /// What the OCI runtime said where the container never came to speak.
+    pub(crate) fn take_error_text(mut self, buffers: &mut Buffers) -> String {
+        let read = self.stderr.read(&mut buffers.input).unwrap_or(0);
+        String::from_utf8_lossy(&buffers.input[..read]).trim().to_owned()
+    }
+
+    fn copy_reads(&mut self, stream: Stream, buffers: &mut Buffers, reads: usize) -> Option<io::Error> {
+        let pipe = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        let mut error = None;
+        let mut time = String::new();
+        for _ in 0..reads {
+            let count = match pipe.read(&mut buffers.input) {
+                Ok(count) if count > 0 => count,
+                _ => break,
+            };
+            if time.is_empty() {
+                time = stamp();
+            }
+            let written = self.log.write(stream, &buffers.input[..count], &time, &mut buffers.formatted);
+            let failing = written.is_err();
+            if let Err(e) = written
+                && !self.failing
+            {
+                error = Some(e);
+            }
+            self.failing = failing;
+        }
+        error
+    }
+}
+
+/// The container's end of a pipe; it keeps the default, blocking mode, which is the open file's own.
+pub(crate) fn container_end(bundle: &Path, name: &str) -> io::Result<File> {
+    open_pipe(&bundle.join(name), 0)
+}
+
+fn open_pipe(path: &Path, flags: i32) -> io::Result<File> {
+    match nix::unistd::mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR) {
+        Ok(()) | Err(Errno::EEXIST) => {}
+        Err(e) => return Err(e.into()),
+    }
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+}
+
+/// Now, in RFC 3339 with nanoseconds.
+pub(crate) fn stamp() -> String {
+    format!("{:.9}", jiff::Timestamp::now())
+}
