@@ -3,6 +3,7 @@
 
 mod inspect;
 mod join;
+mod monitor;
 mod ps;
 mod reset;
 mod run;
@@ -80,6 +81,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("inspect") => inspect::run(parser),
         Some("reset") => reset::run(parser),
         Some("selftest") => selftest::run(parser),
+        Some("monitor") => monitor::run(parser),
         Some("version" | "--version" | "-V") => version::run(),
         Some("help" | "--help" | "-h") => version::print(USAGE),
         _ => Err(CliError::Usage(format!("unknown verb {}", verb.to_string_lossy()))),

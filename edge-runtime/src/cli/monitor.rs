@@ -11,9 +11,8 @@ use crate::monitor::{detach, process};
 
 /// `monitor [--root DIR] [--workers N] [--env NAME=VALUE]... [--stay]`. Without `--stay` it detaches and returns once
 /// the monitor takes connections.
-pub(super) fn run(args: Vec<OsString>) -> Result<ExitCode, CliError> {
-    let (mut root, mut workers, mut environment, mut stay) = (None, 2, Vec::new(), false);
-    let mut parser = lexopt::Parser::from_args(args.iter().cloned());
+pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let (mut root, mut workers, mut environment, mut stay) = (None, 2usize, Vec::new(), false);
     while let Some(arg) = parser.next()? {
         match arg {
             Long("root") => root = Some(PathBuf::from(parser.value()?)),
@@ -31,10 +30,12 @@ pub(super) fn run(args: Vec<OsString>) -> Result<ExitCode, CliError> {
     }
     let paths = super::paths(root)?;
     if !stay {
-        let mut again = vec![OsString::from("monitor"), OsString::from("--stay")];
-        again.extend(args);
-        let program = std::env::current_exe().map_err(CliError::failed)?;
-        detach::launch(&program, &again, &paths).map_err(CliError::failed)?;
+        let mut again = vec![OsString::from("monitor"), "--stay".into(), "--root".into(), paths.root().into()];
+        again.extend(["--workers".into(), workers.to_string().into()]);
+        for (name, value) in &environment {
+            again.extend(["--env".into(), format!("{name}={value}").into()]);
+        }
+        detach::launch(&again, &paths).map_err(CliError::failed)?;
         return Ok(ExitCode::SUCCESS);
     }
     // Fails only where the caller has made us leader of a session already.

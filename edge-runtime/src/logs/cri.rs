@@ -129,7 +129,10 @@ mod tests {
 
     #[test]
     fn lines_are_whole_wherever_reads_are_cut() {
-        assert_eq!(text(&[b"a\nb", b"c\n", b"\n", b"end"]), [" stdout F a", " stdout F bc", " stdout F ", " stdout F end"]);
+        assert_eq!(
+            text(&[b"a\nb", b"c\n", b"\n", b"end"]),
+            [" stdout F a", " stdout F bc", " stdout F ", " stdout F end"]
+        );
         assert!(text(&[b""]).is_empty());
     }
 
@@ -161,7 +164,8 @@ mod tests {
         assert_eq!(entry, Entry { stamp: T, stream: Stream::Stderr, partial: true, content: b"a b " });
         assert_eq!(parse(b"2026-01-02T03:04:05Z stdout F").unwrap().content, b"");
         assert_eq!(parse(b"2026-01-02T03:04:05Z stdout F:x y").unwrap().content, b"y");
-        for bad in [&b""[..], b"2026", b"2026-01-02T03:04:05Z std", b"2026-01-02T03:04:05Z stdin F x", b"x stdout F y"] {
+        for bad in [&b""[..], b"2026", b"2026-01-02T03:04:05Z std", b"2026-01-02T03:04:05Z stdin F x", b"x stdout F y"]
+        {
             assert_eq!(parse(bad), None);
         }
     }

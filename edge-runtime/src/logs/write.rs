@@ -108,7 +108,8 @@ impl LogWriter {
         } else {
             let name = self.path.file_name().and_then(|n| n.to_str()).unwrap_or("0.log");
             let folder = self.path.parent().unwrap_or(Path::new("/"));
-            let new_name = rotate::rotated_name(name, stamp, |n| folder.join(n).exists());
+            let newest = old.last().and_then(|path| path.file_name()?.to_str());
+            let new_name = rotate::rotated_name(name, stamp, newest);
             fs::rename(&self.path, folder.join(new_name))?;
             self.file = open_append(&self.path)?;
         }

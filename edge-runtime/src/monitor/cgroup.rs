@@ -24,7 +24,9 @@ fn counts_a_kill(text: &str) -> bool {
 pub(crate) fn remove(cgroup: &str) -> io::Result<()> {
     let relative = Path::new(cgroup.trim_start_matches('/'));
     // Never a hierarchy's root, nor anything outside of it.
-    if relative.components().count() == 0 || !relative.components().all(|c| matches!(c, std::path::Component::Normal(_))) {
+    if relative.components().count() == 0
+        || !relative.components().all(|c| matches!(c, std::path::Component::Normal(_)))
+    {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
     for hierarchy in hierarchies()? {

@@ -1,6 +1,7 @@
 //! The daemon's handle on the monitor: connects to a living one or spawns a new one, and again when it dies.
+//!
+//! The work is done by one background task ([`super::link`]); this file is what the rest of the daemon sees.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -9,30 +10,36 @@ use smol::channel::Sender;
 use thiserror::Error;
 
 use super::exit::ExitRecord;
-use super::protocol::{ContainerState, StartContainer};
+use super::link::{Link, Outgoing};
+use super::protocol::{Answer, ContainerState, Request, StartContainer};
 use crate::paths::Paths;
+
+/// Calls on their way at once; more wait in their `await`.
+const MAX_CALLS: usize = 256;
 
 /// How to start a monitor.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The edge-runtime binary; `/proc/self/exe` of the daemon.
     pub program: PathBuf,
-    /// OCI runtime processes at work at the same time; 2 to 4, the number of cores.
+    /// OCI runtime processes at work at the same time.
     pub workers: usize,
-    /// Environment of the OCI runtime.
-    pub runtime_env: BTreeMap<String, String>,
+    /// Added to the environment of the OCI runtime.
+    pub runtime_env: Vec<(String, String)>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        Self { program: PathBuf::from("/proc/self/exe"), workers: cores.clamp(2, 4), runtime_env: BTreeMap::new() }
+        // A start waits for the kernel (cgroups, mounts) for half of its time.
+        Self { program: PathBuf::from("/proc/self/exe"), workers: (2 * cores).clamp(2, 4), runtime_env: Vec::new() }
     }
 }
 
 /// News from the monitor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MonitorEvent {
+    /// Times are RFC 3339 in UTC with nanoseconds.
     Started {
         id: String,
         pid: i32,
@@ -44,7 +51,8 @@ pub enum MonitorEvent {
     },
     Exited(ExitRecord),
     /// First of all events, and again after each death of the monitor: everything that is known, complete. A start
-    /// asked for before and not listed was never begun. Exits not yet forgotten are listed here, not told again.
+    /// that failed with [`ClientError::Gone`] and is not listed was never begun. Exits not yet forgotten are listed
+    /// here, not told again.
     Reconnected {
         containers: Vec<ContainerState>,
     },
@@ -52,7 +60,7 @@ pub enum MonitorEvent {
 
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The answer will never come; [`MonitorEvent::Reconnected`] tells the truth soon.
+    /// The monitor has died; [`MonitorEvent::Reconnected`] will tell whether it did what was asked.
     #[error("the monitor has gone away")]
     Gone,
     #[error("the monitor refused: {0}")]
@@ -62,54 +70,92 @@ pub enum ClientError {
 /// Cheap to clone; all clones share one connection. Dropping the last one ends the connection, not the monitor.
 #[derive(Clone)]
 pub struct MonitorClient {
-    inner: Rc<Inner>,
+    calls: Sender<Outgoing>,
 }
 
-struct Inner {}
-
 impl MonitorClient {
-    /// Connects in the background. A monitor is spawned when something was left running by a former one, else with
-    /// the first start.
+    /// Connects in the background. A monitor is spawned when a former one left something running, else with the
+    /// first start. Events are never waited for by the connection: awaiting a call while `events` is full is fine.
     pub fn connect_or_spawn(
         executor: &Rc<LocalExecutor<'static>>,
         paths: Paths,
         settings: Settings,
         events: Sender<MonitorEvent>,
     ) -> Self {
-        let _ = (executor, paths, settings, events);
-        Self { inner: Rc::new(Inner {}) }
+        let (calls, receiver) = smol::channel::bounded(MAX_CALLS);
+        let (news, backlog) = smol::channel::unbounded();
+        executor.spawn(Link::new(paths, settings, receiver, news).run()).detach();
+        let forward = async move {
+            while let Ok(event) = backlog.recv().await {
+                if events.send(event).await.is_err() {
+                    break;
+                }
+            }
+        };
+        executor.spawn(forward).detach();
+        Self { calls }
     }
 
     /// Queues a start. Ok means accepted; the outcome is an event.
+    ///
+    /// # Errors
+    /// Refused when the id is known or has an exit record: an attempt never runs twice.
     pub async fn start(&self, container: StartContainer) -> Result<(), ClientError> {
-        let _ = (container, &self.inner);
-        Err(ClientError::Gone)
+        self.call(Request::Start(Box::new(container))).await.map(|_| ())
     }
 
-    /// Sends a signal to the container's first process.
+    /// Sends a signal to the container's first process. For one that has ended, its end is told again as an event.
+    ///
+    /// # Errors
+    /// Refused for an unknown id.
     pub async fn kill(&self, id: &str, signal: i32) -> Result<(), ClientError> {
-        let _ = (id, signal);
-        Err(ClientError::Gone)
+        self.call(Request::Kill { id: id.to_owned(), signal }).await.map(|_| ())
     }
 
-    /// Forgets an ended container and cleans what the OCI runtime keeps of it. The bundle folder stays.
+    /// Forgets an ended container and cleans what the OCI runtime keeps of it. The bundle folder and the exit record
+    /// stay. Unknown ids succeed.
+    ///
+    /// # Errors
+    /// Refused while it runs.
     pub async fn delete(&self, id: &str) -> Result<(), ClientError> {
-        let _ = id;
-        Err(ClientError::Gone)
+        self.call(Request::Delete { id: id.to_owned() }).await.map(|_| ())
     }
 
     /// The exit is committed to the store: its record may go.
+    ///
+    /// # Errors
+    /// The record cannot be removed.
     pub async fn forget(&self, id: &str) -> Result<(), ClientError> {
-        let _ = id;
-        Err(ClientError::Gone)
+        self.call(Request::Forget { id: id.to_owned() }).await.map(|_| ())
     }
 
+    /// All containers, and exits not yet forgotten.
+    ///
+    /// # Errors
+    /// The connection is lost.
     pub async fn list(&self) -> Result<Vec<ContainerState>, ClientError> {
-        Err(ClientError::Gone)
+        Ok(self.call(Request::List).await?.containers.unwrap_or_default())
     }
 
-    /// Ends a monitor that has no container left; returns whether it did.
+    /// Ends a monitor that has no container left; returns whether none lives now. The next start spawns a new one.
+    ///
+    /// # Errors
+    /// The connection is lost.
     pub async fn shutdown_if_idle(&self) -> Result<bool, ClientError> {
-        Err(ClientError::Gone)
+        match self.call(Request::Shutdown).await {
+            Ok(_) => Ok(true),
+            Err(ClientError::Refused(_)) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    async fn call(&self, request: Request) -> Result<Answer, ClientError> {
+        let (reply, answer) = smol::channel::bounded(1);
+        self.calls.send(Outgoing { request, reply }).await.map_err(|_| ClientError::Gone)?;
+        let answer: Answer = answer.recv().await.map_err(|_| ClientError::Gone)?;
+        match answer.error {
+            Some(error) => Err(ClientError::Refused(error)),
+            None => Ok(answer),
+        }
     }
 }

@@ -45,13 +45,8 @@ impl Clients {
                 continue;
             }
             self.next += 1;
-            let client = Client {
-                stream,
-                received: Vec::new(),
-                unsent: Vec::new(),
-                greeted: false,
-                waits_to_write: false,
-            };
+            let client =
+                Client { stream, received: Vec::new(), unsent: Vec::new(), greeted: false, waits_to_write: false };
             self.open.insert(serial, client);
         }
     }

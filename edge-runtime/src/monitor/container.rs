@@ -27,10 +27,14 @@ pub(crate) enum State {
         signals: Vec<i32>,
     },
     /// `delete --force` is at work after a failed start.
-    CleaningUp { message: String },
+    CleaningUp {
+        message: String,
+    },
     Running(Running),
     Exited(ExitRecord),
-    Failed { message: String },
+    Failed {
+        message: String,
+    },
 }
 
 pub(crate) struct Running {
@@ -60,7 +64,11 @@ impl Running {
             Parent::Us => send(self.pid, signal),
             Parent::Other { pidfd: Some(pidfd), .. } => pidfd::signal(pidfd, signal),
             Parent::Other { pidfd: None, start_time, .. } => {
-                if pidfd::start_time(self.pid) == *start_time { send(self.pid, signal) } else { Ok(()) }
+                if pidfd::start_time(self.pid) == *start_time {
+                    send(self.pid, signal)
+                } else {
+                    Ok(())
+                }
             }
         };
         match sent {

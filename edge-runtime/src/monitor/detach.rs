@@ -7,7 +7,6 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::paths::Paths;
@@ -15,11 +14,11 @@ use crate::paths::Paths;
 /// The log is started over beyond this size: nobody rotates it.
 const LOG_MAX: u64 = 256 * 1024;
 
-/// In the first process: starts `program` with `arguments` in a new process group, waits for its word.
+/// In the first process: starts the second with `arguments` and waits for its word.
 ///
 /// # Errors
 /// It could not be started, or ended before it was ready; the monitor's log says more.
-pub fn launch(program: &Path, arguments: &[std::ffi::OsString], paths: &Paths) -> io::Result<()> {
+pub fn launch(arguments: &[std::ffi::OsString], paths: &Paths) -> io::Result<()> {
     fs::create_dir_all(paths.run())?;
     let log_path = paths.run().join("monitor.log");
     if fs::metadata(&log_path).is_ok_and(|m| m.len() > LOG_MAX) {
@@ -27,8 +26,9 @@ pub fn launch(program: &Path, arguments: &[std::ffi::OsString], paths: &Paths) -
     }
     let log = File::options().create(true).append(true).open(&log_path)?;
     let (mut ready, ready_end) = io::pipe()?;
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir("/").process_group(0);
+    // Not by its path, which an upgrade may have given to another file.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("edge-runtime").args(arguments).current_dir("/");
     command.stdin(Stdio::null()).stdout(OwnedFd::from(ready_end)).stderr(log);
     command.spawn()?;
     // Our copy of the writing end must close, or a death of the other side would not be noticed.

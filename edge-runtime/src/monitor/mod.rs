@@ -20,6 +20,7 @@ pub mod exec;
 pub mod exit;
 pub mod frame;
 mod lifecycle;
+mod link;
 mod pidfd;
 pub mod process;
 pub mod protocol;

@@ -79,7 +79,9 @@ pub(crate) struct Job {
 pub(crate) enum JobKind {
     Run,
     /// `delete --force`; answered to this client and call when asked for.
-    Delete { asked: Option<(u64, u64)> },
+    Delete {
+        asked: Option<(u64, u64)>,
+    },
 }
 
 pub(crate) struct Monitor {
@@ -108,7 +110,8 @@ pub(crate) struct Monitor {
 pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
     fs::create_dir_all(options.paths.run())?;
     fs::create_dir_all(options.paths.exits())?;
-    let lock = File::options().create(true).write(true).truncate(false).open(options.paths.run().join("monitor.lock"))?;
+    let lock =
+        File::options().create(true).write(true).truncate(false).open(options.paths.run().join("monitor.lock"))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => return Ok(()),
@@ -256,9 +259,10 @@ impl Monitor {
             State::Running(r) => matches!(&r.parent, Parent::Other { ended: Some(_), .. }),
             _ => false,
         });
-        let unwatched = self.containers.values().any(
-            |c| matches!(&c.state, State::Running(r) if matches!(&r.parent, Parent::Other { pidfd: None, .. })),
-        );
+        let unwatched = self
+            .containers
+            .values()
+            .any(|c| matches!(&c.state, State::Running(r) if matches!(&r.parent, Parent::Other { pidfd: None, .. })));
         match (soon, unwatched) {
             (true, _) => EpollTimeout::from(10u8),
             (_, true) => EpollTimeout::from(250u8),

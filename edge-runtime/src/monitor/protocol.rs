@@ -116,12 +116,11 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContainerState {
     pub id: String,
-    #[serde(flatten)]
     pub phase: Phase,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "phase", rename_all = "snake_case")]
+#[serde(tag = "is", rename_all = "snake_case")]
 pub enum Phase {
     /// In the queue, or the OCI runtime is at work.
     Starting,
@@ -135,4 +134,33 @@ pub enum Phase {
     Failed {
         message: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_wire() {
+        let record = ExitRecord { id: "a".into(), code: 1, ..ExitRecord::default() };
+        let phases = [
+            Phase::Starting,
+            Phase::Running { pid: 7, started_at: "t".into() },
+            Phase::Exited(record.clone()),
+            Phase::Failed { message: "m".into() },
+        ];
+        let containers = phases.map(|phase| ContainerState { id: "a".into(), phase });
+        let messages = [
+            FromMonitor::Answer(Answer { answer: 3, containers: Some(containers.to_vec()), ..Answer::default() }),
+            FromMonitor::Event(Event::Exited(record)),
+            FromMonitor::Event(Event::StartFailed { id: "a".into(), message: "m".into() }),
+        ];
+        for message in messages {
+            let text = serde_json::to_string(&message).unwrap();
+            assert_eq!(serde_json::from_str::<FromMonitor>(&text).unwrap(), message, "{text}");
+        }
+        let call = Call { seq: 1, request: Request::Start(Box::default()) };
+        let text = serde_json::to_string(&call).unwrap();
+        assert_eq!(serde_json::from_str::<Call>(&text).unwrap(), call, "{text}");
+    }
 }

@@ -41,7 +41,12 @@ pub(crate) fn spawn_delete(spec: &StartContainer, environment: &[(String, String
 fn base(spec: &StartContainer, environment: &[(String, String)]) -> Command {
     let mut command = Command::new(&spec.runtime);
     command.arg("--root").arg(&spec.runtime_root).args(&spec.runtime_args);
-    command.args([OsStr::new("--log"), log_file(&spec.bundle).as_os_str(), OsStr::new("--log-format"), OsStr::new("json")]);
+    command.args([
+        OsStr::new("--log"),
+        log_file(&spec.bundle).as_os_str(),
+        OsStr::new("--log-format"),
+        OsStr::new("json"),
+    ]);
     command.envs(environment.iter().map(|(k, v)| (k, v)));
     // The daemon may have removed the bundle's folder by the time of a delete; run from a place that stays.
     command.current_dir("/").stdin(Stdio::null());

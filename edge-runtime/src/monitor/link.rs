@@ -1,0 +1,293 @@
+//! The background task behind [`super::client::MonitorClient`]: the connection's life, calls out, answers and news
+//! in. Decides when a monitor is needed; never what to do about a container.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use smol::Async;
+use smol::channel::{Receiver, Sender};
+use smol::future::or;
+use smol::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::client::{MonitorEvent, Settings};
+use super::exit::{self, ExitRecord};
+use super::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
+use super::{frame, pidfd, saved, socket};
+use crate::paths::Paths;
+
+/// One call of the handle.
+pub(crate) struct Outgoing {
+    pub(crate) request: Request,
+    pub(crate) reply: Sender<Answer>,
+}
+
+pub(crate) struct Link {
+    paths: Paths,
+    settings: Settings,
+    calls: Receiver<Outgoing>,
+    news: Sender<MonitorEvent>,
+    /// Pidfds of running containers: with these the daemon can tell how a container ended while no monitor lived
+    /// (Linux 6.15 and later).
+    held: RefCell<BTreeMap<String, OwnedFd>>,
+}
+
+type Pending = RefCell<BTreeMap<u64, Sender<Answer>>>;
+
+impl Link {
+    pub(crate) fn new(paths: Paths, settings: Settings, calls: Receiver<Outgoing>, news: Sender<MonitorEvent>) -> Self {
+        Self { paths, settings, calls, news, held: RefCell::default() }
+    }
+
+    /// Runs until the last handle is dropped.
+    pub(crate) async fn run(self) {
+        // Without a driver of our own, the first child process would start a thread to wait for children.
+        let driver = async {
+            smol::process::driver().await;
+        };
+        or(self.live(), driver).await;
+    }
+
+    async fn live(&self) {
+        let mut told: Option<Vec<ContainerState>> = None;
+        let mut first = None;
+        loop {
+            let existing = connect(&self.paths);
+            if existing.is_none() && first.is_none() && !saved::any(&self.paths.run().join("containers")) {
+                let containers = self.records();
+                if told.as_ref() != Some(&containers) {
+                    self.tell(MonitorEvent::Reconnected { containers: containers.clone() });
+                    told = Some(containers);
+                }
+                match self.wait_for_start().await {
+                    Some(call) => first = Some(call),
+                    None => return,
+                }
+            }
+            // Calls fail while what a former monitor left is not known again: the truth must be told first.
+            let stream = match existing {
+                Some(stream) => stream,
+                None if first.is_some() => self.spawn().await,
+                None => match or(async { Some(self.spawn().await) }, self.refuse_calls()).await {
+                    Some(stream) => stream,
+                    None => return,
+                },
+            };
+            let outcome = self.converse(&stream, first.take(), &mut told).await;
+            match outcome {
+                Ok(()) => return,
+                Err(e) => log::warn!("monitor: connection lost: {e}"),
+            }
+            told = None;
+        }
+    }
+
+    /// Serves what needs no monitor; returns the first call that does. `None` when all handles are dropped.
+    async fn wait_for_start(&self) -> Option<Outgoing> {
+        loop {
+            let call = self.calls.recv().await.ok()?;
+            let mut answer = Answer::default();
+            match &call.request {
+                Request::Start(_) => return Some(call),
+                Request::Kill { id, .. } => answer.error = Some(format!("no container {id}")),
+                Request::Forget { id } => {
+                    answer.error = exit::remove(&self.paths.exits(), id).err().map(|e| e.to_string());
+                }
+                Request::List => answer.containers = Some(self.records()),
+                Request::Hello { .. } | Request::Delete { .. } | Request::Shutdown => {}
+            }
+            let _ = call.reply.try_send(answer);
+        }
+    }
+
+    async fn refuse_calls<T>(&self) -> Option<T> {
+        while self.calls.recv().await.is_ok() {}
+        None
+    }
+
+    /// Exit records of containers that no monitor knows any more.
+    fn records(&self) -> Vec<ContainerState> {
+        let records = exit::read_all(&self.paths.exits());
+        records.into_iter().map(|r| ContainerState { id: r.id.clone(), phase: Phase::Exited(r) }).collect()
+    }
+
+    /// Starts a monitor and connects to it; tries until it works.
+    async fn spawn(&self) -> Async<UnixStream> {
+        let mut delay = Duration::from_millis(50);
+        loop {
+            let mut command = smol::process::Command::new(&self.settings.program);
+            command.arg("monitor").arg("--root").arg(self.paths.root());
+            command.arg("--workers").arg(self.settings.workers.to_string());
+            for (name, value) in &self.settings.runtime_env {
+                command.arg("--env").arg(format!("{name}={value}"));
+            }
+            match command.stdin(smol::process::Stdio::null()).status().await {
+                Ok(status) if status.success() => {
+                    if let Some(stream) = connect(&self.paths) {
+                        return stream;
+                    }
+                    log::error!("monitor: started, but its socket does not answer");
+                }
+                Ok(status) => log::error!("monitor: could not be started: {status}"),
+                Err(e) => log::error!("monitor: {} could not be started: {e}", self.settings.program.display()),
+            }
+            smol::Timer::after(delay).await;
+            delay = (delay * 2).min(Duration::from_secs(5));
+        }
+    }
+
+    /// Ends with Ok when all handles are dropped, with an error when the connection breaks. Calls without an answer
+    /// fail by the drop of their reply channel.
+    async fn converse(
+        &self,
+        stream: &Async<UnixStream>,
+        first: Option<Outgoing>,
+        told: &mut Option<Vec<ContainerState>>,
+    ) -> io::Result<()> {
+        let pending: Pending = RefCell::default();
+        let mut buffer = Vec::new();
+        let (mut writer, mut reader) = (stream, stream);
+        send(&mut writer, 1, Request::Hello { version: VERSION }).await?;
+        send(&mut writer, 2, Request::List).await?;
+        // Events between the two answers are older than the list and contained in it.
+        let containers = loop {
+            match receive(&mut reader, &mut buffer).await? {
+                Some(FromMonitor::Answer(answer)) if answer.answer == 2 => {
+                    break answer.containers.unwrap_or_default();
+                }
+                _ => {}
+            }
+        };
+        let containers: Vec<_> = containers.into_iter().map(|c| self.amend(c)).collect();
+        if told.as_ref() != Some(&containers) {
+            self.tell(MonitorEvent::Reconnected { containers });
+        }
+        let write = async {
+            let mut seq = 2;
+            let mut next = first;
+            loop {
+                let call = match next.take() {
+                    Some(call) => call,
+                    None => match self.calls.recv().await {
+                        Ok(call) => call,
+                        Err(_) => return Ok(()),
+                    },
+                };
+                seq += 1;
+                pending.borrow_mut().insert(seq, call.reply);
+                send(&mut writer, seq, call.request).await?;
+            }
+        };
+        let read = async {
+            loop {
+                match receive(&mut reader, &mut buffer).await? {
+                    Some(FromMonitor::Answer(answer)) => {
+                        let reply = pending.borrow_mut().remove(&answer.answer);
+                        if let Some(reply) = reply {
+                            let _ = reply.try_send(answer);
+                        }
+                    }
+                    Some(FromMonitor::Event(event)) => self.pass_on(event),
+                    None => {}
+                }
+            }
+        };
+        or(write, read).await
+    }
+
+    fn pass_on(&self, event: Event) {
+        let event = match event {
+            Event::Started { id, pid, started_at } => {
+                self.hold(&id, pid);
+                MonitorEvent::Started { id, pid, started_at }
+            }
+            Event::StartFailed { id, message } => MonitorEvent::StartFailed { id, message },
+            Event::Exited(record) => MonitorEvent::Exited(self.settle(record)),
+        };
+        self.tell(event);
+    }
+
+    fn tell(&self, event: MonitorEvent) {
+        // Fails only when the daemon is going down.
+        let _ = self.news.try_send(event);
+    }
+
+    /// Keeps a pidfd of a running container, if the pid still is this container's.
+    fn hold(&self, id: &str, pid: i32) {
+        if self.held.borrow().contains_key(id) {
+            return;
+        }
+        let Ok(pidfd) = pidfd::open(pid) else { return };
+        if fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(id)) {
+            self.held.borrow_mut().insert(id.to_owned(), pidfd);
+        }
+    }
+
+    fn amend(&self, container: ContainerState) -> ContainerState {
+        let phase = match container.phase {
+            Phase::Running { pid, started_at } => {
+                self.hold(&container.id, pid);
+                Phase::Running { pid, started_at }
+            }
+            Phase::Exited(record) => Phase::Exited(self.settle(record)),
+            other => other,
+        };
+        ContainerState { phase, ..container }
+    }
+
+    /// Lets go of an ended container; fills in what its pidfd knows and the monitor could not.
+    fn settle(&self, mut record: ExitRecord) -> ExitRecord {
+        let held = self.held.borrow_mut().remove(&record.id);
+        if record.unknown
+            && let Some(status) = held.as_ref().and_then(pidfd::exit_status)
+        {
+            (record.code, record.signal) = pidfd::decode_status(status);
+            record.unknown = false;
+            if let Err(e) = exit::write(&self.paths.exits(), &record) {
+                log::warn!("exit record of {}: {e}", record.id);
+            }
+        }
+        record
+    }
+}
+
+fn connect(paths: &Paths) -> Option<Async<UnixStream>> {
+    Async::new(socket::connect(&paths.monitor_socket()).ok()?).ok()
+}
+
+async fn send(stream: &mut &Async<UnixStream>, seq: u64, request: Request) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    frame::encode(&Call { seq, request }, &mut bytes).map_err(io::Error::other)?;
+    stream.write_all(&bytes).await
+}
+
+/// The next message; `None` for one that this version does not know.
+async fn receive(stream: &mut &Async<UnixStream>, buffer: &mut Vec<u8>) -> io::Result<Option<FromMonitor>> {
+    loop {
+        if let Some(frame) = frame::take(buffer).map_err(io::Error::other)? {
+            return Ok(understand(&frame));
+        }
+        let mut chunk = [0; 4096];
+        match stream.read(&mut chunk).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => buffer.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+/// An answer whose details are of another version still ends the call that waits for it.
+fn understand(bytes: &[u8]) -> Option<FromMonitor> {
+    #[derive(serde::Deserialize)]
+    struct Numbered {
+        answer: u64,
+    }
+    frame::decode(bytes).ok().or_else(|| {
+        let Numbered { answer } = frame::decode(bytes).ok()?;
+        let error = Some("its answer is not understood".to_owned());
+        Some(FromMonitor::Answer(Answer { answer, error, ..Answer::default() }))
+    })
+}
