@@ -6,19 +6,55 @@
 //! Two layers: the pure surface (`strategy`, `builtin` and the modules they name: defaults, validation,
 //! tables, strategic merge, discovery) and the core (`http`, `rest`, `storage`, `watch`, `gc`, `auth`).
 
+mod admission;
+mod apply;
+mod auth;
 pub mod backend;
+mod body;
+mod bootstrap;
 pub mod builtin;
+mod crd;
 pub mod decode;
 mod defaults;
 pub mod discovery;
+mod error;
+mod events;
+mod front;
+mod gc;
+mod http;
 mod json;
 mod kinds;
+mod lifecycle;
+mod managed;
+mod meta;
+mod names;
+mod namespaces;
 pub mod openapi;
+mod output;
+mod patch;
+mod pods;
 pub mod qos;
 pub mod quantity;
+mod registry;
+mod request;
 pub mod resource;
+mod rest;
+mod reviews;
 pub mod scheduler;
+mod selector;
+mod serve;
+mod server;
+mod storage;
 mod strategic;
 pub mod strategy;
 pub mod table;
+mod user;
 pub mod validate;
+mod watch;
+
+pub use body::{ApiBody, BodyError};
+pub use error::ApiError;
+pub use serve::certificate_user;
+pub use server::{Config, LocalService, Server};
+pub use storage::StoreError;
+pub use user::UserInfo;

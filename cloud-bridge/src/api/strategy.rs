@@ -12,6 +12,8 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::decode::Decoded;
+
 /// Why a field is wrong; the `reason` of a Status cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldErrorKind {
@@ -140,6 +142,12 @@ pub enum PatchError {
 /// The hooks of one kind. The default bodies suit a kind without opinions.
 #[allow(unused_variables)]
 pub trait Strategy: Send + Sync {
+    /// The check of a body for kinds without a Rust type (custom resources): pruning by schema. Built-in kinds
+    /// never come here.
+    fn decode(&self, value: Value) -> Result<Decoded, String> {
+        Ok(Decoded { value, unknown: Vec::new() })
+    }
+
     /// Fills what the API's defaulting fills, and brings quantities to their canonical form. Idempotent.
     /// Must tolerate a missing `spec` (it runs before validation).
     fn default(&self, obj: &mut Value) {}

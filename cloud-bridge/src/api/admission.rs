@@ -1,0 +1,147 @@
+//! What the API server's admission plugins decide here: NamespaceLifecycle, ServiceAccount, Priority,
+//! DefaultTolerationSeconds and NodeRestriction.
+
+use serde_json::{Value, json};
+
+use super::auth::node;
+use super::error::{ApiError, ApiResult};
+use super::resource::ObjectKey;
+use super::rest::Context;
+use super::storage::{Store, Stored};
+use super::{lifecycle, meta};
+
+/// The annotation of a mirror pod.
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// The namespaces that may not be deleted.
+const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
+
+/// Before a creation.
+pub(super) fn create(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
+    if ctx.resource.namespaced {
+        namespace_lives(store, ctx, value)?;
+    }
+    if is_pod(ctx) {
+        pod(store, ctx, value)?;
+    }
+    node::restrict_create(ctx, store, value)
+}
+
+/// Before an update of the main resource.
+pub(super) fn update(ctx: &Context<'_>, _store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
+    node::restrict_update(ctx, new, old)
+}
+
+/// Before a deletion.
+pub(super) fn delete(ctx: &Context<'_>, _store: &Store, current: &Stored) -> ApiResult<()> {
+    let name = current.key.name.as_str();
+    if ctx.resource.group.is_empty() && ctx.resource.plural == "namespaces" && IMMORTAL.contains(&name) {
+        return Err(ApiError::forbidden(&ctx.resource, name, "this namespace may not be deleted"));
+    }
+    node::restrict_delete(ctx, current)
+}
+
+fn is_pod(ctx: &Context<'_>) -> bool {
+    ctx.resource.group.is_empty() && ctx.resource.plural == "pods"
+}
+
+fn namespace_lives(store: &Store, ctx: &Context<'_>, value: &Value) -> ApiResult<()> {
+    let namespace = ctx.path.namespace.as_str();
+    let Some(stored) = store.get("namespaces", &lifecycle::cluster_key(namespace))? else {
+        return Err(ApiError::no_namespace(namespace));
+    };
+    if meta::deleting(stored.value()) || stored.value()["status"]["phase"] == "Terminating" {
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why).with_cause(
+            "NamespaceTerminating",
+            &format!("namespace {namespace} is being terminated"),
+            "metadata.namespace",
+        ));
+    }
+    Ok(())
+}
+
+fn pod(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
+    if !value["spec"].is_object() {
+        return Ok(());
+    }
+    priority(ctx, value)?;
+    tolerations(value);
+    let mirror = value["metadata"]["annotations"][MIRROR].is_string();
+    if mirror {
+        if value["spec"]["serviceAccountName"].as_str().is_some_and(|s| !s.is_empty()) {
+            return Err(ApiError::forbidden(
+                &ctx.resource,
+                meta::text(value, "name"),
+                "a mirror pod may not reference service accounts",
+            ));
+        }
+        return Ok(());
+    }
+    let account =
+        value["spec"]["serviceAccountName"].as_str().filter(|s| !s.is_empty()).unwrap_or("default").to_owned();
+    let key = ObjectKey { namespace: ctx.path.namespace.clone(), name: account.clone() };
+    let Some(found) = store.get("serviceaccounts", &key)? else {
+        let why = format!(
+            "error looking up service account {}/{account}: serviceaccount {account:?} not found",
+            ctx.path.namespace
+        );
+        return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
+    };
+    value["spec"]["serviceAccountName"] = account.as_str().into();
+    value["spec"]["serviceAccount"] = account.into();
+    let secrets = &found.value()["imagePullSecrets"];
+    if value["spec"]["imagePullSecrets"].is_null() && secrets.is_array() {
+        value["spec"]["imagePullSecrets"] = secrets.clone();
+    }
+    Ok(())
+}
+
+/// The two classes that every cluster has.
+const CLASSES: &[(&str, i64)] = &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+fn priority(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
+    let class = value["spec"]["priorityClassName"].as_str().unwrap_or_default().to_owned();
+    let priority = if class.is_empty() {
+        0
+    } else {
+        match CLASSES.iter().find(|(name, _)| *name == class) {
+            Some((_, priority)) => *priority,
+            None => {
+                let why = format!("no PriorityClass with name {class} was found");
+                return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
+            }
+        }
+    };
+    let set = value["spec"]["priority"].as_i64();
+    if set.is_some_and(|p| p != priority) {
+        let why = format!(
+            "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name",
+            set.unwrap_or_default()
+        );
+        return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
+    }
+    value["spec"]["priority"] = priority.into();
+    if value["spec"]["preemptionPolicy"].is_null() {
+        value["spec"]["preemptionPolicy"] = "PreemptLowerPriority".into();
+    }
+    Ok(())
+}
+
+/// Pods stay five minutes on a node that went NotReady unless they say otherwise.
+fn tolerations(value: &mut Value) {
+    const SECONDS: i64 = 300;
+    let spec = &mut value["spec"];
+    let mut list = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let covered = list.iter().any(|t| {
+            let matches_key = t["key"] == key || t["key"].as_str().unwrap_or_default().is_empty();
+            let effect = t["effect"].as_str().unwrap_or_default();
+            matches_key && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !covered {
+            list.push(json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS }));
+        }
+    }
+    spec["tolerations"] = list.into();
+}

@@ -1,0 +1,274 @@
+//! The garbage collector: dependents of what is gone, foreground and orphaning deletions, and the contents
+//! of namespaces and custom resource definitions that are going. Woken by writes; never polls.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::error::ApiResult;
+use super::meta::{self, FOREGROUND, ORPHAN};
+use super::resource::{ObjectKey, Resource};
+use super::rest::delete::{self, Options};
+use super::server::Inner;
+use super::storage::{Store, StoreError, Stored};
+use super::{crd, lifecycle};
+
+/// Something to look at. The queue is a set, so its size is bounded by the objects there are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    /// An owner that is gone, by uid.
+    Gone(String),
+    /// An object with new owner references.
+    Owned(String, ObjectKey),
+    /// A deleting object with a finalizer of the collector, or whose dependent went.
+    Finalize(String, ObjectKey),
+    /// A namespace that is Terminating.
+    Namespace(String),
+    /// A custom resource definition by the storage key of its objects.
+    Definition(String),
+}
+
+#[derive(Default)]
+struct Queue {
+    items: Mutex<BTreeSet<Work>>,
+    wake: Notify,
+}
+
+/// Where writes leave work.
+#[derive(Clone)]
+pub(super) struct Handle(Arc<Queue>);
+
+/// The collector's end.
+pub(super) struct Receiver(Arc<Queue>);
+
+/// A new queue.
+pub(super) fn channel() -> (Handle, Receiver) {
+    let queue = Arc::new(Queue::default());
+    (Handle(Arc::clone(&queue)), Receiver(queue))
+}
+
+impl Handle {
+    /// Adds work and wakes the collector.
+    pub(super) fn add(&self, work: Work) {
+        self.0.items.lock().unwrap_or_else(PoisonError::into_inner).insert(work);
+        self.0.wake.notify_one();
+    }
+}
+
+impl Receiver {
+    fn take(&self) -> Option<Work> {
+        self.0.items.lock().unwrap_or_else(PoisonError::into_inner).pop_first()
+    }
+}
+
+/// Queues what an earlier run left undone.
+pub(super) fn recover(inner: &Inner, store: &Store) -> Result<(), StoreError> {
+    for uid in store.owner_uids()? {
+        match store.by_uid(&uid)? {
+            None => inner.collector.add(Work::Gone(uid)),
+            Some((storage, key)) => inner.collector.add(Work::Finalize(storage, key)),
+        }
+    }
+    for resource in inner.registry.all() {
+        for stored in store.list(&resource.storage, None, None, None)? {
+            if !meta::deleting(stored.value()) {
+                continue;
+            }
+            inner.collector.add(Work::Finalize(resource.storage.to_string(), stored.key.clone()));
+            if resource.plural == "namespaces" {
+                inner.collector.add(Work::Namespace(stored.key.name.clone()));
+            }
+            if resource.plural == "customresourcedefinitions" {
+                inner.collector.add(Work::Definition(stored.key.name.clone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Works until the server is dropped.
+pub(super) async fn run(inner: Weak<Inner>, work: Receiver) {
+    loop {
+        let Some(item) = work.take() else {
+            work.0.wake.notified().await;
+            continue;
+        };
+        let Some(inner) = inner.upgrade() else { return };
+        if let Err(error) = step(&inner, &item) {
+            log::warn!("garbage collection of {item:?}: {error}");
+        }
+        drop(inner);
+        tokio::task::yield_now().await;
+    }
+}
+
+fn step(inner: &Inner, work: &Work) -> ApiResult<()> {
+    let mut store = inner.store();
+    match work {
+        Work::Gone(uid) => {
+            for (storage, key) in store.dependents(uid)? {
+                collect(inner, &mut store, &storage, &key)?;
+            }
+            Ok(())
+        }
+        Work::Owned(storage, key) => collect(inner, &mut store, storage, key),
+        Work::Finalize(storage, key) => finalize(inner, &mut store, storage, key),
+        Work::Namespace(name) => empty_namespace(inner, &mut store, name),
+        Work::Definition(storage) => crd::collect(inner, &mut store, storage),
+    }
+}
+
+fn find(
+    inner: &Inner,
+    store: &Store,
+    storage: &str,
+    key: &ObjectKey,
+) -> ApiResult<Option<(Arc<Resource>, Arc<Stored>)>> {
+    let Some(resource) = inner.registry.by_storage(storage) else { return Ok(None) };
+    Ok(store.get(storage, key)?.map(|stored| (resource, stored)))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    /// There, or of a kind that is not served here and so cannot be judged.
+    Solid,
+    /// There, and being deleted in the foreground.
+    Waiting,
+    Gone,
+}
+
+fn owner_state(inner: &Inner, store: &Store, reference: &Value, namespace: &str) -> ApiResult<Owner> {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    if inner.registry.by_kind(text("apiVersion"), text("kind")).is_none() {
+        return Ok(Owner::Solid);
+    }
+    let Some((storage, key)) = store.by_uid(text("uid"))? else { return Ok(Owner::Gone) };
+    // An owner in another namespace is as good as none.
+    if !key.namespace.is_empty() && key.namespace != namespace {
+        return Ok(Owner::Gone);
+    }
+    let Some(stored) = store.get(&storage, &key)? else { return Ok(Owner::Gone) };
+    let foreground = meta::finalizers(stored.value()).iter().any(|f| f == FOREGROUND);
+    Ok(if meta::deleting(stored.value()) && foreground { Owner::Waiting } else { Owner::Solid })
+}
+
+/// Deletes an object all of whose owners are gone or going; drops references to those gone otherwise.
+fn collect(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) -> ApiResult<()> {
+    let Some((resource, stored)) = find(inner, store, storage, key)? else { return Ok(()) };
+    let value = stored.value();
+    let references = value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let mut kept = Vec::new();
+    let (mut solid, mut waiting, mut gone) = (0, 0, 0);
+    for reference in references {
+        match owner_state(inner, store, &reference, &key.namespace)? {
+            Owner::Gone => {
+                gone += 1;
+                continue;
+            }
+            Owner::Solid => solid += 1,
+            Owner::Waiting => waiting += 1,
+        }
+        kept.push(reference);
+    }
+    if gone + waiting == 0 {
+        return Ok(());
+    }
+    if solid > 0 {
+        if gone > 0 {
+            let mut new = value.clone();
+            meta::set(&mut new, "ownerReferences", json!(kept));
+            lifecycle::rewrite(inner, store, &resource, &stored, new)?;
+        }
+        return Ok(());
+    }
+    let uid = meta::text(value, "uid").to_owned();
+    let finalizers = meta::finalizers(value);
+    let policy = if waiting > 0 && !store.dependents(&uid)?.is_empty() {
+        "Foreground"
+    } else if finalizers.iter().any(|f| f == ORPHAN) {
+        "Orphan"
+    } else if finalizers.iter().any(|f| f == FOREGROUND) {
+        "Foreground"
+    } else {
+        "Background"
+    };
+    let options = Options { uid: Some(uid), propagation: Some(policy.into()), ..Options::default() };
+    delete::remove(inner, store, &resource, &stored, &options, Timestamp::now())?;
+    Ok(())
+}
+
+/// Does what the `orphan` and `foregroundDeletion` finalizers wait for.
+fn finalize(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) -> ApiResult<()> {
+    let Some((_, stored)) = find(inner, store, storage, key)? else { return Ok(()) };
+    if !meta::deleting(stored.value()) {
+        return Ok(());
+    }
+    let uid = meta::text(stored.value(), "uid").to_owned();
+    let finalizers = meta::finalizers(stored.value());
+    if finalizers.iter().any(|f| f == ORPHAN) {
+        for (storage, key) in store.dependents(&uid)? {
+            let Some((resource, dependent)) = find(inner, store, &storage, &key)? else { continue };
+            let mut new = dependent.value().clone();
+            let mut references = new["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            references.retain(|r| r["uid"] != uid.as_str());
+            meta::set(&mut new, "ownerReferences", if references.is_empty() { Value::Null } else { json!(references) });
+            lifecycle::rewrite(inner, store, &resource, &dependent, new)?;
+        }
+        return drop_finalizer(inner, store, storage, key, ORPHAN);
+    }
+    if !finalizers.iter().any(|f| f == FOREGROUND) {
+        return Ok(());
+    }
+    for (storage, key) in store.dependents(&uid)? {
+        let Some((_, dependent)) = find(inner, store, &storage, &key)? else { continue };
+        if !meta::deleting(dependent.value()) {
+            collect(inner, store, &storage, &key)?;
+        }
+    }
+    let mut blocked = false;
+    for (storage, key) in store.dependents(&uid)? {
+        let Some((_, dependent)) = find(inner, store, &storage, &key)? else { continue };
+        let references = dependent.value()["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        blocked |= references.iter().any(|r| r["uid"] == uid.as_str() && r["blockOwnerDeletion"] == true);
+    }
+    if blocked { Ok(()) } else { drop_finalizer(inner, store, storage, key, FOREGROUND) }
+}
+
+fn drop_finalizer(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey, name: &str) -> ApiResult<()> {
+    let Some((resource, stored)) = find(inner, store, storage, key)? else { return Ok(()) };
+    let mut new = stored.value().clone();
+    let mut finalizers = meta::finalizers(&new);
+    finalizers.retain(|f| f != name);
+    meta::set_finalizers(&mut new, &finalizers);
+    lifecycle::rewrite(inner, store, &resource, &stored, new)
+}
+
+/// Deletes what a Terminating namespace holds; takes the namespace's finalizer off when nothing is left.
+fn empty_namespace(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()> {
+    let key = lifecycle::cluster_key(name);
+    let Some((resource, stored)) = find(inner, store, "namespaces", &key)? else { return Ok(()) };
+    if !meta::deleting(stored.value()) {
+        return Ok(());
+    }
+    let options = Options { propagation: Some("Background".into()), ..Options::default() };
+    for storage in store.storages_in(name)? {
+        let Some(resource) = inner.registry.by_storage(&storage) else { continue };
+        for stored in store.list(&storage, Some(name), None, None)? {
+            let waits = meta::deleting(stored.value());
+            if !waits && let Some(current) = store.get(&storage, &stored.key)? {
+                delete::remove(inner, store, &resource, &current, &options, Timestamp::now())?;
+            }
+        }
+    }
+    if !store.storages_in(name)?.is_empty() {
+        return Ok(());
+    }
+    let mut new = stored.value().clone();
+    if let Some(finalizers) = new["spec"]["finalizers"].as_array_mut() {
+        finalizers.retain(|f| f != "kubernetes");
+    }
+    lifecycle::rewrite(inner, store, &resource, &stored, new)
+}

@@ -1,0 +1,194 @@
+//! From an HTTP request to an answer: impersonation, authorization, routing, negotiation, headers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::auth::{self, Attributes};
+use super::body::ApiBody;
+use super::error::{ApiError, ApiResult};
+use super::output::{self, Form};
+use super::request::{Query, ResourcePath, Target, target};
+use super::resource::Resource;
+use super::rest::{self, Answer, Context, create, delete, list, patch, update};
+use super::server::Inner;
+use super::user::UserInfo;
+use super::{front, namespaces, pods, reviews, watch};
+
+const JSON: &str = "application/json";
+
+/// Answers a request of an identified user.
+pub(super) async fn answer(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) -> Response<ApiBody> {
+    match route(inner, user, parts, body).await {
+        Ok(response) => response,
+        Err(error) => failure(&error),
+    }
+}
+
+/// A Status answer.
+pub(super) fn failure(error: &ApiError) -> Response<ApiBody> {
+    let mut response = json(error.code, error.status().to_string());
+    if let Some(seconds) = error.details["retryAfterSeconds"].as_i64() {
+        response.headers_mut().insert("retry-after", HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A JSON answer.
+pub(super) fn json(code: u16, body: impl Into<Bytes>) -> Response<ApiBody> {
+    typed(code, JSON, body)
+}
+
+/// An answer of any content type.
+pub(super) fn typed(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<ApiBody> {
+    respond(code, content_type, ApiBody::full(body))
+}
+
+fn respond(code: u16, content_type: &'static str, body: ApiBody) -> Response<ApiBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> &'a str {
+    headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
+}
+
+/// All `Accept` values as one.
+fn accept(headers: &HeaderMap) -> String {
+    let values = headers.get_all(http::header::ACCEPT);
+    values.iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",")
+}
+
+async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
+    let acting = auth::impersonate(user, &parts.headers)?;
+    let user = acting.as_ref().unwrap_or(user);
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let target = target(parts.uri.path());
+    let watching = query.flag("watch");
+    let attributes = Attributes::new(parts.method.as_str(), &target, watching, query.text("fieldSelector"));
+    auth::authorize(inner, user, &attributes)?;
+    let path = match &target {
+        Target::Path(path) => return front::answer(inner, path, parts.method.as_str(), &accept(&parts.headers)),
+        Target::Resource(path) => path,
+    };
+    if let Some(answer) = reviews::answer(inner, user, path, parts.method.as_str(), &body)? {
+        return Ok(json(201, answer.to_string()));
+    }
+    let resource = inner.registry.find(&path.group, &path.version, &path.resource).ok_or_else(ApiError::no_resource)?;
+    check_scope(&resource, path)?;
+    let agent = header(&parts.headers, &USER_AGENT);
+    let mut ctx = Context {
+        inner,
+        user,
+        resource: Arc::clone(&resource),
+        path,
+        query: &query,
+        now: Timestamp::now(),
+        warnings: Vec::new(),
+        agent: agent.split('/').next().unwrap_or_default().to_owned(),
+    };
+    if path.resource == "pods" && path.subresource == "log" && path.group.is_empty() {
+        return log(inner, &ctx, parts.method.as_str()).await;
+    }
+    let form = Form::negotiate(&accept(&parts.headers), &query)?;
+    if attributes.verb == "watch" {
+        let stream = watch::open(&ctx, inner, form)?;
+        return Ok(respond(200, JSON, ApiBody::stream(stream)));
+    }
+    let content_type = header(&parts.headers, &CONTENT_TYPE);
+    let answer = verb(&mut ctx, &attributes.verb, content_type, &body)?;
+    let mut response = encode(&ctx, form, answer);
+    warn(&mut response, &ctx.warnings);
+    Ok(response)
+}
+
+/// Namespaced resources need a namespace for everything but lists over all; others must have none.
+fn check_scope(resource: &Resource, path: &ResourcePath) -> ApiResult<()> {
+    let in_namespace = !path.namespace.is_empty();
+    if (in_namespace && !resource.namespaced) || (resource.namespaced && !in_namespace && !path.name.is_empty()) {
+        return Err(ApiError::no_resource());
+    }
+    let sub = path.subresource.as_str();
+    let finalize = resource.plural == "namespaces" && resource.group.is_empty() && sub == "finalize";
+    if !sub.is_empty() && !resource.has_subresource(sub) && !finalize {
+        return Err(ApiError::no_resource());
+    }
+    Ok(())
+}
+
+fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> ApiResult<Answer> {
+    let media = content_type.split(';').next().unwrap_or_default().trim().to_owned();
+    let sub = ctx.path.subresource.clone();
+    if matches!(verb, "create" | "update") && !matches!(media.as_str(), "" | JSON | "*/*") {
+        return Err(ApiError::unsupported_media_type(JSON));
+    }
+    match (verb, sub.as_str()) {
+        ("get", "") => rest::get(ctx),
+        ("get", "status") => rest::get(ctx),
+        ("list", "") if ctx.path.namespace.is_empty() || ctx.resource.namespaced => list::list(ctx),
+        ("create", "") if ctx.path.name.is_empty() && (!ctx.resource.namespaced || !ctx.path.namespace.is_empty()) => {
+            create::create(ctx, body)
+        }
+        ("create", "binding") => pods::bind(ctx, body),
+        ("create", "eviction") => pods::evict(ctx, body),
+        ("update", "" | "status") if !ctx.path.name.is_empty() => update::update(ctx, body),
+        ("update", "finalize") => namespaces::finalize(ctx, body),
+        ("patch", "" | "status") if !ctx.path.name.is_empty() => patch::patch(ctx, &media, body),
+        (_, "scale") => super::crd::scale::scale(ctx, verb, &media, body),
+        ("delete", "") => delete::delete(ctx, body),
+        ("deletecollection", "") if !ctx.resource.namespaced || !ctx.path.namespace.is_empty() => {
+            delete::delete_collection(ctx, body)
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+fn encode(ctx: &Context<'_>, form: Form, answer: Answer) -> Response<ApiBody> {
+    let resource = &ctx.resource;
+    match answer {
+        Answer::Object(code, value) => json(code, output::object(resource, form, &value, ctx.now)),
+        Answer::Stored(code, stored) => json(code, output::stored(resource, form, &stored, ctx.now)),
+        Answer::List(listed) => json(200, output::list(resource, form, &listed, ctx.now)),
+        Answer::Plain(code, value) => json(code, value.to_string()),
+    }
+}
+
+/// RFC 7234 warnings, as the API server sends them.
+fn warn(response: &mut Response<ApiBody>, warnings: &[String]) {
+    let mut told: Vec<&String> = Vec::new();
+    for text in warnings {
+        if told.contains(&text) {
+            continue;
+        }
+        told.push(text);
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"").replace(['\r', '\n'], " ");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append("warning", value);
+        }
+    }
+}
+
+async fn log(inner: &Arc<Inner>, ctx: &Context<'_>, method: &str) -> ApiResult<Response<ApiBody>> {
+    if !matches!(method, "GET" | "HEAD") {
+        return Err(ApiError::method_not_allowed());
+    }
+    let (pod, options) = pods::log_request(ctx)?;
+    let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
+    let stream = backend.logs(pod, options).await.map_err(|e| pods::backend_error(&e))?;
+    let stream = futures::StreamExt::map(stream, |item| item.map_err(|e| super::body::BodyError(e.to_string())));
+    Ok(respond(200, "text/plain", ApiBody::stream(stream)))
+}
+
+/// The served form of any stored value, for answers that embed it.
+pub(super) fn served(resource: &Resource, value: &Value) -> Value {
+    output::full(resource, value)
+}

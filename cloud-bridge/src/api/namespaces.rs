@@ -1,0 +1,28 @@
+//! The finalize subresource of namespaces.
+
+use bytes::Bytes;
+
+use super::error::{ApiError, ApiResult};
+use super::meta;
+use super::rest::{Answer, Context};
+use super::{lifecycle, server};
+
+/// PUT of `namespaces/NAME/finalize`: replaces `spec.finalizers` only.
+pub(super) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let asked = ctx.decode(body)?;
+    let inner: &server::Inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    let version = meta::text(&asked, "resourceVersion");
+    if !version.is_empty() && version != current.rev.to_string() {
+        return Err(ApiError::modified(&ctx.resource, &ctx.path.name));
+    }
+    let mut new = current.value().clone();
+    new["spec"] = asked["spec"].clone();
+    if new["spec"].is_null() {
+        new["spec"] = serde_json::json!({});
+    }
+    lifecycle::rewrite(inner, &mut store, &ctx.resource, &current, new.clone())?;
+    let stored = store.get(&ctx.resource.storage, &current.key)?;
+    Ok(stored.map_or(Answer::Object(200, new), |stored| Answer::Stored(200, stored)))
+}

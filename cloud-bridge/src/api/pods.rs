@@ -1,0 +1,230 @@
+//! The subresources of pods: binding, eviction, log.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::backend::{BackendError, LogOptions, PodOnNode};
+use super::error::{ApiError, ApiResult};
+use super::meta;
+use super::rest::delete::{self, Options};
+use super::rest::{Answer, Context};
+use super::strategy::FieldError;
+use super::{decode, lifecycle};
+
+fn success(code: u16) -> Answer {
+    Answer::Plain(
+        code,
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code }),
+    )
+}
+
+fn parse(body: &Bytes) -> ApiResult<Value> {
+    decode::parse(body).map(|(value, _)| value).map_err(|e| ApiError::bad_request(e.to_string()))
+}
+
+/// POST of `pods/NAME/binding`: sets `spec.nodeName`.
+pub(super) fn bind(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let binding = parse(body)?;
+    let dry_run = ctx.dry_run()?;
+    let name = ctx.path.name.clone();
+    let given = meta::text(&binding, "name");
+    if !given.is_empty() && given != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+    }
+    let mut errors = Vec::new();
+    let kind = binding["target"]["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::not_supported("target.kind", &kind.into(), &["Node", "<empty>"]));
+    }
+    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+    if node.is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    if !errors.is_empty() {
+        let mut error = ApiError::invalid(&ctx.resource, &name, &errors);
+        error.message = error.message.replacen("Pod", "Binding", 1);
+        error.details["kind"] = "Binding".into();
+        return Err(error);
+    }
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    let mut pod = current.value().clone();
+    let uid = meta::text(&binding, "uid");
+    if !uid.is_empty() && uid != meta::text(&pod, "uid") {
+        let why = super::rest::update::precondition(&ctx.resource, &current, uid);
+        return Err(binding_conflict(ctx, &why));
+    }
+    if meta::deleting(&pod) {
+        return Err(binding_conflict(ctx, &format!("pod {name} is being deleted, cannot be assigned to a host")));
+    }
+    let bound = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if !bound.is_empty() {
+        return Err(binding_conflict(ctx, &format!("pod {name} is already assigned to node {bound:?}")));
+    }
+    if pod["spec"]["schedulingGates"].as_array().is_some_and(|g| !g.is_empty()) {
+        return Err(binding_conflict(ctx, &format!("pod {name} has non-empty .spec.schedulingGates")));
+    }
+    pod["spec"]["nodeName"] = node.into();
+    if let Some(annotations) = binding["metadata"]["annotations"].as_object() {
+        for (key, value) in annotations {
+            pod["metadata"]["annotations"][key] = value.clone();
+        }
+    }
+    set_scheduled(&mut pod, ctx.now);
+    if !dry_run {
+        let stored = store.write(&ctx.resource.storage, pod, Some(&current), None)?;
+        lifecycle::after_write(inner, &mut store, &ctx.resource, &stored, Some(&current))?;
+    }
+    Ok(success(201))
+}
+
+fn binding_conflict(ctx: &Context<'_>, why: &str) -> ApiError {
+    let mut error = ApiError::conflict(&ctx.resource, &ctx.path.name, why);
+    error.message = error.message.replacen("pods", "pods/binding", 1);
+    error.details["kind"] = "pods/binding".into();
+    error
+}
+
+/// The condition that the binding sets.
+fn set_scheduled(pod: &mut Value, now: Timestamp) {
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": meta::rfc3339(now),
+        "observedGeneration": pod["metadata"]["generation"],
+    });
+    if !pod["status"].is_object() {
+        pod["status"] = json!({});
+    }
+    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|c| c["type"] != "PodScheduled");
+    conditions.push(condition);
+    pod["status"]["conditions"] = conditions.into();
+}
+
+/// POST of `pods/NAME/eviction`: without disruption budgets, a deletion with the given options.
+pub(super) fn evict(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let eviction = parse(body)?;
+    let given = meta::text(&eviction, "name");
+    if !given.is_empty() && given != ctx.path.name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = Options::from_value(&eviction["deleteOptions"])?;
+    options.dry_run |= ctx.dry_run()?;
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    super::admission::delete(ctx, &store, &current)?;
+    delete::remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
+    Ok(success(201))
+}
+
+/// The names of one list of containers.
+fn names(spec: &Value, list: &str) -> Vec<String> {
+    let items = spec[list].as_array();
+    items.into_iter().flatten().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect()
+}
+
+/// Checks the query of `pods/NAME/log` and finds the node.
+pub(super) fn log_request(ctx: &Context<'_>) -> ApiResult<(PodOnNode, LogOptions)> {
+    let store = ctx.store();
+    let current = ctx.current(&store)?;
+    let pod = current.value();
+    let options = log_options(ctx, pod)?;
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if node.is_empty() {
+        // An unscheduled pod has no log yet, which is no error.
+        return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", ctx.path.name)));
+    }
+    let place = PodOnNode {
+        node: node.into(),
+        namespace: current.key.namespace.clone(),
+        pod: current.key.name.clone(),
+        uid: meta::text(pod, "uid").into(),
+    };
+    Ok((place, options))
+}
+
+fn log_options(ctx: &Context<'_>, pod: &Value) -> ApiResult<LogOptions> {
+    let query = ctx.query;
+    let mut errors = Vec::new();
+    let mut number = |name: &str, least: i64| -> ApiResult<Option<i64>> {
+        let value = query
+            .number(name)
+            .map_err(|text| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
+        if value.is_some_and(|v| v < least) {
+            let why = if least == 0 { "must be greater than or equal to 0" } else { "must be greater than 0" };
+            errors.push(FieldError::invalid(name, &value.into(), why));
+        }
+        Ok(value)
+    };
+    let tail_lines = number("tailLines", 0)?;
+    let limit_bytes = number("limitBytes", 1)?;
+    let since_seconds = number("sinceSeconds", 1)?;
+    let since_time = query.get("sinceTime").filter(|t| !t.is_empty()).map(str::to_owned);
+    if since_seconds.is_some() && since_time.is_some() {
+        errors.push(FieldError::forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    }
+    if !errors.is_empty() {
+        let mut error = ApiError::invalid(&ctx.resource, &ctx.path.name, &errors);
+        error.message = error.message.replacen("Pod", "PodLogOptions", 1);
+        error.details["kind"] = "PodLogOptions".into();
+        return Err(error);
+    }
+    Ok(LogOptions {
+        container: container(ctx, pod)?,
+        follow: query.flag("follow"),
+        previous: query.flag("previous"),
+        timestamps: query.flag("timestamps"),
+        since_seconds,
+        since_time,
+        tail_lines,
+        limit_bytes,
+    })
+}
+
+fn container(ctx: &Context<'_>, pod: &Value) -> ApiResult<String> {
+    let spec = &pod["spec"];
+    let name = &ctx.path.name;
+    let (containers, init, ephemeral) =
+        (names(spec, "containers"), names(spec, "initContainers"), names(spec, "ephemeralContainers"));
+    let asked = ctx.query.text("container");
+    if asked.is_empty() {
+        if let [only] = containers.as_slice()
+            && init.is_empty()
+        {
+            return Ok(only.clone());
+        }
+        let mut text =
+            format!("a container name must be specified for pod {name}, choose one of: [{}]", containers.join(" "));
+        if !init.is_empty() {
+            text += &format!(" or one of the init containers: [{}]", init.join(" "));
+        }
+        if !ephemeral.is_empty() {
+            text += &format!(" or one of the ephemeral containers: [{}]", ephemeral.join(" "));
+        }
+        return Err(ApiError::bad_request(text));
+    }
+    if containers.iter().chain(&init).chain(&ephemeral).any(|c| c == asked) {
+        return Ok(asked.to_owned());
+    }
+    Err(ApiError::bad_request(format!("container {asked} is not valid for pod {name}")))
+}
+
+/// A node's refusal as the API server passes it on.
+pub(super) fn backend_error(error: &BackendError) -> ApiError {
+    match error {
+        BackendError::BadRequest(text) => ApiError::bad_request(text.as_str()),
+        BackendError::NotFound(text) => {
+            let mut found = ApiError::bad_request(text.as_str());
+            found.code = 404;
+            found.reason = "NotFound";
+            found
+        }
+        BackendError::Unavailable(text) => ApiError::unavailable(text.as_str()),
+        BackendError::Internal(text) => ApiError::internal(text),
+    }
+}

@@ -1,0 +1,221 @@
+//! The verbs on stored resources. Each runs to its end under the storage's lock, so that what it read is
+//! still so when it writes; nothing here awaits.
+
+pub(super) mod create;
+pub(super) mod delete;
+pub(super) mod list;
+pub(super) mod patch;
+pub(super) mod update;
+
+use std::sync::{Arc, MutexGuard};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::decode::{self, Decoded};
+use super::error::{ApiError, ApiResult};
+use super::events;
+use super::request::{Query, ResourcePath};
+use super::resource::{ObjectKey, Resource};
+use super::server::Inner;
+use super::storage::{Store, StoreError, Stored};
+use super::user::UserInfo;
+
+/// One request on one resource.
+pub(super) struct Context<'a> {
+    pub(super) inner: &'a Inner,
+    pub user: &'a UserInfo,
+    pub resource: Arc<Resource>,
+    pub path: &'a ResourcePath,
+    pub query: &'a Query,
+    pub now: Timestamp,
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+    /// The manager's name for managedFields when the query has none.
+    pub agent: String,
+}
+
+/// What a verb answers.
+pub(super) enum Answer {
+    /// An object of the resource with its HTTP code. The value is in the stored form.
+    Object(u16, Value),
+    /// An object at hand in stored form, not parsed.
+    Stored(u16, Arc<Stored>),
+    /// A list of objects.
+    List(list::Listed),
+    /// Anything else, complete.
+    Plain(u16, Value),
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        log::error!("{error}");
+        Self::internal(error)
+    }
+}
+
+impl Context<'_> {
+    pub(super) fn store(&self) -> MutexGuard<'_, Store> {
+        self.inner.store()
+    }
+
+    /// The key that the path names.
+    pub(super) fn key(&self) -> ObjectKey {
+        self.key_of(&self.path.name)
+    }
+
+    /// The key of another name in the path's namespace.
+    pub(super) fn key_of(&self, name: &str) -> ObjectKey {
+        let namespace = if self.resource.namespaced { self.path.namespace.clone() } else { String::new() };
+        ObjectKey { namespace, name: name.to_owned() }
+    }
+
+    /// True when `dryRun=All`.
+    pub(super) fn dry_run(&self) -> ApiResult<bool> {
+        dry_run(self.query.all("dryRun"))
+    }
+
+    /// The stored object that the path names.
+    pub(super) fn current(&self, store: &Store) -> ApiResult<Arc<Stored>> {
+        store
+            .get(&self.resource.storage, &self.key())?
+            .ok_or_else(|| ApiError::not_found(&self.resource, &self.path.name))
+    }
+
+    /// Reads a body as an object of the resource, in stored form: typed, without kind and apiVersion.
+    pub(super) fn decode(&mut self, body: &Bytes) -> ApiResult<Value> {
+        let resource = Arc::clone(&self.resource);
+        let (value, duplicates) = decode::parse(body).map_err(|e| {
+            ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: json parse error: {e}",
+                kind = resource.kind,
+                version = resource.version,
+            ))
+        })?;
+        self.check_kind(&value)?;
+        self.typed(value, duplicates).map_err(|text| {
+            ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {text}",
+                kind = resource.kind,
+                version = resource.version,
+            ))
+        })
+    }
+
+    fn check_kind(&self, value: &Value) -> ApiResult<()> {
+        if !value.is_object() {
+            return Err(ApiError::bad_request(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+                match value {
+                    Value::Array(_) => "array",
+                    Value::String(_) => "string",
+                    Value::Number(_) => "number",
+                    _ => "value",
+                }
+            )));
+        }
+        let kind = value["kind"].as_str().unwrap_or_default();
+        let version = value["apiVersion"].as_str().unwrap_or_default();
+        let expected = self.resource.api_version();
+        if !version.is_empty() && version != expected {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({version}) does not match the expected API version ({expected})"
+            )));
+        }
+        if !kind.is_empty() && kind != self.resource.kind {
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for it here",
+                self.resource.kind
+            )));
+        }
+        Ok(())
+    }
+
+    /// The typed check with the field validation that the query asks for.
+    ///
+    /// # Errors
+    /// A type error or, under `Strict`, the `strict decoding error`.
+    pub(super) fn typed(&mut self, mut value: Value, duplicates: Vec<String>) -> Result<Value, String> {
+        if let Some(map) = value.as_object_mut() {
+            map.remove("kind");
+            map.remove("apiVersion");
+        }
+        let Decoded { mut value, unknown } = match self.resource.decode {
+            Some(check) => {
+                events::quantities(&mut value);
+                check(&value)?
+            }
+            None => self.resource.strategy().decode(value)?,
+        };
+        if let Some(map) = value.as_object_mut() {
+            map.remove("kind");
+            map.remove("apiVersion");
+            map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
+        }
+        events::to_stored(&self.resource, &mut value);
+        let mut complaints: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        complaints.extend(duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+        match self.query.text("fieldValidation") {
+            _ if complaints.is_empty() => {}
+            "Strict" => return Err(format!("strict decoding error: {}", complaints.join(", "))),
+            "Ignore" => {}
+            _ => self.warnings.extend(complaints),
+        }
+        Ok(value)
+    }
+
+    /// Fills in the namespace of the path, or refuses another one.
+    pub(super) fn match_namespace(&self, value: &mut Value) -> ApiResult<()> {
+        let expected = if self.resource.namespaced { self.path.namespace.as_str() } else { "" };
+        let found = value["metadata"]["namespace"].as_str().unwrap_or_default();
+        if found == expected {
+            return Ok(());
+        }
+        if found.is_empty() {
+            super::meta::set(value, "namespace", expected.into());
+            return Ok(());
+        }
+        Err(ApiError::bad_request(if expected.is_empty() {
+            "namespace not allowed on cluster-scoped object".to_owned()
+        } else {
+            format!("the namespace of the provided object does not match the namespace sent on the request")
+        }))
+    }
+
+    /// Who writes, for managedFields.
+    pub(super) fn manager(&self) -> String {
+        match self.query.text("fieldManager") {
+            "" => self.agent.clone(),
+            named => named.to_owned(),
+        }
+    }
+}
+
+/// Interprets dryRun values.
+pub(super) fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> ApiResult<bool> {
+    let mut dry = false;
+    for value in values {
+        match value {
+            "" => {}
+            "All" => dry = true,
+            other => {
+                return Err(ApiError::unprocessable(format!(
+                    "dryRun: Unsupported value: {other:?}: supported values: \"All\""
+                )));
+            }
+        }
+    }
+    Ok(dry)
+}
+
+/// Gets one object.
+pub(super) fn get(ctx: &Context<'_>) -> ApiResult<Answer> {
+    let store = ctx.store();
+    if let Some(asked) = list::resource_version(ctx.query)?
+        && asked > store.revision()
+    {
+        return Err(ApiError::version_too_large(asked, store.revision()));
+    }
+    Ok(Answer::Stored(200, ctx.current(&store)?))
+}

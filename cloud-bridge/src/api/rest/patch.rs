@@ -1,0 +1,116 @@
+//! PATCH: JSON patch, merge patch, strategic merge patch and server-side apply, then an update.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{Answer, Context, update};
+use crate::api::error::{ApiError, ApiResult};
+use crate::api::patch::{JsonPatchError, json_patch, merge};
+use crate::api::resource::Resource;
+use crate::api::strategy::{FieldError, PatchError};
+use crate::api::{apply, decode, events, meta};
+
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// PATCH with the body's content type.
+pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> ApiResult<Answer> {
+    let resource = Arc::clone(&ctx.resource);
+    let accepted = if resource.is_custom() {
+        format!("{JSON}, {MERGE}, {APPLY}")
+    } else {
+        format!("{JSON}, {MERGE}, {STRATEGIC}, {APPLY}")
+    };
+    let dry_run = ctx.dry_run()?;
+    match content_type {
+        JSON | MERGE => {}
+        STRATEGIC if !resource.is_custom() => {}
+        APPLY => return apply::apply(ctx, body, dry_run),
+        _ => return Err(ApiError::unsupported_media_type(&accepted)),
+    }
+    if !ctx.query.text("force").is_empty() {
+        return Err(ApiError::unprocessable(
+            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch",
+        ));
+    }
+    let (patch, duplicates) =
+        decode::parse(body).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    let mut shown = current.value().clone();
+    events::from_stored(&resource, &mut shown);
+    shown["kind"] = resource.kind.as_ref().into();
+    shown["apiVersion"] = resource.api_version().into();
+    let patched = apply_to(&resource, shown, &patch, content_type)?;
+    let patched = typed(ctx, patched, &patch, duplicates)?;
+    let mut patched = patched;
+    if meta::text(&patched, "name") != ctx.path.name && ctx.resource.plural != "events" {
+        let mut error = ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            meta::text(&patched, "name"),
+            ctx.path.name
+        ));
+        error.code = 400;
+        return Err(error);
+    }
+    ctx.match_namespace(&mut patched)?;
+    let uid = meta::text(&patched, "uid").to_owned();
+    let uid = (!uid.is_empty()).then_some(uid);
+    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, patched, uid.as_deref(), dry_run)?))
+}
+
+fn typed(ctx: &mut Context<'_>, patched: Value, patch: &Value, duplicates: Vec<String>) -> ApiResult<Value> {
+    for (field, expected) in [("kind", ctx.resource.kind.to_string()), ("apiVersion", ctx.resource.api_version())] {
+        if patched[field] != expected.as_str() {
+            return Err(ApiError::bad_request(format!(
+                "{field}: Invalid value: {}: must be {expected}",
+                patched[field]
+            )));
+        }
+    }
+    ctx.typed(patched, duplicates).map_err(|text| {
+        let error = FieldError::invalid("patch", &patch.to_string().into(), &text);
+        ApiError::unprocessable(format!(" \"\" is invalid: patch: {}", error.message)).with_cause(
+            error.kind.reason(),
+            &error.message,
+            "patch",
+        )
+    })
+}
+
+fn apply_to(resource: &Resource, mut value: Value, patch: &Value, content_type: &str) -> ApiResult<Value> {
+    match content_type {
+        JSON => json_patch(&mut value, patch).map_err(|e| match e {
+            JsonPatchError::Malformed(text) => ApiError::bad_request(text),
+            JsonPatchError::Inapplicable(text) => ApiError::unprocessable(format!(
+                "the server rejected our request due to an error in our request: {text}"
+            )),
+        })?,
+        MERGE => {
+            object_patch(patch)?;
+            merge(&mut value, patch);
+        }
+        _ => {
+            object_patch(patch)?;
+            value = resource.strategy().strategic_merge(&value, patch).map_err(|e| match e {
+                PatchError::Unsupported => ApiError::unsupported_media_type(&format!("{JSON}, {MERGE}, {APPLY}")),
+                PatchError::Invalid(text) => ApiError::unprocessable(text),
+            })?;
+        }
+    }
+    Ok(value)
+}
+
+fn object_patch(patch: &Value) -> ApiResult<()> {
+    if patch.is_object() {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}",
+    ))
+}

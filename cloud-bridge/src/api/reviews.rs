@@ -1,0 +1,106 @@
+//! Questions about identities and permissions: `authentication.k8s.io` and `authorization.k8s.io`. Nothing is
+//! stored.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::auth::{self, Attributes};
+use super::error::{ApiError, ApiResult};
+use super::request::ResourcePath;
+use super::server::Inner;
+use super::user::UserInfo;
+
+/// The answer to a review; `None` when the path is no review.
+pub(super) fn answer(
+    inner: &Inner,
+    user: &UserInfo,
+    path: &ResourcePath,
+    method: &str,
+    body: &Bytes,
+) -> ApiResult<Option<Value>> {
+    let known = match path.group.as_str() {
+        "authentication.k8s.io" => matches!(path.resource.as_str(), "tokenreviews" | "selfsubjectreviews"),
+        "authorization.k8s.io" => matches!(
+            path.resource.as_str(),
+            "subjectaccessreviews"
+                | "selfsubjectaccessreviews"
+                | "localsubjectaccessreviews"
+                | "selfsubjectrulesreviews"
+        ),
+        _ => false,
+    };
+    if !known || path.version != "v1" {
+        return Ok(None);
+    }
+    if method != "POST" || !path.name.is_empty() {
+        return Err(ApiError::method_not_allowed());
+    }
+    let mut review: Value = serde_json::from_slice(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
+    let spec = review["spec"].clone();
+    let status = match path.resource.as_str() {
+        "tokenreviews" => match auth::token_user(inner, spec["token"].as_str().unwrap_or_default()) {
+            Some(user) => json!({ "authenticated": true, "user": info(&user) }),
+            None => json!({ "user": {}, "error": "invalid bearer token" }),
+        },
+        "selfsubjectreviews" => json!({ "userInfo": info(user) }),
+        "selfsubjectrulesreviews" => json!({
+            "resourceRules": [], "nonResourceRules": [], "incomplete": true,
+            "evaluationError": "rules are not enumerable here",
+        }),
+        "selfsubjectaccessreviews" => access(inner, user, &spec),
+        _ => {
+            let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+            let subject = UserInfo {
+                name: spec["user"].as_str().unwrap_or_default().into(),
+                uid: String::new(),
+                groups: groups.collect(),
+            };
+            access(inner, &subject, &spec)
+        }
+    };
+    review["status"] = status;
+    if !review["metadata"].is_object() {
+        review["metadata"] = json!({});
+    }
+    Ok(Some(review))
+}
+
+fn info(user: &UserInfo) -> Value {
+    let mut info = json!({ "username": user.name, "groups": user.groups });
+    if !user.uid.is_empty() {
+        info["uid"] = user.uid.as_str().into();
+    }
+    info
+}
+
+fn access(inner: &Inner, user: &UserInfo, spec: &Value) -> Value {
+    let attributes = match spec.get("nonResourceAttributes").filter(|v| v.is_object()) {
+        Some(other) => Attributes {
+            verb: other["verb"].as_str().unwrap_or_default().into(),
+            path: ResourcePath::default(),
+            selected_node: None,
+            url: Some(other["path"].as_str().unwrap_or_default().into()),
+        },
+        None => {
+            let text = |field: &str| spec["resourceAttributes"][field].as_str().unwrap_or_default().to_owned();
+            Attributes {
+                verb: text("verb"),
+                path: ResourcePath {
+                    group: text("group"),
+                    version: text("version"),
+                    namespace: text("namespace"),
+                    resource: text("resource"),
+                    name: text("name"),
+                    subresource: text("subresource"),
+                },
+                selected_node: None,
+                url: None,
+            }
+        }
+    };
+    match auth::decide(inner, user, &attributes) {
+        Ok(()) => json!({ "allowed": true }),
+        Err(reason) if reason.is_empty() => json!({ "allowed": false }),
+        Err(reason) => json!({ "allowed": false, "reason": reason }),
+    }
+}

@@ -1,0 +1,163 @@
+//! The server as its users hold it: opened on a state file, asked in-process or over TLS.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::{BodyExt, Limited};
+
+use super::backend::KubeletBackend;
+use super::body::ApiBody;
+use super::error::ApiError;
+use super::registry::Registry;
+use super::storage::{Store, StoreError};
+use super::user::UserInfo;
+use super::{bootstrap, gc, http as front};
+
+/// The largest request body, as the API server has it.
+pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// How to open a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The SQLite file; created when absent.
+    pub file: PathBuf,
+    /// Bearer tokens and whom they stand for.
+    pub tokens: Vec<(String, UserInfo)>,
+    /// Watch history is kept at least this long...
+    pub history: Duration,
+    /// ...but never in more rows than this.
+    pub history_rows: u64,
+    /// How often a watch that asked for bookmarks gets one.
+    pub bookmark_interval: Duration,
+}
+
+impl Config {
+    /// The usual settings on this file.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self {
+            file: file.into(),
+            tokens: Vec::new(),
+            history: Duration::from_secs(600),
+            history_rows: 10_000,
+            bookmark_interval: Duration::from_secs(60),
+        }
+    }
+}
+
+pub(super) struct Inner {
+    pub(super) config: Config,
+    pub(super) store: Mutex<Store>,
+    pub(super) registry: Registry,
+    pub(super) backend: OnceLock<Arc<dyn KubeletBackend>>,
+    pub(super) collector: gc::Handle,
+}
+
+impl Inner {
+    /// The storage. Held only across synchronous code, so a request is atomic.
+    pub(super) fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The embedded API. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl Server {
+    /// Opens the state file, creates the standing namespaces and starts the garbage collector on the current
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// The file cannot be opened, is no database or is damaged; the error names it. It is never replaced.
+    pub fn open(config: Config) -> Result<Self, StoreError> {
+        let store = Store::open(&config.file, config.history, config.history_rows)?;
+        let registry = Registry::new();
+        let (collector, work) = gc::channel();
+        let inner = Arc::new(Inner { config, store: Mutex::new(store), registry, backend: OnceLock::new(), collector });
+        bootstrap::run(&inner)?;
+        tokio::spawn(gc::run(Arc::downgrade(&inner), work));
+        Ok(Self { inner })
+    }
+
+    /// Says who answers for the nodes. The first call counts.
+    pub fn set_backend(&self, backend: Arc<dyn KubeletBackend>) {
+        if self.inner.backend.set(backend).is_err() {
+            log::warn!("the kubelet backend was set twice; the first stays");
+        }
+    }
+
+    /// The API without sockets, for this identity: `kube::Client::new(server.service(user), "default")`.
+    pub fn service(&self, identity: UserInfo) -> LocalService {
+        LocalService { server: self.clone(), identity }
+    }
+
+    /// Answers one request of an identified user.
+    pub async fn handle<B>(&self, identity: &UserInfo, request: Request<B>) -> Response<ApiBody>
+    where
+        B: http_body::Body,
+        B::Error: std::fmt::Display,
+    {
+        let (parts, body) = request.into_parts();
+        match Limited::new(BodyOf(Box::pin(body)), MAX_BODY).collect().await {
+            Ok(body) => front::answer(&self.inner, identity, &parts, body.to_bytes()).await,
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                front::failure(&ApiError::too_large(MAX_BODY))
+            }
+            Err(error) => front::failure(&ApiError::bad_request(format!("error reading the body: {error}"))),
+        }
+    }
+}
+
+/// A body whose error is boxed, so that `Limited` takes it.
+struct BodyOf<B>(Pin<Box<B>>);
+
+impl<B> http_body::Body for BodyOf<B>
+where
+    B: http_body::Body,
+    B::Error: std::fmt::Display,
+{
+    type Data = B::Data;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
+        self.0.as_mut().poll_frame(cx).map(|frame| frame.map(|r| r.map_err(|e| e.to_string().into())))
+    }
+}
+
+/// A `tower::Service` that answers as `identity`.
+#[derive(Clone)]
+pub struct LocalService {
+    server: Server,
+    identity: UserInfo,
+}
+
+impl<B> tower::Service<Request<B>> for LocalService
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: std::fmt::Display + Send,
+{
+    type Response = Response<ApiBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move { Ok(this.server.handle(&this.identity, request).await) })
+    }
+}

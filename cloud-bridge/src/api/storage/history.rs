@@ -1,0 +1,159 @@
+//! The past of the storage: changes since a revision, a list as it was at a revision, and forgetting both.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::{Change, ChangeKind, Store, StoreError, Stored, deleted_state, seconds, unsigned};
+use crate::api::resource::ObjectKey;
+
+/// A revision older than the history that is kept, or one that may have been lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub asked: u64,
+    /// The oldest revision that can be asked for.
+    pub oldest: u64,
+}
+
+impl Store {
+    /// Whether the state and the changes since `rev` are still known.
+    pub(crate) fn knows(&self, rev: u64) -> Result<(), Expired> {
+        let lost = rev > self.gap.0 && rev < self.gap.1;
+        if rev < self.floor || lost {
+            let oldest = if lost { self.gap.1 } else { self.floor };
+            return Err(Expired { asked: rev, oldest });
+        }
+        Ok(())
+    }
+
+    /// The changes of one storage after `rev`, in order. Call `knows` first.
+    pub(crate) fn since(&self, storage: &str, namespace: Option<&str>, rev: u64) -> Result<Vec<Change>, StoreError> {
+        let rows: Vec<(u64, ObjectKey, i64, Option<Vec<u8>>)> = self
+            .conn
+            .prepare_cached(
+                "SELECT rev, ns, name, kind, before FROM changes WHERE rev > ?1 AND storage = ?2 \
+                 AND (?3 = '' OR ns = ?3) ORDER BY rev",
+            )
+            .and_then(|mut statement| {
+                statement
+                    .query_map(params![rev.cast_signed(), storage, namespace.unwrap_or("")], |row| {
+                        let key = ObjectKey { namespace: row.get(1)?, name: row.get(2)? };
+                        Ok((unsigned(row, 0)?, key, row.get(3)?, row.get(4)?))
+                    })?
+                    .collect()
+            })
+            .map_err(|e| self.sql(e))?;
+        // What a change made is what the next change of its key replaced: walk backwards.
+        let mut newer: BTreeMap<ObjectKey, Option<Arc<Stored>>> = BTreeMap::new();
+        let mut changes = Vec::with_capacity(rows.len());
+        for (rev, key, kind, before) in rows.into_iter().rev() {
+            let before: Option<Arc<Stored>> = before.map(|bytes| {
+                let stored = Stored::new(key.clone(), 0, bytes);
+                let rev = stored.value()["metadata"]["resourceVersion"].as_str().and_then(|s| s.parse().ok());
+                Arc::new(Stored { rev: rev.unwrap_or(0), ..stored })
+            });
+            let after = match newer.insert(key.clone(), before.clone()) {
+                Some(next) => next,
+                None => self.get(storage, &key)?,
+            };
+            let change = match (kind, before, after) {
+                (2, Some(before), _) => {
+                    let object = deleted_state(&before, rev);
+                    Change { rev, kind: ChangeKind::Deleted, object, before: Some(before) }
+                }
+                (1, Some(before), Some(object)) => {
+                    Change { rev, kind: ChangeKind::Modified, object, before: Some(before) }
+                }
+                (0, _, Some(object)) => Change { rev, kind: ChangeKind::Added, object, before: None },
+                _ => continue,
+            };
+            changes.push(change);
+        }
+        changes.reverse();
+        Ok(changes)
+    }
+
+    /// The list as it was at `rev`. Call `knows` first.
+    pub(crate) fn list_at(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        rev: u64,
+        after: Option<&ObjectKey>,
+    ) -> Result<Vec<Arc<Stored>>, StoreError> {
+        let now = self.list(storage, namespace, after, None)?;
+        let changes = self.since(storage, namespace, rev)?;
+        if changes.is_empty() {
+            return Ok(now);
+        }
+        let mut then: BTreeMap<ObjectKey, Arc<Stored>> = now.into_iter().map(|s| (s.key.clone(), s)).collect();
+        for change in changes.into_iter().rev() {
+            let key = change.object.key.clone();
+            if after.is_some_and(|after| key <= *after) {
+                continue;
+            }
+            match change.before {
+                Some(before) => then.insert(key, before),
+                None => then.remove(&key),
+            };
+        }
+        Ok(then.into_values().collect())
+    }
+
+    /// Drops expired objects, then history beyond its age and row limits.
+    pub(super) fn trim(&mut self) -> Result<(), StoreError> {
+        let now = seconds(SystemTime::now());
+        self.drop_expired(now)?;
+        let age = now.saturating_sub(i64::try_from(self.history.as_secs()).unwrap_or(i64::MAX));
+        let by_age: Option<i64> = self
+            .conn
+            .query_row("SELECT rev FROM changes WHERE at < ?1 ORDER BY rev DESC LIMIT 1", [age], |row| row.get(0))
+            .optional()
+            .map_err(|e| self.sql(e))?;
+        let by_rows: Option<i64> = self
+            .conn
+            .query_row(
+                "SELECT rev FROM changes ORDER BY rev DESC LIMIT 1 OFFSET ?1",
+                [self.history_rows.cast_signed()],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(|e| self.sql(e))?;
+        // The newest row stays: the counter is read from it.
+        let floor = by_age.max(by_rows).map_or(0, i64::cast_unsigned).min(self.rev.saturating_sub(1));
+        self.compact(floor)
+    }
+
+    /// Forgets the history up to and including `rev`.
+    pub(crate) fn compact(&mut self, rev: u64) -> Result<(), StoreError> {
+        if rev <= self.floor {
+            return Ok(());
+        }
+        self.conn
+            .unchecked_transaction()
+            .and_then(|tx| {
+                tx.execute("DELETE FROM changes WHERE rev <= ?1", [rev.cast_signed()])?;
+                tx.execute("INSERT OR REPLACE INTO facts (name, value) VALUES ('floor', ?1)", [rev.cast_signed()])?;
+                tx.commit()
+            })
+            .map_err(|e| self.sql(e))?;
+        self.floor = rev;
+        Ok(())
+    }
+
+    fn drop_expired(&mut self, now: i64) -> Result<(), StoreError> {
+        let expired: Vec<(String, ObjectKey)> = self
+            .conn
+            .prepare_cached("SELECT storage, ns, name FROM objects WHERE expires < ?1 LIMIT 512")
+            .and_then(|mut statement| statement.query_map([now], super::place)?.collect())
+            .map_err(|e| self.sql(e))?;
+        for (storage, key) in expired {
+            if let Some(stored) = self.get(&storage, &key)? {
+                self.delete(&storage, &stored)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! The tables of the state file and how an older file becomes a current one.
+
+use rusqlite::Connection;
+
+/// What the file says it is, so that another program's database is refused ("smpn").
+const APPLICATION_ID: i32 = 0x736d_706e;
+
+/// One step per version, appended only: the step at index N leads from `user_version` N to N + 1.
+const MIGRATIONS: &[&str] = &["
+    -- The newest state of every object. `body` is its JSON without kind and apiVersion.
+    CREATE TABLE objects (
+        id INTEGER PRIMARY KEY,
+        storage TEXT NOT NULL,
+        ns TEXT NOT NULL,
+        name TEXT NOT NULL,
+        uid TEXT NOT NULL,
+        rev INTEGER NOT NULL,
+        expires INTEGER,
+        body BLOB NOT NULL,
+        UNIQUE (storage, ns, name)
+    );
+    CREATE INDEX objects_uid ON objects (uid);
+    CREATE INDEX objects_expires ON objects (expires) WHERE expires IS NOT NULL;
+    -- One row per write, bounded. `before` is the body that the write replaced, so each body is held once:
+    -- what a write made is the `before` of the next write of that key, or in `objects`.
+    CREATE TABLE changes (
+        rev INTEGER PRIMARY KEY,
+        storage TEXT NOT NULL,
+        ns TEXT NOT NULL,
+        name TEXT NOT NULL,
+        kind INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        before BLOB
+    );
+    CREATE INDEX changes_key ON changes (storage, ns, name, rev);
+    -- Which objects name an owner, for garbage collection.
+    CREATE TABLE owners (
+        owner TEXT NOT NULL,
+        storage TEXT NOT NULL,
+        ns TEXT NOT NULL,
+        name TEXT NOT NULL,
+        PRIMARY KEY (owner, storage, ns, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"];
+
+/// Why a schema cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SchemaError {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("it belongs to another program (application id {0:#x})")]
+    Foreign(i32),
+    #[error("it was written by a newer version (schema {found}, this one knows {known})")]
+    Newer { found: usize, known: usize },
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+}
+
+/// Sets the connection up, checks the file and brings it to the current version.
+pub(super) fn prepare(conn: &mut Connection) -> Result<(), SchemaError> {
+    conn.pragma_update(None, "journal_mode", "WAL")?;
+    conn.pragma_update(None, "synchronous", "NORMAL")?;
+    // Kilobytes: the bridge's memory budget pays for this cache.
+    conn.pragma_update(None, "cache_size", -512)?;
+    conn.pragma_update(None, "wal_autocheckpoint", 400)?;
+    let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        return Err(SchemaError::Damaged(verdict));
+    }
+    let id: i32 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let version: usize = conn.query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0))? as usize;
+    let tables: u32 = conn.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    if id != APPLICATION_ID && tables > 0 {
+        return Err(SchemaError::Foreign(id));
+    }
+    if version > MIGRATIONS.len() {
+        return Err(SchemaError::Newer { found: version, known: MIGRATIONS.len() });
+    }
+    for (index, step) in MIGRATIONS.iter().enumerate().skip(version) {
+        let tx = conn.transaction()?;
+        tx.execute_batch(step)?;
+        tx.pragma_update(None, "user_version", i64::try_from(index + 1).unwrap_or(i64::MAX))?;
+        tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+        tx.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+
+fn open(dir: &tempfile::TempDir) -> Store {
+    Store::open(&dir.path().join("api.db"), Duration::from_secs(600), 10_000).unwrap()
+}
+
+fn object(name: &str, data: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "a", "uid": format!("uid-{name}")}, "data": data})
+}
+
+fn data(changes: &[Change]) -> Vec<(ChangeKind, String, String)> {
+    changes
+        .iter()
+        .map(|c| (c.kind, c.object.key.name.clone(), c.object.value()["data"].as_str().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+#[test]
+fn history_gives_each_state_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let start = store.revision();
+    let one = store.write("things", object("x", "1"), None, None).unwrap();
+    let two = store.write("things", object("x", "2"), Some(&one), None).unwrap();
+    store.write("things", object("y", "1"), None, None).unwrap();
+    let gone = store.delete("things", &two).unwrap();
+    store.write("things", object("x", "3"), None, None).unwrap();
+    let changes = store.since("things", Some("a"), start).unwrap();
+    let expected = [
+        (ChangeKind::Added, "x", "1"),
+        (ChangeKind::Modified, "x", "2"),
+        (ChangeKind::Added, "y", "1"),
+        (ChangeKind::Deleted, "x", "2"),
+        (ChangeKind::Added, "x", "3"),
+    ];
+    assert_eq!(data(&changes), expected.map(|(k, n, d)| (k, n.to_owned(), d.to_owned())));
+    assert_eq!(changes[3].object.value()["metadata"]["resourceVersion"], gone.rev.to_string());
+    let then = store.list_at("things", None, two.rev, None).unwrap();
+    assert_eq!(then.len(), 1);
+    assert_eq!(then[0].value()["data"], "2");
+    assert_eq!(then[0].rev, two.rev);
+}
+
+#[test]
+fn compaction_expires_old_revisions() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let first = store.write("things", object("x", "1"), None, None).unwrap().rev;
+    let second = store.write("things", object("y", "1"), None, None).unwrap().rev;
+    store.compact(first).unwrap();
+    assert_eq!(store.knows(first), Ok(()));
+    assert_eq!(store.since("things", None, first).unwrap().len(), 1);
+    assert!(store.knows(first - 1).is_err());
+    assert_eq!(store.knows(second), Ok(()));
+}
+
+#[test]
+fn a_new_run_never_gives_a_revision_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let last = store.write("things", object("x", "1"), None, None).unwrap().rev;
+    drop(store);
+    let store = open(&dir);
+    assert!(store.revision() > last);
+    assert_eq!(store.knows(last), Ok(()));
+    assert!(store.knows(last + 1).is_err());
+    assert_eq!(store.knows(store.revision()), Ok(()));
+    assert_eq!(store.list("things", None, None, None).unwrap().len(), 1);
+}
+
+#[test]
+fn a_damaged_file_is_named_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("api.db");
+    std::fs::write(&path, b"this is no database at all, but long enough to look at").unwrap();
+    let error = Store::open(&path, Duration::from_secs(1), 10).err().unwrap().to_string();
+    assert!(error.contains("api.db"), "{error}");
+    assert!(std::fs::read(&path).unwrap().starts_with(b"this is no database"));
+}
+
+#[test]
+fn expired_events_go_with_the_trim() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    store.write("events", object("old", "1"), None, Some(UNIX_EPOCH)).unwrap();
+    store.write("events", object("new", "1"), None, None).unwrap();
+    store.trim().unwrap();
+    let names: Vec<_> = store.list("events", None, None, None).unwrap().iter().map(|s| s.key.name.clone()).collect();
+    assert_eq!(names, ["new"]);
+}
+
+#[test]
+fn a_slow_watcher_is_cut_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut watcher = store.subscribe("things", Box::new(|_| true));
+    let mut stored = store.write("things", object("x", "0"), None, None).unwrap();
+    for n in 1..1100 {
+        stored = store.write("things", object("x", &n.to_string()), Some(&stored), None).unwrap();
+    }
+    let mut seen = 0;
+    while watcher.try_recv().is_ok() {
+        seen += 1;
+    }
+    assert_eq!(seen, 1024);
+    assert!(matches!(watcher.try_recv(), Err(tokio::sync::mpsc::error::TryRecvError::Disconnected)));
+}

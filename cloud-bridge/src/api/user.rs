@@ -1,0 +1,49 @@
+//! Who asks.
+
+/// The group whose members may do everything.
+pub(super) const MASTERS: &str = "system:masters";
+/// The group of every identified user.
+pub(super) const AUTHENTICATED: &str = "system:authenticated";
+/// The group of node identities.
+pub(super) const NODES: &str = "system:nodes";
+/// What the name of a node identity begins with.
+pub(super) const NODE_PREFIX: &str = "system:node:";
+
+/// An identity: from a client certificate (CN and O), a bearer token, impersonation, or the process itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+}
+
+impl UserInfo {
+    /// A user of these groups, and of `system:authenticated`.
+    pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(name: &str, groups: I) -> Self {
+        let mut groups: Vec<String> = groups.into_iter().map(Into::into).collect();
+        if !groups.iter().any(|g| g == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.into());
+        }
+        Self { name: name.into(), uid: String::new(), groups }
+    }
+
+    /// A member of `system:masters`.
+    pub fn master(name: &str) -> Self {
+        Self::new(name, [MASTERS])
+    }
+
+    /// The identity of a node, as its kubelet would have.
+    pub fn node(name: &str) -> Self {
+        Self::new(&format!("{NODE_PREFIX}{name}"), [NODES])
+    }
+
+    /// True for a member of the group.
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+
+    /// The node's name when this is a node's identity.
+    pub fn node_name(&self) -> Option<&str> {
+        self.in_group(NODES).then(|| self.name.strip_prefix(NODE_PREFIX)).flatten().filter(|n| !n.is_empty())
+    }
+}
