@@ -4,15 +4,24 @@
 //! `pull` and `import`; the daemon only starts them ([`spawn`]), mounts layers ([`rootfs`]) and
 //! decides what is no longer needed ([`gc`]). Nothing here knows pods.
 
+pub mod archive;
+mod assemble;
+pub mod auth;
+pub mod challenge;
 pub mod compress;
 pub mod digest;
+pub mod download;
 pub mod error;
+pub mod http;
+pub mod import;
 pub mod layers;
 pub mod limits;
 pub mod manifest;
 pub mod platform;
+pub mod pull;
 pub mod record;
 pub mod reference;
+pub mod registry;
 pub mod registry_config;
 pub mod rootfs;
 pub mod unpack;

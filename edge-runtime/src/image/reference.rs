@@ -6,14 +6,14 @@ use std::fmt;
 use crate::image::ImageError;
 use crate::image::digest::is_sha256;
 
-/// A parsed, normalized image name.
+/// A parsed, normalized image name. Its text is the key under which the store knows the image.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
     /// `docker.io`, `registry.example:5000`, `[::1]:5000`.
     pub registry: String,
     /// Path below the registry: `library/busybox`.
     pub repository: String,
-    /// Absent only when a digest is given without a tag.
+    /// Absent when a digest is given.
     pub tag: Option<String>,
     /// `sha256:<64 hex>`.
     pub digest: Option<String>,
@@ -67,8 +67,9 @@ impl Reference {
             return Err(fail("repository name must not be more than 255 characters"));
         }
         let tag = match (tag, &digest) {
-            (Some(tag), _) => Some(tag.to_owned()),
-            (None, Some(_)) => None,
+            // A tag beside a digest is decoration: the digest decides.
+            (_, Some(_)) => None,
+            (Some(tag), None) => Some(tag.to_owned()),
             (None, None) => Some("latest".to_owned()),
         };
         Ok(Self { registry: registry.to_owned(), repository, tag, digest })
@@ -77,15 +78,6 @@ impl Reference {
     /// `docker.io/library/busybox`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.registry, self.repository)
-    }
-
-    /// Under which name a lookup in the store finds the image. A digest decides; a tag beside it is decoration.
-    pub fn key(&self) -> String {
-        match (&self.digest, &self.tag) {
-            (Some(digest), _) => format!("{}@{digest}", self.name()),
-            (None, Some(tag)) => format!("{}:{tag}", self.name()),
-            (None, None) => self.name(),
-        }
     }
 
     /// What is asked of the registry: `/v2/<repository>/manifests/<this>`.
@@ -181,7 +173,6 @@ mod tests {
         ] {
             let reference = Reference::parse(typed).unwrap();
             assert_eq!(reference.to_string(), full);
-            assert_eq!(reference.key(), full);
             assert_eq!(Reference::parse(full).unwrap(), reference, "a normalized name stays itself");
         }
     }
@@ -189,8 +180,7 @@ mod tests {
     #[test]
     fn a_digest_decides_over_the_tag() {
         let reference = Reference::parse(&format!("app:v1@{DIGEST}")).unwrap();
-        assert_eq!(reference.key(), format!("docker.io/library/app@{DIGEST}"));
-        assert_eq!(reference.to_string(), format!("docker.io/library/app:v1@{DIGEST}"));
+        assert_eq!(reference.to_string(), format!("docker.io/library/app@{DIGEST}"));
         assert_eq!(reference.manifest(), DIGEST);
         assert_eq!(Reference::parse(&format!("app@{DIGEST}")).unwrap().tag, None);
     }

@@ -1,0 +1,52 @@
+//! From a manifest and its configuration to an image record: what both roads (registry and archive) check and
+//! compute the same way. Pure.
+
+use crate::image::limits::Limits;
+use crate::image::manifest::{Configuration, Manifest};
+use crate::image::platform::Wanted;
+use crate::image::{ImageError, ImageRecord};
+
+/// Checks a configuration before anything large is fetched.
+///
+/// # Errors
+/// Built for other machines, too many layers, or a number of layers that is not the manifest's.
+pub(super) fn check(
+    configuration: &Configuration,
+    layers: usize,
+    wanted: &Wanted,
+    limits: &Limits,
+    image: &str,
+) -> Result<(), ImageError> {
+    wanted.check(&configuration.platform, image)?;
+    if layers > limits.layers {
+        return Err(ImageError::Limit { what: format!("number of layers of {image}"), limit: limits.layers as u64 });
+    }
+    if configuration.diff_ids.len() != layers {
+        return Err(ImageError::Broken {
+            image: image.to_owned(),
+            what: "image configuration".to_owned(),
+            why: format!(
+                "names {} layers where the manifest has {layers}; push the image again",
+                configuration.diff_ids.len()
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// Bytes of an image as the manifest claims them.
+pub(super) fn size(manifest: &Manifest) -> u64 {
+    manifest.layers.iter().fold(manifest.config.size, |sum, layer| sum.saturating_add(layer.size))
+}
+
+/// The record of an image whose layers are all there. `id` is the digest of the configuration, `size` the bytes of
+/// the compressed layers, `now` in Unix seconds.
+pub(super) fn record(
+    id: String,
+    references: Vec<String>,
+    configuration: Configuration,
+    size: u64,
+    now: i64,
+) -> ImageRecord {
+    ImageRecord { id, references, config: configuration.config, layers: configuration.diff_ids, size, pulled_at: now }
+}

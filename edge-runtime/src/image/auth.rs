@@ -1,0 +1,212 @@
+//! Whose name to give to which registry: docker config JSON documents (pull secrets, the node's own file), matched
+//! as the kubelet matches them (`pkg/credentialprovider`). Pure; passwords leave only through [`Credential`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use serde::Deserialize;
+
+use crate::image::Reference;
+
+/// A login.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    pub username: String,
+    pub password: String,
+    /// OAuth2 refresh token, used instead of the password at a token server.
+    pub identity_token: Option<String>,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credential({})", self.username)
+    }
+}
+
+impl Credential {
+    /// The value of an `Authorization` header (RFC 7617).
+    pub fn basic(&self) -> String {
+        format!("Basic {}", STANDARD.encode(format!("{}:{}", self.username, self.password)))
+    }
+}
+
+/// Logins by what of image names they are for, the most special first.
+#[derive(Clone, Debug, Default)]
+pub struct Keyring(Vec<(Pattern, Credential)>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    host: String,
+    port: Option<String>,
+    path: String,
+}
+
+#[derive(Deserialize)]
+struct DockerConfig {
+    auths: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    password: String,
+    #[serde(default)]
+    auth: String,
+    #[serde(default, rename = "identitytoken")]
+    identity_token: Option<String>,
+}
+
+impl Keyring {
+    /// Adds the logins of one document: `{"auths": {...}}`, the older form without `auths`, or a list of such.
+    ///
+    /// # Errors
+    /// It is none of these, or an `auth` is not base64 of `user:password`. No secret is in the text.
+    pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
+        let value: serde_json::Value =
+            serde_json::from_slice(document).map_err(|e| format!("not JSON: line {} column {}", e.line(), e.column()))?;
+        let documents = match value {
+            serde_json::Value::Array(list) => list,
+            one => vec![one],
+        };
+        for document in documents {
+            let config = if document.get("auths").is_some() {
+                serde_json::from_value::<DockerConfig>(document).map(|config| config.auths)
+            } else {
+                serde_json::from_value(document)
+            };
+            let auths = config.map_err(|_| "not a docker config (\"auths\" by registry)".to_owned())?;
+            for (key, entry) in auths {
+                let credential = entry.credential().ok_or_else(|| format!("the auth of {key} is not base64 of user:password"))?;
+                self.0.push((Pattern::parse(&key), credential));
+            }
+        }
+        // Stable: documents given first are tried first among equals.
+        self.0.sort_by_key(|(pattern, _)| std::cmp::Reverse((pattern.path.len(), pattern.host.len())));
+        Ok(())
+    }
+
+    /// Logins for an image at `host` (the registry itself or a mirror of it), best first.
+    pub fn matching(&self, host: &str, reference: &Reference) -> Vec<&Credential> {
+        let mut found: Vec<&Credential> = Vec::new();
+        for (pattern, credential) in &self.0 {
+            if pattern.matches(host, &reference.repository) && !found.contains(&credential) {
+                found.push(credential);
+            }
+        }
+        found
+    }
+}
+
+impl Entry {
+    fn credential(self) -> Option<Credential> {
+        let Self { mut username, mut password, auth, identity_token } = self;
+        if username.is_empty() && !auth.is_empty() {
+            let bytes = STANDARD.decode(auth.trim()).or_else(|_| STANDARD_NO_PAD.decode(auth.trim())).ok()?;
+            let text = String::from_utf8(bytes).ok()?;
+            let (user, pass) = text.split_once(':')?;
+            // Docker pads its passwords with zero bytes.
+            (username, password) = (user.to_owned(), pass.trim_end_matches('\0').to_owned());
+        }
+        Some(Credential { username, password, identity_token: identity_token.filter(|token| !token.is_empty()) })
+    }
+}
+
+impl Pattern {
+    /// `https://index.docker.io/v1/`, `registry.example:5000`, `*.example/team`.
+    fn parse(key: &str) -> Self {
+        let bare = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
+        let (host, path) = bare.split_once('/').unwrap_or((bare, ""));
+        let path = path.trim_matches('/');
+        let path = path.strip_prefix("v1").or_else(|| path.strip_prefix("v2")).unwrap_or(path);
+        let (host, port) = split_port(host);
+        Self { host: docker_hub(host).to_owned(), port: port.map(str::to_owned), path: path.trim_matches('/').to_owned() }
+    }
+
+    fn matches(&self, host: &str, repository: &str) -> bool {
+        let (host, port) = split_port(host);
+        let mut labels = (self.host.split('.'), docker_hub(host).split('.'));
+        let hosts = loop {
+            match (labels.0.next(), labels.1.next()) {
+                (None, None) => break true,
+                (Some(pattern), Some(label)) if glob(pattern, label) => {}
+                _ => break false,
+            }
+        };
+        let path = self.path.is_empty()
+            || repository.strip_prefix(self.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        hosts && self.port.as_deref() == port && path
+    }
+}
+
+fn split_port(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => (name, Some(port)),
+        _ => (host, None),
+    }
+}
+
+fn docker_hub(host: &str) -> &str {
+    if matches!(host, "index.docker.io" | "registry-1.docker.io") { "docker.io" } else { host }
+}
+
+/// One label of a host name with `*` for any run of characters.
+fn glob(pattern: &str, label: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == label,
+        Some((head, tail)) => {
+            let Some(rest) = label.strip_prefix(head) else { return false };
+            (0..=rest.len()).any(|at| rest.is_char_boundary(at) && glob(tail, &rest[at..]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(keyring: &Keyring, image: &str) -> Vec<String> {
+        let reference = Reference::parse(image).unwrap();
+        keyring.matching(&reference.registry, &reference).iter().map(|c| c.username.clone()).collect()
+    }
+
+    #[test]
+    fn logins_are_matched_as_the_kubelet_does() {
+        let mut keyring = Keyring::default();
+        let auth = STANDARD.encode("hub:pass:word\0\0");
+        keyring
+            .add(
+                format!(
+                    r#"{{"auths":{{"https://index.docker.io/v1/":{{"auth":"{auth}"}},
+                    "reg.example:5000":{{"username":"whole","password":"p"}},
+                    "reg.example:5000/team":{{"username":"team","password":"p"}},
+                    "*.cloud.example":{{"username":"star","password":"p"}}}}}}"#
+                )
+                .as_bytes(),
+            )
+            .unwrap();
+        keyring.add(br#"[{"other.example":{"username":"old","password":"p"}}]"#).unwrap();
+        assert_eq!(users(&keyring, "busybox"), ["hub"]);
+        assert_eq!(users(&keyring, "reg.example:5000/team/app"), ["team", "whole"]);
+        assert_eq!(users(&keyring, "reg.example:5000/teams"), ["whole"]);
+        assert_eq!(users(&keyring, "a.cloud.example/x"), ["star"]);
+        assert_eq!(users(&keyring, "other.example/x"), ["old"]);
+        for none in ["reg.example/team", "a.b.cloud.example/x", "cloud.example/x", "evil.example/x"] {
+            assert!(users(&keyring, none).is_empty(), "{none}");
+        }
+        let hub = keyring.matching("docker.io", &Reference::parse("a").unwrap())[0];
+        assert_eq!(hub.password, "pass:word");
+        assert_eq!(format!("{hub:?}"), "Credential(hub)");
+    }
+
+    #[test]
+    fn errors_hold_no_secret() {
+        for bad in [r#"{"auths":{"r":{"auth":"c2VjcmV0"}}}"#, r#"{"auths":"secret"}"#, r#"["secret"]"#, "secret"] {
+            let error = Keyring::default().add(bad.as_bytes()).unwrap_err();
+            assert!(!error.contains("secret") && !error.contains("c2VjcmV0"), "{error}");
+        }
+    }
+}

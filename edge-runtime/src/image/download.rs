@@ -1,0 +1,161 @@
+//! Blobs over bad links: a download goes on where it ended, in this run or an earlier one, and counts only when its
+//! digest is right. Owns the files `incoming/blob-<hex>`; knows nothing of what is in them.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ureq::Body;
+use ureq::http::{Response, StatusCode};
+
+use crate::image::ImageError;
+use crate::image::digest::{Hasher, hex};
+use crate::image::limits::Limits;
+use crate::image::manifest::Descriptor;
+use crate::image::registry::Repository;
+
+/// Tries in a row that may bring nothing, with pauses of 1, 2, 4, 8 seconds between them.
+const FRUITLESS: u32 = 5;
+
+/// Fetches a blob into `incoming` and checks it; returns the file, which the caller removes when it is used up.
+///
+/// # Errors
+/// The registry does not have it or stopped answering (what came stays for the next run), it is larger than
+/// announced, or its digest is wrong (nothing stays).
+pub fn blob(
+    repository: &mut Repository<'_>,
+    blob: &Descriptor,
+    incoming: &Path,
+    limits: &Limits,
+) -> Result<PathBuf, ImageError> {
+    let path = incoming.join(format!("blob-{}", hex(&blob.digest)));
+    if blob.size > limits.blob_bytes {
+        let what = format!("size of blob {} of {}", blob.digest, repository.image());
+        return Err(ImageError::Limit { what, limit: limits.blob_bytes });
+    }
+    let mut part = Part::open(path.clone(), blob.size).map_err(ImageError::io(&path, "cannot open"))?;
+    let resumed = part.length > 0;
+    part.fill(repository, blob)?;
+    let mut found = part.hasher.clone().finish();
+    if found != blob.digest && resumed {
+        // The beginning may come from a run whose writes a power cut spoiled.
+        part.restart().map_err(ImageError::io(&path, "cannot truncate"))?;
+        part.fill(repository, blob)?;
+        found = part.hasher.clone().finish();
+    }
+    if found == blob.digest {
+        return Ok(path);
+    }
+    let _ = fs::remove_file(&path);
+    let what = format!("blob {} of {}", blob.digest, repository.image());
+    Err(ImageError::WrongDigest { what, wanted: blob.digest.clone(), found })
+}
+
+/// A file that holds the first `length` bytes of a blob.
+struct Part {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    hasher: Hasher,
+}
+
+enum Failure {
+    /// Worth another try.
+    Link(ImageError),
+    Final(ImageError),
+}
+
+impl Part {
+    fn open(path: PathBuf, size: u64) -> io::Result<Self> {
+        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+        if file.metadata()?.len() > size {
+            file.set_len(0)?;
+        }
+        let mut hasher = Hasher::default();
+        let mut buffer = vec![0; 64 * 1024];
+        let mut length = 0;
+        loop {
+            let n = file.read(&mut buffer)?;
+            if n == 0 {
+                return Ok(Self { file, path, length, hasher });
+            }
+            hasher.update(&buffer[..n]);
+            length += n as u64;
+        }
+    }
+
+    fn restart(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.length = 0;
+        self.hasher = Hasher::default();
+        Ok(())
+    }
+
+    fn fill(&mut self, repository: &mut Repository<'_>, blob: &Descriptor) -> Result<(), ImageError> {
+        let mut fruitless = 0;
+        while self.length < blob.size {
+            let before = self.length;
+            match self.attempt(repository, blob) {
+                Ok(()) => {}
+                Err(Failure::Final(error)) => return Err(error),
+                Err(Failure::Link(error)) => {
+                    fruitless = if self.length > before { 0 } else { fruitless + 1 };
+                    if fruitless == FRUITLESS {
+                        return Err(error);
+                    }
+                    log::warn!("{error}; has {} of {} bytes, trying again", self.length, blob.size);
+                    std::thread::sleep(Duration::from_secs(1 << fruitless.saturating_sub(1)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, repository: &mut Repository<'_>, blob: &Descriptor) -> Result<(), Failure> {
+        let asked = repository.blob(&blob.digest, self.length);
+        let response = asked.map_err(|error| match error {
+            ImageError::Unavailable { .. } => Failure::Link(error),
+            other => Failure::Final(other),
+        })?;
+        let goes_on = response.as_ref().is_some_and(|response| starts_at(response) == Some(self.length));
+        if !goes_on {
+            self.restart().map_err(|e| Failure::Final(ImageError::io(&self.path, "cannot truncate")(e)))?;
+        }
+        let Some(response) = response.filter(|response| goes_on || response.status() == StatusCode::OK) else {
+            return Err(Failure::Link(repository.unreachable("it answered a range request with another range")));
+        };
+        let mut body = response.into_body().into_with_config().limit(u64::MAX).reader();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let n = match body.read(&mut buffer) {
+                Ok(0) if self.length < blob.size => {
+                    return Err(Failure::Link(repository.unreachable("the connection ended inside a blob")));
+                }
+                Ok(0) => return Ok(()),
+                Ok(n) => n,
+                Err(error) => return Err(Failure::Link(repository.unreachable(error))),
+            };
+            self.length += n as u64;
+            if self.length > blob.size {
+                let _ = fs::remove_file(&self.path);
+                let what = format!("content of blob {} of {}", blob.digest, repository.image());
+                return Err(Failure::Final(ImageError::Limit { what, limit: blob.size }));
+            }
+            self.file
+                .write_all(&buffer[..n])
+                .map_err(|e| Failure::Final(ImageError::io(&self.path, "cannot write the download")(e)))?;
+            self.hasher.update(&buffer[..n]);
+        }
+    }
+}
+
+/// Where the content of a response begins: 0, or what `Content-Range: bytes N-M/T` says.
+fn starts_at(response: &Response<Body>) -> Option<u64> {
+    if response.status() == StatusCode::OK {
+        return Some(0);
+    }
+    let range = response.headers().get("content-range")?.to_str().ok()?;
+    range.strip_prefix("bytes ")?.split_once('-')?.0.trim().parse().ok()
+}

@@ -1,0 +1,93 @@
+//! The HTTP client of the pull helper: TLS with the system's CAs, our own name lookup, time-outs. Blocking, for a
+//! helper process only; knows nothing of registries.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use ureq::http::Uri;
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, config::Config};
+
+use crate::image::ImageError;
+use crate::sys::resolve::resolve_blocking;
+
+/// Where distributions keep the CAs: Debian and Alpine, Fedora, openSUSE, others.
+const CA_FILES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// A silent peer is given up after this, whatever it was asked.
+const SILENCE: Duration = Duration::from_secs(60);
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// A client that follows redirects without taking credentials along, and returns error statuses as responses.
+///
+/// # Errors
+/// `ca` cannot be read.
+pub fn agent(ca: Option<&Path>, insecure: bool) -> Result<Agent, ImageError> {
+    let mut roots = Vec::new();
+    if !insecure {
+        let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+        let system = named.or_else(|| CA_FILES.iter().map(PathBuf::from).find(|path| path.exists()));
+        match system {
+            Some(path) => read_roots(&path, &mut roots)?,
+            None => log::warn!("no CA bundle in {}: no registry can be trusted by it", CA_FILES[0]),
+        }
+        if let Some(path) = ca {
+            read_roots(path, &mut roots)?;
+        }
+    }
+    let tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .root_certs(RootCerts::Specific(Arc::new(roots)))
+        .disable_verification(insecure)
+        .build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .http_status_as_error(false)
+        .max_redirects(5)
+        .user_agent(concat!("edge-runtime/", env!("CARGO_PKG_VERSION")))
+        .timeout_connect(Some(CONNECT))
+        .timeout_recv_response(Some(SILENCE))
+        .timeout_per_read(Some(SILENCE))
+        .build();
+    Ok(Agent::with_parts(config, DefaultConnector::new(), Names))
+}
+
+fn read_roots(path: &Path, roots: &mut Vec<Certificate<'static>>) -> Result<(), ImageError> {
+    let file = File::open(path).map_err(ImageError::io(path, "cannot read CAs"))?;
+    for der in CertificateDer::pem_reader_iter(file) {
+        let der = der.map_err(|error| ImageError::io(path, "cannot read CAs")(std::io::Error::other(error.to_string())))?;
+        roots.push(Certificate::from_der(&der).to_owned());
+    }
+    Ok(())
+}
+
+/// Name lookup without libc, which a static binary cannot use for it.
+#[derive(Debug)]
+struct Names;
+
+impl Resolver for Names {
+    fn resolve(&self, uri: &Uri, config: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let host = uri.host().ok_or(ureq::Error::HostNotFound)?.trim_matches(['[', ']']);
+        let default = if uri.scheme_str() == Some("http") { 80 } else { 443 };
+        let found = resolve_blocking(host, uri.port_u16().unwrap_or(default))
+            .map_err(|error| ureq::Error::Other(Box::new(error)))?;
+        let mut addresses = self.empty();
+        // The resolver gives at most as many as there is room for.
+        for address in config.ip_family().keep_wanted(found.into_iter()).take(16) {
+            addresses.push(address);
+        }
+        if addresses.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(addresses) }
+    }
+}

@@ -1,0 +1,198 @@
+//! Takes images out of archives: OCI image layouts (image-spec `image-layout.md`) and what `docker save` writes.
+//! Unpacks layers and returns records; storing those is the caller's.
+
+use serde::Deserialize;
+
+use crate::image::archive::Source;
+use crate::image::digest::{hex, sha256, sha256_of};
+use crate::image::layers::Layers;
+use crate::image::limits::Limits;
+use crate::image::manifest::{Configuration, Descriptor, Document, parse_configuration, parse_document};
+use crate::image::platform::Wanted;
+use crate::image::{ImageError, ImageRecord, Reference, assemble};
+
+/// What an import needs to know besides the archive.
+pub struct Import<'a> {
+    pub layers: &'a Layers,
+    pub wanted: &'a Wanted,
+    pub limits: &'a Limits,
+    /// Name to give instead of the archive's own.
+    pub name: Option<&'a Reference>,
+    /// Unix seconds.
+    pub now: i64,
+}
+
+/// `manifest.json` of `docker save`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Saved {
+    config: String,
+    repo_tags: Option<Vec<String>>,
+    layers: Option<Vec<String>>,
+}
+
+const DOCKER_LIST: &str = "manifest.json";
+const OCI_INDEX: &str = "index.json";
+/// Written by containerd and Docker: the full name.
+const FULL_NAME: &str = "io.containerd.image.name";
+/// image-spec annotation: often only a tag.
+const REF_NAME: &str = "org.opencontainers.image.ref.name";
+
+impl Import<'_> {
+    /// Unpacks every image of the archive that fits this machine. The caller holds the lock of the layers.
+    ///
+    /// # Errors
+    /// The archive is neither kind, is cut or lies about its content, has an image without a name, or none for this machine.
+    pub fn run(&self, source: &Source) -> Result<Vec<ImageRecord>, ImageError> {
+        // Docker writes both; only its own list surely has full names, only the index has digests.
+        if source.has(OCI_INDEX) {
+            self.layout(source)
+        } else if source.has(DOCKER_LIST) {
+            self.docker_archive(source)
+        } else {
+            Err(self.broken(source, "archive", "holds neither index.json (OCI layout) nor manifest.json (docker save)"))
+        }
+    }
+
+    fn layout(&self, source: &Source) -> Result<Vec<ImageRecord>, ImageError> {
+        let bytes = source.read(OCI_INDEX, self.limits.document_bytes)?;
+        let Document::Index(entries) = parse_document(&bytes, &source.name, OCI_INDEX)? else {
+            return Err(self.broken(source, OCI_INDEX, "is a manifest, not an index"));
+        };
+        let mut records = Vec::new();
+        for group in by_name(&entries) {
+            let entry = match group.as_slice() {
+                [only] => only.clone(),
+                many => self.wanted.select(many, &source.name)?.clone(),
+            };
+            let references = self.references(source, &entry)?;
+            records.push(self.manifest(source, &entry, references)?);
+        }
+        self.not_empty(source, records)
+    }
+
+    /// Follows a descriptor to its manifest, through an index of platforms if there is one.
+    fn manifest(
+        &self,
+        source: &Source,
+        entry: &Descriptor,
+        references: Vec<String>,
+    ) -> Result<ImageRecord, ImageError> {
+        let image = references.first().map_or(source.name.as_str(), String::as_str).to_owned();
+        let mut document = parse_document(&self.document(source, &entry.digest)?, &image, &entry.digest)?;
+        if let Document::Index(builds) = &document {
+            let digest = self.wanted.select(builds, &image)?.digest.clone();
+            document = parse_document(&self.document(source, &digest)?, &image, &digest)?;
+        }
+        let Document::Manifest(manifest) = document else {
+            return Err(self.broken(source, &entry.digest, "is an index inside an index"));
+        };
+        let configuration = parse_configuration(&self.document(source, &manifest.config.digest)?, &image)?;
+        assemble::check(&configuration, manifest.layers.len(), self.wanted, self.limits, &image)?;
+        for (layer, diff_id) in manifest.layers.iter().zip(&configuration.diff_ids) {
+            if self.layers.has(diff_id) {
+                continue;
+            }
+            let path = blob(&layer.digest);
+            let found = sha256_of(source.stream(&path)?).map_err(|error| self.broken(source, &path, error))?;
+            if found != layer.digest {
+                let what = format!("{path} of {}", source.name);
+                return Err(ImageError::WrongDigest { what, wanted: layer.digest.clone(), found });
+            }
+            self.layers.add(diff_id, source.stream(&path)?, self.limits, &image)?;
+        }
+        let size = assemble::size(&manifest);
+        Ok(assemble::record(manifest.config.digest, references, configuration, size, self.now))
+    }
+
+    fn docker_archive(&self, source: &Source) -> Result<Vec<ImageRecord>, ImageError> {
+        let bytes = source.read(DOCKER_LIST, self.limits.document_bytes)?;
+        let images: Vec<Saved> =
+            serde_json::from_slice(&bytes).map_err(|error| self.broken(source, DOCKER_LIST, error))?;
+        if self.name.is_some() && images.len() > 1 {
+            return Err(self.broken(source, DOCKER_LIST, "holds several images, which cannot all have one name"));
+        }
+        let mut records = Vec::new();
+        for saved in images {
+            let references = match self.name {
+                Some(name) => vec![name.to_string()],
+                None => {
+                    let tags = saved.repo_tags.unwrap_or_default();
+                    tags.iter().map(|tag| Ok(Reference::parse(tag)?.to_string())).collect::<Result<_, ImageError>>()?
+                }
+            };
+            let Some(image) = references.first().cloned() else {
+                return Err(self.unnamed(source));
+            };
+            let bytes = source.read(&saved.config, self.limits.document_bytes)?;
+            let configuration: Configuration = parse_configuration(&bytes, &image)?;
+            let files = saved.layers.unwrap_or_default();
+            assemble::check(&configuration, files.len(), self.wanted, self.limits, &image)?;
+            // Layers have no digest of their own here: the diff id is checked while unpacking.
+            for (file, diff_id) in files.iter().zip(&configuration.diff_ids) {
+                if !self.layers.has(diff_id) {
+                    self.layers.add(diff_id, source.stream(file)?, self.limits, &image)?;
+                }
+            }
+            let size = bytes.len() as u64 + files.iter().map(|file| source.size(file)).sum::<u64>();
+            records.push(assemble::record(sha256(&bytes), references, configuration, size, self.now));
+        }
+        self.not_empty(source, records)
+    }
+
+    /// An index, manifest or configuration, checked against the digest it is asked by.
+    fn document(&self, source: &Source, digest: &str) -> Result<Vec<u8>, ImageError> {
+        let path = blob(digest);
+        let bytes = source.read(&path, self.limits.document_bytes)?;
+        let found = sha256(&bytes);
+        if found == digest {
+            return Ok(bytes);
+        }
+        Err(ImageError::WrongDigest { what: format!("{path} of {}", source.name), wanted: digest.to_owned(), found })
+    }
+
+    fn references(&self, source: &Source, entry: &Descriptor) -> Result<Vec<String>, ImageError> {
+        let reference = match (self.name, name_of(entry)) {
+            (Some(name), _) => name.clone(),
+            (None, Some(name)) if name.contains(['/', ':', '@']) || entry.annotations.contains_key(FULL_NAME) => {
+                Reference::parse(name)?
+            }
+            _ => return Err(self.unnamed(source)),
+        };
+        let mut keys = vec![reference.to_string(), format!("{}@{}", reference.name(), entry.digest)];
+        keys.dedup();
+        Ok(keys)
+    }
+
+    fn not_empty(&self, source: &Source, records: Vec<ImageRecord>) -> Result<Vec<ImageRecord>, ImageError> {
+        if records.is_empty() { Err(self.broken(source, "archive", "holds no image")) } else { Ok(records) }
+    }
+
+    fn unnamed(&self, source: &Source) -> ImageError {
+        self.broken(source, "archive", "an image in it has no full name; give one with --reference")
+    }
+
+    fn broken(&self, source: &Source, what: &str, why: impl ToString) -> ImageError {
+        ImageError::Broken { image: source.name.clone(), what: what.to_owned(), why: why.to_string() }
+    }
+}
+
+fn blob(digest: &str) -> String {
+    format!("blobs/sha256/{}", hex(digest))
+}
+
+fn name_of(entry: &Descriptor) -> Option<&str> {
+    entry.annotations.get(FULL_NAME).or_else(|| entry.annotations.get(REF_NAME)).map(String::as_str)
+}
+
+/// Entries of one name are the builds of one image for several platforms.
+fn by_name(entries: &[Descriptor]) -> Vec<Vec<Descriptor>> {
+    let mut groups: Vec<Vec<Descriptor>> = Vec::new();
+    for entry in entries {
+        match groups.iter_mut().find(|group| name_of(&group[0]) == name_of(entry)) {
+            Some(group) => group.push(entry.clone()),
+            None => groups.push(vec![entry.clone()]),
+        }
+    }
+    groups
+}

@@ -1,0 +1,121 @@
+//! From an image name to an image on this node: the road through a registry. Runs in the helper process, blocks, and
+//! returns a record; storing it is the caller's.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::BufReader;
+
+use crate::image::auth::Keyring;
+use crate::image::layers::Layers;
+use crate::image::limits::Limits;
+use crate::image::manifest::{Document, parse_configuration, parse_document};
+use crate::image::platform::Wanted;
+use crate::image::registry::{Endpoint, Repository, endpoints};
+use crate::image::registry_config::{RegistryConfig, registry_for};
+use crate::image::{ImageError, ImageRecord, Reference, assemble, download};
+
+/// What a pull needs to know besides the name.
+pub struct Pull<'a> {
+    pub layers: &'a Layers,
+    pub wanted: &'a Wanted,
+    pub limits: &'a Limits,
+    pub registries: &'a [RegistryConfig],
+    pub keyring: &'a Keyring,
+    /// The image a reference or an id leads to on this node.
+    pub known: &'a dyn Fn(&str) -> Option<ImageRecord>,
+    /// Unix seconds.
+    pub now: i64,
+}
+
+impl Pull<'_> {
+    /// Fetches what is missing of the image and returns its record. The caller holds the lock of the layers.
+    ///
+    /// # Errors
+    /// Of the last place asked, which is the registry itself; what was fetched stays for the next attempt.
+    pub fn run(&self, reference: &Reference) -> Result<ImageRecord, ImageError> {
+        let config = registry_for(self.registries, &reference.registry);
+        let mut places = endpoints(&config, &reference.registry).into_iter().peekable();
+        loop {
+            let Some(place) = places.next() else {
+                return Err(ImageError::InvalidName { name: reference.to_string(), why: "it names no registry" });
+            };
+            match self.from(place, &config, reference) {
+                // Content that is wrong in itself would be so everywhere.
+                Err(
+                    error @ (ImageError::Unavailable { .. }
+                    | ImageError::Refused { .. }
+                    | ImageError::WrongDigest { .. }
+                    | ImageError::NoPlatform { .. }),
+                ) if places.peek().is_some() => log::warn!("{error}; asking the next place"),
+                done => return done,
+            }
+        }
+    }
+
+    fn from(
+        &self,
+        place: Endpoint,
+        config: &RegistryConfig,
+        reference: &Reference,
+    ) -> Result<ImageRecord, ImageError> {
+        let image = reference.to_string();
+        let mut repository = Repository::new(place, config, reference, self.keyring, self.limits)?;
+        if self.complete(&image).is_some()
+            && let Some(digest) = repository.head(reference.manifest())?
+            && let Some(record) = self.complete(&format!("{}@{digest}", reference.name()))
+        {
+            return Ok(self.named(record, [image]));
+        }
+        let top = repository.manifest(reference.manifest())?;
+        let names = [image.clone(), format!("{}@{}", reference.name(), top.digest)];
+        if let Some(record) = self.complete(&names[1]) {
+            return Ok(self.named(record, names));
+        }
+        let mut document = parse_document(&top.bytes, &image, &top.digest)?;
+        if let Document::Index(builds) = &document {
+            let digest = self.wanted.select(builds, &image)?.digest.clone();
+            document = parse_document(&repository.manifest(&digest)?.bytes, &image, &digest)?;
+        }
+        let Document::Manifest(manifest) = document else {
+            let why = "is an index inside an index".to_owned();
+            return Err(ImageError::Broken { image, what: top.digest, why });
+        };
+        if let Some(record) = self.complete(&manifest.config.digest) {
+            return Ok(self.named(record, names));
+        }
+        let configuration = parse_configuration(&repository.small_blob(&manifest.config.digest)?, &image)?;
+        assemble::check(&configuration, manifest.layers.len(), self.wanted, self.limits, &image)?;
+        for (layer, diff_id) in manifest.layers.iter().zip(&configuration.diff_ids) {
+            if self.layers.has(diff_id) {
+                continue;
+            }
+            let path = download::blob(&mut repository, layer, self.layers.incoming(), self.limits)?;
+            let file = File::open(&path).map_err(ImageError::io(&path, "cannot read the download"))?;
+            let source = BufReader::with_capacity(64 * 1024, file);
+            let added = self.layers.add(diff_id, source, self.limits, &image);
+            // A layer that does not unpack never will; one that did is needed no more.
+            let full = matches!(&added, Err(ImageError::Io { .. }));
+            if !full {
+                let _ = fs::remove_file(&path);
+            }
+            added?;
+        }
+        let size = assemble::size(&manifest);
+        let record = assemble::record(manifest.config.digest, names.to_vec(), configuration, size, self.now);
+        Ok(self.named(record, names))
+    }
+
+    /// An image of this node with all its layers.
+    fn complete(&self, key: &str) -> Option<ImageRecord> {
+        (self.known)(key).filter(|record| record.layers.iter().all(|layer| self.layers.has(layer)))
+    }
+
+    /// With these names besides those it has.
+    fn named<const N: usize>(&self, mut record: ImageRecord, names: [String; N]) -> ImageRecord {
+        let earlier = (self.known)(&record.id).map(|known| known.references).unwrap_or_default();
+        let all: BTreeSet<String> = record.references.drain(..).chain(earlier).chain(names).collect();
+        record.references = all.into_iter().collect();
+        record.pulled_at = self.now;
+        record
+    }
+}

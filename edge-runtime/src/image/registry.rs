@@ -1,0 +1,321 @@
+//! One repository at one registry (or mirror): the pull half of the distribution protocol, with its logins.
+//! Returns documents whose digest was checked and opens blobs; knows nothing of layers or files.
+
+use std::fmt::Write;
+use std::io::Read;
+
+use serde::Deserialize;
+use ureq::http::{Response, StatusCode};
+use ureq::{Agent, Body};
+
+use crate::image::auth::{Credential, Keyring};
+use crate::image::challenge::{self, Challenge};
+use crate::image::digest::{is_sha256, sha256};
+use crate::image::limits::Limits;
+use crate::image::manifest::ACCEPT;
+use crate::image::registry_config::RegistryConfig;
+use crate::image::{ImageError, Reference, http};
+
+/// Where to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `https://host:port`.
+    pub base: String,
+    /// What logins are looked up by.
+    pub host: String,
+    /// A mirror must be told whose images are meant.
+    pub namespace: Option<String>,
+}
+
+/// The mirrors in order, then the registry itself.
+pub fn endpoints(config: &RegistryConfig, registry: &str) -> Vec<Endpoint> {
+    let mirrors = config.mirrors.iter().map(|mirror| {
+        let (base, host) = match mirror.split_once("://") {
+            Some((_, host)) => (mirror.trim_end_matches('/').to_owned(), host),
+            None => (format!("https://{mirror}"), mirror.as_str()),
+        };
+        let host = host.split('/').next().unwrap_or(host).to_owned();
+        Endpoint { base, host, namespace: Some(registry.to_owned()) }
+    });
+    // Docker Hub's name is not the name of its registry.
+    let host = if registry == "docker.io" { "registry-1.docker.io" } else { registry };
+    let scheme = if config.plain_http { "http" } else { "https" };
+    let own = Endpoint { base: format!("{scheme}://{host}"), host: registry.to_owned(), namespace: None };
+    mirrors.chain([own]).collect()
+}
+
+/// A repository that answers.
+pub struct Repository<'a> {
+    agent: Agent,
+    endpoint: Endpoint,
+    reference: &'a Reference,
+    limits: &'a Limits,
+    credentials: Vec<Option<Credential>>,
+    authorization: Option<String>,
+}
+
+/// A manifest or index as the registry has it.
+pub struct Fetched {
+    pub bytes: Vec<u8>,
+    pub digest: String,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+/// Bytes of an error page that are read for its text.
+const ERROR_BYTES: u64 = 4096;
+
+impl<'a> Repository<'a> {
+    /// Nothing is sent yet.
+    ///
+    /// # Errors
+    /// The CA file of the configuration cannot be read.
+    pub fn new(
+        endpoint: Endpoint,
+        config: &RegistryConfig,
+        reference: &'a Reference,
+        keyring: &Keyring,
+        limits: &'a Limits,
+    ) -> Result<Self, ImageError> {
+        let agent = http::agent(config.ca.as_deref(), config.insecure)?;
+        let mut credentials: Vec<_> =
+            keyring.matching(&endpoint.host, reference).into_iter().cloned().map(Some).collect();
+        if credentials.is_empty() {
+            credentials.push(None);
+        }
+        Ok(Self { agent, endpoint, reference, limits, credentials, authorization: None })
+    }
+
+    /// The digest that the tag leads to, if the registry says so without sending the manifest
+    /// (which Docker Hub would count as a pull).
+    ///
+    /// # Errors
+    /// Not reachable, refused, or not there.
+    pub fn head(&mut self, name: &str) -> Result<Option<String>, ImageError> {
+        let response = self.ask("HEAD", &format!("manifests/{name}"), Some(ACCEPT), None)?;
+        let digest = response.headers().get("docker-content-digest").and_then(|value| value.to_str().ok());
+        Ok(digest.filter(|digest| is_sha256(digest)).map(str::to_owned))
+    }
+
+    /// A manifest or index by tag or digest; a digest is checked.
+    ///
+    /// # Errors
+    /// Not reachable, refused, not there, too large, or not what the digest says.
+    pub fn manifest(&mut self, name: &str) -> Result<Fetched, ImageError> {
+        let response = self.ask("GET", &format!("manifests/{name}"), Some(ACCEPT), None)?;
+        self.document(response, &format!("manifest {name}"), is_sha256(name).then_some(name))
+    }
+
+    /// A small blob (a configuration), checked.
+    ///
+    /// # Errors
+    /// As [`Repository::manifest`].
+    pub fn small_blob(&mut self, digest: &str) -> Result<Vec<u8>, ImageError> {
+        let response = self.ask("GET", &format!("blobs/{digest}"), None, None)?;
+        Ok(self.document(response, &format!("blob {digest}"), Some(digest))?.bytes)
+    }
+
+    /// The content of a blob, from byte `start` if the registry can do that (status 206), else from its beginning.
+    /// `None`: the registry says that there is nothing at `start` (416).
+    ///
+    /// # Errors
+    /// Not reachable, refused, or not there.
+    pub fn blob(&mut self, digest: &str, start: u64) -> Result<Option<Response<Body>>, ImageError> {
+        let response = self.ask("GET", &format!("blobs/{digest}"), None, (start > 0).then_some(start))?;
+        Ok((response.status() != StatusCode::RANGE_NOT_SATISFIABLE).then_some(response))
+    }
+
+    /// A failure on the way, as opposed to an answer.
+    pub fn unreachable(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ImageError {
+        let (image, registry) = (self.reference.to_string(), self.endpoint.base.clone());
+        ImageError::Unavailable { image, registry, source: source.into() }
+    }
+
+    pub fn image(&self) -> String {
+        self.reference.to_string()
+    }
+
+    fn document(&self, response: Response<Body>, what: &str, wanted: Option<&str>) -> Result<Fetched, ImageError> {
+        let limit = self.limits.document_bytes;
+        let mut bytes = Vec::new();
+        let mut body = response.into_body().into_with_config().limit(u64::MAX).reader().take(limit + 1);
+        body.read_to_end(&mut bytes).map_err(|error| self.unreachable(error))?;
+        let what = format!("{what} of {}", self.reference);
+        if bytes.len() as u64 > limit {
+            return Err(ImageError::Limit { what: format!("size of {what}"), limit });
+        }
+        let digest = sha256(&bytes);
+        match wanted {
+            Some(wanted) if wanted != digest => {
+                Err(ImageError::WrongDigest { what, wanted: wanted.to_owned(), found: digest })
+            }
+            _ => Ok(Fetched { bytes, digest }),
+        }
+    }
+
+    /// Sends one request; answers a 401 by logging in with each fitting credential in turn.
+    fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        accept: Option<&str>,
+        start: Option<u64>,
+    ) -> Result<Response<Body>, ImageError> {
+        let mut response = self.send(method, path, accept, start)?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let headers = response.headers().get_all("www-authenticate");
+            let challenges: Vec<_> = headers.iter().filter_map(|value| value.to_str().ok()).collect();
+            let Some(challenge) = challenge::parse(&challenges.join(", ")) else {
+                return Err(self.refused(response, "wants a login of a kind that is not supported"));
+            };
+            for credential in self.credentials.clone() {
+                let Some(authorization) = self.log_in(&challenge, credential.as_ref())? else { continue };
+                self.authorization = Some(authorization);
+                response = self.send(method, path, accept, start)?;
+                if response.status() != StatusCode::UNAUTHORIZED {
+                    break;
+                }
+            }
+        }
+        let status = response.status();
+        match status {
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => Ok(response),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.refused(
+                response,
+                "pull access denied: the repository does not exist or needs a login (imagePullSecrets)",
+            )),
+            StatusCode::NOT_FOUND => Err(self.refused(response, &format!("{path}: not found"))),
+            StatusCode::TOO_MANY_REQUESTS => Err(self.refused(response, "too many requests: its rate limit is reached")),
+            status if status.is_server_error() => {
+                let text = error_text(response);
+                Err(self.unreachable(format!("it answered {path} with {status}{text}")))
+            }
+            status => Err(self.refused(response, &format!("{path}: unexpected status {status}"))),
+        }
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        accept: Option<&str>,
+        start: Option<u64>,
+    ) -> Result<Response<Body>, ImageError> {
+        let mut url = format!("{}/v2/{}/{path}", self.endpoint.base, self.reference.repository);
+        if let Some(namespace) = &self.endpoint.namespace {
+            let _ = write!(url, "?ns={namespace}");
+        }
+        let mut request = if method == "HEAD" { self.agent.head(&url) } else { self.agent.get(&url) };
+        if let Some(accept) = accept {
+            request = request.header("accept", accept);
+        }
+        if let Some(start) = start {
+            request = request.header("range", format!("bytes={start}-"));
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        request.call().map_err(|error| self.unreachable(error))
+    }
+
+    /// The `Authorization` header that meets the challenge, or none when this credential does not.
+    fn log_in(&self, challenge: &Challenge, credential: Option<&Credential>) -> Result<Option<String>, ImageError> {
+        let Challenge::Bearer { realm, service, scope } = challenge else {
+            return Ok(credential.map(Credential::basic));
+        };
+        if self.endpoint.base.starts_with("https:") && !realm.starts_with("https:") {
+            return Err(ImageError::Refused {
+                image: self.image(),
+                registry: self.endpoint.base.clone(),
+                why: format!("it wants the login sent in the clear to {realm}"),
+            });
+        }
+        let scope = scope.clone().unwrap_or_else(|| format!("repository:{}:pull", self.reference.repository));
+        let refresh = credential.and_then(|c| c.identity_token.as_deref());
+        let service = service.as_deref();
+        let sent = match refresh {
+            Some(token) => self.agent.post(realm).send_form(
+                [("grant_type", "refresh_token"), ("client_id", "edge-runtime"), ("refresh_token", token), ("scope", &scope)]
+                    .into_iter()
+                    .chain(service.map(|service| ("service", service))),
+            ),
+            None => {
+                let mut request = self.agent.get(realm).query("scope", &scope);
+                if let Some(service) = service {
+                    request = request.query("service", service);
+                }
+                if let Some(credential) = credential {
+                    request = request.header("authorization", credential.basic());
+                }
+                request.call()
+            }
+        };
+        let response = sent.map_err(|error| self.unreachable(format!("its token server {realm}: {error}")))?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST => return Ok(None),
+            status => return Err(self.unreachable(format!("its token server {realm} answered with {status}"))),
+        }
+        let fetched = self.document(response, "token", None)?;
+        let token: Option<Token> = serde_json::from_slice(&fetched.bytes).ok();
+        let token = token.and_then(|t| t.token.or(t.access_token)).filter(|t| !t.is_empty());
+        match token {
+            Some(token) => Ok(Some(format!("Bearer {token}"))),
+            None => Err(self.unreachable(format!("its token server {realm} gave no token"))),
+        }
+    }
+
+    fn refused(&self, response: Response<Body>, why: &str) -> ImageError {
+        let text = error_text(response);
+        ImageError::Refused { image: self.image(), registry: self.endpoint.base.clone(), why: format!("{why}{text}") }
+    }
+}
+
+/// What the registry itself says, in brackets, without anything that could upset a terminal.
+fn error_text(response: Response<Body>) -> String {
+    #[derive(Deserialize)]
+    struct Page {
+        errors: Vec<Item>,
+    }
+    #[derive(Deserialize)]
+    struct Item {
+        #[serde(default)]
+        message: String,
+    }
+    let mut bytes = Vec::new();
+    let _ = response.into_body().into_with_config().limit(u64::MAX).reader().take(ERROR_BYTES).read_to_end(&mut bytes);
+    let page: Option<Page> = serde_json::from_slice(&bytes).ok();
+    let messages: Vec<_> = page.map(|page| page.errors).unwrap_or_default().into_iter().map(|e| e.message).collect();
+    let text: String = messages.join("; ").chars().filter(|c| !c.is_control()).take(200).collect();
+    if text.is_empty() { text } else { format!(" ({text})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_are_asked_before_the_registry() {
+        let config = RegistryConfig {
+            host: "docker.io".into(),
+            mirrors: vec!["cache:5000".into(), "http://10.0.0.1/".into()],
+            ..RegistryConfig::default()
+        };
+        let asked: Vec<_> = endpoints(&config, "docker.io").into_iter().map(|e| (e.base, e.host, e.namespace)).collect();
+        let docker = Some("docker.io".to_owned());
+        assert_eq!(
+            asked,
+            [
+                ("https://cache:5000".into(), "cache:5000".into(), docker.clone()),
+                ("http://10.0.0.1".into(), "10.0.0.1".into(), docker),
+                ("https://registry-1.docker.io".into(), "docker.io".into(), None),
+            ]
+        );
+        let plain = RegistryConfig { plain_http: true, ..RegistryConfig::default() };
+        assert_eq!(endpoints(&plain, "r:5000")[0].base, "http://r:5000");
+    }
+}
