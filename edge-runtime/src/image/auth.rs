@@ -66,8 +66,8 @@ impl Keyring {
     /// # Errors
     /// It is none of these, or an `auth` is not base64 of `user:password`. No secret is in the text.
     pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
-        let value: serde_json::Value =
-            serde_json::from_slice(document).map_err(|e| format!("not JSON: line {} column {}", e.line(), e.column()))?;
+        let value: serde_json::Value = serde_json::from_slice(document)
+            .map_err(|e| format!("not JSON: line {} column {}", e.line(), e.column()))?;
         let documents = match value {
             serde_json::Value::Array(list) => list,
             one => vec![one],
@@ -80,7 +80,8 @@ impl Keyring {
             };
             let auths = config.map_err(|_| "not a docker config (\"auths\" by registry)".to_owned())?;
             for (key, entry) in auths {
-                let credential = entry.credential().ok_or_else(|| format!("the auth of {key} is not base64 of user:password"))?;
+                let credential =
+                    entry.credential().ok_or_else(|| format!("the auth of {key} is not base64 of user:password"))?;
                 self.0.push((Pattern::parse(&key), credential));
             }
         }
@@ -123,7 +124,11 @@ impl Pattern {
         let path = path.trim_matches('/');
         let path = path.strip_prefix("v1").or_else(|| path.strip_prefix("v2")).unwrap_or(path);
         let (host, port) = split_port(host);
-        Self { host: docker_hub(host).to_owned(), port: port.map(str::to_owned), path: path.trim_matches('/').to_owned() }
+        Self {
+            host: docker_hub(host).to_owned(),
+            port: port.map(str::to_owned),
+            path: path.trim_matches('/').to_owned(),
+        }
     }
 
     fn matches(&self, host: &str, repository: &str) -> bool {

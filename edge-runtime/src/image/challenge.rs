@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn headers_of_real_registries() {
-        let hub = r#"Bearer realm="https://auth.example/token",service="registry.example",scope="repository:a/b:pull,push""#;
+        let hub =
+            r#"Bearer realm="https://auth.example/token",service="registry.example",scope="repository:a/b:pull,push""#;
         assert_eq!(
             parse(hub),
             Some(Challenge::Bearer {

@@ -23,6 +23,8 @@ pub enum ImageError {
     Limit { what: String, limit: u64 },
     #[error("{}: {what}: {source}", path.display())]
     Io { path: PathBuf, what: &'static str, source: io::Error },
+    #[error(transparent)]
+    Store(#[from] crate::store::StoreError),
     #[error("{why}")]
     Helper { reason: String, why: String },
 }

@@ -67,7 +67,8 @@ pub fn agent(ca: Option<&Path>, insecure: bool) -> Result<Agent, ImageError> {
 fn read_roots(path: &Path, roots: &mut Vec<Certificate<'static>>) -> Result<(), ImageError> {
     let file = File::open(path).map_err(ImageError::io(path, "cannot read CAs"))?;
     for der in CertificateDer::pem_reader_iter(file) {
-        let der = der.map_err(|error| ImageError::io(path, "cannot read CAs")(std::io::Error::other(error.to_string())))?;
+        let der =
+            der.map_err(|error| ImageError::io(path, "cannot read CAs")(std::io::Error::other(error.to_string())))?;
         roots.push(Certificate::from_der(&der).to_owned());
     }
     Ok(())

@@ -96,6 +96,11 @@ impl Layers {
         counted.is_some() && counted == self.contents(diff_id)
     }
 
+    /// How long the layer has been there.
+    pub fn age(&self, diff_id: &str) -> Option<std::time::Duration> {
+        fs::metadata(self.counts_file(diff_id)).and_then(|meta| meta.modified()).ok()?.elapsed().ok()
+    }
+
     fn contents(&self, diff_id: &str) -> Option<Contents> {
         serde_json::from_slice(&fs::read(self.counts_file(diff_id)).ok()?).ok()
     }

@@ -12,6 +12,8 @@ pub mod compress;
 pub mod digest;
 pub mod download;
 pub mod error;
+pub mod gc;
+pub mod helper;
 pub mod http;
 pub mod import;
 pub mod layers;
@@ -24,6 +26,7 @@ pub mod reference;
 pub mod registry;
 pub mod registry_config;
 pub mod rootfs;
+pub mod spawn;
 pub mod unpack;
 
 pub use error::ImageError;

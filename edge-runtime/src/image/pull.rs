@@ -52,12 +52,7 @@ impl Pull<'_> {
         }
     }
 
-    fn from(
-        &self,
-        place: Endpoint,
-        config: &RegistryConfig,
-        reference: &Reference,
-    ) -> Result<ImageRecord, ImageError> {
+    fn from(&self, place: Endpoint, config: &RegistryConfig, reference: &Reference) -> Result<ImageRecord, ImageError> {
         let image = reference.to_string();
         let mut repository = Repository::new(place, config, reference, self.keyring, self.limits)?;
         if self.complete(&image).is_some()

@@ -189,7 +189,9 @@ impl<'a> Repository<'a> {
                 "pull access denied: the repository does not exist or needs a login (imagePullSecrets)",
             )),
             StatusCode::NOT_FOUND => Err(self.refused(response, &format!("{path}: not found"))),
-            StatusCode::TOO_MANY_REQUESTS => Err(self.refused(response, "too many requests: its rate limit is reached")),
+            StatusCode::TOO_MANY_REQUESTS => {
+                Err(self.refused(response, "too many requests: its rate limit is reached"))
+            }
             status if status.is_server_error() => {
                 let text = error_text(response);
                 Err(self.unreachable(format!("it answered {path} with {status}{text}")))
@@ -239,9 +241,14 @@ impl<'a> Repository<'a> {
         let service = service.as_deref();
         let sent = match refresh {
             Some(token) => self.agent.post(realm).send_form(
-                [("grant_type", "refresh_token"), ("client_id", "edge-runtime"), ("refresh_token", token), ("scope", &scope)]
-                    .into_iter()
-                    .chain(service.map(|service| ("service", service))),
+                [
+                    ("grant_type", "refresh_token"),
+                    ("client_id", "edge-runtime"),
+                    ("refresh_token", token),
+                    ("scope", &scope),
+                ]
+                .into_iter()
+                .chain(service.map(|service| ("service", service))),
             ),
             None => {
                 let mut request = self.agent.get(realm).query("scope", &scope);
@@ -305,7 +312,8 @@ mod tests {
             mirrors: vec!["cache:5000".into(), "http://10.0.0.1/".into()],
             ..RegistryConfig::default()
         };
-        let asked: Vec<_> = endpoints(&config, "docker.io").into_iter().map(|e| (e.base, e.host, e.namespace)).collect();
+        let asked: Vec<_> =
+            endpoints(&config, "docker.io").into_iter().map(|e| (e.base, e.host, e.namespace)).collect();
         let docker = Some("docker.io".to_owned());
         assert_eq!(
             asked,

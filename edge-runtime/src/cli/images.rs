@@ -1,0 +1,153 @@
+//! `edge-runtime images`: the images on this node, and what an administrator does to them.
+
+use std::process::ExitCode;
+
+use lexopt::prelude::*;
+
+use super::CliError;
+use crate::image::digest::hex;
+use crate::image::helper::Helper;
+use crate::image::{ImageError, ImageRecord, Reference};
+use crate::paths::Paths;
+use crate::store::Store;
+
+/// # Errors
+/// Called wrongly, or the store cannot be read.
+pub fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let (mut root, mut json, mut verify, mut remove) = (None, false, false, Vec::new());
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("root") => root = Some(args.value()?.into()),
+            Long("json") => json = true,
+            Long("verify") => verify = true,
+            Long("remove") => remove.push(args.value()?.string()?),
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    super::start_log();
+    let paths = super::paths(root)?;
+    if verify {
+        let broken = verify_all(&paths).map_err(CliError::failed)?;
+        return super::version::print(&match broken.as_slice() {
+            [] => "every layer is whole".to_owned(),
+            ids => format!("removed, to be pulled again: {}", ids.join(" ")),
+        });
+    }
+    if !remove.is_empty() {
+        remove_all(&paths, &remove).map_err(CliError::failed)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let images = list(&paths)?;
+    let text = if json { serde_json::to_string_pretty(&images).map_err(CliError::failed)? } else { table(&images, super::pull::now()) };
+    super::version::print(text.trim_end())
+}
+
+fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
+    // A look must not make a node where there is none.
+    if !paths.store().exists() {
+        return Ok(Vec::new());
+    }
+    let opened = Store::open(&paths.store()).map_err(CliError::failed)?;
+    opened.store.images().map_err(CliError::failed)
+}
+
+/// Walks every layer and forgets the images whose layers lost something.
+fn verify_all(paths: &Paths) -> Result<Vec<String>, ImageError> {
+    let mut helper = Helper::begin(paths)?;
+    let images = helper.images()?;
+    let broken = crate::image::gc::select_broken(&images, |layer| helper.layers.verify(layer));
+    for layer in images.iter().filter(|image| broken.contains(&image.id)).flat_map(|image| &image.layers) {
+        if !helper.layers.verify(layer) {
+            helper.layers.retire(layer)?;
+        }
+    }
+    helper.remove(&broken)?;
+    Ok(broken)
+}
+
+fn remove_all(paths: &Paths, names: &[String]) -> Result<(), ImageError> {
+    let mut helper = Helper::begin(paths)?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut ids = Vec::new();
+    for name in names {
+        let fail = |why: &str| ImageError::Broken { image: name.clone(), what: "image".into(), why: why.into() };
+        let by_name = || helper.known(&Reference::parse(name).ok()?.to_string());
+        let image = helper.known(name).or_else(by_name).ok_or_else(|| fail("is not on this node"))?;
+        if image.layers.iter().any(|layer| mounts.contains(hex(layer))) {
+            return Err(fail("is in use by a container"));
+        }
+        ids.push(image.id);
+    }
+    helper.remove(&ids)
+}
+
+/// Columns as `docker images` has them; one line per name.
+fn table(images: &[ImageRecord], now: i64) -> String {
+    let mut rows = vec![["REFERENCE", "IMAGE ID", "SIZE", "CREATED"].map(str::to_owned)];
+    for image in images {
+        let id: String = hex(&image.id).chars().take(12).collect();
+        let created = created(image.config.created.as_deref(), now);
+        let mut names: Vec<&str> = image.references.iter().map(String::as_str).filter(|name| !name.contains('@')).collect();
+        if names.is_empty() {
+            names.push(image.references.first().map_or("<none>", String::as_str));
+        }
+        rows.extend(names.into_iter().map(|name| [name.to_owned(), id.clone(), size(image.size), created.clone()]));
+    }
+    rows[1..].sort();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths = [width(0), width(1), width(2)];
+    let line = |[a, b, c, d]: &[String; 4]| format!("{a:w0$}   {b:w1$}   {c:w2$}   {d}\n", w0 = widths[0], w1 = widths[1], w2 = widths[2]);
+    rows.iter().map(line).collect()
+}
+
+/// Decimal units, as image tools count.
+fn size(bytes: u64) -> String {
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
+    match units.into_iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{}.{:02}{name}", bytes / unit, bytes % unit * 100 / unit),
+        None => format!("{bytes}B"),
+    }
+}
+
+fn created(text: Option<&str>, now: i64) -> String {
+    let Some(then) = text.and_then(|text| text.parse::<jiff::Timestamp>().ok()) else { return "<unknown>".into() };
+    let seconds = now.saturating_sub(then.as_second()).max(0);
+    // Builders that want the same bytes each time write the epoch.
+    if then.as_second() == 0 {
+        return "<unknown>".into();
+    }
+    let (number, unit) = match seconds {
+        s if s < 120 => (s, "seconds"),
+        s if s < 7200 => (s / 60, "minutes"),
+        s if s < 172_800 => (s / 3600, "hours"),
+        s => (s / 86_400, "days"),
+    };
+    format!("{number} {unit} ago")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::ImageConfig;
+
+    #[test]
+    fn the_table_has_a_line_per_name() {
+        let config = ImageConfig { created: Some("2026-01-01T00:00:00Z".into()), ..ImageConfig::default() };
+        let image = ImageRecord {
+            id: format!("sha256:{}", "ab".repeat(32)),
+            references: vec!["docker.io/library/b:1".into(), "docker.io/library/b@sha256:1".into(), "a:2".into()],
+            config,
+            layers: Vec::new(),
+            size: 2_140_160,
+            pulled_at: 0,
+        };
+        let now = "2026-01-04T00:00:01Z".parse::<jiff::Timestamp>().unwrap().as_second();
+        assert_eq!(
+            table(&[image], now),
+            "REFERENCE               IMAGE ID       SIZE     CREATED\n\
+             a:2                     abababababab   2.14MB   3 days ago\n\
+             docker.io/library/b:1   abababababab   2.14MB   3 days ago\n"
+        );
+        assert_eq!((size(999), size(1500), created(Some("x"), 0)), ("999B".into(), "1.50kB".into(), "<unknown>".into()));
+    }
+}

@@ -1,0 +1,113 @@
+//! `edge-runtime pull IMAGE`: fetches an image. Also the helper process of the daemon (`--helper`), which gets its
+//! request by standard input and answers with one line of JSON.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lexopt::prelude::*;
+
+use super::CliError;
+use crate::config::ConfigFile;
+use crate::image::auth::Keyring;
+use crate::image::helper::Helper;
+use crate::image::platform::Wanted;
+use crate::image::pull::Pull;
+use crate::image::registry_config::{RegistryConfig, registry_for};
+use crate::image::spawn::{Answer, Request};
+use crate::image::{ImageError, ImageRecord, Reference};
+use crate::paths::Paths;
+
+/// A request holds a few pull secrets.
+const LONGEST_REQUEST: u64 = 4 << 20;
+
+/// # Errors
+/// Called wrongly, or the image cannot be had.
+pub fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let (mut root, mut image, mut auth, mut helper) = (None, None, None, false);
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("root") => root = Some(args.value()?.into()),
+            Long("auth") => auth = Some(PathBuf::from(args.value()?)),
+            Long("helper") => helper = true,
+            Value(name) if image.is_none() => image = Some(name.string()?),
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    let image = image.ok_or_else(|| CliError::Usage("pull needs the name of an image".into()))?;
+    super::start_log();
+    let paths = super::paths(root)?;
+    if helper {
+        return answer(&paths, &image);
+    }
+    let config = ConfigFile::read(&paths.config_file()).map_err(CliError::failed)?;
+    let document = auth.as_deref().map(read_auth).transpose()?;
+    let record = pull(&paths, &image, document, &config.registry).map_err(CliError::failed)?;
+    super::version::print(&format!("{image} {}", record.id))
+}
+
+/// The contract with `image::spawn`: whatever happens, one line says it.
+fn answer(paths: &Paths, image: &str) -> Result<ExitCode, CliError> {
+    let mut text = Vec::new();
+    io::stdin().take(LONGEST_REQUEST).read_to_end(&mut text).map_err(CliError::failed)?;
+    let request: Request = serde_json::from_slice(&text).map_err(|e| CliError::Usage(format!("the request: {e}")))?;
+    let done = pull(paths, image, request.auth.map(String::into_bytes), &request.registries);
+    let answer = match &done {
+        Ok(record) => Answer::Image(record.id.clone()),
+        Err(error) => Answer::Error { reason: error.reason().to_owned(), message: error.to_string() },
+    };
+    let line = serde_json::to_string(&answer).map_err(CliError::failed)?;
+    writeln!(io::stdout(), "{line}").map_err(CliError::failed)?;
+    Ok(if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn pull(
+    paths: &Paths,
+    image: &str,
+    auth: Option<Vec<u8>>,
+    registries: &[RegistryConfig],
+) -> Result<ImageRecord, ImageError> {
+    let reference = Reference::parse(image)?;
+    let mut keyring = Keyring::default();
+    let mut add = |document: &[u8], from: &str| {
+        let broken = |why| ImageError::Broken { image: image.to_owned(), what: from.to_owned(), why };
+        keyring.add(document).map_err(broken)
+    };
+    if let Some(document) = auth {
+        add(&document, "pull secret")?;
+    }
+    if let Some(path) = registry_for(registries, &reference.registry).auth_file {
+        let document = std::fs::read(&path).map_err(|source| ImageError::Io {
+            path: path.clone(),
+            what: "cannot read the registry's auth-file",
+            source,
+        })?;
+        add(&document, &path.display().to_string())?;
+    }
+    let mut helper = Helper::begin(paths)?;
+    let record = Pull {
+        layers: &helper.layers,
+        wanted: &Wanted::here(),
+        limits: &helper.limits,
+        registries,
+        keyring: &keyring,
+        known: &|key| helper.known(key),
+        now: now(),
+    }
+    .run(&reference)?;
+    let records = helper.commit(vec![record])?;
+    Ok(records.into_iter().next().unwrap_or_else(|| unreachable!("one record was committed")))
+}
+
+fn read_auth(path: &Path) -> Result<Vec<u8>, CliError> {
+    if path == Path::new("-") {
+        let mut document = Vec::new();
+        io::stdin().take(LONGEST_REQUEST).read_to_end(&mut document).map_err(CliError::failed)?;
+        return Ok(document);
+    }
+    std::fs::read(path).map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
+}
+
+pub(super) fn now() -> i64 {
+    jiff::Timestamp::now().as_second()
+}
