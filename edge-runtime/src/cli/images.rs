@@ -13,7 +13,7 @@ use crate::store::Store;
 
 /// # Errors
 /// Called wrongly, or the store cannot be read.
-pub fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let (mut root, mut json, mut verify, mut remove) = (None, false, false, Vec::new());
     while let Some(arg) = args.next()? {
         match arg {
@@ -38,7 +38,11 @@ pub fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     let images = list(&paths)?;
-    let text = if json { serde_json::to_string_pretty(&images).map_err(CliError::failed)? } else { table(&images, super::pull::now()) };
+    let text = if json {
+        serde_json::to_string_pretty(&images).map_err(CliError::failed)?
+    } else {
+        table(&images, super::pull::now())
+    };
     super::version::print(text.trim_end())
 }
 
@@ -87,7 +91,8 @@ fn table(images: &[ImageRecord], now: i64) -> String {
     for image in images {
         let id: String = hex(&image.id).chars().take(12).collect();
         let created = created(image.config.created.as_deref(), now);
-        let mut names: Vec<&str> = image.references.iter().map(String::as_str).filter(|name| !name.contains('@')).collect();
+        let mut names: Vec<&str> =
+            image.references.iter().map(String::as_str).filter(|name| !name.contains('@')).collect();
         if names.is_empty() {
             names.push(image.references.first().map_or("<none>", String::as_str));
         }
@@ -96,7 +101,9 @@ fn table(images: &[ImageRecord], now: i64) -> String {
     rows[1..].sort();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths = [width(0), width(1), width(2)];
-    let line = |[a, b, c, d]: &[String; 4]| format!("{a:w0$}   {b:w1$}   {c:w2$}   {d}\n", w0 = widths[0], w1 = widths[1], w2 = widths[2]);
+    let line = |[a, b, c, d]: &[String; 4]| {
+        format!("{a:w0$}   {b:w1$}   {c:w2$}   {d}\n", w0 = widths[0], w1 = widths[1], w2 = widths[2])
+    };
     rows.iter().map(line).collect()
 }
 
@@ -148,6 +155,9 @@ mod tests {
              a:2                     abababababab   2.14MB   3 days ago\n\
              docker.io/library/b:1   abababababab   2.14MB   3 days ago\n"
         );
-        assert_eq!((size(999), size(1500), created(Some("x"), 0)), ("999B".into(), "1.50kB".into(), "<unknown>".into()));
+        assert_eq!(
+            (size(999), size(1500), created(Some("x"), 0)),
+            ("999B".into(), "1.50kB".into(), "<unknown>".into())
+        );
     }
 }

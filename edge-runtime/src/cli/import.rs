@@ -15,7 +15,7 @@ use crate::paths::Paths;
 
 /// # Errors
 /// Called wrongly, or the archive cannot be taken in.
-pub fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let (mut root, mut file, mut reference) = (None, None, None);
     while let Some(arg) = args.next()? {
         match arg {

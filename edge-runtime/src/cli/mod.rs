@@ -1,10 +1,13 @@
 //! The verbs of the binary, one file each, and what they share: finding the verb, `--root`, errors
 //! with exit codes, the log. Knows nothing of what a verb does.
 
+mod images;
+mod import;
 mod inspect;
 mod join;
 mod monitor;
 mod ps;
+mod pull;
 mod reset;
 mod run;
 mod selftest;
@@ -77,6 +80,9 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
     match verb.to_str() {
         Some("join") => join::run(parser),
         Some("run") => run::run(parser),
+        Some("images") => images::run(parser),
+        Some("import") => import::run(parser),
+        Some("pull") => pull::run(parser),
         Some("ps") => ps::run(parser),
         Some("inspect") => inspect::run(parser),
         Some("reset") => reset::run(parser),

@@ -23,7 +23,7 @@ const LONGEST_REQUEST: u64 = 4 << 20;
 
 /// # Errors
 /// Called wrongly, or the image cannot be had.
-pub fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let (mut root, mut image, mut auth, mut helper) = (None, None, None, false);
     while let Some(arg) = args.next()? {
         match arg {

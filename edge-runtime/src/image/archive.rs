@@ -13,6 +13,7 @@ use tar::EntryType;
 
 use crate::image::ImageError;
 use crate::image::compress::plain;
+use crate::image::error::one_line;
 use crate::image::limits::Limits;
 
 /// Archives hold a few files per layer.
@@ -153,7 +154,7 @@ fn index(file: &File, name: &str) -> Result<BTreeMap<String, Place>, ImageError>
     let broken = |error: io::Error| ImageError::Broken {
         image: name.to_owned(),
         what: "archive".into(),
-        why: format!("cannot be read as a tar: {error}"),
+        why: format!("cannot be read as a tar: {}", one_line(error)),
     };
     let size = file.metadata().map_err(broken)?.len();
     let mut files = BTreeMap::new();

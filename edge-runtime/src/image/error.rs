@@ -46,3 +46,9 @@ impl ImageError {
         move |source| Self::Io { path, what, source }
     }
 }
+
+/// The text of an error about hostile input, which may quote that input: one line, of bounded length.
+pub(crate) fn one_line(error: impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+}

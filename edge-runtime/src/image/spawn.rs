@@ -81,7 +81,7 @@ async fn run(mut command: Command, input: &[u8]) -> io::Result<Output> {
         write_all(Async::new(stdin)?, input).await?;
         let mut answer = Vec::new();
         stdout.read_to_end(&mut answer).await?;
-        Ok(Some(answer))
+        io::Result::Ok(Some(answer))
     };
     let timeout = async {
         Timer::after(PATIENCE).await;

@@ -25,6 +25,7 @@ use nix::unistd::{Gid, Uid, fchownat, geteuid, linkat, symlinkat};
 use tar::{Archive, Entry, EntryType};
 
 use crate::image::ImageError;
+use crate::image::error::one_line;
 use crate::image::limits::Limits;
 use path::{Place, place, show, split};
 pub(in crate::image) use tree::remove_tree;
@@ -47,7 +48,7 @@ pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<(), Imag
         dir_times: Vec::new(),
         buffer: vec![0; 128 * 1024],
     };
-    let truncated = |error: io::Error| ImageError::Entry { entry: "(archive)".into(), why: error.to_string() };
+    let truncated = |error: io::Error| ImageError::Entry { entry: "(archive)".into(), why: one_line(error) };
     let mut archive = Archive::new(layer);
     for entry in archive.entries().map_err(truncated)? {
         unpacker.entry(entry.map_err(truncated)?)?;
@@ -328,6 +329,6 @@ fn explain(error: &io::Error) -> String {
         Some(nix::libc::EXDEV) => "its path leads out of the layer through a symbolic link".to_owned(),
         Some(nix::libc::ELOOP) => "its path runs in a circle of symbolic links".to_owned(),
         Some(nix::libc::ENOTDIR) => "a part of its path is not a directory".to_owned(),
-        _ => error.to_string(),
+        _ => one_line(error),
     }
 }
