@@ -1,1 +1,28 @@
-//! Harness of the end-to-end tests.
+//! Harness of the end-to-end tests: real binaries, real kubectl, a real API. Owns starting, waiting and
+//! cleaning up; knows nothing of what is tested.
+//!
+//! The API is the embedded one, or a real API server when `TEST_KUBECONFIG` names its kubeconfig: the same tests
+//! run on both. Binaries come from `SAMPAN_BIN`, else from the `debug` folder of this workspace.
+
+pub mod cluster;
+pub mod kubectl;
+pub mod node;
+pub mod process;
+pub mod wait;
+
+pub use cluster::Cluster;
+pub use kubectl::Kubectl;
+pub use node::EdgeNode;
+pub use wait::until;
+
+/// Ends the test with a notice when it cannot run here; gives whether it can.
+#[must_use]
+pub fn can_run() -> bool {
+    let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t"));
+    if !root {
+        use std::io::Write;
+        // Only a notice: nothing to do when stderr is gone.
+        let _ = writeln!(std::io::stderr(), "skipped: containers and mounts need root");
+    }
+    root
+}

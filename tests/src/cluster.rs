@@ -1,0 +1,152 @@
+//! A bridge with its API: the embedded one, or `serve` over the API server of `TEST_KUBECONFIG`.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::kubectl::Kubectl;
+use crate::node::EdgeNode;
+use crate::process::{Process, binary};
+use crate::wait::until;
+
+/// What a test runs against. Everything ends and is deleted when it is dropped.
+pub struct Cluster {
+    /// `None` while it is killed.
+    pub bridge: Option<Process>,
+    pub listen: SocketAddr,
+    pub kubectl: Kubectl,
+    folder: tempfile::TempDir,
+    real: Option<PathBuf>,
+    api_listen: SocketAddr,
+}
+
+impl Cluster {
+    /// Starts a bridge and waits until its API answers. Every test has a namespace of its own.
+    ///
+    /// # Panics
+    /// It does not come up.
+    #[must_use]
+    pub fn start(test: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix("smp-").tempdir_in("/tmp").expect("a folder");
+        let real = std::env::var_os("TEST_KUBECONFIG").map(PathBuf::from);
+        let kubeconfig = real.clone().unwrap_or_else(|| folder.path().join("bridge/kubeconfig"));
+        let namespace = format!("{test}-{}", std::process::id());
+        let mut cluster = Self {
+            bridge: None,
+            listen: free_address(),
+            api_listen: free_address(),
+            kubectl: Kubectl::new(&kubeconfig, &namespace),
+            folder,
+            real,
+        };
+        cluster.start_bridge();
+        let _ = cluster.kubectl.ok(&["create", "namespace", &namespace]);
+        cluster
+    }
+
+    /// Starts the bridge (again).
+    ///
+    /// # Panics
+    /// Its API does not answer within 20 s.
+    pub fn start_bridge(&mut self) {
+        let state = self.folder.path().join("bridge");
+        let mut command = Command::new(binary("cloud-bridge"));
+        match &self.real {
+            None => {
+                command.arg("standalone").arg("--state").arg(&state);
+                command.arg("--api-listen").arg(self.api_listen.to_string());
+            }
+            Some(kubeconfig) => {
+                command.arg("serve").arg("--state").arg(&state).arg("--kubeconfig").arg(kubeconfig);
+                command.args(["--kubelet-address", "127.0.0.1"]);
+                if let Some(ca) = std::env::var_os("TEST_KUBELET_CLIENT_CA") {
+                    command.arg("--kubelet-client-ca").arg(ca);
+                }
+            }
+        }
+        command.arg("--listen").arg(self.listen.to_string());
+        let mut bridge = Process::start(&mut command, &self.folder.path().join("bridge.log"));
+        let listen = self.listen;
+        until(Duration::from_secs(20), "the bridge is up", || {
+            if !bridge.is_running() {
+                return Err(format!("it ended: {}", bridge.log()));
+            }
+            std::net::TcpStream::connect(listen).map_err(|error| error.to_string())?;
+            self.kubectl.run(&["get", "--raw", "/readyz"])
+        });
+        self.bridge = Some(bridge);
+    }
+
+    /// SIGKILL.
+    pub fn kill_bridge(&mut self) {
+        if let Some(mut bridge) = self.bridge.take() {
+            bridge.kill();
+        }
+    }
+
+    /// A join token for a node of this name.
+    ///
+    /// # Panics
+    /// The bridge gives none.
+    #[must_use]
+    pub fn token(&self, node: &str) -> String {
+        let mut command = Command::new(binary("cloud-bridge"));
+        command.args(["token", "create", node]);
+        match &self.real {
+            None => command.arg("--state").arg(self.folder.path().join("bridge")),
+            Some(kubeconfig) => command.arg("--kubeconfig").arg(kubeconfig),
+        };
+        let output = command.output().expect("cloud-bridge starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let token = text.split_whitespace().find(|word| word.starts_with("sampan1."));
+        token.unwrap_or_else(|| panic!("no token in {text}{}", String::from_utf8_lossy(&output.stderr))).to_owned()
+    }
+
+    /// Joins and starts a node with the busybox image on it, and waits until it is Ready.
+    #[must_use]
+    pub fn node(&self, name: &str) -> EdgeNode {
+        // On a shared API server two runs must not meet.
+        let name = format!("{name}-{}", std::process::id());
+        let mut node = EdgeNode::prepare(self, &name);
+        node.start();
+        node.wait_ready();
+        node
+    }
+
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What the bridge logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("bridge.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            use std::io::Write;
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(40).collect();
+            // Only for the reader of a failure.
+            let _ = writeln!(std::io::stderr(), "bridge log, newest first:\n{}", tail.join("\n"));
+        }
+        if self.real.is_some() {
+            // The namespace of a real API server outlives the test otherwise.
+            let _ = self.kubectl.run(&["delete", "namespace", &self.kubectl.namespace, "--wait=false"]);
+        }
+    }
+}
+
+/// An address on loopback that was free a moment ago.
+///
+/// # Panics
+/// Loopback has no free port.
+#[must_use]
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port")
+}

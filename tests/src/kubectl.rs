@@ -1,0 +1,137 @@
+//! kubectl as a user runs it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::wait::until;
+
+/// One kubectl with one kubeconfig.
+#[derive(Clone, Debug)]
+pub struct Kubectl {
+    pub program: PathBuf,
+    pub kubeconfig: PathBuf,
+    pub namespace: String,
+}
+
+impl Kubectl {
+    /// The kubectl of `SAMPAN_KUBECTL_NEW`, else the one on the path.
+    #[must_use]
+    pub fn new(kubeconfig: &Path, namespace: &str) -> Self {
+        let program = std::env::var_os("SAMPAN_KUBECTL_NEW").map_or_else(|| "kubectl".into(), PathBuf::from);
+        Self { program, kubeconfig: kubeconfig.into(), namespace: namespace.into() }
+    }
+
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--namespace").arg(&self.namespace).args(args);
+        // kubectl keeps caches below HOME; a stale one of another cluster must not be used.
+        command.env("HOME", self.kubeconfig.parent().unwrap_or(Path::new("/tmp")));
+        command
+    }
+
+    /// Runs it; standard output, or standard error as the error.
+    ///
+    /// # Errors
+    /// It ends with another code than 0.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn run(&self, args: &[&str]) -> Result<String, String> {
+        finish(self.command(args).stdin(Stdio::null()).output().expect("kubectl starts"))
+    }
+
+    /// As [`Kubectl::run`], but the test ends if it fails.
+    ///
+    /// # Panics
+    /// It fails.
+    #[must_use]
+    pub fn ok(&self, args: &[&str]) -> String {
+        self.run(args).unwrap_or_else(|error| panic!("kubectl {args:?}: {error}"))
+    }
+
+    /// `kubectl apply -f -`.
+    ///
+    /// # Errors
+    /// As [`Kubectl::run`].
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn try_apply(&self, manifest: &str) -> Result<String, String> {
+        let mut command = self.command(&["apply", "-f", "-"]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl starts");
+        child.stdin.take().expect("a pipe").write_all(manifest.as_bytes()).expect("kubectl reads");
+        finish(child.wait_with_output().expect("kubectl ends"))
+    }
+
+    /// # Panics
+    /// The manifest is not accepted.
+    pub fn apply(&self, manifest: &str) {
+        self.try_apply(manifest).unwrap_or_else(|error| panic!("apply: {error}\n{manifest}"));
+    }
+
+    /// An object as JSON.
+    ///
+    /// # Errors
+    /// As [`Kubectl::run`].
+    pub fn get(&self, kind: &str, name: &str) -> Result<Value, String> {
+        let text = self.run(&["get", kind, name, "-o", "json"])?;
+        serde_json::from_str(&text).map_err(|error| error.to_string())
+    }
+
+    /// Waits until `accept` likes the pod; gives the pod.
+    ///
+    /// # Panics
+    /// It does not within `seconds`; the pod's status is in the message.
+    pub fn wait_pod(&self, name: &str, seconds: u64, what: &str, accept: impl Fn(&Value) -> bool) -> Value {
+        until(Duration::from_secs(seconds), &format!("pod {name}: {what}"), || {
+            let pod = self.get("pod", name)?;
+            if accept(&pod) { Ok(pod) } else { Err(pod["status"].to_string()) }
+        })
+    }
+
+    /// Waits until the pod is Ready.
+    pub fn wait_ready(&self, name: &str) -> Value {
+        self.wait_pod(name, 30, "Ready", is_ready)
+    }
+
+    /// Waits until the pod has this phase.
+    pub fn wait_phase(&self, name: &str, phase: &str) -> Value {
+        self.wait_pod(name, 60, phase, |pod| pod["status"]["phase"] == phase)
+    }
+
+    /// Waits until the object is no more.
+    ///
+    /// # Panics
+    /// It is still there after `seconds`.
+    pub fn wait_gone(&self, kind: &str, name: &str, seconds: u64) {
+        until(Duration::from_secs(seconds), &format!("{kind} {name} is gone"), || match self.get(kind, name) {
+            Err(error) if error.contains("NotFound") => Ok(()),
+            Err(error) => Err(error),
+            Ok(object) => Err(object.to_string()),
+        });
+    }
+}
+
+/// Whether the pod's Ready condition is True.
+#[must_use]
+pub fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
+fn finish(output: Output) -> Result<String, String> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}

@@ -1,0 +1,160 @@
+//! One edge node under test, with a root folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::kubectl::Kubectl;
+use crate::process::{Process, binary};
+use crate::wait::until;
+
+/// The image all tests use.
+pub const BUSYBOX: &str = "docker.io/library/busybox:latest";
+
+/// A node. Dropping it ends its containers and cleans the host.
+pub struct EdgeNode {
+    pub name: String,
+    /// `None` while it is stopped or killed.
+    pub daemon: Option<Process>,
+    root: PathBuf,
+    kubectl: Kubectl,
+}
+
+impl EdgeNode {
+    /// Joined, with the image imported, but not started.
+    ///
+    /// # Panics
+    /// Joining or importing fails.
+    #[must_use]
+    pub fn prepare(cluster: &Cluster, name: &str) -> Self {
+        let root = cluster.folder().join(name);
+        std::fs::create_dir_all(&root).expect("a root folder");
+        let node = Self { name: name.into(), daemon: None, root, kubectl: cluster.kubectl.clone() };
+        let bridge = format!("https://{}", cluster.listen);
+        node.edge_ok(&["join", "--bridge", &bridge, "--token", &cluster.token(name), "--node", name]);
+        let archive = cluster.folder().join("busybox.tar");
+        if !archive.exists() {
+            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/lib/make-busybox-image.sh");
+            let made = Command::new(script).arg(&archive).status().expect("the script starts");
+            assert!(made.success(), "the busybox image can be made");
+        }
+        node.edge_ok(&["import", &archive.display().to_string()]);
+        node
+    }
+
+    /// Runs a verb of edge-runtime on this node's root.
+    ///
+    /// # Errors
+    /// It ends with another code than 0: both its outputs.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn edge(&self, args: &[&str]) -> Result<String, String> {
+        let (verb, rest) = args.split_first().expect("a verb");
+        let output = Command::new(binary("edge-runtime"))
+            .arg(verb)
+            .arg("--root")
+            .arg(&self.root)
+            .args(rest)
+            .output()
+            .expect("starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            return Ok(text);
+        }
+        Err(text + &String::from_utf8_lossy(&output.stderr))
+    }
+
+    /// # Panics
+    /// The verb fails.
+    pub fn edge_ok(&self, args: &[&str]) -> String {
+        self.edge(args).unwrap_or_else(|error| panic!("edge-runtime {args:?}: {error}"))
+    }
+
+    /// Starts the daemon.
+    pub fn start(&mut self) {
+        let mut command = Command::new(binary("edge-runtime"));
+        command.arg("run").arg("--root").arg(&self.root);
+        command.env("EDGE_RUNTIME_LOG", std::env::var("EDGE_RUNTIME_LOG").unwrap_or_else(|_| "info".into()));
+        self.daemon = Some(Process::start(&mut command, &self.root.join("daemon.log")));
+    }
+
+    /// SIGKILL to the daemon.
+    pub fn kill(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill();
+        }
+    }
+
+    /// Waits until the API shows the node Ready.
+    ///
+    /// # Panics
+    /// It does not within 30 s.
+    pub fn wait_ready(&self) -> Value {
+        until(Duration::from_secs(30), &format!("node {} is Ready", self.name), || {
+            let node =
+                self.kubectl.get("node", &self.name).map_err(|error| format!("{error}; daemon log: {}", self.log()))?;
+            let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
+            if ready { Ok(node) } else { Err(node["status"]["conditions"].to_string()) }
+        })
+    }
+
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.root.join("daemon.log")).unwrap_or_default()
+    }
+
+    /// Pid of this node's monitor, if it runs.
+    #[must_use]
+    pub fn monitor_pid(&self) -> Option<u32> {
+        let root = self.root.to_string_lossy().into_owned();
+        std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let words: Vec<&str> = std::str::from_utf8(&line).ok()?.split('\0').collect();
+            (words.get(1) == Some(&"monitor") && words.contains(&root.as_str())).then_some(pid)
+        })
+    }
+
+    /// Processes of this node's containers: pid by container id.
+    #[must_use]
+    pub fn container_pids(&self) -> std::collections::BTreeMap<String, u32> {
+        let output = Command::new("runc")
+            .arg("--root")
+            .arg(self.root.join("run/edge-runtime/runc"))
+            .args(["list", "-f", "json"])
+            .output();
+        let text = output.map(|output| output.stdout).unwrap_or_default();
+        let list: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
+        let running = list.as_array().cloned().unwrap_or_default().into_iter().filter(|one| one["status"] == "running");
+        running
+            .filter_map(|one| Some((one["id"].as_str()?.to_owned(), u32::try_from(one["pid"].as_u64()?).ok()?)))
+            .collect()
+    }
+}
+
+impl Drop for EdgeNode {
+    fn drop(&mut self) {
+        use std::io::Write;
+        self.kill();
+        let reset = self.edge(&["reset", "--all"]);
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(60).collect();
+            // Only for the reader of a failure.
+            let _ = writeln!(std::io::stderr(), "node log, newest first:\n{}\nreset: {reset:?}", tail.join("\n"));
+        } else {
+            assert!(reset.is_ok(), "reset: {reset:?}");
+        }
+        let _ = self.kubectl.run(&["delete", "node", &self.name, "--wait=false"]);
+    }
+}

@@ -1,0 +1,80 @@
+//! A program under test: started in the background, its log kept, ended when dropped.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::wait::until;
+
+/// A running program of ours.
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`; both its outputs go to the end of `log`.
+    ///
+    /// # Panics
+    /// The program cannot be started.
+    pub fn start(command: &mut Command, log: &Path) -> Self {
+        let file = File::options().create(true).append(true).open(log).expect("the log can be opened");
+        let copy = file.try_clone().expect("a file can be cloned");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(copy)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        Self { child, log: log.to_path_buf() }
+    }
+
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, as a crash or the kernel's out-of-memory killer would.
+    pub fn kill(&mut self) {
+        // Already ended is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// SIGTERM, then waits.
+    ///
+    /// # Panics
+    /// It does not end within ten seconds.
+    pub fn stop(&mut self) {
+        let _ = Command::new("kill").arg(self.pid().to_string()).status();
+        until(Duration::from_secs(10), "the program ends", || match self.child.try_wait() {
+            Ok(Some(_)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Path of one of our binaries.
+#[must_use]
+pub fn binary(name: &str) -> PathBuf {
+    let default = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/debug"));
+    std::env::var_os("SAMPAN_BIN").map_or_else(default, PathBuf::from).join(name)
+}
