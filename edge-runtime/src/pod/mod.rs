@@ -17,6 +17,7 @@ pub mod record;
 pub mod static_pod;
 pub mod status;
 pub mod step;
+pub mod strict;
 pub mod support;
 #[cfg(test)]
 mod testing;
