@@ -66,7 +66,6 @@ pub(super) struct Bracket {
     ask: VecDeque<ObjectKey>,
     closed: bool,
     asked_all: bool,
-    newest_body: u64,
 }
 
 impl Bracket {
@@ -81,7 +80,6 @@ impl Bracket {
             ask: VecDeque::new(),
             closed: false,
             asked_all: false,
-            newest_body: 0,
         })
     }
 
@@ -114,13 +112,12 @@ impl Bracket {
         Ok(())
     }
 
-    /// Checks a body against what was asked for.
+    /// Checks a body against what was asked for. Bodies come in no particular order, each once.
     pub(super) fn body(&mut self, seq: u64, object: &ObjectDigest) -> Result<(), SessionError> {
         let wanted = self.listed.get_mut(&object.key).filter(|uid| uid.as_ref() == Some(&object.uid));
         match wanted {
-            Some(wanted) if seq > self.newest_body && seq <= self.seq => {
+            Some(wanted) if seq <= self.seq => {
                 *wanted = None;
-                self.newest_body = seq;
                 Ok(())
             }
             _ => Err(SessionError::violation(format!("body {seq} of {:?} was not asked for", object.key))),

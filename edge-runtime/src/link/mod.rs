@@ -172,3 +172,6 @@ impl LinkSettings {
         &self.identity.bridges
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,7 +89,10 @@ pub(super) async fn run(shared: Rc<Shared>, settings: LinkSettings, events: Send
             // Never closed: the handle keeps the other end.
             let _ = wakers.network_changes.recv().await;
         };
-        future::or(async { drop(Timer::after(wait).await) }, network).await;
+        let pause = async {
+            Timer::after(wait).await;
+        };
+        future::or(pause, network).await;
     }
 }
 
@@ -128,8 +131,14 @@ impl Link<'_> {
             let text = reason.to_string();
             // RFC 6455, 5.5: a control frame holds 125 bytes, two of them the code.
             let reason = text[..text.floor_char_boundary(120)].to_owned().into();
-            let goodbye = socket.close(Some(CloseFrame { code: CloseCode::Policy, reason }));
-            future::or(async { drop(goodbye.await) }, async { drop(Timer::after(GOODBYE).await) }).await;
+            let goodbye = async {
+                // The peer may be gone already; the reason is for its log only.
+                let _ = socket.close(Some(CloseFrame { code: CloseCode::Policy, reason })).await;
+            };
+            let limit = async {
+                Timer::after(GOODBYE).await;
+            };
+            future::or(goodbye, limit).await;
         }
         Err(error)
     }

@@ -84,10 +84,19 @@ impl Api {
         }
     }
 
+    /// Many ConfigMaps at once, more than one frame of digests or keys.
+    pub(crate) fn crowd(&mut self, rng: &mut Rng) {
+        for n in 0..700 {
+            // Names in another order than the sequence of changes.
+            let name = format!("{:03}", (n * 37) % 700);
+            self.create(ObjectKey { kind: "ConfigMap".into(), namespace: "ns".into(), name }, rng);
+        }
+    }
+
     pub(crate) fn create(&mut self, key: ObjectKey, rng: &mut Rng) {
         self.uids += 1;
         // Now and then one that needs slices.
-        let pad = if rng.once_in(40) { 60_000 } else { rng.below(200) };
+        let pad = if self.objects.len() < 20 && rng.once_in(40) { 60_000 } else { rng.below(200) };
         let object = ApiObject { uid: format!("u{}", self.uids), version: 1, used: true, pad };
         self.watch.push_back(Watch::Set(object.object(&key)));
         self.objects.insert(key, object);
@@ -98,6 +107,14 @@ impl Api {
             self.deleted.insert(object.uid.clone());
             self.watch.push_back(Watch::Deleted(key.clone(), object.uid));
         }
+    }
+
+    pub(crate) fn delete_all(&mut self) {
+        self.keys().iter().for_each(|key| self.delete(key));
+    }
+
+    pub(crate) fn created(&self) -> u64 {
+        self.uids
     }
 
     pub(crate) fn keys(&self) -> Vec<ObjectKey> {

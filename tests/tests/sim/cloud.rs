@@ -22,9 +22,11 @@ impl Cloud {
     /// A new process: a new stream, and a list of what the API has now.
     pub(crate) fn start(stream: u64, api: &mut Api) -> Self {
         api.watch.clear();
+        // Few enough to be forgotten often, but more than the node asks about at once.
+        let tombstones = if api.created() < 300 { 8 } else { 300 };
         let used = api.objects.iter().filter(|(_, o)| o.used);
         Self {
-            state: NodeState::new(format!("stream-{stream}")).keep_tombstones(8),
+            state: NodeState::new(format!("stream-{stream}")).keep_tombstones(tombstones),
             session: None,
             listing: Some(used.map(|(key, o)| o.object(key)).collect()),
             written: Vec::new(),

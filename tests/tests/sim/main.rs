@@ -74,3 +74,13 @@ fn every_single_cut_and_crash() {
     }
     assert!(places > 20, "the script is longer than {places} frames");
 }
+
+/// Lists of several frames, and hundreds of objects that an empty list puts in doubt.
+#[test]
+fn crowds() {
+    for seed in 0..3 {
+        let mut world = World::new(seed);
+        world.crowd();
+        world.settle();
+    }
+}

@@ -59,6 +59,31 @@ impl World {
         world
     }
 
+    /// Hundreds of objects, some of which change or go while they are being listed.
+    pub(crate) fn crowd(&mut self) {
+        self.api.crowd(&mut self.rng);
+        self.restart_cloud();
+        for _ in 0..2_500 {
+            self.step_gently();
+        }
+        self.api.delete_all();
+        self.restart_cloud();
+    }
+
+    fn step_gently(&mut self) {
+        self.connect_if_down();
+        if self.rng.once_in(20) {
+            let keys = self.api.keys();
+            if !keys.is_empty() && self.rng.once_in(2) {
+                let key = keys[self.rng.below(keys.len())].clone();
+                self.api.delete(&key);
+            } else {
+                self.api.change(&mut self.rng);
+            }
+        }
+        self.round();
+    }
+
     /// Some of everything, for the exhaustive test.
     pub(crate) fn script(&mut self) {
         for _ in 0..12 {
@@ -101,10 +126,8 @@ impl World {
             2 => self.silent = true,
             3 => self.advance(HEAL),
             _ => {
-                // Everything is deleted at once: the next full list is empty.
-                for key in self.api.keys() {
-                    self.api.delete(&key);
-                }
+                // The next full list is empty.
+                self.api.delete_all();
             }
         }
     }
@@ -244,7 +267,7 @@ impl World {
             panic!("the node refuses {frame}: {error}");
         }
         self.edge.drain();
-        assert!(self.edge.inbox.len() < 200, "the window bounds what waits for the store");
+        assert!(self.edge.inbox.len() < 1_000, "the window bounds what waits for the store");
     }
 
     fn receive_up(&mut self) {
