@@ -98,11 +98,9 @@ fn one_source(errors: &mut Errors, path: &str, kind: &str, source: &Value) {
         }
     };
     match kind {
-        "emptyDir" => {
-            if Quantity::from_value(&source["sizeLimit"]).is_some_and(Quantity::is_negative) {
-                let path = format!("{path}.sizeLimit");
-                errors.push(FieldError::forbidden(path, "SizeLimit field must be a valid resource quantity"));
-            }
+        "emptyDir" if Quantity::from_value(&source["sizeLimit"]).is_some_and(Quantity::is_negative) => {
+            let path = format!("{path}.sizeLimit");
+            errors.push(FieldError::forbidden(path, "SizeLimit field must be a valid resource quantity"));
         }
         "hostPath" => {
             if text(source, "path").is_empty() {

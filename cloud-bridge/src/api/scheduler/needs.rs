@@ -1,0 +1,143 @@
+//! What a pod asks of a node: amounts and host ports. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::api::json::{entries, integer, items, text};
+use crate::api::quantity::Quantity;
+
+/// Amounts by resource name.
+pub(super) type Amounts = BTreeMap<String, Quantity>;
+
+/// A port of the node that a pod takes for itself: protocol, address (`0.0.0.0` is all) and number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HostPort {
+    protocol: String,
+    ip: String,
+    port: i64,
+}
+
+/// What one pod asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    pub(super) requests: Amounts,
+    pub(super) ports: Vec<HostPort>,
+}
+
+impl Needs {
+    /// Reads a pod's spec. Containers and sidecars add up; an init container runs beside the sidecars started
+    /// before it, so the largest such moment counts where it exceeds the sum. Overhead comes on top.
+    pub(super) fn of(spec: &Value) -> Self {
+        let mut requests = Amounts::new();
+        for container in items(spec, "containers") {
+            add(&mut requests, &requests_of(container));
+        }
+        let mut sidecars = Amounts::new();
+        let mut peak = Amounts::new();
+        for container in items(spec, "initContainers") {
+            let own = requests_of(container);
+            if text(container, "restartPolicy") == "Always" {
+                add(&mut requests, &own);
+                add(&mut sidecars, &own);
+                raise(&mut peak, &sidecars);
+            } else {
+                let mut moment = sidecars.clone();
+                add(&mut moment, &own);
+                raise(&mut peak, &moment);
+            }
+        }
+        raise(&mut requests, &peak);
+        for (name, amount) in amounts(&spec["resources"], "requests") {
+            requests.insert(name, amount);
+        }
+        add(&mut requests, &amounts(spec, "overhead"));
+        let ports = items(spec, "containers")
+            .iter()
+            .flat_map(|container| items(container, "ports"))
+            .filter_map(|port| {
+                let number = integer(port, "hostPort").filter(|n| *n > 0)?;
+                let or = |field: &str, default: &str| match text(port, field) {
+                    "" => default.to_owned(),
+                    value => value.to_owned(),
+                };
+                Some(HostPort { protocol: or("protocol", "TCP"), ip: or("hostIP", "0.0.0.0"), port: number })
+            })
+            .collect();
+        Self { requests, ports }
+    }
+}
+
+impl HostPort {
+    /// True when both cannot be bound at once.
+    pub(super) fn conflicts(&self, other: &Self) -> bool {
+        let all = |ip: &str| ip == "0.0.0.0" || ip == "::";
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (self.ip == other.ip || all(&self.ip) || all(&other.ip))
+    }
+}
+
+/// A resource list of an object.
+pub(super) fn amounts(holder: &Value, list: &str) -> Amounts {
+    entries(holder, list).filter_map(|(name, value)| Some((name.clone(), Quantity::from_value(value)?))).collect()
+}
+
+fn requests_of(container: &Value) -> Amounts {
+    amounts(&container["resources"], "requests")
+}
+
+/// Adds each amount.
+pub(super) fn add(to: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let sum = to.get(name).map_or(*amount, |have| have.plus(*amount));
+        to.insert(name.clone(), sum);
+    }
+}
+
+/// Takes each amount away.
+pub(super) fn subtract(from: &mut Amounts, less: &Amounts) {
+    for (name, amount) in less {
+        if let Some(have) = from.get_mut(name) {
+            *have = have.minus(*amount);
+        }
+    }
+}
+
+fn raise(to: &mut Amounts, floor: &Amounts) {
+    for (name, amount) in floor {
+        if to.get(name).is_none_or(|have| have < amount) {
+            to.insert(name.clone(), *amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn needs(spec: Value) -> String {
+        Needs::of(&spec).requests.get("cpu").map(ToString::to_string).unwrap_or_default()
+    }
+
+    #[test]
+    fn containers_add_up_and_init_containers_count_at_their_peak() {
+        let cpu = |amount: &str| json!({"resources": {"requests": {"cpu": amount}}});
+        assert_eq!(needs(json!({"containers": [cpu("100m"), cpu("200m")]})), "300m");
+        assert_eq!(needs(json!({"containers": [cpu("100m")], "initContainers": [cpu("1"), cpu("2")]})), "2");
+        let mut sidecar = cpu("500m");
+        sidecar["restartPolicy"] = "Always".into();
+        assert_eq!(needs(json!({"containers": [cpu("100m")], "initContainers": [sidecar, cpu("1")]})), "1500m");
+        assert_eq!(needs(json!({"containers": [cpu("100m")], "resources": {"requests": {"cpu": "3"}}})), "3");
+    }
+
+    #[test]
+    fn host_ports_conflict_by_protocol_and_address() {
+        let port = |ip: &str, protocol: &str| HostPort { protocol: protocol.into(), ip: ip.into(), port: 80 };
+        assert!(port("0.0.0.0", "TCP").conflicts(&port("10.0.0.1", "TCP")));
+        assert!(!port("10.0.0.2", "TCP").conflicts(&port("10.0.0.1", "TCP")));
+        assert!(!port("0.0.0.0", "UDP").conflicts(&port("0.0.0.0", "TCP")));
+    }
+}
