@@ -75,6 +75,7 @@ impl Node {
 
     /// After the start of this process or the death of the monitor: what runs is matched with what is recorded.
     fn resume(&mut self, containers: Vec<ContainerState>) -> Result<(), StoreError> {
+        self.resumed = true;
         let running = containers.iter().filter(|one| matches!(one.phase, Phase::Running { .. })).count();
         log::info!("the monitor has {} containers, {running} running", containers.len());
         let mut live = std::collections::BTreeMap::new();

@@ -75,6 +75,8 @@ pub struct Node {
     store: Store,
     launcher: Launcher,
     monitor: MonitorClient,
+    /// The monitor has said what runs; before that no pod takes a turn.
+    resumed: bool,
     link: Option<LinkHandle>,
     host: HostFacts,
     pods: Pods,
@@ -101,7 +103,8 @@ impl Node {
             let now = self.clock.now().mono;
             let wake = [self.pods.wake_due(now), self.outgoing.flush(self.link.as_ref(), now), self.report.due()];
             let wake = wake.into_iter().flatten().min();
-            let news = if self.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
+            let news =
+                if self.resumed && self.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
             let mut next = news;
             for _ in 0..BATCH {
                 match next.take() {
@@ -115,7 +118,9 @@ impl Node {
                 self.take(news)?;
             }
             self.refresh_node_report()?;
-            if let Some(uid) = self.pods.next_dirty() {
+            if self.resumed
+                && let Some(uid) = self.pods.next_dirty()
+            {
                 self.settle(&uid)?;
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;

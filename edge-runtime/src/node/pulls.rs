@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 
 use super::Node;
 use super::sources::News;
-use crate::image::{ImageError, ImageRecord, Reference};
+use crate::image::{ImageError, ImageRecord, Reference, spawn};
 use crate::pod::event::{ImageFailure, PodEvent};
 use crate::pod::record::ContainerKind;
 use crate::pod::step::EventDraft;
@@ -62,7 +62,7 @@ impl Node {
         log::info!("pulling {name}");
         self.executor
             .spawn(async move {
-                let result = fetch(&paths, &name, auth, &registries).await;
+                let result = spawn::pull(&paths, &name, auth, &registries).await;
                 let _ = news.send(News::Pulled { reference: name, result }).await;
             })
             .detach();
@@ -81,7 +81,7 @@ impl Node {
                     PodEvent::ImageReady { container, image_id }
                 }
                 // Offline is normal here: what the registry cannot refresh is used as it is.
-                (Err(error @ ImageError::Unavailable { .. }), Some(image_id)) => {
+                (Err(error), Some(image_id)) if error.reason() == "RegistryUnavailable" => {
                     let message = format!("{error}; using the image that is on this node");
                     self.image_event(&waiter, true, "Failed", message);
                     PodEvent::ImageReady { container, image_id }
@@ -149,14 +149,4 @@ impl Node {
         }
         (!auths.is_empty()).then(|| serde_json::json!({ "auths": auths }).to_string())
     }
-}
-
-/// Until the pull helper lands.
-async fn fetch(
-    _paths: &crate::paths::Paths,
-    name: &str,
-    _auth: Option<String>,
-    _registries: &[crate::image::registry_config::RegistryConfig],
-) -> PullResult {
-    Err(ImageError::Helper { reason: "ErrImagePull".into(), why: format!("{name}: pulling is not built yet") })
 }

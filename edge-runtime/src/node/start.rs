@@ -67,6 +67,8 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
     let _lock = lock(paths)?;
     let executor: Rc<LocalExecutor<'static>> = Rc::new(LocalExecutor::new());
     smol::block_on(executor.run(async {
+        // Without it the process crate would start a thread of its own to wait for children.
+        executor.spawn(smol::process::driver()).detach();
         let (senders, sources) = channels();
         watch_signals(&executor, &senders, signals);
         watch_manifests(&executor, &senders, paths)?;
@@ -161,6 +163,7 @@ fn build(
         store,
         launcher,
         monitor,
+        resumed: false,
         link: None,
         host,
         pods: Pods::default(),
