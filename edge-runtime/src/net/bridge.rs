@@ -81,8 +81,8 @@ impl Network {
         let bridge = match find(&mut self.socket)? {
             Some(bridge) => bridge,
             None => {
-                link::add_bridge(&mut self.socket, &name, hardware_address(subnet.gateway()), mtu)
-                    .map_err(|source| failed("make", source))?;
+                let made = link::add_bridge(&mut self.socket, &name, hardware_address(subnet.gateway()), mtu);
+                made.map_err(|source| unsupported(source, "bridge").unwrap_or_else(|source| failed("make", source)))?;
                 find(&mut self.socket)?.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?
             }
         };
@@ -132,7 +132,7 @@ impl Network {
         };
         if let Err(error) = link::add_veth(&mut self.socket, &pair) {
             if error.raw_os_error() != Some(libc::EEXIST) {
-                return Err(failed("make", error));
+                return Err(unsupported(error, "veth").unwrap_or_else(|source| failed("make", source)));
             }
             link::delete(&mut self.socket, &host).map_err(|source| failed("replace", source))?;
             link::add_veth(&mut self.socket, &pair).map_err(|source| failed("make", source))?;
@@ -191,6 +191,11 @@ impl Network {
         let table = firewall::remove(&self.nft, &name);
         links.and(bridge).and(table)
     }
+}
+
+/// The kernel's way to say that it knows no links of this kind and could not load a module for them.
+fn unsupported(error: io::Error, kind: &'static str) -> Result<NetError, io::Error> {
+    if error.raw_os_error() == Some(libc::EOPNOTSUPP) { Ok(NetError::NoKernelSupport { kind }) } else { Err(error) }
 }
 
 /// Locally administered unicast address that carries the IPv4 address: a reused address keeps its neighbours' ARP

@@ -19,6 +19,8 @@ pub enum NetError {
     Subnet { text: String, reason: &'static str },
     #[error("link {name} exists and is no bridge: choose another bridge name")]
     NotABridge { name: String },
+    #[error("the kernel cannot make {kind} links: load the module {kind} or use a kernel that has it")]
+    NoKernelSupport { kind: &'static str },
     #[error("pods cannot reach beyond this node: {0}")]
     Firewall(String),
 }

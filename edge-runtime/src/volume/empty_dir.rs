@@ -61,7 +61,7 @@ pub(super) fn make(layout: &PodLayout, name: &str, wanted: &EmptyDir, group: Opt
         let mode = if group.is_some() { MODE | SET_GROUP_ID } else { MODE };
         let size = if bytes > 0 { format!(",size={bytes}") } else { String::new() };
         let group = group.map(|group| format!(",gid={group}")).unwrap_or_default();
-        return mount_tmpfs(&dir, &[&format!("mode={mode:o}{size}{group}")]);
+        return mount_tmpfs(&dir, &format!("mode={mode:o}{size}{group}"));
     }
     if dir.exists() {
         // Contents, owner and mode are the pod's by now.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::mount::{MsFlags, mount};
 
@@ -48,34 +49,37 @@ impl PodLayout {
         ["subpaths", "volumes", "objects", "shm"].map(|name| self.pod.join(name))
     }
 
-    /// Secrets must not reach the disk, not even by swapping (`noswap`, kernel 6.3).
+    /// Secrets must not reach the disk, not even by swapping (`noswap`, kernel 6.3; older kernels refuse the option
+    /// and complain in their log, so they are asked once).
     pub(super) fn mount_objects(&self) -> Result<(), PathError> {
+        static SWAPS: AtomicBool = AtomicBool::new(false);
+        let dir = self.pod.join("objects");
         let options = "mode=0755,size=128m";
-        let without_swap = format!("{options},noswap");
-        mount_tmpfs(&self.pod.join("objects"), &[&without_swap, options])
+        if !SWAPS.load(Ordering::Relaxed) {
+            match mount_tmpfs(&dir, &format!("{options},noswap")) {
+                Err(error) if error.source.raw_os_error() == Some(nix::libc::EINVAL) => {
+                    SWAPS.store(true, Ordering::Relaxed);
+                }
+                result => return result,
+            }
+        }
+        mount_tmpfs(&dir, options)
     }
 
     /// What containers of one pod share as `/dev/shm`; the size is what container runtimes give.
     pub(super) fn mount_shm(&self) -> Result<(), PathError> {
-        mount_tmpfs(&self.shm(), &["mode=1777,size=64m"])
+        mount_tmpfs(&self.shm(), "mode=1777,size=64m")
     }
 }
 
-/// Mounts a tmpfs with the first of `options` that the kernel takes; fine when something is mounted there already.
-pub(super) fn mount_tmpfs(dir: &Path, options: &[&str]) -> Result<(), PathError> {
+/// Mounts a tmpfs; fine when something is mounted there already.
+pub(super) fn mount_tmpfs(dir: &Path, options: &str) -> Result<(), PathError> {
     make_dir(dir)?;
     if is_mount_point(dir).at("look at", dir)? {
         return Ok(());
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    let mut result = Ok(());
-    for option in options {
-        result = mount(Some("tmpfs"), dir, Some("tmpfs"), flags, Some(*option));
-        if result.is_ok() {
-            break;
-        }
-    }
-    result.at("mount tmpfs at", dir)
+    mount(Some("tmpfs"), dir, Some("tmpfs"), flags, Some(options)).at("mount tmpfs at", dir)
 }
 
 /// Makes a folder and its parents for root alone; a container sees what is mounted from it, never the way there.

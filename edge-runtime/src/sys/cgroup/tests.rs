@@ -60,6 +60,11 @@ fn a_pods_values_reach_the_kernel_and_can_be_set_again() {
         assert_eq!(tree.read("cpu", &path, "cpu.shares"), "512");
         assert_eq!(tree.read("cpu", &path, "cpu.cfs_quota_us"), "50000");
     }
+    if tree.0.controllers().cpu && tree.0.version() == CgroupVersion::V2 {
+        assert_eq!(tree.read("cpu", &path, "cpu.weight"), weight_of_shares(512).to_string());
+        assert_eq!(tree.read("cpu", &path, "cpu.max"), "50000 100000");
+        assert_eq!(tree.read("pids", &path, "pids.max"), "100");
+    }
     assert_eq!(tree.0.pods(), vec![(PodCgroupClass::Burstable, "u1".to_string())]);
     tree.0.remove_pod(PodCgroupClass::Burstable, "u1").unwrap();
     tree.0.remove_pod(PodCgroupClass::Burstable, "u1").unwrap();
@@ -84,6 +89,26 @@ fn a_busy_cgroup_says_so_and_goes_after_the_kill() {
         assert!(Instant::now() < until, "{error}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn processes_in_the_way_of_controllers_move_into_a_leaf() {
+    let Some(tree) = Tree::new("leaf") else { return };
+    if tree.0.version() == CgroupVersion::V1 {
+        eprintln!("skipped: only cgroup v2 forbids processes beside controllers");
+        return;
+    }
+    let group = tree.0.below(Path::new(MOUNT_POINT), &tree.0.parent).join("unit");
+    tree::make(&group).unwrap();
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    tree::write(&group.join("cgroup.procs"), &child.id().to_string()).unwrap();
+    let inner = Cgroups::detect(&format!("{}/unit/node", tree.0.parent)).unwrap();
+    inner.prepare().unwrap();
+    inner.create_pod(PodCgroupClass::Guaranteed, "u1", &VALUES).unwrap();
+    let moved = std::fs::read_to_string(format!("/proc/{}/cgroup", child.id())).unwrap();
+    assert!(moved.trim().ends_with("/unit/edge-runtime"), "{moved}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

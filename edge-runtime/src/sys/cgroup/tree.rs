@@ -55,13 +55,13 @@ pub(super) fn delegate(root: &Path, group: &Path, controllers: &[&str]) -> Resul
         let file = dir.join("cgroup.subtree_control");
         let enabled = fs::read_to_string(&file).map_err(failed("read", &file))?;
         let enabled: Vec<&str> = enabled.split_whitespace().collect();
-        for controller in controllers.iter().filter(|name| !enabled.contains(name)) {
-            let value = format!("+{controller}");
-            match write(&file, &value) {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    evacuate(dir)?;
-                    write(&file, &value).map_err(failed("enable a controller in", &file))?;
-                }
+        let missing: Vec<&&str> = controllers.iter().filter(|name| !enabled.contains(name)).collect();
+        // Only the real root, which has no such file, may have both processes and controllers below it.
+        if !missing.is_empty() && dir.join("cgroup.type").exists() {
+            evacuate(dir)?;
+        }
+        for controller in missing {
+            match write(&file, &format!("+{controller}")) {
                 // Not handed down to us: the pods do without, which is what the node's condition says.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     log::warn!("cgroup controller {controller} is not available in {}", dir.display());
@@ -75,9 +75,12 @@ pub(super) fn delegate(root: &Path, group: &Path, controllers: &[&str]) -> Resul
 
 fn evacuate(dir: &Path) -> Result<(), CgroupError> {
     let leaf = dir.join(LEAF);
-    make(&leaf)?;
     let (from, to) = (dir.join("cgroup.procs"), leaf.join("cgroup.procs"));
-    for pid in processes(&from).map_err(failed("read", &from))? {
+    let standing = processes(&from).map_err(failed("read", &from))?;
+    if !standing.is_empty() {
+        make(&leaf)?;
+    }
+    for pid in standing {
         match write(&to, &pid.to_string()) {
             // Ended meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
