@@ -96,6 +96,8 @@ pub(super) async fn run(shared: Rc<Shared>, settings: LinkSettings, events: Send
     }
 }
 
+type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), LinkError>> + 'a>>;
+
 struct Link<'a> {
     shared: &'a Shared,
     config: Arc<ClientConfig>,
@@ -148,7 +150,7 @@ impl Link<'_> {
         let mut timer = Timer::never();
         let mut armed = None;
         // A send that has to wait keeps its event, and is polled along with everything else.
-        let mut sending: Option<Pin<Box<dyn Future<Output = Result<(), LinkError>> + '_>>> = None;
+        let mut sending: Option<Sending<'_>> = None;
         loop {
             while sending.is_none()
                 && let Some(event) = pending.pop_front()

@@ -115,7 +115,7 @@ pub fn resolve_blocking(host: &str, port: u16) -> Result<Vec<SocketAddr>, Resolv
 
 enum Begin {
     Found(Vec<IpAddr>),
-    Ask(Search),
+    Ask(Box<Search>),
 }
 
 /// One packet pair for one server.
@@ -158,7 +158,7 @@ impl Search {
             return Ok(Begin::Found(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
         }
         let config = Config::parse(&read(Path::new("/etc/resolv.conf")).map_err(io)?);
-        Self::with(host, config).map(Begin::Ask)
+        Self::with(host, config).map(|search| Begin::Ask(Box::new(search)))
     }
 
     fn with(host: &str, config: Config) -> Result<Self, ResolveError> {

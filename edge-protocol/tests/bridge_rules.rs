@@ -1,0 +1,242 @@
+//! What a bridge does with a node that lies, errs or is another one; what travels and what does not.
+
+mod common;
+
+use common::{NOW, Pair, digest, key, listed, object, sent};
+use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
+use edge_protocol::edge::{Change, EdgeFacts};
+use edge_protocol::frame::{MAX_MESSAGE, encode};
+use edge_protocol::message::{ObjectRef, Position, Report, ToCloud, ToEdge};
+use edge_protocol::state::{NodeState, StateError};
+use edge_protocol::version::{Hello, ProtocolRange, RefuseReason};
+use edge_protocol::{HEARTBEAT, SessionError};
+use std::time::Duration;
+
+fn hello() -> Hello {
+    Hello {
+        protocol: ProtocolRange { min: 1, max: 1 },
+        features: vec![],
+        node: "n".into(),
+        cluster: None,
+        boot_id: "b".into(),
+        agent: String::new(),
+        position: None,
+    }
+}
+
+fn feed(bridge: &mut BridgeSession, state: &mut NodeState, messages: &[ToCloud]) -> Result<(), SessionError> {
+    messages.iter().try_for_each(|m| bridge.handle(state, &encode(m), NOW))
+}
+
+fn after_hello(state: &mut NodeState, hello: Hello) -> (BridgeSession, Result<(), SessionError>) {
+    let mut bridge = BridgeSession::new(BridgeSettings::new("n", "c", 1), state, NOW);
+    let result = feed(&mut bridge, state, &[ToCloud::Hello(hello)]);
+    (bridge, result)
+}
+
+#[test]
+fn strangers_are_told_why_and_sent_away() {
+    for (change, wanted) in [
+        ((|h: &mut Hello| h.protocol = ProtocolRange { min: 7, max: 9 }) as fn(&mut Hello), RefuseReason::Protocol),
+        (|h| h.node = "other".into(), RefuseReason::WrongNode),
+        (|h| h.cluster = Some("theirs".into()), RefuseReason::WrongCluster),
+    ] {
+        let mut state = listed("s");
+        state.set(object("a", 1)).expect("fits");
+        let mut hello = hello();
+        change(&mut hello);
+        let (mut bridge, result) = after_hello(&mut state, hello);
+        assert!(matches!(result, Err(SessionError::Refused { reason, .. }) if reason == wanted));
+        let out = sent::<ToEdge>(|| bridge.poll_transmit(&state, NOW));
+        assert!(matches!(&out[..], [ToEdge::Refuse { reason, .. }] if *reason == wanted), "{out:?}");
+    }
+}
+
+#[test]
+fn lies_are_violations() {
+    let up = |id| ToCloud::Up { id, report: Report::Unknown };
+    for messages in [
+        vec![ToCloud::Hello(hello())],
+        vec![ToCloud::Ack { seq: 1 }],
+        vec![ToCloud::Ack { seq: u64::MAX }],
+        (0..10_000).map(up).collect(),
+    ] {
+        let mut state = listed("s");
+        let (mut bridge, _) = after_hello(&mut state, hello());
+        let result = feed(&mut bridge, &mut state, &messages);
+        assert!(matches!(result, Err(SessionError::Violation(_))), "{result:?}");
+    }
+    let mut state = listed("s");
+    let mut bridge = BridgeSession::new(BridgeSettings::new("n", "c", 1), &mut state, NOW);
+    assert!(feed(&mut bridge, &mut state, &[ToCloud::Ping {}]).is_err(), "nothing before the hello");
+    let mut position = hello();
+    position.position = Some(Position { stream: "s".into(), seq: 5 });
+    let (mut bridge, _) = after_hello(&mut state, position);
+    let begun = sent::<ToEdge>(|| bridge.poll_transmit(&state, NOW));
+    assert!(begun.contains(&ToEdge::SyncBegin { seq: 0, count: 0 }), "a position of the future is no position");
+}
+
+#[test]
+fn nothing_is_listed_before_the_list_is_complete() {
+    let mut state = NodeState::new("s");
+    state.set(object("a", 1)).expect("fits");
+    let mut facts = EdgeFacts::new("n", "b");
+    facts.held = vec![digest("a", 1), digest("b", 1)];
+    let mut pair = Pair::new(state, facts);
+    pair.run(NOW).expect("speaks");
+    assert!(pair.changes().is_empty(), "half a list is no list");
+    pair.state.set(object("b", 1)).expect("fits");
+    pair.state.listed();
+    pair.run(NOW).expect("speaks");
+    assert_eq!(pair.changes(), [&Change::SyncComplete { seq: 2, absent: vec![] }], "and no body travels twice");
+}
+
+#[test]
+fn resume_costs_little_and_carries_only_what_changed() {
+    let mut state = listed("s");
+    for n in 0..100 {
+        state.set(object(&format!("p{n}"), 1)).expect("fits");
+    }
+    let mut facts = EdgeFacts::new("n", "b");
+    facts.position = Some(Position { stream: "s".into(), seq: 100 });
+    facts.held = state.digests().collect();
+    let mut pair = Pair::new(state, facts);
+    assert_eq!(pair.run(NOW), Ok(2), "hello and welcome");
+    pair.state.set(object("p5", 2)).expect("fits");
+    pair.state.set(object("p5", 3)).expect("fits");
+    pair.state.set(object("p5", 3)).expect("the same again is no change");
+    pair.state.remove(&key("p6"), "uid-p6");
+    assert_eq!(pair.run(NOW), Ok(3), "a put, a delete, one ack");
+    let changes: Vec<_> = pair.changes().into_iter().map(Change::seq).collect();
+    assert_eq!(changes, [102, 103]);
+    assert_eq!(pair.bridge.acked(), Some(103));
+}
+
+#[test]
+fn the_window_holds_back_and_coalesces() {
+    let mut settings = BridgeSettings::new("n", "c", 1);
+    settings.window = 1_000;
+    let mut state = listed("s");
+    let mut facts = EdgeFacts::new("n", "b");
+    facts.position = Some(Position { stream: "s".into(), seq: 0 });
+    let mut bridge = BridgeSession::new(settings, &mut state, NOW);
+    let mut hello = hello();
+    hello.position = facts.position;
+    feed(&mut bridge, &mut state, &[ToCloud::Hello(hello)]).expect("welcome");
+    for version in 0..1_000 {
+        state.set(object("a", version)).expect("fits");
+        let _ = bridge.poll_transmit(&state, NOW);
+    }
+    assert!((1_000..1_200).contains(&bridge.in_flight()), "{}", bridge.in_flight());
+    let newest = state.seq();
+    feed(&mut bridge, &mut state, &[ToCloud::Ack { seq: 5 }]).expect("was sent");
+    let rest = sent::<ToEdge>(|| bridge.poll_transmit(&state, NOW));
+    assert_eq!(rest, [ToEdge::Put { seq: newest, sync: false, object: object("a", 999) }], "only the newest body");
+}
+
+#[test]
+fn a_newer_session_makes_the_older_void() {
+    let mut state = listed("s");
+    let (mut old, result) = after_hello(&mut state, hello());
+    result.expect("welcome");
+    let _new = BridgeSession::new(BridgeSettings::new("n", "c", 2), &mut state, NOW);
+    let late = ToCloud::Up { id: 1, report: Report::Unknown };
+    while old.poll_event().is_some() {}
+    let result = feed(&mut old, &mut state, &[late]);
+    assert!(matches!(result, Err(SessionError::Refused { reason: RefuseReason::Superseded, .. })), "{result:?}");
+    assert_eq!(old.poll_event(), None);
+    state.set(object("a", 1)).expect("fits");
+    let out = sent::<ToEdge>(|| old.poll_transmit(&state, NOW));
+    assert!(!out.iter().any(|m| matches!(m, ToEdge::Put { .. } | ToEdge::SyncBegin { .. })), "{out:?}");
+}
+
+#[test]
+fn deleted_is_for_ever_and_withdrawn_is_not() {
+    let mut state = listed("s");
+    assert_eq!(state.set(object("a", 1)), Ok(true));
+    assert!(state.remove(&key("a"), "uid-a"));
+    assert!(matches!(state.set(object("a", 2)), Err(StateError::Deleted { .. })));
+    assert_eq!(state.set(object("b", 1)), Ok(true));
+    assert!(state.withdraw(&key("b"), "uid-b"));
+    assert_eq!(state.set(object("b", 1)), Ok(true));
+    assert!(state.remove(&key("b"), "uid-other"), "an older object of the same name");
+    assert_eq!(state.digests().count(), 1);
+    let mut huge = object("c", 1);
+    huge.body = "x".repeat(MAX_MESSAGE).into();
+    assert!(matches!(state.set(huge), Err(StateError::TooLarge { .. })));
+}
+
+#[test]
+fn forgotten_tombstones_force_a_full_sync_even_in_mid_connection() {
+    let mut state = listed("s").keep_tombstones(2);
+    for name in ["a", "b", "c", "d", "keep"] {
+        state.set(object(name, 1)).expect("fits");
+    }
+    let position = Position { stream: "s".into(), seq: state.seq() };
+    let mut facts = EdgeFacts::new("n", "b");
+    facts.held = state.digests().collect();
+    facts.position = Some(position.clone());
+    let mut pair = Pair::new(state, facts);
+    assert!(pair.state.covers(&position));
+    pair.run(NOW).expect("resumes");
+    for name in ["a", "b", "c", "d"] {
+        pair.state.remove(&key(name), &format!("uid-{name}"));
+    }
+    assert!(!pair.state.covers(&position));
+    pair.run(NOW).expect("lists");
+    let absent: Vec<_> = ["a", "b", "c", "d"].iter().map(|n| digest(n, 1)).collect();
+    assert_eq!(pair.changes(), [&Change::SyncComplete { seq: 9, absent }]);
+}
+
+#[test]
+fn a_node_asks_only_for_what_is_its_own() {
+    let mut state = listed("s");
+    state.set(object("a", 1)).expect("fits");
+    let (mut bridge, _) = after_hello(&mut state, hello());
+    let list = sent::<ToEdge>(|| bridge.poll_transmit(&state, NOW));
+    assert_eq!(list.len(), 4, "{list:?}");
+    let mut secret = key("of-another-node");
+    secret.kind = "Secret".into();
+    feed(&mut bridge, &mut state, &[ToCloud::Need { keys: vec![secret, key("a"), key("a")], done: true }])
+        .expect("taken");
+    let bodies = sent::<ToEdge>(|| bridge.poll_transmit(&state, NOW));
+    assert_eq!(bodies, [ToEdge::Put { seq: 1, sync: true, object: object("a", 1) }, ToEdge::SyncDone { seq: 1 }]);
+    assert!(feed(&mut bridge, &mut state, &[ToCloud::Need { keys: vec![], done: true }]).is_err());
+}
+
+#[test]
+fn nacks_and_doubts_reach_the_caller() {
+    let mut state = listed("s");
+    let (mut bridge, _) = after_hello(&mut state, hello());
+    let nack = ToCloud::Nack { object: ObjectRef { key: key("a"), uid: "u".into() }, reason: "no".into() };
+    let doubt = ToCloud::Unlisted { objects: vec![digest("b", 1)] };
+    feed(&mut bridge, &mut state, &[nack, doubt]).expect("taken");
+    let events: Vec<_> = std::iter::from_fn(|| bridge.poll_event()).skip(1).collect();
+    let nacked = BridgeEvent::Nacked { key: key("a"), uid: "u".into(), reason: "no".into() };
+    assert_eq!(events, [nacked, BridgeEvent::Unlisted(vec![digest("b", 1)])]);
+}
+
+#[test]
+fn an_idle_hour_costs_one_small_frame_each_way_per_heartbeat() {
+    let mut pair = Pair::new(listed("s"), EdgeFacts::new("n", "b"));
+    pair.run(NOW).expect("settles");
+    let (mut now, mut frames) = (NOW, 0);
+    while now < Duration::from_secs(3600) {
+        now = pair.edge.next_timeout().min(pair.bridge.next_timeout());
+        pair.edge.on_timeout(now).expect("alive");
+        pair.bridge.on_timeout(now).expect("alive");
+        frames += pair.run(now).expect("alive");
+    }
+    assert_eq!(frames, 2 * 240);
+}
+
+#[test]
+fn silence_is_found_on_both_sides_within_two_heartbeats() {
+    let mut pair = Pair::new(listed("s"), EdgeFacts::new("n", "b"));
+    pair.run(NOW).expect("settles");
+    let just_before = HEARTBEAT * 2 - Duration::from_millis(1);
+    assert_eq!(pair.edge.on_timeout(just_before), Ok(()));
+    assert_eq!(pair.bridge.on_timeout(just_before), Ok(()));
+    assert_eq!(pair.edge.on_timeout(HEARTBEAT * 2), Err(SessionError::Silent(HEARTBEAT * 2)));
+    assert_eq!(pair.bridge.on_timeout(HEARTBEAT * 2), Err(SessionError::Silent(HEARTBEAT * 2)));
+}

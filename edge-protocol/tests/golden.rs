@@ -1,0 +1,153 @@
+//! Protocol version 1, byte for byte: what old peers send must read as ever, and what we send must be what
+//! they read. A line of the fixture is never changed; a new message is a new line.
+
+use edge_protocol::frame::{Decoded, Decoder, Message, encode};
+use edge_protocol::message::{
+    Object, ObjectDigest, ObjectKey, ObjectRef, Position, Report, StreamRequest, ToCloud, ToEdge,
+};
+use edge_protocol::version::{Hello, ProtocolRange, RefuseReason, Welcome};
+use serde_json::json;
+use std::fmt::Debug;
+
+const TO_EDGE: &str = include_str!("fixtures/to-edge.v1.jsonl");
+const TO_CLOUD: &str = include_str!("fixtures/to-cloud.v1.jsonl");
+
+fn key() -> ObjectKey {
+    ObjectKey { kind: "Pod".into(), namespace: "default".into(), name: "web".into() }
+}
+
+fn digest() -> ObjectDigest {
+    ObjectDigest { key: key(), uid: "u-1".into(), digest: "d-1".into() }
+}
+
+fn reference() -> ObjectRef {
+    ObjectRef { key: key(), uid: "u-1".into() }
+}
+
+fn to_edge() -> Vec<ToEdge> {
+    let node = ObjectKey { kind: "Node".into(), namespace: String::new(), name: "edge-1".into() };
+    vec![
+        ToEdge::Welcome(Welcome {
+            protocol: 1,
+            features: vec!["logs".into()],
+            cluster: "c-1".into(),
+            session: 7,
+            stream: "s-1".into(),
+            resume: true,
+            heartbeat_ms: 15_000,
+        }),
+        ToEdge::Refuse { reason: RefuseReason::WrongCluster, message: "no".into() },
+        ToEdge::SyncBegin { seq: 4, count: 2 },
+        ToEdge::SyncDigests {
+            objects: vec![digest(), ObjectDigest { key: node, uid: "u-2".into(), digest: "d-2".into() }],
+        },
+        ToEdge::SyncEnd { seq: 4, count: 2 },
+        ToEdge::SyncDone { seq: 4 },
+        ToEdge::Put { seq: 5, sync: false, object: Object { digest: digest(), body: json!({"spec": {"x": 1}}) } },
+        ToEdge::Put { seq: 3, sync: true, object: Object { digest: digest(), body: json!(null) } },
+        ToEdge::Delete { seq: 6, object: reference() },
+        ToEdge::UpAck { ids: vec![1, 2] },
+        ToEdge::UpRefuse { id: 3, reason: "unknown report".into() },
+        ToEdge::StreamOpen {
+            stream: 1,
+            request: StreamRequest::Logs {
+                namespace: "default".into(),
+                pod: "web".into(),
+                uid: "u-1".into(),
+                container: "c".into(),
+                follow: true,
+                previous: false,
+                timestamps: false,
+                tail_lines: Some(10),
+                since_seconds: None,
+                since_time: None,
+                limit_bytes: None,
+            },
+            credit: 65_536,
+        },
+        ToEdge::StreamData { stream: 1, data: vec![0, 255, 10] },
+        ToEdge::StreamCredit { stream: 1, bytes: 32_768 },
+        ToEdge::StreamEnd { stream: 1, error: None },
+        ToEdge::StreamEnd { stream: 1, error: Some("gone".into()) },
+        ToEdge::Pong {},
+        ToEdge::Unsupported { message: "dance".into() },
+        ToEdge::Part { more: true, data: "{\"put".into() },
+    ]
+}
+
+fn to_cloud() -> Vec<ToCloud> {
+    let report = |report| ToCloud::Up { id: 9, report };
+    let (namespace, name, uid) = ("default".to_owned(), "web".to_owned(), "u-1".to_owned());
+    vec![
+        ToCloud::Hello(Hello {
+            protocol: ProtocolRange { min: 1, max: 1 },
+            features: vec!["logs".into()],
+            node: "edge-1".into(),
+            cluster: Some("c-1".into()),
+            boot_id: "b-1".into(),
+            agent: "edge-runtime 0.1.0".into(),
+            position: Some(Position { stream: "s-1".into(), seq: 4 }),
+        }),
+        ToCloud::Ack { seq: 5 },
+        ToCloud::Nack { object: reference(), reason: "spec.x: not supported".into() },
+        ToCloud::Need { keys: vec![key()], done: true },
+        ToCloud::Unlisted { objects: vec![digest()] },
+        report(Report::PodStatus {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            uid: uid.clone(),
+            status: json!({"phase": "Running"}),
+        }),
+        report(Report::PodGone { namespace: namespace.clone(), name: name.clone(), uid }),
+        report(Report::Node { node: json!({"kind": "Node"}) }),
+        report(Report::Event { event: json!({"reason": "Started"}) }),
+        report(Report::MirrorPod { pod: json!({}) }),
+        report(Report::MirrorGone { namespace, name, static_uid: "f-1".into() }),
+        ToCloud::StreamData { stream: 1, data: b"hello\n".to_vec() },
+        ToCloud::StreamCredit { stream: 1, bytes: 1 },
+        ToCloud::StreamEnd { stream: 1, error: Some("no such container".into()) },
+        ToCloud::Ping {},
+        ToCloud::Unsupported { message: "dance".into() },
+        ToCloud::Part { more: false, data: "\"}".into() },
+    ]
+}
+
+fn check<T: Message + PartialEq + Debug + Clone>(messages: &[T], fixture: &str) {
+    let lines: Vec<_> = fixture.lines().collect();
+    let written: Vec<_> = messages.iter().map(encode).collect();
+    assert_eq!(written, lines, "what is sent today differs from version 1");
+    for (message, line) in messages.iter().zip(&lines) {
+        match (message.clone().into_part(), Decoder::default().decode::<T>(line)) {
+            (Ok((true, _)), Ok(Decoded::Incomplete)) | (Ok((false, _)), Err(_)) => {}
+            (Err(whole), read) => assert_eq!(read, Ok(Decoded::Message(whole)), "{line}"),
+            (part, read) => panic!("{part:?} was read as {read:?}"),
+        }
+    }
+    for name in T::NAMES {
+        assert!(lines.iter().any(|l| l.starts_with(&format!("{{\"{name}\":"))), "no golden frame of {name}");
+    }
+}
+
+#[test]
+fn version_1_to_the_edge() {
+    check(&to_edge(), TO_EDGE);
+}
+
+#[test]
+fn version_1_to_the_cloud() {
+    check(&to_cloud(), TO_CLOUD);
+}
+
+/// A newer peer adds fields and variants; an older one leaves optional fields out.
+#[test]
+fn skew_of_one_version_reads() {
+    let read = |text: &str| Decoder::default().decode::<ToCloud>(text);
+    let hello = r#"{"hello":{"protocol":{"min":1,"max":2,"x":0},"node":"n","bootId":"b","colour":"red"}}"#;
+    assert!(matches!(read(hello), Ok(Decoded::Message(ToCloud::Hello(h))) if h.position.is_none()));
+    let dance = r#"{"up":{"id":1,"report":{"report":"dance","steps":[1]}}}"#;
+    assert_eq!(read(dance), Ok(Decoded::Message(ToCloud::Up { id: 1, report: Report::Unknown })));
+    assert_eq!(read(r#"{"dance":{"steps":3}}"#), Ok(Decoded::Unknown("dance".into())));
+    let open = r#"{"streamOpen":{"stream":1,"request":{"request":"exec","tty":true},"credit":1}}"#;
+    let wanted = ToEdge::StreamOpen { stream: 1, request: StreamRequest::Unknown, credit: 1 };
+    assert_eq!(Decoder::default().decode::<ToEdge>(open), Ok(Decoded::Message(wanted)));
+}
