@@ -1,9 +1,19 @@
 //! Who a container runs as: security context and image USER, names looked up in the image's own files.
+//!
+//! Rules of the kubelet (pkg/kubelet/kuberuntime/security_context_others.go) and, for the image's `USER`, of
+//! containerd. The image is a stranger's: its files are opened beneath its root and read only so far.
 
+mod files;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use thiserror::Error;
+
+use files::{Group, Passwd};
 
 /// Numeric identity of the container's first process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,13 +41,116 @@ pub enum UserError {
     UnknownGroup(String),
     #[error("{name} {value} is out of range")]
     OutOfRange { name: &'static str, value: i64 },
-    #[error("reading {path}")]
+    #[error("reading {path}: {source}")]
     Read { path: PathBuf, source: std::io::Error },
+}
+
+/// What pod and container say, the container's word first.
+#[derive(Debug, Default)]
+struct Wish {
+    user: Option<u32>,
+    group: Option<u32>,
+    non_root: bool,
+    /// `supplementalGroups` and `fsGroup`.
+    groups: BTreeSet<u32>,
+    /// `supplementalGroupsPolicy: Strict`: the image's group file adds nothing.
+    strict: bool,
 }
 
 /// The identity of `container`, from the pod's and its own security context, else from the image's `USER`.
 /// `rootfs` is the mounted root; its `/etc/passwd` and `/etc/group` are read without leaving it.
+///
+/// # Errors
+/// The policy forbids it, or a name is not known to the image.
 pub fn resolve(pod: &Pod, container: &Container, image_user: &str, rootfs: &Path) -> Result<User, UserError> {
-    let _ = (pod, container, image_user, rootfs);
-    Ok(User::default())
+    let wish = wish(pod, container)?;
+    let (image_name, image_group) = match image_user.split_once(':') {
+        Some((user, group)) => (user, Some(group).filter(|g| !g.is_empty())),
+        None => (image_user, None),
+    };
+    if wish.non_root {
+        check_non_root(&wish, image_name, pod, container)?;
+    }
+    let passwd = files::passwd(rootfs)?;
+    let group_file = files::group(rootfs)?;
+
+    let (uid, entry) = match wish.user {
+        Some(uid) => (uid, passwd.iter().find(|p| p.uid == uid)),
+        None => image_uid(image_name, &passwd)?,
+    };
+    // The image's group goes with the image's user only.
+    let from_image = image_group.filter(|_| wish.user.is_none());
+    let gid = match (wish.group, from_image) {
+        (Some(gid), _) => gid,
+        (None, Some(group)) => image_gid(group, &group_file)?,
+        (None, None) => entry.map_or(0, |p| p.gid),
+    };
+    let mut groups = wish.groups;
+    if !wish.strict
+        && let Some(entry) = entry
+    {
+        groups.extend(group_file.iter().filter(|g| g.members.contains(&entry.name)).map(|g| g.gid));
+    }
+    groups.remove(&gid);
+    Ok(User { uid, gid, groups: groups.into_iter().collect() })
+}
+
+fn image_uid<'a>(name: &str, passwd: &'a [Passwd]) -> Result<(u32, Option<&'a Passwd>), UserError> {
+    let name = if name.is_empty() { "0" } else { name };
+    // A name made of digits is a number unless the image has a user of that name, as Docker decides it.
+    if let Some(entry) = passwd.iter().find(|p| p.name == name) {
+        return Ok((entry.uid, Some(entry)));
+    }
+    let uid = name.parse().map_err(|_| UserError::UnknownUser(name.to_owned()))?;
+    Ok((uid, passwd.iter().find(|p| p.uid == uid)))
+}
+
+fn image_gid(name: &str, groups: &[Group]) -> Result<u32, UserError> {
+    match groups.iter().find(|g| g.name == name) {
+        Some(group) => Ok(group.gid),
+        None => name.parse().map_err(|_| UserError::UnknownGroup(name.to_owned())),
+    }
+}
+
+fn wish(pod: &Pod, container: &Container) -> Result<Wish, UserError> {
+    let own = container.security_context.as_ref();
+    let pods = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
+    let user = own.and_then(|s| s.run_as_user).or(pods.and_then(|s| s.run_as_user));
+    let group = own.and_then(|s| s.run_as_group).or(pods.and_then(|s| s.run_as_group));
+    let non_root = own.and_then(|s| s.run_as_non_root).or(pods.and_then(|s| s.run_as_non_root));
+    let mut groups = BTreeSet::new();
+    for gid in pods.and_then(|s| s.supplemental_groups.as_ref()).into_iter().flatten() {
+        groups.insert(number("supplementalGroups", *gid)?);
+    }
+    if let Some(gid) = pods.and_then(|s| s.fs_group) {
+        groups.insert(number("fsGroup", gid)?);
+    }
+    let policy = pods.and_then(|s| s.supplemental_groups_policy.as_deref());
+    Ok(Wish {
+        user: user.map(|v| number("runAsUser", v)).transpose()?,
+        group: group.map(|v| number("runAsGroup", v)).transpose()?,
+        non_root: non_root.unwrap_or(false),
+        groups,
+        strict: policy == Some("Strict"),
+    })
+}
+
+fn number(name: &'static str, value: i64) -> Result<u32, UserError> {
+    // The kernel's -1 is no id; Kubernetes allows what fits into 31 bits.
+    i32::try_from(value).ok().and_then(|v| u32::try_from(v).ok()).ok_or(UserError::OutOfRange { name, value })
+}
+
+fn check_non_root(wish: &Wish, image_name: &str, pod: &Pod, container: &Container) -> Result<(), UserError> {
+    let meta = &pod.metadata;
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let pod = format!("{}_{}({})", text(&meta.name), text(&meta.namespace), text(&meta.uid));
+    let container = container.name.clone();
+    match (wish.user, image_name.parse::<u32>()) {
+        (Some(0), _) => Err(UserError::RunAsRoot { pod, container }),
+        (Some(_), _) => Ok(()),
+        (None, Ok(0)) => Err(UserError::ImageRunsAsRoot { pod, container }),
+        (None, Ok(_)) => Ok(()),
+        (None, Err(_)) if image_name.is_empty() => Err(UserError::ImageRunsAsRoot { pod, container }),
+        (None, Err(_)) => Err(UserError::CannotVerify { user: image_name.to_owned(), pod, container }),
+    }
 }

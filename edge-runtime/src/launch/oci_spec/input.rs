@@ -104,6 +104,8 @@ pub struct HostFacts {
     pub capabilities: Vec<String>,
     /// Device nodes below `/dev`, for privileged containers.
     pub devices: Vec<HostDevice>,
+    /// `/sys/devices/system/cpu/cpuN/thermal_throttle` that exist; masked, since they tell of neighbours' load.
+    pub thermal_throttle: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,13 +117,6 @@ pub struct HostDevice {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-}
-
-impl HostFacts {
-    /// Looks at this machine.
-    pub fn detect() -> Self {
-        Self::default()
-    }
 }
 
 /// Each is a `CreateContainerConfigError` or `CreateContainerError` to the pod.

@@ -3,14 +3,153 @@
 //! Follows what the kubelet asks of a CRI runtime and what containerd makes of it, so that a container sees the
 //! same world here as on any other node.
 
+mod capabilities;
+mod host;
 mod input;
+mod limits;
+mod mounts;
+#[cfg(test)]
+mod tests;
 
 pub use input::{HostDevice, HostFacts, Input, Mount, MountKind, Namespaces, PidNamespace, Propagation, SpecError};
 
-use oci_spec::runtime::Spec;
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::{Container, SecurityContext};
+use oci_spec::runtime::{
+    Linux, LinuxDevice, LinuxDeviceType, LinuxNamespace, LinuxNamespaceType, Process, Root, Spec, User as ProcessUser,
+};
+
+/// Hidden from a container, as the kubelet asks for (pkg/securitycontext).
+const MASKED_PATHS: [&str; 12] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+
+/// Not writable in a container.
+const READ_ONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// The configuration to be written as `config.json` of the bundle.
+///
+/// # Errors
+/// The pod asks for what cannot be expressed; names the field.
 pub fn build(input: &Input) -> Result<Spec, SpecError> {
-    let _ = input;
-    Ok(Spec::default())
+    if input.argv.is_empty() {
+        return Err(SpecError::NoCommand);
+    }
+    let mut root = Root::default();
+    root.set_path(input.rootfs.clone());
+    root.set_readonly(Some(security(input.container).and_then(|s| s.read_only_root_filesystem).unwrap_or(false)));
+    let mut spec = Spec::default();
+    // The newest that runc 1.1, crun and youki all take.
+    spec.set_version("1.0.2".to_owned());
+    spec.set_root(Some(root));
+    spec.set_mounts(Some(mounts::mounts(input)?));
+    spec.set_process(Some(process(input)?));
+    let with_hostname = input.namespaces.uts.is_some() && !input.hostname.is_empty();
+    spec.set_hostname(with_hostname.then(|| input.hostname.clone()));
+    spec.set_linux(Some(linux(input)?));
+    Ok(spec)
+}
+
+pub(super) fn security(container: &Container) -> Option<&SecurityContext> {
+    container.security_context.as_ref()
+}
+
+fn is_privileged(input: &Input) -> bool {
+    security(input.container).and_then(|s| s.privileged).unwrap_or(false)
+}
+
+fn process(input: &Input) -> Result<Process, SpecError> {
+    let mut user = ProcessUser::default();
+    user.set_uid(input.user.uid);
+    user.set_gid(input.user.gid);
+    let mut groups = input.user.groups.clone();
+    // A process that drops its primary group must not escape a file's "group: no".
+    if !groups.contains(&input.user.gid) {
+        groups.push(input.user.gid);
+    }
+    user.set_additional_gids(Some(groups));
+
+    let mut process = Process::default();
+    process.set_terminal(Some(false));
+    process.set_user(user);
+    process.set_args(Some(input.argv.clone()));
+    process.set_env(Some(input.env.iter().map(|(name, value)| format!("{name}={value}")).collect()));
+    process.set_cwd(PathBuf::from(if input.cwd.is_empty() { "/" } else { &input.cwd }));
+    process.set_capabilities(Some(capabilities::capabilities(input)?));
+    process.set_rlimits(None);
+    let may_escalate = security(input.container).and_then(|s| s.allow_privilege_escalation).unwrap_or(true);
+    process.set_no_new_privileges(Some(!may_escalate));
+    process.set_oom_score_adj(Some(input.oom_score_adj.max(input.host.min_oom_score_adj)));
+    Ok(process)
+}
+
+fn linux(input: &Input) -> Result<Linux, SpecError> {
+    let privileged = is_privileged(input);
+    let paths = |list: &[&str]| (!privileged).then(|| list.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>());
+    let masked = paths(&MASKED_PATHS).map(|mut all| {
+        all.extend(input.host.thermal_throttle.iter().cloned());
+        all
+    });
+    let mut linux = Linux::default();
+    linux.set_namespaces(Some(namespaces(input)));
+    linux.set_cgroups_path(Some(PathBuf::from(&input.cgroup_path)));
+    linux.set_resources(Some(limits::resources(input, privileged)?));
+    linux.set_masked_paths(masked);
+    linux.set_readonly_paths(paths(&READ_ONLY_PATHS));
+    linux.set_rootfs_propagation(mounts::rootfs_propagation(&input.mounts).map(str::to_owned));
+    if privileged {
+        linux.set_devices(Some(input.host.devices.iter().map(device).collect()));
+    }
+    Ok(linux)
+}
+
+fn namespaces(input: &Input) -> Vec<LinuxNamespace> {
+    let wanted = &input.namespaces;
+    let namespace = |typ, path: Option<PathBuf>| {
+        let mut namespace = LinuxNamespace::default();
+        namespace.set_typ(typ);
+        namespace.set_path(path);
+        namespace
+    };
+    let mut all = vec![namespace(LinuxNamespaceType::Mount, None)];
+    match &wanted.pid {
+        PidNamespace::Private => all.push(namespace(LinuxNamespaceType::Pid, None)),
+        PidNamespace::Shared(path) => all.push(namespace(LinuxNamespaceType::Pid, Some(path.clone()))),
+        PidNamespace::Host => {}
+    }
+    let pinned = [
+        (LinuxNamespaceType::Network, &wanted.net),
+        (LinuxNamespaceType::Ipc, &wanted.ipc),
+        (LinuxNamespaceType::Uts, &wanted.uts),
+    ];
+    all.extend(pinned.into_iter().filter_map(|(typ, path)| Some(namespace(typ, Some(path.clone()?)))));
+    // On v1 a container sees its hierarchy's real paths, as everywhere; a privileged one sees them on v2 too.
+    if input.host.cgroup_v2 && !is_privileged(input) {
+        all.push(namespace(LinuxNamespaceType::Cgroup, None));
+    }
+    all
+}
+
+fn device(host: &HostDevice) -> LinuxDevice {
+    let mut device = LinuxDevice::default();
+    device.set_path(host.path.clone());
+    device.set_typ(if host.block { LinuxDeviceType::B } else { LinuxDeviceType::C });
+    device.set_major(host.major);
+    device.set_minor(host.minor);
+    device.set_file_mode(Some(host.mode & 0o7777));
+    device.set_uid(Some(host.uid));
+    device.set_gid(Some(host.gid));
+    device
 }

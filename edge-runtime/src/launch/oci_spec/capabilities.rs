@@ -1,0 +1,70 @@
+//! The capability sets of a container's first process. Pure.
+
+use std::collections::HashSet;
+use std::str::FromStr;
+
+use oci_spec::runtime::{Capability, LinuxCapabilities};
+
+use super::{Input, SpecError, is_privileged, security};
+
+/// What containerd and Docker give without being asked.
+const DEFAULT: [Capability; 14] = [
+    Capability::Chown,
+    Capability::DacOverride,
+    Capability::Fsetid,
+    Capability::Fowner,
+    Capability::Mknod,
+    Capability::NetRaw,
+    Capability::Setgid,
+    Capability::Setuid,
+    Capability::Setfcap,
+    Capability::Setpcap,
+    Capability::NetBindService,
+    Capability::SysChroot,
+    Capability::Kill,
+    Capability::AuditWrite,
+];
+
+/// Bounding, permitted and effective set. Nothing is inheritable or ambient: a process that is not root has none of
+/// them, unless a file's capabilities say so.
+pub(super) fn capabilities(input: &Input) -> Result<LinuxCapabilities, SpecError> {
+    let own: HashSet<Capability> = input.host.capabilities.iter().filter_map(|name| parse(name).ok()).collect();
+    let set = if is_privileged(input) { own } else { asked_for(input, &own)? };
+    let mut all = LinuxCapabilities::default();
+    all.set_bounding(Some(set.clone()));
+    all.set_effective(Some(set.clone()));
+    all.set_permitted(Some(set));
+    all.set_inheritable(None);
+    all.set_ambient(None);
+    Ok(all)
+}
+
+/// `ALL` first, then the names: `drop: [ALL], add: [X]` leaves X. A name that is added although this node does not
+/// have it stays in, so that the OCI runtime refuses it aloud.
+fn asked_for(input: &Input, own: &HashSet<Capability>) -> Result<HashSet<Capability>, SpecError> {
+    let wish = security(input.container).and_then(|s| s.capabilities.as_ref());
+    let list = |names: Option<&Vec<String>>| names.cloned().unwrap_or_default();
+    let (add, drop) = wish.map_or_else(Default::default, |w| (list(w.add.as_ref()), list(w.drop.as_ref())));
+    let is_all = |name: &String| name.eq_ignore_ascii_case("ALL");
+    let mut set: HashSet<Capability> = DEFAULT.into_iter().filter(|c| own.is_empty() || own.contains(c)).collect();
+    if add.iter().any(is_all) {
+        set.clone_from(own);
+    }
+    if drop.iter().any(is_all) {
+        set.clear();
+    }
+    for name in add.iter().filter(|name| !is_all(name)) {
+        set.insert(parse(name)?);
+    }
+    for name in drop.iter().filter(|name| !is_all(name)) {
+        set.remove(&parse(name)?);
+    }
+    Ok(set)
+}
+
+/// With or without `CAP_`, as Kubernetes takes it.
+fn parse(name: &str) -> Result<Capability, SpecError> {
+    let upper = name.to_ascii_uppercase();
+    let short = upper.strip_prefix("CAP_").unwrap_or(&upper);
+    Capability::from_str(short).map_err(|_| SpecError::UnknownCapability(name.to_owned()))
+}

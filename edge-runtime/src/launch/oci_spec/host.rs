@@ -1,0 +1,161 @@
+//! Looks at this machine for [`HostFacts`]. The one place here that does I/O.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use super::{HostDevice, HostFacts};
+
+/// Below `/dev`, but no devices to hand on: other file systems, terminals of the host, the runtime's own links.
+const SKIPPED: [&str; 9] = ["pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev", "console", "ptmx"];
+
+impl HostFacts {
+    /// Looks at this machine.
+    pub fn detect() -> Self {
+        let cgroup = Path::new("/sys/fs/cgroup");
+        let v2 = fs::read_to_string(cgroup.join("cgroup.controllers")).ok();
+        let has = |name: &str| match &v2 {
+            Some(list) => list.split_whitespace().any(|c| c == name),
+            None => cgroup.join(name).is_dir(),
+        };
+        let swap_accounting = match &v2 {
+            // The root has no such file, any group below it does once memory is delegated.
+            Some(_) => has_below(cgroup, "memory.swap.max"),
+            None => cgroup.join("memory/memory.memsw.limit_in_bytes").exists(),
+        };
+        let mut devices = Vec::new();
+        list_devices(Path::new("/dev"), 0, &mut devices);
+        Self {
+            cgroup_v2: v2.is_some(),
+            memory_controller: has("memory"),
+            cpu_controller: has("cpu"),
+            pids_controller: has("pids"),
+            swap_accounting,
+            min_oom_score_adj: min_oom_score_adj(),
+            capabilities: bounding_set(),
+            devices,
+            thermal_throttle: thermal_throttle(),
+        }
+    }
+}
+
+fn has_below(folder: &Path, file: &str) -> bool {
+    fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| entry.path().join(file).exists())
+}
+
+/// Without CAP_SYS_RESOURCE nothing below the lowest value ever set for this process can be set.
+fn min_oom_score_adj() -> i32 {
+    const SYS_RESOURCE: u32 = 24;
+    if effective_set() & (1 << SYS_RESOURCE) != 0 {
+        return -1000;
+    }
+    fs::read_to_string("/proc/self/oom_score_adj").ok().and_then(|t| t.trim().parse().ok()).unwrap_or(0)
+}
+
+fn effective_set() -> u64 {
+    capability_mask("CapEff:")
+}
+
+fn capability_mask(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn bounding_set() -> Vec<String> {
+    let mask = capability_mask("CapBnd:") & capability_mask("CapPrm:");
+    NAMES.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, name)| format!("CAP_{name}")).collect()
+}
+
+/// By number, as linux/capability.h counts them.
+const NAMES: [&str; 41] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+];
+
+fn list_devices(folder: &Path, depth: u32, devices: &mut Vec<HostDevice>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if SKIPPED.iter().any(|skipped| name == *skipped) {
+            continue;
+        }
+        let Ok(metadata) = entry.metadata() else { continue };
+        let kind = metadata.file_type();
+        if kind.is_dir() && depth < 4 {
+            list_devices(&entry.path(), depth + 1, devices);
+        } else if kind.is_char_device() || kind.is_block_device() {
+            let number = metadata.rdev();
+            devices.push(HostDevice {
+                path: entry.path(),
+                block: kind.is_block_device(),
+                major: i64::try_from(nix::sys::stat::major(number)).unwrap_or(0),
+                minor: i64::try_from(nix::sys::stat::minor(number)).unwrap_or(0),
+                mode: metadata.mode(),
+                uid: metadata.uid(),
+                gid: metadata.gid(),
+            });
+        }
+    }
+}
+
+fn thermal_throttle() -> Vec<String> {
+    let cpus = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
+    let mut paths: Vec<String> = cpus
+        .map(|cpu| cpu.path().join("thermal_throttle"))
+        .filter(|path| path.exists())
+        .filter_map(|path| path.into_os_string().into_string().ok())
+        .collect();
+    paths.sort_unstable();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_facts() {
+        let facts = HostFacts::detect();
+        assert!(facts.devices.iter().any(|d| d.path == Path::new("/dev/null") && (d.major, d.minor) == (1, 3)));
+        assert!((-1000..=1000).contains(&facts.min_oom_score_adj));
+    }
+}

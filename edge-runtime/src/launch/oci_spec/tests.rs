@@ -1,0 +1,207 @@
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::launch::user::User;
+
+fn host(cgroup_v2: bool) -> HostFacts {
+    HostFacts {
+        cgroup_v2,
+        memory_controller: true,
+        cpu_controller: true,
+        pids_controller: true,
+        swap_accounting: true,
+        min_oom_score_adj: 0,
+        capabilities: ["CAP_CHOWN", "CAP_KILL", "CAP_NET_ADMIN", "CAP_SYS_ADMIN"].map(str::to_owned).to_vec(),
+        devices: vec![HostDevice {
+            path: "/dev/null".into(),
+            block: false,
+            major: 1,
+            minor: 3,
+            mode: 0o20666,
+            uid: 0,
+            gid: 0,
+        }],
+        thermal_throttle: vec!["/sys/devices/system/cpu/cpu0/thermal_throttle".into()],
+    }
+}
+
+/// The spec of a container whose fields are `container`, as JSON.
+fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) -> Value {
+    let mut own = json!({"name": "c"});
+    own.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
+    let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": [own]}})).unwrap();
+    let mut input = Input {
+        pod: &pod,
+        container: &pod.spec.as_ref().unwrap().containers[0],
+        argv: vec!["sleep".into(), "1".into()],
+        env: vec![("A".into(), "b=c".into())],
+        cwd: String::new(),
+        rootfs: "/r".into(),
+        mounts: Vec::new(),
+        namespaces: Namespaces {
+            net: Some("/ns/net".into()),
+            ipc: Some("/ns/ipc".into()),
+            uts: Some("/ns/uts".into()),
+            pid: PidNamespace::Private,
+        },
+        hostname: "p".into(),
+        cgroup_path: "/kubepods/podx/c".into(),
+        user: User { uid: 1000, gid: 2000, groups: vec![5] },
+        oom_score_adj: -997,
+        pids_limit: None,
+        host,
+    };
+    change(&mut input);
+    serde_json::to_value(build(&input).unwrap()).unwrap()
+}
+
+fn sorted(list: &Value) -> Vec<String> {
+    let mut names: Vec<String> = serde_json::from_value(list.clone()).unwrap();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_plain_container() {
+    let spec = built(json!({}), &host(false), |_| {});
+    let process = &spec["process"];
+    assert_eq!(process["args"], json!(["sleep", "1"]));
+    assert_eq!(process["env"], json!(["A=b=c"]));
+    assert_eq!(process["cwd"], "/");
+    assert_eq!(process["user"], json!({"uid": 1000, "gid": 2000, "additionalGids": [5, 2000]}));
+    assert_eq!(process["oomScoreAdj"], 0, "clamped");
+    assert_eq!(process["noNewPrivileges"], false);
+    assert_eq!(process.get("rlimits"), None);
+    assert_eq!(sorted(&process["capabilities"]["effective"]), ["CAP_CHOWN", "CAP_KILL"]);
+    assert_eq!(process["capabilities"].get("ambient"), None);
+    assert_eq!(spec["root"], json!({"path": "/r", "readonly": false}));
+    assert_eq!(spec["hostname"], "p");
+    let linux = &spec["linux"];
+    assert_eq!(
+        linux["namespaces"],
+        json!([
+            {"type": "mount"}, {"type": "pid"}, {"type": "network", "path": "/ns/net"},
+            {"type": "ipc", "path": "/ns/ipc"}, {"type": "uts", "path": "/ns/uts"},
+        ])
+    );
+    assert_eq!(linux["maskedPaths"].as_array().unwrap().len(), 13);
+    assert_eq!(linux["resources"]["devices"], json!([{"allow": false, "access": "rwm"}]));
+    assert_eq!(linux["resources"]["cpu"], json!({"shares": 2}));
+    assert_eq!(linux.get("seccomp"), None);
+    assert_eq!(linux.get("devices"), None);
+}
+
+#[test]
+fn resources_on_both_cgroup_versions() {
+    let container = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "64Mi"}}});
+    let v1 = built(container.clone(), &host(false), |input| input.pids_limit = Some(100));
+    let r = &v1["linux"]["resources"];
+    assert_eq!(r["cpu"], json!({"shares": 1024, "quota": 200_000, "period": 100_000}));
+    assert_eq!(r["memory"], json!({"limit": 64 << 20, "swap": 64 << 20}));
+    assert_eq!(r["pids"], json!({"limit": 100}));
+    assert_eq!(r.get("unified"), None);
+    let v2 = built(container.clone(), &host(true), |_| {});
+    let r = &v2["linux"]["resources"];
+    assert_eq!(r["cpu"], json!({"quota": 200_000, "period": 100_000}));
+    assert_eq!(r["unified"], json!({"cpu.weight": "100", "memory.oom.group": "1"}));
+    assert!(v2["linux"]["namespaces"].as_array().unwrap().contains(&json!({"type": "cgroup"})));
+    let mut bare = host(true);
+    (bare.memory_controller, bare.cpu_controller) = (false, false);
+    let none = built(container, &bare, |_| {});
+    assert_eq!(none["linux"]["resources"].get("memory"), None);
+    assert_eq!(none["linux"]["resources"].get("unified"), None);
+}
+
+#[test]
+fn security_contexts() {
+    let caps = |wish: Value| {
+        let spec = built(json!({"securityContext": {"capabilities": wish}}), &host(false), |_| {});
+        sorted(&spec["process"]["capabilities"]["bounding"])
+    };
+    assert_eq!(caps(json!({"add": ["NET_ADMIN"]})), ["CAP_CHOWN", "CAP_KILL", "CAP_NET_ADMIN"]);
+    assert_eq!(caps(json!({"drop": ["ALL"]})), [""; 0]);
+    assert_eq!(caps(json!({"drop": ["all"], "add": ["CAP_KILL"]})), ["CAP_KILL"]);
+    assert_eq!(caps(json!({"add": ["ALL"], "drop": ["KILL"]})), ["CAP_CHOWN", "CAP_NET_ADMIN", "CAP_SYS_ADMIN"]);
+
+    let locked = json!({"securityContext": {"readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false}});
+    let spec = built(locked, &host(false), |_| {});
+    assert_eq!((&spec["root"]["readonly"], &spec["process"]["noNewPrivileges"]), (&json!(true), &json!(true)));
+
+    let spec = built(json!({"securityContext": {"privileged": true}}), &host(true), |_| {});
+    let linux = &spec["linux"];
+    assert_eq!(sorted(&spec["process"]["capabilities"]["bounding"]).len(), 4);
+    assert_eq!((linux.get("maskedPaths"), linux.get("readonlyPaths")), (None, None));
+    assert_eq!(linux["resources"]["devices"], json!([{"allow": true, "access": "rwm"}]));
+    assert_eq!(linux["devices"][0]["path"], "/dev/null");
+    let sys = spec["mounts"].as_array().unwrap().iter().find(|m| m["destination"] == "/sys").unwrap();
+    assert!(sys["options"].as_array().unwrap().contains(&json!("rw")));
+}
+
+#[test]
+fn volumes_come_after_the_defaults_and_replace_them() {
+    let bind = |source: &str, target: &str| Mount {
+        source: source.into(),
+        target: target.into(),
+        read_only: false,
+        recursive_read_only: false,
+        propagation: Propagation::None,
+        kind: MountKind::Bind,
+    };
+    let spec = built(json!({}), &host(false), |input| {
+        let slave = Mount { propagation: Propagation::HostToContainer, ..bind("/b", "/data/deep") };
+        let memory = Mount { kind: MountKind::Tmpfs { size: Some(4096) }, read_only: true, ..bind("m", "/m") };
+        input.mounts = vec![slave, bind("/a", "/data"), bind("/shm", "/dev/shm"), memory];
+    });
+    let mounts = spec["mounts"].as_array().unwrap();
+    let targets: Vec<&str> = mounts.iter().map(|m| m["destination"].as_str().unwrap()).collect();
+    assert_eq!(
+        targets,
+        ["/proc", "/dev", "/dev/pts", "/dev/mqueue", "/sys", "/sys/fs/cgroup", "/data", "/m", "/data/deep", "/dev/shm"]
+    );
+    let options = |target: &str| &mounts[targets.iter().position(|t| *t == target).unwrap()]["options"];
+    assert_eq!(options("/data"), &json!(["rbind", "rprivate", "rw"]));
+    assert_eq!(options("/data/deep"), &json!(["rbind", "rslave", "rw"]));
+    assert_eq!(options("/m"), &json!(["nosuid", "nodev", "mode=1777", "size=4096", "ro"]));
+    assert_eq!(spec["linux"]["rootfsPropagation"], "rslave");
+}
+
+#[test]
+fn the_hosts_namespaces() {
+    let spec = built(json!({}), &host(false), |input| {
+        input.namespaces = Namespaces { pid: PidNamespace::Host, ..Namespaces::default() };
+    });
+    assert_eq!(spec["linux"]["namespaces"], json!([{"type": "mount"}]));
+    assert_eq!(spec.get("hostname"), None);
+    let shm = spec["mounts"].as_array().unwrap().iter().find(|m| m["destination"] == "/dev/shm").unwrap();
+    assert_eq!(shm["type"], "bind");
+}
+
+#[test]
+fn what_cannot_be_expressed_is_named() {
+    let facts = host(false);
+    let wrong = json!({"metadata": {}, "spec": {"containers": [
+        {"name": "c", "securityContext": {"capabilities": {"add": ["MAGIC"]}}}]}});
+    let pod: Pod = serde_json::from_value(wrong).unwrap();
+    let mut input = Input {
+        pod: &pod,
+        container: &pod.spec.as_ref().unwrap().containers[0],
+        argv: vec!["x".into()],
+        env: Vec::new(),
+        cwd: "/".into(),
+        rootfs: Path::new("/r").into(),
+        mounts: Vec::new(),
+        namespaces: Namespaces::default(),
+        hostname: String::new(),
+        cgroup_path: "/x".into(),
+        user: User::default(),
+        oom_score_adj: 0,
+        pids_limit: None,
+        host: &facts,
+    };
+    assert_eq!(build(&input).unwrap_err(), SpecError::UnknownCapability("MAGIC".into()));
+    input.argv.clear();
+    assert_eq!(build(&input).unwrap_err(), SpecError::NoCommand);
+}
