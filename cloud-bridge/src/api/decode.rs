@@ -102,14 +102,29 @@ pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut duplicates = Vec::new();
     let mut path = String::new();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Node { path: &mut path, duplicates: &mut duplicates }.deserialize(&mut deserializer)?;
+    let value = Node { path: &mut path, duplicates: &mut duplicates, order: None }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, duplicates))
+}
+
+/// Every field's path in the order of the text; empty when it is no JSON.
+pub(crate) fn paths(bytes: &[u8]) -> Vec<String> {
+    let (mut duplicates, mut path, mut order) = (Vec::new(), String::new(), Vec::new());
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let node = Node { path: &mut path, duplicates: &mut duplicates, order: Some(&mut order) };
+    let _ = node.deserialize(&mut deserializer);
+    order
+}
+
+/// A JSON error in Go's words where they are well known.
+pub(crate) fn reason(error: &serde_json::Error) -> String {
+    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
 }
 
 struct Node<'a> {
     path: &'a mut String,
     duplicates: &'a mut Vec<String>,
+    order: Option<&'a mut Vec<String>>,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -155,12 +170,16 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(Value::Null)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         let length = self.path.len();
         loop {
             self.path.push_str(&format!("[{}]", items.len()));
-            let item = seq.next_element_seed(Node { path: self.path, duplicates: self.duplicates })?;
+            let item = seq.next_element_seed(Node {
+                path: self.path,
+                duplicates: self.duplicates,
+                order: self.order.as_deref_mut(),
+            })?;
             self.path.truncate(length);
             match item {
                 Some(item) => items.push(item),
@@ -169,7 +188,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut access: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         let mut told = HashSet::new();
         let length = self.path.len();
@@ -178,7 +197,14 @@ impl<'de> Visitor<'de> for Node<'_> {
                 self.path.push('.');
             }
             self.path.push_str(&key);
-            let value = access.next_value_seed(Node { path: self.path, duplicates: self.duplicates })?;
+            if let Some(order) = self.order.as_deref_mut() {
+                order.push(self.path.clone());
+            }
+            let value = access.next_value_seed(Node {
+                path: self.path,
+                duplicates: self.duplicates,
+                order: self.order.as_deref_mut(),
+            })?;
             if map.contains_key(&key) && told.insert(key.clone()) {
                 self.duplicates.push(self.path.clone());
             }

@@ -94,11 +94,13 @@ impl ApiError {
 
     /// 406.
     pub fn not_acceptable() -> Self {
-        Self::new(
+        let mut error = Self::new(
             406,
             "NotAcceptable",
-            "only the following media types are accepted: application/json, application/json;stream=watch",
-        )
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/json;stream=watch",
+        );
+        error.details = json!({});
+        error
     }
 
     /// 415 with the accepted types.
@@ -172,9 +174,31 @@ impl ApiError {
         result
     }
 
+    /// 422 of the options of a request: `ListOptions.meta.k8s.io "" is invalid: …`.
+    pub(crate) fn options(kind: &str, error: &FieldError) -> Self {
+        let mut result = Self::new(
+            422,
+            "Invalid",
+            format!("{kind}.meta.k8s.io \"\" is invalid: {}: {}", error.field, error.message),
+        );
+        result.details = json!({
+            "group": "meta.k8s.io",
+            "kind": kind,
+            "causes": [{ "reason": error.kind.reason(), "message": error.message, "field": error.field }],
+        });
+        result
+    }
+
     /// 422 of a patch that does not apply to the current object.
     pub fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message)
+    }
+
+    /// 422 without a word why.
+    pub(crate) fn rejected() -> Self {
+        let mut error = Self::new(422, "Invalid", "the server rejected our request due to an error in our request");
+        error.details = json!({});
+        error
     }
 
     /// 429: an eviction that must wait.

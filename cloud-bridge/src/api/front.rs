@@ -7,13 +7,16 @@ use serde_json::Value;
 
 use super::body::ApiBody;
 use super::error::{ApiError, ApiResult};
-use super::http::{json, typed};
+use super::http::{json, no_page, typed};
 use super::server::Inner;
 use super::{discovery, openapi};
 
 /// The Kubernetes version whose behaviour is served.
 pub(super) const VERSION: &str = "v1.36.0";
 
+/// What the API server answers to `…proto-openapi.spec.v2@v1.0+protobuf`: `@` is no character of a media type,
+/// and old clients refuse it.
+const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// GET of a path.
@@ -23,7 +26,7 @@ pub(super) fn answer(inner: &Arc<Inner>, path: &str, method: &str, accept: &str)
     }
     let resources = inner.registry.all();
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
-    let found = |value: Option<Value>| value.map(|v| json(200, v.to_string())).ok_or_else(ApiError::no_resource);
+    let found = |value: Option<Value>| Ok(value.map_or_else(no_page, |v| json(200, v.to_string())));
     match segments.as_slice() {
         [] => found(Some(discovery::paths(&resources))),
         ["version"] => found(Some(discovery::version(VERSION))),
@@ -40,12 +43,12 @@ pub(super) fn answer(inner: &Arc<Inner>, path: &str, method: &str, accept: &str)
         ["apis", group] => found(discovery::group(&resources, group)),
         ["apis", group, version] => found(discovery::resource_list(&resources, group, version)),
         ["openapi", "v2"] if openapi::wants_protobuf(accept) => {
-            Ok(typed(200, openapi::PROTOBUF_V2, openapi::v2_protobuf(&resources)))
+            Ok(typed(200, PROTOBUF_V2, openapi::v2_protobuf(&resources)))
         }
         ["openapi", "v2"] => found(Some(openapi::v2_json(&resources))),
         ["openapi", "v3"] => found(Some(openapi::index(&resources))),
         ["openapi", "v3", "api", version] => found(openapi::group_document(&resources, "", version)),
         ["openapi", "v3", "apis", group, version] => found(openapi::group_document(&resources, group, version)),
-        _ => Err(ApiError::no_resource()),
+        _ => Ok(no_page()),
     }
 }

@@ -7,7 +7,6 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::auth::{self, Attributes};
 use super::body::ApiBody;
@@ -49,6 +48,11 @@ pub(super) fn typed(code: u16, content_type: &'static str, body: impl Into<Bytes
     respond(code, content_type, ApiBody::full(body))
 }
 
+/// What the API server's mux says of paths that nothing serves.
+pub(super) fn no_page() -> Response<ApiBody> {
+    typed(404, "text/plain; charset=utf-8", "404 page not found\n")
+}
+
 fn respond(code: u16, content_type: &'static str, body: ApiBody) -> Response<ApiBody> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -83,7 +87,10 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
     if let Some(answer) = reviews::answer(inner, user, path, parts.method.as_str(), &body)? {
         return Ok(json(201, answer.to_string()));
     }
-    let resource = inner.registry.find(&path.group, &path.version, &path.resource).ok_or_else(ApiError::no_resource)?;
+    let Some(resource) = inner.registry.find(&path.group, &path.version, &path.resource) else {
+        let served = inner.registry.all().iter().any(|r| r.group == path.group && r.version == path.version);
+        return if served { Err(ApiError::no_resource()) } else { Ok(no_page()) };
+    };
     check_scope(&resource, path)?;
     let agent = header(&parts.headers, &USER_AGENT);
     let mut ctx = Context {
@@ -92,6 +99,7 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
         resource: Arc::clone(&resource),
         path,
         query: &query,
+        verb: attributes.verb.clone(),
         now: Timestamp::now(),
         warnings: Vec::new(),
         agent: agent.split('/').next().unwrap_or_default().to_owned(),
@@ -181,14 +189,11 @@ async fn log(inner: &Arc<Inner>, ctx: &Context<'_>, method: &str) -> ApiResult<R
     if !matches!(method, "GET" | "HEAD") {
         return Err(ApiError::method_not_allowed());
     }
-    let (pod, options) = pods::log_request(ctx)?;
+    let Some((pod, options)) = pods::log_request(ctx)? else {
+        return Ok(typed(204, "text/plain", Bytes::new()));
+    };
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
     let stream = backend.logs(pod, options).await.map_err(|e| pods::backend_error(&e))?;
     let stream = futures::StreamExt::map(stream, |item| item.map_err(|e| super::body::BodyError(e.to_string())));
     Ok(respond(200, "text/plain", ApiBody::stream(stream)))
-}
-
-/// The served form of any stored value, for answers that embed it.
-pub(super) fn served(resource: &Resource, value: &Value) -> Value {
-    output::full(resource, value)
 }

@@ -228,7 +228,7 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
 fn validate_finalizers(object: &Value, resource: &Resource, errors: &mut Vec<FieldError>) {
     let path = "metadata.finalizers";
     let list = finalizers(object);
-    for finalizer in &list {
+    for (index, finalizer) in list.iter().enumerate() {
         if let Some(why) = names::qualified_name(finalizer) {
             errors.push(FieldError::invalid(path, &finalizer.as_str().into(), &why));
         } else if !finalizer.contains('/')
@@ -237,7 +237,7 @@ fn validate_finalizers(object: &Value, resource: &Resource, errors: &mut Vec<Fie
             && resource.group.is_empty()
         {
             errors.push(FieldError::invalid(
-                path,
+                format!("{path}[{index}]"),
                 &finalizer.as_str().into(),
                 "name is neither a standard finalizer name nor is it fully qualified",
             ));

@@ -39,7 +39,7 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
 pub(super) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), JsonPatchError> {
     let malformed = |text: &str| JsonPatchError::Malformed(text.to_owned());
     let operations = patch.as_array().ok_or_else(|| {
-        malformed("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        malformed("error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp")
     })?;
     if operations.len() > MAX_OPERATIONS {
         return Err(JsonPatchError::Malformed(format!(
@@ -90,7 +90,7 @@ fn apply(target: &mut Value, operation: &Value) -> Result<(), JsonPatchError> {
             let moved = moved.ok_or_else(|| inapplicable(op, from))?;
             add(target, path, moved).ok_or_else(|| inapplicable(op, path))
         }
-        other => Err(JsonPatchError::Malformed(format!("Unexpected kind: {other}"))),
+        other => Err(JsonPatchError::Inapplicable(format!("unexpected kind: {other}"))),
     }
 }
 

@@ -94,7 +94,6 @@ fn set_scheduled(pod: &mut Value, now: Timestamp) {
         "status": "True",
         "lastProbeTime": null,
         "lastTransitionTime": meta::rfc3339(now),
-        "observedGeneration": pod["metadata"]["generation"],
     });
     if !pod["status"].is_object() {
         pod["status"] = json!({});
@@ -128,16 +127,16 @@ fn names(spec: &Value, list: &str) -> Vec<String> {
     items.into_iter().flatten().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect()
 }
 
-/// Checks the query of `pods/NAME/log` and finds the node.
-pub(super) fn log_request(ctx: &Context<'_>) -> ApiResult<(PodOnNode, LogOptions)> {
+/// Checks the query of `pods/NAME/log` and finds the node; `None` for a pod that has none yet, whose log is
+/// empty.
+pub(super) fn log_request(ctx: &Context<'_>) -> ApiResult<Option<(PodOnNode, LogOptions)>> {
     let store = ctx.store();
     let current = ctx.current(&store)?;
     let pod = current.value();
     let options = log_options(ctx, pod)?;
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
     if node.is_empty() {
-        // An unscheduled pod has no log yet, which is no error.
-        return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", ctx.path.name)));
+        return Ok(None);
     }
     let place = PodOnNode {
         node: node.into(),
@@ -145,7 +144,7 @@ pub(super) fn log_request(ctx: &Context<'_>) -> ApiResult<(PodOnNode, LogOptions
         pod: current.key.name.clone(),
         uid: meta::text(pod, "uid").into(),
     };
-    Ok((place, options))
+    Ok(Some((place, options)))
 }
 
 fn log_options(ctx: &Context<'_>, pod: &Value) -> ApiResult<LogOptions> {
@@ -198,11 +197,8 @@ fn container(ctx: &Context<'_>, pod: &Value) -> ApiResult<String> {
         {
             return Ok(only.clone());
         }
-        let mut text =
-            format!("a container name must be specified for pod {name}, choose one of: [{}]", containers.join(" "));
-        if !init.is_empty() {
-            text += &format!(" or one of the init containers: [{}]", init.join(" "));
-        }
+        let all: Vec<&str> = init.iter().chain(&containers).map(String::as_str).collect();
+        let mut text = format!("a container name must be specified for pod {name}, choose one of: [{}]", all.join(" "));
         if !ephemeral.is_empty() {
             text += &format!(" or one of the ephemeral containers: [{}]", ephemeral.join(" "));
         }

@@ -95,6 +95,13 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, field, text)
     }
 
+    /// `Unsupported value: VALUE: supported values: …` with a value shown as it is.
+    pub fn not_supported_text(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        let names: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let text = format!("Unsupported value: {value}: supported values: {}", names.join(", "));
+        Self::new(FieldErrorKind::NotSupported, field, text)
+    }
+
     /// `Too long: may not be more than MAX bytes`.
     pub fn too_long(field: impl Into<String>, max: usize) -> Self {
         Self::new(FieldErrorKind::TooLong, field, format!("Too long: may not be more than {max} bytes"))

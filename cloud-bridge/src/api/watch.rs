@@ -18,6 +18,7 @@ use super::rest::Context;
 use super::rest::list::{Selection, resource_version};
 use super::server::Inner;
 use super::storage::{Change, ChangeKind, Stored, Subscription};
+use super::strategy::FieldError;
 
 /// What one answer of the stream gathers at most.
 const CHUNK: usize = 64 * 1024;
@@ -136,22 +137,24 @@ impl Options {
     fn read(ctx: &Context<'_>) -> ApiResult<Self> {
         let query = ctx.query;
         let invalid =
-            |text: &str| Err(ApiError::unprocessable(format!("ListOptions.meta.k8s.io \"\" is invalid: {text}")));
+            |field: &str, text: &str| Err(ApiError::options("ListOptions", &FieldError::forbidden(field, text)));
         let initial = query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
         let matching = query.text("resourceVersionMatch");
         if initial.is_some() && matching != "NotOlderThan" {
             return invalid(
-                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             );
         }
         if !matching.is_empty() && initial.is_none() {
             return invalid(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             );
         }
         let seconds = query
             .number("timeoutSeconds")
-            .map_err(|text| ApiError::bad_request(format!("timeoutSeconds: {text:?} is no number")))?;
+            .map_err(|text| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
         let timeout =
             seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
         Ok(Self { initial, bookmarks: query.flag("allowWatchBookmarks"), timeout })

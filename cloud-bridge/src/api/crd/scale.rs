@@ -55,6 +55,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         resource: ctx.resource.clone(),
         path: &path,
         query: ctx.query,
+        verb: ctx.verb.clone(),
         now: ctx.now,
         warnings: Vec::new(),
         agent: ctx.agent.clone(),

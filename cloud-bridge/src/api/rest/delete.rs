@@ -13,6 +13,7 @@ use crate::api::request::Query;
 use crate::api::resource::Resource;
 use crate::api::server::Inner;
 use crate::api::storage::{Store, Stored};
+use crate::api::strategy::FieldError;
 use crate::api::{admission, crd, lifecycle};
 
 /// `DeleteOptions`, as far as they count.
@@ -36,7 +37,7 @@ impl Options {
                     .map_err(|text| ApiError::bad_request(format!("gracePeriodSeconds: {text:?} is no number")))?,
                 orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
                 propagation: query.get("propagationPolicy").map(str::to_owned),
-                dry_run: dry_run(query.all("dryRun"))?,
+                dry_run: dry_run(query.all("dryRun"), "DeleteOptions")?,
                 ..Self::default()
             }
             .checked();
@@ -54,24 +55,30 @@ impl Options {
             resource_version: text(&value["preconditions"]["resourceVersion"]),
             orphan_dependents: value["orphanDependents"].as_bool(),
             propagation: text(&value["propagationPolicy"]),
-            dry_run: dry_run(value["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str))?,
+            dry_run: dry_run(
+                value["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str),
+                "DeleteOptions",
+            )?,
         }
         .checked()
     }
 
     fn checked(self) -> ApiResult<Self> {
-        let invalid =
-            |text: &str| Err(ApiError::unprocessable(format!("DeleteOptions.meta.k8s.io \"\" is invalid: {text}")));
-        if self.propagation.is_some() && self.orphan_dependents.is_some() {
-            return invalid(
-                "propagationPolicy: Invalid value: \"null\": orphanDependents and deletionPropagation cannot be both set",
-            );
+        let policy = self.propagation.as_deref();
+        if let Some(policy) = policy
+            && self.orphan_dependents.is_some()
+        {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            let error = FieldError::invalid("propagationPolicy", &policy.into(), why);
+            return Err(ApiError::options("DeleteOptions", &error));
         }
-        match self.propagation.as_deref() {
+        match policy {
             None | Some("Background" | "Foreground" | "Orphan") => Ok(self),
-            Some(other) => invalid(&format!(
-                "propagationPolicy: Unsupported value: {other:?}: supported values: \"Background\", \"Foreground\", \"Orphan\", \"nil\""
-            )),
+            Some(other) => {
+                let known = ["Foreground", "Background", "Orphan", "nil"];
+                let error = FieldError::not_supported("propagationPolicy", &other.into(), &known);
+                Err(ApiError::options("DeleteOptions", &error))
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::api::request::Query;
 use crate::api::resource::{ObjectKey, Resource};
 use crate::api::selector::{FieldSelector, LabelSelector};
 use crate::api::storage::{Store, Stored};
+use crate::api::strategy::FieldError;
 
 /// A list in stored form.
 pub(crate) struct Listed {
@@ -80,7 +81,7 @@ pub(crate) fn resource_version(query: &Query) -> ApiResult<Option<u64>> {
         "" | "0" => Ok(None),
         text => text.parse().map(Some).map_err(|_| {
             ApiError::bad_request(format!(
-                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
             ))
         }),
     }
@@ -90,8 +91,10 @@ pub(crate) fn resource_version(query: &Query) -> ApiResult<Option<u64>> {
 pub(crate) fn list(ctx: &Context<'_>) -> ApiResult<Answer> {
     validate(ctx.query)?;
     let selection = Selection::new(ctx)?;
-    let limit =
-        ctx.query.number("limit").map_err(|text| ApiError::bad_request(format!("limit: {text:?} is no number")))?;
+    let limit = ctx
+        .query
+        .number("limit")
+        .map_err(|text| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
     let limit = limit.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
     let store = ctx.store();
     let asked = resource_version(ctx.query)?;
@@ -157,32 +160,32 @@ fn page(
 }
 
 fn validate(query: &Query) -> ApiResult<()> {
-    let invalid = |text: &str| Err(ApiError::unprocessable(format!("ListOptions.meta.k8s.io \"\" is invalid: {text}")));
+    let invalid = |field: &str, text: &str| Err(ApiError::options("ListOptions", &FieldError::forbidden(field, text)));
     let matching = query.text("resourceVersionMatch");
     if !matching.is_empty() {
         if query.text("resourceVersion").is_empty() {
             return invalid(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
             );
         }
         if !query.text("continue").is_empty() {
-            return invalid(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
-            );
+            return invalid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
-            return invalid(&format!(
-                "resourceVersionMatch: Unsupported value: {matching:?}: supported values: \"\", \"Exact\", \"NotOlderThan\""
-            ));
+            let error =
+                FieldError::not_supported("resourceVersionMatch", &matching.into(), &["Exact", "NotOlderThan", ""]);
+            return Err(ApiError::options("ListOptions", &error));
         }
         if matching == "Exact" && query.text("resourceVersion") == "0" {
             return invalid(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             );
         }
     }
     if query.get("sendInitialEvents").is_some() {
-        return invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list");
+        return invalid("sendInitialEvents", "sendInitialEvents is forbidden for list");
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use super::request::{Query, ResourcePath};
 use super::resource::{ObjectKey, Resource};
 use super::server::Inner;
 use super::storage::{Store, StoreError, Stored};
+use super::strategy::FieldError;
 use super::user::UserInfo;
 
 /// One request on one resource.
@@ -29,6 +30,8 @@ pub(super) struct Context<'a> {
     pub resource: Arc<Resource>,
     pub path: &'a ResourcePath,
     pub query: &'a Query,
+    /// `create`, `update`, `patch`…
+    pub verb: String,
     pub now: Timestamp,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
@@ -73,7 +76,12 @@ impl Context<'_> {
 
     /// True when `dryRun=All`.
     pub(super) fn dry_run(&self) -> ApiResult<bool> {
-        dry_run(self.query.all("dryRun"))
+        let kind = match self.verb.as_str() {
+            "create" => "CreateOptions",
+            "update" => "UpdateOptions",
+            _ => "PatchOptions",
+        };
+        dry_run(self.query.all("dryRun"), kind)
     }
 
     /// The stored object that the path names.
@@ -86,15 +94,9 @@ impl Context<'_> {
     /// Reads a body as an object of the resource, in stored form: typed, without kind and apiVersion.
     pub(super) fn decode(&mut self, body: &Bytes) -> ApiResult<Value> {
         let resource = Arc::clone(&self.resource);
-        let (value, duplicates) = decode::parse(body).map_err(|e| {
-            ApiError::bad_request(format!(
-                "{kind} in version {version:?} cannot be handled as a {kind}: json parse error: {e}",
-                kind = resource.kind,
-                version = resource.version,
-            ))
-        })?;
-        self.check_kind(&value)?;
-        self.typed(value, duplicates).map_err(|text| {
+        let (value, duplicates) = decode::parse(body).map_err(|e| self.unrecognized(&decode::reason(&e), body))?;
+        self.check_kind(&value, body)?;
+        self.typed(value, duplicates, Some(body)).map_err(|text| {
             ApiError::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: {text}",
                 kind = resource.kind,
@@ -103,31 +105,48 @@ impl Context<'_> {
         })
     }
 
-    fn check_kind(&self, value: &Value) -> ApiResult<()> {
+    fn unrecognized(&self, why: &str, body: &Bytes) -> ApiError {
+        let shown: String = String::from_utf8_lossy(body).chars().take(64).collect();
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {why} ({shown})",
+            self.resource.kind
+        ))
+    }
+
+    fn check_kind(&self, value: &Value, body: &Bytes) -> ApiResult<()> {
         if !value.is_object() {
-            return Err(ApiError::bad_request(format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-                match value {
-                    Value::Array(_) => "array",
-                    Value::String(_) => "string",
-                    Value::Number(_) => "number",
-                    _ => "value",
-                }
-            )));
+            let found = match value {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Number(_) => "number",
+                Value::Bool(_) => "bool",
+                _ => return Ok(()),
+            };
+            let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+            return Err(
+                self.unrecognized(&format!("json: cannot unmarshal {found} into Go value of type {target}"), body)
+            );
         }
         let kind = value["kind"].as_str().unwrap_or_default();
         let version = value["apiVersion"].as_str().unwrap_or_default();
         let expected = self.resource.api_version();
+        let refuse = |given: &str, why: String| {
+            let version = &self.resource.version;
+            Err(ApiError::bad_request(format!(
+                "{given} in version {version:?} cannot be handled as a {}: {why}",
+                self.resource.kind
+            )))
+        };
         if !version.is_empty() && version != expected {
-            return Err(ApiError::bad_request(format!(
-                "the API version in the data ({version}) does not match the expected API version ({expected})"
-            )));
+            return refuse(&self.resource.kind, format!("no kind {kind:?} is registered for version {version:?}"));
         }
         if !kind.is_empty() && kind != self.resource.kind {
-            return Err(ApiError::bad_request(format!(
-                "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for it here",
-                self.resource.kind
-            )));
+            let own = if self.inner.registry.by_kind(&expected, kind).is_some() {
+                format!("converting ({}.{kind}) to ({}): unknown conversion", self.resource.version, self.resource.kind)
+            } else {
+                format!("no kind {kind:?} is registered for version {expected:?}")
+            };
+            return refuse(kind, own);
         }
         Ok(())
     }
@@ -136,7 +155,12 @@ impl Context<'_> {
     ///
     /// # Errors
     /// A type error or, under `Strict`, the `strict decoding error`.
-    pub(super) fn typed(&mut self, mut value: Value, duplicates: Vec<String>) -> Result<Value, String> {
+    pub(super) fn typed(
+        &mut self,
+        mut value: Value,
+        duplicates: Vec<String>,
+        source: Option<&Bytes>,
+    ) -> Result<Value, String> {
         if let Some(map) = value.as_object_mut() {
             map.remove("kind");
             map.remove("apiVersion");
@@ -151,11 +175,13 @@ impl Context<'_> {
         if let Some(map) = value.as_object_mut() {
             map.remove("kind");
             map.remove("apiVersion");
+            for field in present(&self.resource) {
+                map.entry(*field).or_insert_with(|| Value::Object(serde_json::Map::new()));
+            }
             map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
         }
         events::to_stored(&self.resource, &mut value);
-        let mut complaints: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-        complaints.extend(duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+        let complaints = complaints(unknown, duplicates, source);
         match self.query.text("fieldValidation") {
             _ if complaints.is_empty() => {}
             "Strict" => return Err(format!("strict decoding error: {}", complaints.join(", "))),
@@ -192,17 +218,48 @@ impl Context<'_> {
     }
 }
 
+/// Fields that are structures in the API and so are always there.
+fn present(resource: &Resource) -> &'static [&'static str] {
+    if resource.is_custom() {
+        return &[];
+    }
+    match resource.kind.as_ref() {
+        "Pod"
+        | "Node"
+        | "Namespace"
+        | "Service"
+        | "PersistentVolume"
+        | "PersistentVolumeClaim"
+        | "CustomResourceDefinition" => &["spec", "status"],
+        "Lease" => &["spec"],
+        _ => &[],
+    }
+}
+
+/// What is wrong with fields, in the order of the request.
+fn complaints(unknown: Vec<String>, duplicates: Vec<String>, source: Option<&Bytes>) -> Vec<String> {
+    if unknown.is_empty() && duplicates.is_empty() {
+        return Vec::new();
+    }
+    let order = source.map(|body| decode::paths(body)).unwrap_or_default();
+    let place = |path: &str| order.iter().position(|p| p == path).unwrap_or(usize::MAX);
+    let mut found: Vec<(usize, String)> =
+        unknown.iter().map(|path| (place(path), format!("unknown field {path:?}"))).collect();
+    found.extend(duplicates.iter().map(|path| (place(path), format!("duplicate field {path:?}"))));
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, text)| text).collect()
+}
+
 /// Interprets dryRun values.
-pub(super) fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> ApiResult<bool> {
+pub(super) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, kind: &str) -> ApiResult<bool> {
     let mut dry = false;
     for value in values {
         match value {
             "" => {}
             "All" => dry = true,
             other => {
-                return Err(ApiError::unprocessable(format!(
-                    "dryRun: Unsupported value: {other:?}: supported values: \"All\""
-                )));
+                let error = FieldError::not_supported_text("dryRun", &format!("[{other:?}]"), &["All"]);
+                return Err(ApiError::options(kind, &error));
             }
         }
     }

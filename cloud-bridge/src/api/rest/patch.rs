@@ -33,12 +33,11 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
         _ => return Err(ApiError::unsupported_media_type(&accepted)),
     }
     if !ctx.query.text("force").is_empty() {
-        return Err(ApiError::unprocessable(
-            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch",
-        ));
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(ApiError::options("PatchOptions", &error));
     }
-    let (patch, duplicates) =
-        decode::parse(body).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
+    let (patch, duplicates) = decode::parse(body)
+        .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", decode::reason(&e))))?;
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
@@ -47,7 +46,7 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     shown["kind"] = resource.kind.as_ref().into();
     shown["apiVersion"] = resource.api_version().into();
     let patched = apply_to(&resource, shown, &patch, content_type)?;
-    let patched = typed(ctx, patched, &patch, duplicates)?;
+    let patched = typed(ctx, patched, &patch, duplicates, body)?;
     let mut patched = patched;
     if meta::text(&patched, "name") != ctx.path.name && ctx.resource.plural != "events" {
         let mut error = ApiError::bad_request(format!(
@@ -64,16 +63,22 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, patched, uid.as_deref(), dry_run)?))
 }
 
-fn typed(ctx: &mut Context<'_>, patched: Value, patch: &Value, duplicates: Vec<String>) -> ApiResult<Value> {
+fn typed(
+    ctx: &mut Context<'_>,
+    patched: Value,
+    patch: &Value,
+    duplicates: Vec<String>,
+    body: &Bytes,
+) -> ApiResult<Value> {
     for (field, expected) in [("kind", ctx.resource.kind.to_string()), ("apiVersion", ctx.resource.api_version())] {
         if patched[field] != expected.as_str() {
-            return Err(ApiError::bad_request(format!(
-                "{field}: Invalid value: {}: must be {expected}",
-                patched[field]
-            )));
+            let why = format!("must be {expected}");
+            let error = FieldError::invalid(field, &patched[field], &why);
+            let text = format!(" \"\" is invalid: patch: {}", error.message);
+            return Err(ApiError::unprocessable(text).with_cause(error.kind.reason(), &error.message, "patch"));
         }
     }
-    ctx.typed(patched, duplicates).map_err(|text| {
+    ctx.typed(patched, duplicates, Some(body)).map_err(|text| {
         let error = FieldError::invalid("patch", &patch.to_string().into(), &text);
         ApiError::unprocessable(format!(" \"\" is invalid: patch: {}", error.message)).with_cause(
             error.kind.reason(),
@@ -87,9 +92,11 @@ fn apply_to(resource: &Resource, mut value: Value, patch: &Value, content_type: 
     match content_type {
         JSON => json_patch(&mut value, patch).map_err(|e| match e {
             JsonPatchError::Malformed(text) => ApiError::bad_request(text),
-            JsonPatchError::Inapplicable(text) => ApiError::unprocessable(format!(
-                "the server rejected our request due to an error in our request: {text}"
-            )),
+            // The API server tells no more than this.
+            JsonPatchError::Inapplicable(text) => {
+                log::debug!("a JSON patch does not apply: {text}");
+                ApiError::rejected()
+            }
         })?,
         MERGE => {
             object_patch(patch)?;
@@ -111,6 +118,6 @@ fn object_patch(patch: &Value) -> ApiResult<()> {
         return Ok(());
     }
     Err(ApiError::bad_request(
-        "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}",
+        "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
     ))
 }
