@@ -32,6 +32,9 @@ pub(super) struct Kind {
 
 impl Strategy for Kind {
     fn default(&self, obj: &mut Value) {
+        if let Some(metadata) = obj.get_mut("metadata") {
+            defaults::drop_zero(metadata, &["annotations", "finalizers", "labels", "ownerReferences"]);
+        }
         (self.default)(obj);
     }
 
@@ -97,6 +100,7 @@ pub(super) static POD: Kind = Kind {
     name: "Pod",
     default: defaults::pod,
     prepare_create: |pod| {
+        defaults::new_pod(pod);
         let class = qos::class(&pod["spec"]);
         pod["status"] = json!({"phase": "Pending", "qosClass": class});
         if !super::json::items(&pod["spec"], "schedulingGates").is_empty() {

@@ -3,7 +3,7 @@
 
 mod pod;
 
-pub(super) use pod::pod;
+pub(super) use pod::{new_pod, pod};
 
 use base64::Engine as _;
 use serde_json::{Map, Value};

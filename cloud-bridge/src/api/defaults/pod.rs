@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{claim_spec, drop_zero, resource_lists, size_limit};
-use crate::api::json::{flag, items_mut, object_mut, set_default, set_default_text, text};
+use crate::api::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
 use crate::api::quantity::canonicalize;
 
 /// Permissions of files in configMap, secret, downwardAPI and projected volumes.
@@ -52,6 +52,23 @@ pub(in crate::api) fn pod(pod: &mut Value) {
     }
     for toleration in items_mut(spec, "tolerations") {
         drop_zero(toleration, &["key", "operator", "value", "effect"]);
+    }
+}
+
+/// What the API server changes in a new pod beyond defaults: a negative grace period becomes the shortest, and
+/// fields of features that are off by default go.
+pub(in crate::api) fn new_pod(pod: &mut Value) {
+    let Some(spec) = pod.get_mut("spec").filter(|s| s.is_object()) else { return };
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        spec["terminationGracePeriodSeconds"] = 1.into();
+    }
+    for list in ["containers", "initContainers"] {
+        for container in items_mut(spec, list) {
+            let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else { continue };
+            if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+                remove(container, "lifecycle");
+            }
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Errors, invalid_text, names, with_detail};
+use super::{Errors, invalid_text, names};
 use crate::api::json::{integer, items, present, text};
-use crate::api::strategy::FieldError;
+use crate::api::strategy::{FieldError, FieldErrorKind};
 
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -181,9 +181,14 @@ pub(super) fn taints(errors: &mut Errors, path: &str, list: &[Value]) {
         }
         super::one_of(errors, format!("{path}.effect"), effect, EFFECTS);
         if seen.contains(&(key, effect)) {
-            let shown = serde_json::json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": null});
-            let detail = "taints must be unique by key and effect pair";
-            errors.push(with_detail(FieldError::duplicate(path, &shown), detail));
+            errors.push(FieldError {
+                field: path,
+                kind: FieldErrorKind::Duplicate,
+                message: format!(
+                    "Duplicate value: {{\"Key\":{key:?},\"Value\":{value:?},\"Effect\":{effect:?},\"TimeAdded\":null}}: \
+                     taints must be unique by key and effect pair"
+                ),
+            });
             continue;
         }
         seen.push((key, effect));

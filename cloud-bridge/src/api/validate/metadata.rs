@@ -14,18 +14,15 @@ const ANNOTATIONS_MAX: usize = 256 * 1024;
 pub enum NameRule {
     /// RFC 1123 subdomain, as most kinds.
     Subdomain,
-    /// RFC 1123 label: namespaces.
+    /// RFC 1123 label: namespaces and, since Kubernetes 1.36, services.
     Label,
-    /// RFC 1035 label: services.
-    Label1035,
 }
 
 impl NameRule {
     /// The rule of a kind.
     pub fn of(group: &str, kind: &str) -> Self {
         match (group, kind) {
-            ("", "Namespace") => Self::Label,
-            ("", "Service") => Self::Label1035,
+            ("", "Namespace" | "Service") => Self::Label,
             _ => Self::Subdomain,
         }
     }
@@ -34,7 +31,6 @@ impl NameRule {
         match self {
             Self::Subdomain => names::dns_subdomain(name),
             Self::Label => names::dns_label(name),
-            Self::Label1035 => names::dns_1035_label(name),
         }
     }
 }

@@ -54,6 +54,13 @@ pub(super) fn with_detail(mut error: FieldError, detail: &str) -> FieldError {
     error
 }
 
+/// `Invalid value: SHOWN: DETAIL` where the API server shows an internal struct, whose members have Go's names
+/// and order.
+pub(super) fn invalid_struct(path: impl Into<String>, shown: &str, detail: &str) -> FieldError {
+    let message = format!("Invalid value: {shown}: {detail}");
+    FieldError { field: path.into(), kind: FieldErrorKind::Invalid, message }
+}
+
 /// `Too many: ACTUAL: must have at most MAX items`.
 pub(super) fn too_many(path: impl Into<String>, actual: usize, max: usize) -> FieldError {
     FieldError {

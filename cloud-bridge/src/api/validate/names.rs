@@ -111,23 +111,6 @@ pub(in crate::api) fn dns_subdomain_with_underscore(text: &str) -> Vec<String> {
     errors
 }
 
-/// RFC 1035 label: begins with a letter (service names).
-pub(in crate::api) fn dns_1035_label(text: &str) -> Vec<String> {
-    let mut errors = Vec::new();
-    if text.len() > LABEL_MAX {
-        errors.push(too_long(LABEL_MAX));
-    }
-    if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
-        errors.push(pattern_message(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
-             character, and end with an alphanumeric character",
-            "[a-z]([-a-z0-9]*[a-z0-9])?",
-            &["my-name", "abc-123"],
-        ));
-    }
-    errors
-}
-
 /// A label key: an optional DNS subdomain and `/`, then a name.
 pub(in crate::api) fn qualified_name(text: &str) -> Vec<String> {
     const EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
@@ -295,6 +278,5 @@ mod tests {
         assert!(env_var_name("data-1 x").is_empty());
         assert!(!env_var_name("a=b").is_empty());
         assert!(dns_subdomain_with_underscore("_sip._tcp.example").is_empty());
-        assert!(!dns_1035_label("1a").is_empty());
     }
 }

@@ -148,11 +148,8 @@ pub(in crate::api) fn endpoints(endpoints: &Value) -> Vec<FieldError> {
             for (j, address) in items(subset, list).iter().enumerate() {
                 let path = format!("{path}.{list}[{j}].ip");
                 let ip = text(address, "ip");
-                let complaints = names::ip_address(ip);
-                if complaints.is_empty() {
-                    endpoint_ip(&mut errors, &path, ip);
-                }
-                invalid_text(&mut errors, &path, ip, complaints);
+                invalid_text(&mut errors, &path, ip, names::ip_address(ip));
+                endpoint_ip(&mut errors, &path, ip);
             }
         }
         let ports = items(subset, "ports");
@@ -167,7 +164,10 @@ pub(in crate::api) fn endpoints(endpoints: &Value) -> Vec<FieldError> {
 
 /// Addresses that make no sense as the end of a connection from another machine.
 fn endpoint_ip(errors: &mut Errors, path: &str, text: &str) {
-    let Ok(ip) = text.parse::<IpAddr>() else { return };
+    let Ok(ip) = text.parse::<IpAddr>() else {
+        errors.push(FieldError::invalid(path, &text.into(), "must be a valid IP address"));
+        return;
+    };
     let (link_local, link_local_multicast) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(ip) => (ip.segments()[0] & 0xffc0 == 0xfe80, ip.segments()[0] & 0xff0f == 0xff02),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Errors, affinity, invalid_text, names, resources};
 use crate::api::json::{entries, integer, items, text};
 use crate::api::quantity::Quantity;
-use crate::api::strategy::FieldError;
+use crate::api::strategy::{FieldError, FieldErrorKind};
 
 /// Validates a new Node.
 pub(in crate::api) fn node(node: &Value) -> Vec<FieldError> {
@@ -23,8 +23,12 @@ pub(in crate::api) fn node_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let addresses = items(&new["status"], "addresses");
     for (i, address) in addresses.iter().enumerate() {
         if addresses.iter().take(i).any(|a| a == address) {
-            let shown = serde_json::json!({"Type": address["type"], "Address": address["address"]});
-            errors.push(FieldError::duplicate(format!("status.addresses[{i}]"), &shown));
+            let shown = format!("{{\"Type\":{},\"Address\":{}}}", address["type"], address["address"]);
+            errors.push(FieldError {
+                field: format!("status.addresses[{i}]"),
+                kind: FieldErrorKind::Duplicate,
+                message: format!("Duplicate value: {shown}"),
+            });
         }
     }
     let cidrs = items(&old["spec"], "podCIDRs");

@@ -89,8 +89,10 @@ fn pod_spec(errors: &mut Errors, spec: &Value) {
     if let Some(policy) = present(spec, "preemptionPolicy").and_then(Value::as_str) {
         one_of(errors, "spec.preemptionPolicy".into(), policy, &["PreemptLowerPriority", "Never"]);
     }
-    if let Some(os) = present(spec, "os") {
-        one_of(errors, "spec.os.name".into(), text(os, "name"), &["linux", "windows"]);
+    match present(spec, "os").map(|os| text(os, "name")) {
+        Some("") => errors.push(FieldError::required("spec.os.name", "")),
+        Some(os) => one_of(errors, "spec.os".into(), os, &["linux", "windows"]),
+        None => {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Errors, immutable, invalid_text, names};
+use super::{Errors, immutable, invalid_struct, invalid_text, names};
 use crate::api::json::{integer, items, present, text};
 use crate::api::strategy::FieldError;
 
@@ -93,7 +93,8 @@ fn addresses(errors: &mut Errors, status: &Value) {
         let v6 = ips.iter().filter(|ip| text(ip, "ip").contains(':')).count();
         if ips.len() > 2 || ips.len() == 2 && v6 != 1 {
             let detail = "may specify no more than one IP for each IP family";
-            errors.push(FieldError::invalid(format!("status.{list}"), &status[list], detail));
+            let shown: Vec<String> = ips.iter().map(|ip| format!("{{\"IP\":{}}}", ip["ip"])).collect();
+            errors.push(invalid_struct(format!("status.{list}"), &format!("[{}]", shown.join(",")), detail));
         }
     }
 }

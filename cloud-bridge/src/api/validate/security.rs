@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::volume::descending_path;
-use super::{Errors, invalid_number, names};
+use super::{Errors, invalid_number, invalid_struct, names};
 use crate::api::json::{flag, integer, items, present, text};
 use crate::api::strategy::FieldError;
 
@@ -31,14 +31,52 @@ pub(super) fn container(errors: &mut Errors, path: &str, context: &Value, host_u
     if context["allowPrivilegeEscalation"] == false {
         if flag(context, "privileged") {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-            errors.push(FieldError::invalid(path, context, detail));
+            errors.push(invalid_struct(path, &shown(context), detail));
         }
         if items(&context["capabilities"], "add").iter().any(|c| c == "CAP_SYS_ADMIN") {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-            errors.push(FieldError::invalid(path, context, detail));
+            errors.push(invalid_struct(path, &shown(context), detail));
         }
     }
     app_armor(errors, &format!("{path}.appArmorProfile"), &context["appArmorProfile"]);
+}
+
+/// A container's context as the API server shows it.
+fn shown(context: &Value) -> String {
+    const FIELDS: &[&str] = &[
+        "capabilities",
+        "privileged",
+        "seLinuxOptions",
+        "windowsOptions",
+        "runAsUser",
+        "runAsGroup",
+        "runAsNonRoot",
+        "readOnlyRootFilesystem",
+        "allowPrivilegeEscalation",
+        "procMount",
+        "seccompProfile",
+        "appArmorProfile",
+    ];
+    let members: Vec<String> = FIELDS
+        .iter()
+        .map(|field| {
+            let name = if *field == "seLinuxOptions" { "SELinuxOptions".to_owned() } else { capitalised(field) };
+            let value = match *field {
+                "capabilities" if context[*field].is_object() => {
+                    let lists = &context[*field];
+                    format!("{{\"Add\":{},\"Drop\":{}}}", lists["add"], lists["drop"])
+                }
+                field => context[field].to_string(),
+            };
+            format!("\"{name}\":{value}")
+        })
+        .collect();
+    format!("{{{}}}", members.join(","))
+}
+
+fn capitalised(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
 }
 
 /// `securityContext` of a pod.
@@ -132,9 +170,8 @@ fn seccomp(errors: &mut Errors, path: &str, profile: &Value) {
         }
         ("Localhost", Some(file)) => descending_path(errors, &path, file),
         (_, Some(_)) => {
-            // The API server shows its internal struct here, whose fields are capitalised.
-            let shown = serde_json::json!({"Type": kind, "LocalhostProfile": profile["localhostProfile"]});
-            errors.push(FieldError::invalid(path, &shown, "can only be set when seccomp type is Localhost"));
+            let shown = format!("{{\"Type\":{kind:?},\"LocalhostProfile\":{}}}", profile["localhostProfile"]);
+            errors.push(invalid_struct(path, &shown, "can only be set when seccomp type is Localhost"));
         }
         _ => {}
     }
