@@ -109,6 +109,10 @@ impl<'a> Turn<'a> {
                 self.steps.push(Step::Event(EventDraft::pod(true, &refusal.reason, refusal.message.clone())));
                 let Refusal { reason, message } = refusal;
                 self.record.terminal = Some(Terminal { succeeded: false, reason, message });
+            } else {
+                for message in support::warnings(self.pod) {
+                    self.steps.push(Step::Event(EventDraft::pod(true, "UnsupportedField", message)));
+                }
             }
         }
         // Refused, or ended before this node knew it: its status has no containers to show.

@@ -1,11 +1,157 @@
 //! The refusal table: every field of a pod that this build does not honour is named here, none is ignored silently.
+//!
+//! [`table`] has one row per field of the API's types; this file walks a pod along it. A field without a row, as a
+//! newer API may bring, is refused too. There are three answers: refuse the pod for good (phase Failed), let it wait
+//! for what could come from outside (as a kubelet does with a volume it cannot mount), or run it and warn where
+//! the field only bounds or reports what the container does anyway.
 
-use k8s_openapi::api::core::v1::Pod;
+mod table;
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use serde_json::Value;
 
 use super::reconcile::Refusal;
 
+/// What a row says about a value that is present.
+enum Rule {
+    /// Honoured, with all that is inside it.
+    Built,
+    /// Meant for the scheduler or another controller: it has done its work when the pod arrives.
+    Elsewhere,
+    /// Honoured as far as the fields inside it are.
+    In(Table),
+    /// Refused unless it has one of these values, which ask for nothing.
+    Only(&'static [&'static str]),
+    No(Answer),
+    /// Depends on more than the value.
+    Check(fn(&PodSpec, &Value) -> Option<Answer>),
+}
+
+type Table = &'static [(&'static str, Rule)];
+
+#[derive(Clone, Copy)]
+enum Answer {
+    /// Phase Failed with this reason.
+    Refuse(&'static str),
+    /// Wait before the sandbox is made, with this event reason.
+    Wait(&'static str),
+    Warn,
+}
+
+/// Reason of refusals for which the kubelet has no name of its own.
+const UNSUPPORTED: &str = "PodFeatureUnsupported";
+
+struct Finding {
+    path: String,
+    answer: Answer,
+    value: String,
+}
+
+impl Finding {
+    fn message(&self) -> String {
+        match self.answer {
+            Answer::Refuse("PodOSNotSupported") => {
+                "Failed to admit pod as the OS field doesn't match node OS".to_owned()
+            }
+            Answer::Refuse("SupplementalGroupsPolicyNotSupported") => {
+                "SupplementalGroupsPolicy=Strict is not supported in this node".to_owned()
+            }
+            Answer::Warn if self.path.ends_with(".emptyDir") => {
+                format!("{}.sizeLimit has no effect on this node", self.path)
+            }
+            Answer::Warn => format!("{}{} has no effect on this node", self.path, self.value),
+            _ => format!("{}{} is not supported by this node", self.path, self.value),
+        }
+    }
+}
+
 /// Why this build can never run the pod, if so; the first unsupported field is named.
 pub fn refusal(pod: &Pod) -> Option<Refusal> {
-    let _ = pod;
-    None
+    findings(pod).into_iter().find_map(|f| match f.answer {
+        Answer::Refuse(reason) => Some(Refusal { reason: reason.to_owned(), message: f.message() }),
+        Answer::Wait(_) | Answer::Warn => None,
+    })
 }
+
+/// What keeps the pod from starting until something outside of it changes: event reason and message.
+pub fn obstacle(pod: &Pod) -> Option<Refusal> {
+    findings(pod).into_iter().find_map(|f| match f.answer {
+        Answer::Wait(reason) => Some(Refusal { reason: reason.to_owned(), message: f.message() }),
+        Answer::Refuse(_) | Answer::Warn => None,
+    })
+}
+
+/// Fields without effect, one message each: for Warning events when the pod is admitted.
+pub fn warnings(pod: &Pod) -> Vec<String> {
+    findings(pod).into_iter().filter(|f| matches!(f.answer, Answer::Warn)).map(|f| f.message()).collect()
+}
+
+fn findings(pod: &Pod) -> Vec<Finding> {
+    let mut out = Vec::new();
+    let Some(spec) = &pod.spec else { return out };
+    if let Ok(value) = serde_json::to_value(spec) {
+        walk(spec, &value, table::POD_SPEC, "spec", &mut out);
+    }
+    out
+}
+
+fn walk(spec: &PodSpec, value: &Value, table: Table, path: &str, out: &mut Vec<Finding>) {
+    match value {
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                walk(spec, item, table, &format!("{path}[{i}]"), out);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields.iter().filter(|(_, v)| !is_empty(v)) {
+                let path = format!("{path}.{name}");
+                match table.iter().find(|(row, _)| row == name) {
+                    Some((_, Rule::In(table))) => walk(spec, value, table, &path, out),
+                    Some((_, rule)) => {
+                        if let Some(answer) = rule.judge(spec, value) {
+                            out.push(Finding { path, answer, value: shown(value) });
+                        }
+                    }
+                    None => out.push(Finding { path, answer: Answer::Refuse(UNSUPPORTED), value: String::new() }),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Rule {
+    fn judge(&self, spec: &PodSpec, value: &Value) -> Option<Answer> {
+        match self {
+            Self::Built | Self::Elsewhere | Self::In(_) => None,
+            Self::Only(harmless) => (!harmless.contains(&text(value).as_str())).then_some(Answer::Refuse(UNSUPPORTED)),
+            Self::No(answer) => Some(*answer),
+            Self::Check(check) => check(spec, value),
+        }
+    }
+}
+
+/// Not set, for the API's purposes. An empty object may mean something (`emptyDir: {}`).
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(s) => s.is_empty(),
+        Value::Array(a) => a.is_empty(),
+        _ => false,
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// `: VALUE` of scalars, for the message.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(_) | Value::Array(_) => String::new(),
+        scalar => format!(": {scalar}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

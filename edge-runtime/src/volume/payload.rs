@@ -67,6 +67,10 @@ impl Collector<'_> {
             return self.object("Secret", &source.name, source.items.as_deref(), source.optional);
         } else if let Some(source) = &source.downward_api {
             return self.downward(source.items.as_deref().unwrap_or_default());
+        } else if source.service_account_token.is_some() && self.volume.starts_with("kube-api-access-") {
+            // Added by the API server to every pod: without the file rather than without the pod. The pod's
+            // admission has warned of it.
+            return Ok(());
         } else if source.service_account_token.is_some() {
             "projected.serviceAccountToken (automountServiceAccountToken: false avoids it)"
         } else if source.cluster_trust_bundle.is_some() {

@@ -11,13 +11,17 @@ use super::super::record::{
     ContainerKind, ContainerState, ProbeResults, SandboxState, StopReason, Terminal, Terminated,
 };
 use super::super::step::{EventDraft, PullPolicy, Step};
+use super::super::support;
 use super::super::transition::CRASH_LOOP;
-use super::{Turn, kind_of, pod_ref};
+use super::{Refusal, Turn, kind_of, pod_ref};
 
 /// How long `ErrImagePull` with the error itself is shown before `ImagePullBackOff` takes its place.
 const SHOW_PULL_ERROR: Duration = Duration::from_secs(3);
 /// Pause after a first failed start, while `RunContainerError` is shown.
 const RUN_ERROR_RETRY: Duration = Duration::from_secs(10);
+
+/// Pause between two looks at what only a change outside can cure.
+const OBSTACLE_RETRY: Duration = Duration::from_secs(600);
 
 /// Whether the way to the next container is free.
 #[derive(PartialEq, Eq)]
@@ -83,12 +87,29 @@ impl Turn<'_> {
             }
             SandboxState::None | SandboxState::Lost | SandboxState::Failed { .. } => {}
         }
+        if let Some(obstacle) = support::obstacle(self.pod) {
+            self.wait_for_outside(obstacle);
+            return false;
+        }
         if self.record.sandbox.generation > 0 && self.record.sandbox.state == SandboxState::Lost {
             self.start_over();
         }
         self.record.sandbox.state = SandboxState::Preparing;
         self.steps.push(Step::PrepareSandbox);
         false
+    }
+
+    /// Waits for a change outside of the pod, looking again now and then; the event is told once.
+    fn wait_for_outside(&mut self, obstacle: Refusal) {
+        let Refusal { reason, message } = obstacle;
+        let retry_at = self.now.mono.after(OBSTACLE_RETRY);
+        self.wake_at(retry_at);
+        let news = EventDraft::pod(true, &reason, message.clone());
+        let known = &self.record.sandbox.state;
+        if !matches!(known, SandboxState::Failed { message: old, .. } if *old == message) {
+            self.steps.push(Step::Event(news));
+        }
+        self.record.sandbox.state = SandboxState::Failed { reason, message, retry_at };
     }
 
     /// A new sandbox begins from the first init container again.

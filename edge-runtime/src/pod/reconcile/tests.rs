@@ -425,3 +425,27 @@ fn the_deadline_ends_a_pod() {
     assert_eq!(sim.record.terminal.as_ref().unwrap().reason, "DeadlineExceeded");
     assert_eq!(sim.wait(3), ["kill c"]);
 }
+
+#[test]
+fn what_cannot_be_mounted_is_waited_for() {
+    let mut sim = Sim::new(pod(json!({
+        "containers": [{"name": "c", "image": "img:1"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}],
+    })));
+    assert!(sim.turn().is_empty());
+    let event = "FailedMount: spec.volumes[0].persistentVolumeClaim is not supported by this node";
+    assert_eq!(sim.events, [event]);
+    assert!(sim.tell(PodEvent::DependencyChanged).is_empty());
+    assert_eq!(sim.events, [event], "said once");
+    assert_eq!(sim.wake_s(), Some(600));
+    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 9 }), ["teardown"]);
+}
+
+#[test]
+fn what_can_never_run_is_refused_at_once() {
+    let mut sim = Sim::new(pod(json!({"hostUsers": false, "containers": [{"name": "c", "image": "img:1"}]})));
+    assert!(sim.turn().is_empty());
+    assert_eq!(sim.events, ["PodFeatureUnsupported: spec.hostUsers: false is not supported by this node"]);
+    assert_eq!(sim.record.terminal.as_ref().unwrap().reason, "PodFeatureUnsupported");
+    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 9 }), ["gone"]);
+}

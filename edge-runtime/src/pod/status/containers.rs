@@ -20,6 +20,21 @@ pub(super) fn statuses(spec: &PodSpec, record: &PodRecord, init: bool) -> Vec<Co
     containers.iter().map(|c| view.status(c, kind_of(c, init))).collect()
 }
 
+/// Ephemeral containers are not run; `kubectl debug` shows its user what is said here.
+pub(super) fn ephemeral(spec: &PodSpec) -> Option<Vec<ContainerStatus>> {
+    let waiting = ContainerStateWaiting {
+        reason: Some("CreateContainerConfigError".to_owned()),
+        message: Some("ephemeral containers are not supported by this node".to_owned()),
+    };
+    let statuses = spec.ephemeral_containers.as_ref()?.iter().map(|c| ContainerStatus {
+        name: c.name.clone(),
+        image: c.image.clone().unwrap_or_default(),
+        state: Some(ApiState { waiting: Some(waiting.clone()), ..ApiState::default() }),
+        ..ContainerStatus::default()
+    });
+    Some(statuses.collect())
+}
+
 struct View<'a> {
     spec: &'a PodSpec,
     record: &'a PodRecord,

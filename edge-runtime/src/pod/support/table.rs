@@ -1,0 +1,247 @@
+//! One table per type of the pod API, one row per field. The tests hold them against the types' own field lists.
+
+use k8s_openapi::api::core::v1::PodSpec;
+use serde_json::Value;
+
+use super::Answer::{Refuse, Wait, Warn};
+use super::Rule::{Built, Check, Elsewhere, In, No, Only};
+use super::{Answer, Table, UNSUPPORTED};
+
+/// Event reason of a volume that cannot be had.
+const MOUNT: Answer = Wait("FailedMount");
+
+pub(super) const POD_SPEC: Table = &[
+    ("activeDeadlineSeconds", Built),
+    ("affinity", Elsewhere),
+    // Tokens are not made for any pod; see `VOLUME_PROJECTION`.
+    ("automountServiceAccountToken", Built),
+    ("containers", In(CONTAINER)),
+    ("dnsConfig", Built),
+    ("dnsPolicy", Built),
+    // True by default in every pod; there are no Services on the node whose variables could be missing.
+    ("enableServiceLinks", Built),
+    // Come after admission; the status shows each as waiting, with the reason.
+    ("ephemeralContainers", Built),
+    ("hostAliases", Built),
+    ("hostIPC", Built),
+    ("hostNetwork", Built),
+    ("hostPID", Built),
+    ("hostUsers", Only(&["true"])),
+    ("hostname", Built),
+    ("hostnameOverride", Only(&[])),
+    ("imagePullSecrets", Built),
+    ("initContainers", In(INIT_CONTAINER)),
+    ("nodeName", Built),
+    ("nodeSelector", Elsewhere),
+    ("os", In(POD_OS)),
+    ("overhead", Elsewhere),
+    ("preemptionPolicy", Elsewhere),
+    ("priority", Built),
+    ("priorityClassName", Built),
+    ("readinessGates", Built),
+    ("resourceClaims", Only(&[])),
+    ("resources", Only(&["{}"])),
+    ("restartPolicy", Built),
+    ("runtimeClassName", No(Wait("FailedCreatePodSandBox"))),
+    ("schedulerName", Elsewhere),
+    ("schedulingGates", Elsewhere),
+    ("schedulingGroup", Elsewhere),
+    ("securityContext", In(POD_SECURITY)),
+    ("serviceAccount", Built),
+    ("serviceAccountName", Built),
+    ("setHostnameAsFQDN", Built),
+    ("shareProcessNamespace", Only(&["false"])),
+    ("subdomain", Built),
+    ("terminationGracePeriodSeconds", Built),
+    ("tolerations", Elsewhere),
+    ("topologySpreadConstraints", Elsewhere),
+    ("volumes", In(VOLUME)),
+];
+
+pub(super) const POD_OS: Table = &[("name", Check(|_, os| (os != "linux").then_some(Refuse("PodOSNotSupported"))))];
+
+macro_rules! container {
+    ($restart_policy:expr) => {
+        &[
+            ("args", Built),
+            ("command", Built),
+            ("env", In(ENV)),
+            ("envFrom", Built),
+            ("image", Built),
+            ("imagePullPolicy", Built),
+            ("lifecycle", In(LIFECYCLE)),
+            ("livenessProbe", In(PROBE)),
+            ("name", Built),
+            ("ports", In(PORT)),
+            ("readinessProbe", In(PROBE)),
+            // Filled in by the API server; the resize itself would be a change of `resources`.
+            ("resizePolicy", Elsewhere),
+            ("resources", In(RESOURCES)),
+            ("restartPolicy", $restart_policy),
+            ("restartPolicyRules", Only(&[])),
+            ("securityContext", In(SECURITY)),
+            ("startupProbe", In(PROBE)),
+            ("stdin", Only(&["false"])),
+            ("stdinOnce", Only(&["false"])),
+            ("terminationMessagePath", Built),
+            ("terminationMessagePolicy", Check(|_, policy| (policy != "File").then_some(Warn))),
+            ("tty", Only(&["false"])),
+            ("volumeDevices", No(Wait("FailedMapVolume"))),
+            ("volumeMounts", Built),
+            ("workingDir", Built),
+        ]
+    };
+}
+
+pub(super) const CONTAINER: Table = container!(Only(&[]));
+pub(super) const INIT_CONTAINER: Table =
+    container!(Check(|_, policy| (policy != "Always").then_some(Refuse("InitContainerRestartPolicyForbidden"))));
+
+pub(super) const ENV: Table = &[("name", Built), ("value", Built), ("valueFrom", In(ENV_SOURCE))];
+
+pub(super) const ENV_SOURCE: Table = &[
+    ("configMapKeyRef", Built),
+    ("fieldRef", Built),
+    // Waits at its container, as CreateContainerConfigError.
+    ("fileKeyRef", Built),
+    ("resourceFieldRef", Built),
+    ("secretKeyRef", Built),
+];
+
+pub(super) const LIFECYCLE: Table = &[("postStart", Only(&[])), ("preStop", Only(&[])), ("stopSignal", Only(&[]))];
+
+pub(super) const PROBE: Table = &[
+    ("exec", Built),
+    ("failureThreshold", Built),
+    ("grpc", Only(&[])),
+    ("httpGet", Built),
+    ("initialDelaySeconds", Built),
+    ("periodSeconds", Built),
+    ("successThreshold", Built),
+    ("tcpSocket", Built),
+    ("terminationGracePeriodSeconds", Built),
+    ("timeoutSeconds", Built),
+];
+
+pub(super) const PORT: Table = &[
+    ("containerPort", Built),
+    ("hostIP", Check(on_host_network)),
+    ("hostPort", Check(on_host_network)),
+    ("name", Built),
+    ("protocol", Built),
+];
+
+/// A host port is there by itself on the host's network, and needs forwarding on any other.
+fn on_host_network(spec: &PodSpec, value: &Value) -> Option<Answer> {
+    let asks = value.as_i64() != Some(0);
+    (asks && spec.host_network != Some(true)).then_some(Refuse(UNSUPPORTED))
+}
+
+pub(super) const RESOURCES: Table = &[("claims", Only(&[])), ("limits", In(LIMITS)), ("requests", In(REQUESTS))];
+
+/// Rows by resource name: extended resources and huge pages have none, so they are refused.
+const LIMITS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", No(Warn))];
+const REQUESTS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Elsewhere)];
+
+pub(super) const POD_SECURITY: Table = &[
+    ("appArmorProfile", In(PROFILE)),
+    ("fsGroup", Built),
+    ("fsGroupChangePolicy", Built),
+    ("runAsGroup", Built),
+    ("runAsNonRoot", Built),
+    ("runAsUser", Built),
+    ("seLinuxChangePolicy", Only(&["MountOption", "Recursive"])),
+    ("seLinuxOptions", Only(&["{}"])),
+    ("seccompProfile", In(PROFILE)),
+    ("supplementalGroups", Built),
+    (
+        "supplementalGroupsPolicy",
+        Check(|_, policy| (policy != "Merge").then_some(Refuse("SupplementalGroupsPolicyNotSupported"))),
+    ),
+    ("sysctls", No(Refuse("SysctlForbidden"))),
+    ("windowsOptions", Only(&["{}"])),
+];
+
+pub(super) const SECURITY: Table = &[
+    ("allowPrivilegeEscalation", Built),
+    ("appArmorProfile", In(PROFILE)),
+    ("capabilities", Built),
+    ("privileged", Built),
+    ("procMount", Only(&["Default"])),
+    ("readOnlyRootFilesystem", Built),
+    ("runAsGroup", Built),
+    ("runAsNonRoot", Built),
+    ("runAsUser", Built),
+    ("seLinuxOptions", Only(&["{}"])),
+    ("seccompProfile", In(PROFILE)),
+    ("windowsOptions", Only(&["{}"])),
+];
+
+/// Seccomp and AppArmor alike: no profile is applied, so only the wish for none can be met.
+pub(super) const PROFILE: Table = &[("localhostProfile", Only(&[])), ("type", Only(&["Unconfined"]))];
+
+pub(super) const VOLUME: Table = &[
+    ("awsElasticBlockStore", No(MOUNT)),
+    ("azureDisk", No(MOUNT)),
+    ("azureFile", No(MOUNT)),
+    ("cephfs", No(MOUNT)),
+    ("cinder", No(MOUNT)),
+    ("configMap", Built),
+    ("csi", No(MOUNT)),
+    ("downwardAPI", Built),
+    ("emptyDir", Check(empty_dir)),
+    ("ephemeral", No(MOUNT)),
+    ("fc", No(MOUNT)),
+    ("flexVolume", No(MOUNT)),
+    ("flocker", No(MOUNT)),
+    ("gcePersistentDisk", No(MOUNT)),
+    ("gitRepo", No(MOUNT)),
+    ("glusterfs", No(MOUNT)),
+    ("hostPath", Built),
+    ("image", No(MOUNT)),
+    ("iscsi", No(MOUNT)),
+    ("name", Built),
+    ("nfs", No(MOUNT)),
+    ("persistentVolumeClaim", No(MOUNT)),
+    ("photonPersistentDisk", No(MOUNT)),
+    ("portworxVolume", No(MOUNT)),
+    ("projected", In(PROJECTED)),
+    ("quobyte", No(MOUNT)),
+    ("rbd", No(MOUNT)),
+    ("scaleIO", No(MOUNT)),
+    ("secret", Built),
+    ("storageos", No(MOUNT)),
+    ("vsphereVolume", No(MOUNT)),
+];
+
+/// The kernel bounds a memory volume; nothing bounds one on disk.
+fn empty_dir(_: &PodSpec, value: &Value) -> Option<Answer> {
+    let medium = value.get("medium").and_then(Value::as_str).unwrap_or_default();
+    match medium {
+        "Memory" => None,
+        "" => value.get("sizeLimit").map(|_| Warn),
+        _ => Some(MOUNT),
+    }
+}
+
+pub(super) const PROJECTED: Table = &[("defaultMode", Built), ("sources", In(VOLUME_PROJECTION))];
+
+pub(super) const VOLUME_PROJECTION: Table = &[
+    ("clusterTrustBundle", No(MOUNT)),
+    ("configMap", Built),
+    ("downwardAPI", Built),
+    ("podCertificate", No(MOUNT)),
+    ("secret", Built),
+    ("serviceAccountToken", Check(|spec, token| if injected(spec, token) { Some(Warn) } else { Some(MOUNT) })),
+];
+
+/// The token that the API server adds to every pod by itself: most pods never read it, so they run without the
+/// file. A token that somebody asked for is waited for.
+fn injected(spec: &PodSpec, token: &Value) -> bool {
+    spec.volumes.iter().flatten().filter(|v| v.name.starts_with("kube-api-access-")).any(|volume| {
+        let sources = volume.projected.iter().flat_map(|p| p.sources.iter().flatten());
+        sources
+            .filter_map(|s| s.service_account_token.as_ref())
+            .any(|t| serde_json::to_value(t).is_ok_and(|t| t == *token))
+    })
+}

@@ -1,0 +1,235 @@
+//! The table against the API's types, and its answers by example.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1 as api;
+use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde_json::json;
+
+use super::super::testing::pod;
+use super::*;
+
+/// A deserializer that only listens: the types say their field names when they ask for a struct.
+struct Listen;
+
+#[derive(Debug)]
+struct Heard(Vec<&'static str>);
+
+impl std::fmt::Display for Heard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl std::error::Error for Heard {}
+
+impl de::Error for Heard {
+    fn custom<T: std::fmt::Display>(_: T) -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de> de::Deserializer<'de> for Listen {
+    type Error = Heard;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Heard> {
+        Err(Heard(Vec::new()))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Heard> {
+        Err(Heard(fields.to_vec()))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+fn same_rows<'de, T: Deserialize<'de>>(name: &str, table: Table) {
+    let Err(Heard(fields)) = T::deserialize(Listen) else { panic!("{name} is no struct") };
+    let fields: BTreeSet<&str> = fields.into_iter().collect();
+    let rows: BTreeSet<&str> = table.iter().map(|(row, _)| *row).collect();
+    assert_eq!(rows.len(), table.len(), "{name} has a row twice");
+    assert_eq!(rows, fields, "{name}: the rows are not the type's fields");
+}
+
+#[test]
+fn every_field_of_the_api_has_its_row() {
+    same_rows::<PodSpec>("PodSpec", table::POD_SPEC);
+    same_rows::<api::PodOS>("PodOS", table::POD_OS);
+    same_rows::<api::Container>("Container", table::CONTAINER);
+    same_rows::<api::Container>("Container (init)", table::INIT_CONTAINER);
+    same_rows::<api::EnvVar>("EnvVar", table::ENV);
+    same_rows::<api::EnvVarSource>("EnvVarSource", table::ENV_SOURCE);
+    same_rows::<api::Lifecycle>("Lifecycle", table::LIFECYCLE);
+    same_rows::<api::Probe>("Probe", table::PROBE);
+    same_rows::<api::ContainerPort>("ContainerPort", table::PORT);
+    same_rows::<api::ResourceRequirements>("ResourceRequirements", table::RESOURCES);
+    same_rows::<api::PodSecurityContext>("PodSecurityContext", table::POD_SECURITY);
+    same_rows::<api::SecurityContext>("SecurityContext", table::SECURITY);
+    same_rows::<api::SeccompProfile>("SeccompProfile", table::PROFILE);
+    same_rows::<api::AppArmorProfile>("AppArmorProfile", table::PROFILE);
+    same_rows::<api::Volume>("Volume", table::VOLUME);
+    same_rows::<api::ProjectedVolumeSource>("ProjectedVolumeSource", table::PROJECTED);
+    same_rows::<api::VolumeProjection>("VolumeProjection", table::VOLUME_PROJECTION);
+}
+
+fn container(extra: Value) -> Value {
+    let mut c = json!({"name": "c", "image": "i"});
+    c.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    json!({"containers": [c]})
+}
+
+fn with(extra: Value) -> Value {
+    let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    spec
+}
+
+#[test]
+fn refused_for_good() {
+    for (spec, reason, message) in [
+        (with(json!({"hostUsers": false})), UNSUPPORTED, "spec.hostUsers: false is not supported by this node"),
+        (with(json!({"shareProcessNamespace": true})), UNSUPPORTED, "spec.shareProcessNamespace: true is not"),
+        (with(json!({"os": {"name": "windows"}})), "PodOSNotSupported", "Failed to admit pod as the OS field"),
+        (with(json!({"resources": {"limits": {"cpu": "1"}}})), UNSUPPORTED, "spec.resources is not"),
+        (
+            with(json!({"securityContext": {"sysctls": [{"name": "a", "value": "b"}]}})),
+            "SysctlForbidden",
+            "spec.securityContext.sysctls is not",
+        ),
+        (
+            with(json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}})),
+            "SupplementalGroupsPolicyNotSupported",
+            "SupplementalGroupsPolicy=Strict",
+        ),
+        (
+            container(json!({"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}})),
+            UNSUPPORTED,
+            "spec.containers[0].lifecycle.preStop is not supported by this node",
+        ),
+        (container(json!({"tty": true})), UNSUPPORTED, "spec.containers[0].tty: true is not"),
+        (
+            container(json!({"livenessProbe": {"grpc": {"port": 1}}})),
+            UNSUPPORTED,
+            "spec.containers[0].livenessProbe.grpc",
+        ),
+        (
+            container(json!({"ports": [{"containerPort": 80, "hostPort": 8080}]})),
+            UNSUPPORTED,
+            "spec.containers[0].ports[0].hostPort: 8080 is not",
+        ),
+        (
+            container(json!({"resources": {"limits": {"example.com/gpu": "1"}}})),
+            UNSUPPORTED,
+            "spec.containers[0].resources.limits.example.com/gpu is not",
+        ),
+        (
+            container(json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}})),
+            UNSUPPORTED,
+            "spec.containers[0].securityContext.seccompProfile.type: \"RuntimeDefault\" is not",
+        ),
+        (
+            with(json!({"initContainers": [{"name": "i", "image": "x", "restartPolicy": "Never"}]})),
+            "InitContainerRestartPolicyForbidden",
+            "spec.initContainers[0].restartPolicy: \"Never\" is not",
+        ),
+    ] {
+        let refused = refusal(&pod(spec.clone())).unwrap_or_else(|| panic!("not refused: {spec}"));
+        assert_eq!(refused.reason, reason, "{spec}");
+        assert!(refused.message.starts_with(message), "{}", refused.message);
+    }
+}
+
+#[test]
+fn waited_for() {
+    let volume = |source: Value| {
+        let mut v = json!({"name": "v"});
+        v.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+        with(json!({"volumes": [v]}))
+    };
+    for (spec, reason, message) in [
+        (
+            volume(json!({"persistentVolumeClaim": {"claimName": "x"}})),
+            "FailedMount",
+            "spec.volumes[0].persistentVolumeClaim is not supported by this node",
+        ),
+        (volume(json!({"nfs": {"server": "s", "path": "/"}})), "FailedMount", "spec.volumes[0].nfs is not"),
+        (volume(json!({"emptyDir": {"medium": "HugePages"}})), "FailedMount", "spec.volumes[0].emptyDir is not"),
+        (
+            volume(json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}})),
+            "FailedMount",
+            "spec.volumes[0].projected.sources[0].serviceAccountToken is not",
+        ),
+        (with(json!({"runtimeClassName": "kata"})), "FailedCreatePodSandBox", "spec.runtimeClassName: \"kata\" is not"),
+    ] {
+        let pod = pod(spec);
+        assert_eq!(refusal(&pod), None);
+        let obstacle = obstacle(&pod).unwrap();
+        assert_eq!(obstacle.reason, reason);
+        assert!(obstacle.message.starts_with(message), "{}", obstacle.message);
+    }
+}
+
+#[test]
+fn run_with_a_warning() {
+    let pod = pod(json!({
+        "containers": [{"name": "c", "image": "i", "terminationMessagePolicy": "FallbackToLogsOnError",
+                        "resources": {"limits": {"ephemeral-storage": "1Gi"}}}],
+        "volumes": [
+            {"name": "d", "emptyDir": {"sizeLimit": "1Gi"}},
+            {"name": "kube-api-access-x2x4z", "projected": {"sources": [
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+                {"configMap": {"name": "kube-root-ca.crt"}}]}},
+        ],
+    }));
+    assert_eq!((refusal(&pod), obstacle(&pod)), (None, None));
+    assert_eq!(
+        warnings(&pod),
+        [
+            "spec.containers[0].resources.limits.ephemeral-storage: \"1Gi\" has no effect on this node",
+            "spec.containers[0].terminationMessagePolicy: \"FallbackToLogsOnError\" has no effect on this node",
+            "spec.volumes[0].emptyDir.sizeLimit has no effect on this node",
+            "spec.volumes[1].projected.sources[0].serviceAccountToken has no effect on this node",
+        ]
+    );
+}
+
+/// What the API server makes of a plain pod must pass without a word.
+#[test]
+fn defaulted_pods_are_taken() {
+    let pod = pod(json!({
+        "containers": [{
+            "name": "c", "image": "i:1", "imagePullPolicy": "IfNotPresent",
+            "resources": {"limits": {"cpu": "1", "memory": "64Mi"}, "requests": {"cpu": "1", "memory": "64Mi"}},
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            "ports": [{"containerPort": 80, "protocol": "TCP"}],
+            "livenessProbe": {"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1,
+                              "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+            "securityContext": {"allowPrivilegeEscalation": false, "procMount": "Default"},
+            "lifecycle": {}, "stdin": false,
+        }],
+        "restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
+        "serviceAccountName": "default", "serviceAccount": "default", "automountServiceAccountToken": false,
+        "nodeName": "n", "securityContext": {}, "schedulerName": "default-scheduler",
+        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                         "tolerationSeconds": 300}],
+        "priority": 0, "enableServiceLinks": true, "preemptionPolicy": "PreemptLowerPriority",
+    }));
+    assert_eq!((refusal(&pod), obstacle(&pod), warnings(&pod)), (None, None, Vec::new()));
+}
+
+#[test]
+fn host_ports_are_free_on_the_host_network() {
+    let mut spec = container(json!({"ports": [{"containerPort": 80, "hostPort": 80}]}));
+    spec["hostNetwork"] = json!(true);
+    assert_eq!(refusal(&pod(spec)), None);
+}
