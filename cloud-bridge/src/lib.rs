@@ -9,8 +9,11 @@
 //! | [`cli`] | verbs, flags, what is printed |
 
 pub mod api;
+pub mod bridge;
 pub mod cli;
 pub mod info;
+pub mod listen;
 pub mod pki;
 pub mod serve;
+pub mod signal;
 pub mod standalone;

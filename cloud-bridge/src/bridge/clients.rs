@@ -1,0 +1,56 @@
+//! Clients of the API: the bridge's own, and one per node that acts under the node's name.
+//!
+//! Acting as the node makes the API server's own rules for nodes the second lock behind the bridge's.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Request};
+use kube::Client;
+use kube::client::Body;
+
+use crate::pki::authority::{NODE_GROUP, node_user};
+
+type AsNode = dyn Fn(&str) -> Client + Send + Sync;
+
+/// Where clients come from. Cheap to clone.
+#[derive(Clone)]
+pub struct Clients {
+    own: Client,
+    as_node: Arc<AsNode>,
+}
+
+impl Clients {
+    /// `as_node` gives a client that the API takes for this node.
+    pub fn new(own: Client, as_node: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
+        Self { own, as_node: Arc::new(as_node) }
+    }
+
+    /// Over any API server: nodes by impersonation, for which `own` needs the right.
+    pub fn impersonating(own: Client) -> Self {
+        let base = own.clone();
+        Self::new(own, move |node| impersonate(&base, node))
+    }
+
+    pub fn own(&self) -> &Client {
+        &self.own
+    }
+
+    pub fn as_node(&self, node: &str) -> Client {
+        (self.as_node)(node)
+    }
+}
+
+fn impersonate(base: &Client, node: &str) -> Client {
+    const USER: HeaderName = HeaderName::from_static("impersonate-user");
+    const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+    // Names of nodes are checked when the certificate is read; nothing else gets here.
+    let user = HeaderValue::from_str(&node_user(node)).unwrap_or(HeaderValue::from_static("system:anonymous"));
+    let base = base.clone();
+    let service = tower::service_fn(move |mut request: Request<Body>| {
+        request.headers_mut().insert(USER, user.clone());
+        request.headers_mut().insert(GROUP, HeaderValue::from_static(NODE_GROUP));
+        let base = base.clone();
+        async move { base.send(request).await }
+    });
+    Client::new(service, "default")
+}

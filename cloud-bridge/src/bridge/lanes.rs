@@ -1,0 +1,229 @@
+//! In which order a node's reports are written: those of one object one after the other, those of different
+//! objects at the same time; a status that waits is replaced by a newer one. Pure.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use edge_protocol::message::Report;
+
+/// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_secs(20);
+
+/// What reports have in common that must stay in order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lane {
+    /// Status and end of a pod, by uid.
+    Pod(String),
+    /// The node's own object.
+    Node,
+    /// Events about one object, by its uid.
+    Events(String),
+    /// The copy of a static pod, by its name.
+    Mirror(String),
+}
+
+impl Lane {
+    fn of(report: &Report) -> Self {
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        match report {
+            Report::PodStatus { uid, .. } | Report::PodGone { uid, .. } => Self::Pod(uid.clone()),
+            Report::Event { event } => Self::Events(text(&event["involvedObject"]["uid"])),
+            Report::MirrorPod { pod } => {
+                Self::Mirror(format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"])))
+            }
+            Report::MirrorGone { namespace, name, .. } => Self::Mirror(format!("{namespace}/{name}")),
+            Report::Node { .. } | Report::Unknown => Self::Node,
+        }
+    }
+}
+
+/// How an attempt went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is in the API, or a newer truth is.
+    Written,
+    /// It will never be: the reason is for people.
+    Refused(String),
+    /// The API could not be asked, or had no time.
+    Retry(String),
+}
+
+/// One attempt to be made after a pause.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Attempt {
+    pub lane: Lane,
+    pub report: Report,
+    pub pause: Duration,
+}
+
+/// What to tell the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Reported(u64),
+    Refused(u64, String),
+}
+
+/// The reports of one node that are not in the API yet.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    lanes: HashMap<Lane, Waiting>,
+    ready: VecDeque<Lane>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Ids that the attempt under way answers.
+    running: Option<Vec<u64>>,
+    queue: VecDeque<(Vec<u64>, Report)>,
+    failures: u32,
+}
+
+impl Lanes {
+    /// A report has arrived.
+    pub(super) fn push(&mut self, id: u64, report: Report) {
+        let lane = Lane::of(&report);
+        let waiting = self.lanes.entry(lane.clone()).or_default();
+        match waiting.queue.back_mut() {
+            Some((ids, last)) if replaces(&report, last) => {
+                ids.push(id);
+                *last = report;
+            }
+            _ => waiting.queue.push_back((vec![id], report)),
+        }
+        if waiting.running.is_none() && !self.ready.contains(&lane) {
+            self.ready.push_back(lane);
+        }
+    }
+
+    /// The next attempt to begin. Each must be answered by [`finish`](Self::finish).
+    pub(super) fn next(&mut self) -> Option<Attempt> {
+        let lane = self.ready.pop_front()?;
+        let waiting = self.lanes.get_mut(&lane)?;
+        let (ids, report) = waiting.queue.pop_front()?;
+        waiting.running = Some(ids);
+        let pause = match waiting.failures {
+            0 => Duration::ZERO,
+            n => FIRST_PAUSE.saturating_mul(1 << (n - 1).min(16)).min(MAX_PAUSE),
+        };
+        Some(Attempt { lane, report, pause })
+    }
+
+    /// An attempt has ended.
+    pub(super) fn finish(&mut self, attempt: Attempt, outcome: Outcome) -> Vec<Answer> {
+        let Attempt { lane, report, .. } = attempt;
+        let Some(waiting) = self.lanes.get_mut(&lane) else { return Vec::new() };
+        let mut ids = waiting.running.take().unwrap_or_default();
+        let answers = match outcome {
+            Outcome::Written => ids.into_iter().map(Answer::Reported).collect(),
+            Outcome::Refused(reason) => ids.into_iter().map(|id| Answer::Refused(id, reason.clone())).collect(),
+            Outcome::Retry(_) => {
+                waiting.failures = waiting.failures.saturating_add(1);
+                match waiting.queue.front_mut() {
+                    Some((newer_ids, newer)) if replaces(newer, &report) => {
+                        ids.append(newer_ids);
+                        *newer_ids = ids;
+                    }
+                    _ => waiting.queue.push_front((ids, report)),
+                }
+                self.ready.push_back(lane);
+                return Vec::new();
+            }
+        };
+        waiting.failures = 0;
+        if waiting.queue.is_empty() {
+            self.lanes.remove(&lane);
+        } else {
+            self.ready.push_back(lane);
+        }
+        answers
+    }
+}
+
+/// Whether the newer report makes the older one of the same lane needless.
+fn replaces(newer: &Report, older: &Report) -> bool {
+    matches!(
+        (newer, older),
+        (Report::PodStatus { .. }, Report::PodStatus { .. }) | (Report::Node { .. }, Report::Node { .. })
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(uid: &str, phase: &str) -> Report {
+        let status = json!({ "phase": phase });
+        Report::PodStatus { namespace: "ns".into(), name: "p".into(), uid: uid.into(), status }
+    }
+
+    fn gone(uid: &str) -> Report {
+        Report::PodGone { namespace: "ns".into(), name: "p".into(), uid: uid.into() }
+    }
+
+    #[test]
+    fn different_pods_run_at_once_and_one_pod_in_order() {
+        let mut lanes = Lanes::default();
+        lanes.push(1, status("a", "Running"));
+        lanes.push(2, status("b", "Running"));
+        let first = lanes.next().unwrap();
+        lanes.push(3, gone("a"));
+        let second = lanes.next().unwrap();
+        assert_eq!((&first.lane, &second.lane), (&Lane::Pod("a".into()), &Lane::Pod("b".into())));
+        assert_eq!(lanes.next(), None, "the end of a pod waits for its status");
+        assert_eq!(lanes.finish(first, Outcome::Written), [Answer::Reported(1)]);
+        assert_eq!(lanes.next().unwrap().report, gone("a"));
+    }
+
+    #[test]
+    fn a_newer_status_replaces_a_waiting_one_and_answers_for_it() {
+        let mut lanes = Lanes::default();
+        lanes.push(1, status("a", "Pending"));
+        let running = lanes.next().unwrap();
+        lanes.push(2, status("a", "Running"));
+        lanes.push(3, status("a", "Failed"));
+        lanes.finish(running, Outcome::Written);
+        let next = lanes.next().unwrap();
+        assert_eq!(next.report, status("a", "Failed"));
+        assert_eq!(lanes.finish(next, Outcome::Written), [Answer::Reported(2), Answer::Reported(3)]);
+        assert!(lanes.lanes.is_empty());
+    }
+
+    #[test]
+    fn a_retry_keeps_the_order_grows_its_pause_and_takes_the_newest() {
+        let mut lanes = Lanes::default();
+        lanes.push(1, status("a", "Running"));
+        lanes.push(2, gone("a"));
+        let mut attempt = lanes.next().unwrap();
+        for pause in [200, 400, 800] {
+            assert!(lanes.finish(attempt, Outcome::Retry("503".into())).is_empty());
+            attempt = lanes.next().unwrap();
+            assert_eq!((&attempt.report, attempt.pause), (&status("a", "Running"), Duration::from_millis(pause)));
+        }
+        lanes.finish(attempt, Outcome::Written);
+        let attempt = lanes.next().unwrap();
+        assert_eq!((attempt.report, attempt.pause), (gone("a"), Duration::ZERO));
+
+        let mut lanes = Lanes::default();
+        lanes.push(1, status("b", "Running"));
+        let attempt = lanes.next().unwrap();
+        lanes.push(2, status("b", "Failed"));
+        lanes.finish(attempt, Outcome::Retry("503".into()));
+        let attempt = lanes.next().unwrap();
+        assert_eq!(attempt.report, status("b", "Failed"));
+        assert_eq!(lanes.finish(attempt, Outcome::Refused("no".into())).len(), 2);
+    }
+
+    #[test]
+    fn events_are_never_replaced() {
+        let event = |reason: &str| Report::Event { event: json!({"reason": reason, "involvedObject": {"uid": "u"}}) };
+        let mut lanes = Lanes::default();
+        lanes.push(1, event("Pulled"));
+        lanes.push(2, event("Created"));
+        let first = lanes.next().unwrap();
+        assert_eq!(lanes.finish(first, Outcome::Written), [Answer::Reported(1)]);
+        assert_eq!(lanes.next().unwrap().report, event("Created"));
+    }
+}

@@ -1,0 +1,185 @@
+//! The bridge proper: what nodes should hold goes down, what they report goes up.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `world` | pure: which node should hold what |
+//! | `watched`, `refs` | pure: objects as nodes see them, and what a pod names |
+//! | `follow` | the watches that feed `world` |
+//! | `registry` | the Node objects: rewritten when somebody else changed them |
+//! | `node` | one node's state and its present connection |
+//! | `session` | one connection |
+//! | `lanes` | pure: the order of reports |
+//! | `reports`, `lease` | what is written into the API for a node |
+//! | `streams` | bytes that a node serves |
+//! | `lifecycle` | nodes that fell silent, where no controller manager looks after them |
+//! | `clients`, `requests` | ways to the API |
+//!
+//! Nothing here lasts: a bridge that starts reads everything from the API again.
+
+pub mod clients;
+mod follow;
+mod lanes;
+mod lease;
+pub mod lifecycle;
+mod node;
+mod refs;
+mod registry;
+mod reports;
+mod requests;
+mod session;
+mod streams;
+mod watched;
+mod world;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_tungstenite::WebSocketStream;
+use edge_protocol::message::{ObjectKey, StreamRequest};
+use futures::io::{AsyncRead, AsyncWrite};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::mpsc;
+
+use crate::api::backend::{BackendError, BoxFuture, KubeletBackend, LogOptions, LogStream, PodOnNode};
+use crate::pki::authority::hex;
+use clients::Clients;
+use node::Node;
+use streams::NodeStream;
+
+pub use reports::{KubeletEndpoint, NodeOverrides};
+
+/// Says where the kubelet API of a node is served, if it is.
+pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
+
+/// What can be chosen.
+#[derive(Clone)]
+pub struct Settings {
+    /// How often a node says that it lives.
+    pub heartbeat: Duration,
+    pub kubelet: Option<Arc<EndpointOf>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { heartbeat: edge_protocol::HEARTBEAT, kubelet: None }
+    }
+}
+
+/// A running bridge. Cheap to clone.
+#[derive(Clone)]
+pub struct Bridge {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clients: Clients,
+    cluster: String,
+    settings: Settings,
+    nodes: Mutex<HashMap<String, Arc<Node>>>,
+    follow: mpsc::UnboundedSender<follow::Command>,
+}
+
+impl Bridge {
+    /// Starts to follow the API. `cluster` tells this cluster from others. Runs on the current runtime until the
+    /// last clone is gone.
+    pub fn start(clients: Clients, cluster: String, settings: Settings) -> Self {
+        let (sender, commands) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared { clients, cluster, settings, nodes: Mutex::default(), follow: sender });
+        tokio::spawn(follow::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
+        tokio::spawn(registry::run(Arc::downgrade(&shared), shared.clients.own().clone()));
+        Self { shared }
+    }
+
+    /// Id of the cluster.
+    pub fn cluster(&self) -> &str {
+        &self.shared.cluster
+    }
+
+    /// Serves a node's connection until it ends. `node` has been proven by its certificate.
+    pub async fn serve<S>(&self, node: &str, socket: WebSocketStream<S>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match self.shared.node(node) {
+            Ok(node) => session::run(Arc::clone(&self.shared), node, socket).await,
+            Err(error) => log::error!("node {node}: {error}"),
+        }
+    }
+
+    /// Opens the log of a container.
+    ///
+    /// # Errors
+    /// As [`KubeletBackend::logs`].
+    pub async fn logs(&self, pod: PodOnNode, options: LogOptions) -> Result<LogStream, BackendError> {
+        let node = self.shared.known(&pod.node).ok_or_else(|| streams::offline(&pod.node, None))?;
+        let count = |number: Option<i64>| number.map(|n| u64::try_from(n).unwrap_or(0));
+        let request = StreamRequest::Logs {
+            namespace: pod.namespace,
+            pod: pod.pod,
+            uid: pod.uid,
+            container: options.container,
+            follow: options.follow,
+            previous: options.previous,
+            timestamps: options.timestamps,
+            tail_lines: count(options.tail_lines),
+            since_seconds: count(options.since_seconds),
+            since_time: options.since_time,
+            limit_bytes: count(options.limit_bytes),
+        };
+        let stream = NodeStream::open(&node, request, options.follow).await?;
+        Ok(Box::pin(stream))
+    }
+}
+
+impl KubeletBackend for Bridge {
+    fn logs(&self, pod: PodOnNode, options: LogOptions) -> BoxFuture<'_, Result<LogStream, BackendError>> {
+        Box::pin(self.logs(pod, options))
+    }
+}
+
+impl Shared {
+    fn nodes(&self) -> MutexGuard<'_, HashMap<String, Arc<Node>>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes().get(name).cloned()
+    }
+
+    /// The node of this name; a new one is followed from now on.
+    fn node(&self, name: &str) -> Result<Arc<Node>, ring::error::Unspecified> {
+        if let Some(node) = self.known(name) {
+            return Ok(node);
+        }
+        let mut bytes = [0; 16];
+        SystemRandom::new().fill(&mut bytes)?;
+        let node = Arc::new(Node::new(name, hex(&bytes)));
+        let node = Arc::clone(self.nodes().entry(name.to_owned()).or_insert(node));
+        // The follower outlives every connection.
+        let _ = self.follow.send(follow::Command::Add(name.to_owned()));
+        Ok(node)
+    }
+
+    /// Asks the API whether an object that a node holds is really gone.
+    fn look_up(&self, node: &str, key: ObjectKey, uid: String) {
+        let _ = self.follow.send(follow::Command::LookUp { node: node.to_owned(), key, uid });
+    }
+
+    fn connected(&self, node: &str) {
+        let _ = self.follow.send(follow::Command::Connected(node.to_owned()));
+    }
+
+    /// The node's object was deleted. One that is connected registers again; of any other nothing is kept.
+    fn deleted(&self, name: &str) {
+        let Some(node) = self.known(name) else { return };
+        if !node.rewrite() {
+            self.nodes().remove(name);
+            let _ = self.follow.send(follow::Command::Drop(name.to_owned()));
+        }
+    }
+
+    fn overrides(&self, node: &str) -> NodeOverrides {
+        NodeOverrides { kubelet: self.settings.kubelet.as_ref().and_then(|endpoint| endpoint(node)) }
+    }
+}

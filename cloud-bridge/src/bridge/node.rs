@@ -1,0 +1,122 @@
+//! What the bridge knows of one node, connected or not, and the way to its present connection.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use edge_protocol::message::{StreamId, StreamRequest};
+use edge_protocol::state::NodeState;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::api::backend::BackendError;
+
+/// Bytes of a stream, in order; an error ends it.
+pub(super) type Chunks = mpsc::UnboundedReceiver<Result<Bytes, BackendError>>;
+
+/// What others ask of a connection.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// A newer connection of the node is here.
+    Superseded,
+    /// Somebody else changed or deleted the node's object.
+    RewriteNode,
+    Open {
+        request: StreamRequest,
+        answer: oneshot::Sender<Result<(StreamId, Chunks), BackendError>>,
+    },
+    /// Bytes that the reader of a stream has taken.
+    Consumed {
+        stream: StreamId,
+        bytes: usize,
+    },
+    /// The reader of a stream has gone.
+    Close {
+        stream: StreamId,
+    },
+}
+
+/// The present connection of a node.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    /// Its fencing number.
+    pub session: u64,
+    /// Unbounded, but what is in it is bounded: by readers of streams, and by the credit of their bytes.
+    pub commands: mpsc::UnboundedSender<Command>,
+}
+
+/// One node.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub name: String,
+    state: Mutex<NodeState>,
+    /// The state has changed.
+    pub changed: Notify,
+    presence: Mutex<Presence>,
+}
+
+#[derive(Debug, Default)]
+struct Presence {
+    link: Option<Link>,
+    newest: u64,
+    last_seen: Option<SystemTime>,
+}
+
+impl Node {
+    /// `stream` is random text.
+    pub(super) fn new(name: &str, stream: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            state: Mutex::new(NodeState::new(stream)),
+            changed: Notify::new(),
+            presence: Mutex::default(),
+        }
+    }
+
+    /// What it should hold.
+    pub(super) fn state(&self) -> MutexGuard<'_, NodeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn presence(&self) -> MutexGuard<'_, Presence> {
+        self.presence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The present connection.
+    pub(super) fn link(&self) -> Option<Link> {
+        self.presence().link.clone()
+    }
+
+    /// When a frame of it last arrived at this bridge, for one that is not connected now.
+    pub(super) fn last_seen(&self) -> Option<SystemTime> {
+        self.presence().last_seen
+    }
+
+    /// A new connection takes over from any other. The fencing number grows with the clock, so that it does
+    /// over replicas and restarts, too.
+    pub(super) fn attach(&self, commands: mpsc::UnboundedSender<Command>, now: SystemTime) -> Link {
+        let mut presence = self.presence();
+        let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        presence.newest = u64::try_from(millis).unwrap_or(u64::MAX - 1).max(presence.newest + 1);
+        let link = Link { session: presence.newest, commands };
+        if let Some(old) = presence.link.replace(link.clone()) {
+            // An old connection that is just ending is none to send away.
+            let _ = old.commands.send(Command::Superseded);
+        }
+        presence.last_seen = Some(now);
+        link
+    }
+
+    /// This connection has ended.
+    pub(super) fn detach(&self, session: u64, now: SystemTime) {
+        let mut presence = self.presence();
+        if presence.link.as_ref().is_some_and(|link| link.session == session) {
+            presence.link = None;
+            presence.last_seen = Some(now);
+        }
+    }
+
+    /// Has the node's object written again, if the node is connected. False if it is not.
+    pub(super) fn rewrite(&self) -> bool {
+        self.link().is_some_and(|link| link.commands.send(Command::RewriteNode).is_ok())
+    }
+}

@@ -1,0 +1,115 @@
+//! Which ConfigMaps and Secrets a pod names. Pure.
+//!
+//! The same places that the API server's node authorizer visits, as far as a node here can use them: volumes
+//! (projected ones, too), environment of every kind of container, and pull secrets.
+
+use std::collections::BTreeSet;
+
+use edge_protocol::message::ObjectKey;
+use serde_json::Value;
+
+/// Every ConfigMap and Secret that a pod with this `spec` may need.
+pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
+    let mut found = Found { namespace, keys: BTreeSet::new() };
+    for volume in items(&spec["volumes"]) {
+        found.config_map(&volume["configMap"]["name"]);
+        found.secret(&volume["secret"]["secretName"]);
+        for source in items(&volume["projected"]["sources"]) {
+            found.config_map(&source["configMap"]["name"]);
+            found.secret(&source["secret"]["name"]);
+        }
+    }
+    for kind in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in items(&spec[kind]) {
+            for variable in items(&container["env"]) {
+                found.config_map(&variable["valueFrom"]["configMapKeyRef"]["name"]);
+                found.secret(&variable["valueFrom"]["secretKeyRef"]["name"]);
+            }
+            for source in items(&container["envFrom"]) {
+                found.config_map(&source["configMapRef"]["name"]);
+                found.secret(&source["secretRef"]["name"]);
+            }
+        }
+    }
+    for secret in items(&spec["imagePullSecrets"]) {
+        found.secret(&secret["name"]);
+    }
+    found.keys
+}
+
+struct Found<'a> {
+    namespace: &'a str,
+    keys: BTreeSet<ObjectKey>,
+}
+
+impl Found<'_> {
+    fn config_map(&mut self, name: &Value) {
+        self.add("ConfigMap", name);
+    }
+
+    fn secret(&mut self, name: &Value) {
+        self.add("Secret", name);
+    }
+
+    fn add(&mut self, kind: &str, name: &Value) {
+        if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
+            let (namespace, name) = (self.namespace.to_owned(), name.to_owned());
+            self.keys.insert(ObjectKey { kind: kind.to_owned(), namespace, name });
+        }
+    }
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_place_is_found_and_nothing_else() {
+        let spec = json!({
+            "volumes": [
+                {"name": "a", "configMap": {"name": "volume-map"}},
+                {"name": "b", "secret": {"secretName": "volume-secret"}},
+                {"name": "c", "projected": {"sources": [
+                    {"configMap": {"name": "projected-map"}}, {"secret": {"name": "projected-secret"}},
+                    {"downwardAPI": {}}, {"serviceAccountToken": {"path": "token"}}]}},
+                {"name": "d", "emptyDir": {}}
+            ],
+            "initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "init-secret", "key": "k"}}}]}],
+            "containers": [{
+                "env": [{"name": "X", "value": "1"}, {"valueFrom": {"configMapKeyRef": {"name": "env-map"}}},
+                        {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "envFrom": [{"configMapRef": {"name": "from-map"}}, {"secretRef": {"name": "from-secret"}}]
+            }],
+            "ephemeralContainers": [{"envFrom": [{"configMapRef": {"name": "debug-map"}}]}],
+            "imagePullSecrets": [{"name": "pull"}, {"name": ""}, {}]
+        });
+        let found: Vec<_> = references("ns", &spec).into_iter().map(|k| format!("{}/{}", k.kind, k.name)).collect();
+        assert_eq!(
+            found,
+            [
+                "ConfigMap/debug-map",
+                "ConfigMap/env-map",
+                "ConfigMap/from-map",
+                "ConfigMap/projected-map",
+                "ConfigMap/volume-map",
+                "Secret/from-secret",
+                "Secret/init-secret",
+                "Secret/projected-secret",
+                "Secret/pull",
+                "Secret/volume-secret",
+            ]
+        );
+    }
+
+    #[test]
+    fn nonsense_names_nothing() {
+        assert!(references("ns", &Value::Null).is_empty());
+        assert!(references("ns", &json!({"volumes": "x", "containers": [3]})).is_empty());
+    }
+}

@@ -1,0 +1,148 @@
+//! Writes what a node reports into the API, in the node's own name.
+//!
+//! One attempt per call; order and repetition are the business of `lanes`.
+
+mod event;
+mod mirror;
+mod node;
+mod pod;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use edge_protocol::message::{ObjectKey, Report};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+
+pub(super) use event::refusal_event;
+pub(super) use node::BRIDGED_LABEL;
+pub use node::{KubeletEndpoint, NodeOverrides};
+
+use super::lanes::Outcome;
+use super::requests::Requests;
+
+/// Writes the reports of one node.
+pub(super) struct Reports {
+    node: String,
+    requests: Requests,
+    /// The bridge's own identity, for the little that a node may not do for itself.
+    own: Requests,
+    overrides: NodeOverrides,
+    events: Mutex<event::Correlator>,
+    /// Labels and annotations as last written by this connection.
+    metadata: Mutex<Option<Value>>,
+    newest_node: Mutex<Option<Value>>,
+}
+
+impl Reports {
+    pub(super) fn new(node: &str, as_node: Client, own: Client, overrides: NodeOverrides) -> Self {
+        Self {
+            node: node.to_owned(),
+            requests: Requests::new(as_node),
+            own: Requests::new(own),
+            overrides,
+            events: Mutex::default(),
+            metadata: Mutex::default(),
+            newest_node: Mutex::default(),
+        }
+    }
+
+    /// Tries once. A report may have been written before and come again.
+    pub(super) async fn write(&self, report: &Report) -> Outcome {
+        let written = match report {
+            Report::PodStatus { namespace, name, uid, status } => {
+                pod::status(&self.requests, namespace, name, uid, status).await
+            }
+            Report::PodGone { namespace, name, uid } => pod::gone(&self.requests, namespace, name, uid).await,
+            Report::Node { node } => self.write_node(node).await,
+            Report::Event { event } => self.write_event(event).await,
+            Report::MirrorPod { pod } => mirror::create(&self.requests, &self.node, pod).await,
+            Report::MirrorGone { namespace, name, static_uid } => {
+                mirror::remove(&self.requests, namespace, name, static_uid).await
+            }
+            Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
+        };
+        outcome(written)
+    }
+
+    /// Writes the node's object again as last reported, after somebody else changed or deleted it.
+    pub(super) async fn rewrite_node(&self) -> Outcome {
+        let newest = self.newest_node().clone();
+        match newest {
+            Some(node) => outcome(self.write_node(&node).await),
+            None => Outcome::Written,
+        }
+    }
+
+    fn newest_node(&self) -> MutexGuard<'_, Option<Value>> {
+        self.newest_node.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Deletes a pod object that no container belongs to.
+pub(super) async fn delete_pod(requests: &Requests, key: &ObjectKey, uid: &str) -> Outcome {
+    outcome(pod::gone(requests, &key.namespace, &key.name, uid).await)
+}
+
+/// Sets the Ready condition of a pod whose containers are ready.
+pub(super) async fn restore_ready(requests: &Requests, key: &ObjectKey, uid: &str) -> Outcome {
+    outcome(pod::ready(requests, &key.namespace, &key.name, uid, Timestamp::now()).await)
+}
+
+fn outcome(written: Result<(), Failure>) -> Outcome {
+    match written {
+        Ok(()) => Outcome::Written,
+        Err(Failure::Refused(reason)) => Outcome::Refused(reason),
+        Err(Failure::Api(error)) => classify(&error),
+    }
+}
+
+/// Why a report was not written.
+#[derive(Debug)]
+enum Failure {
+    Refused(String),
+    Api(kube::Error),
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        Self::Api(error)
+    }
+}
+
+/// Whether trying again may help. A refusal of the API is final, unless it speaks of load or of our credentials,
+/// which somebody may renew.
+fn classify(error: &kube::Error) -> Outcome {
+    match error {
+        kube::Error::Api(status) if (400..500).contains(&status.code) && ![401, 408, 429].contains(&status.code) => {
+            Outcome::Refused(status.message.clone())
+        }
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Outcome::Refused(error.to_string()),
+        _ => Outcome::Retry(error.to_string()),
+    }
+}
+
+/// The status of an API error, if it is one.
+fn code(error: &kube::Error) -> Option<u16> {
+    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn refusals_are_final_and_trouble_is_not() {
+        let api = |code| kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code)));
+        for code in [400, 403, 404, 409, 413, 422] {
+            assert_eq!(classify(&api(code)), Outcome::Refused("m".into()), "{code}");
+        }
+        for code in [401, 408, 429, 500, 502, 503, 504] {
+            assert!(matches!(classify(&api(code)), Outcome::Retry(_)), "{code}");
+        }
+        let broken = kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
+        assert!(matches!(classify(&broken), Outcome::Retry(_)), "nonsense in an answer proves nothing");
+    }
+}

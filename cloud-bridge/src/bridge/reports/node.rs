@@ -1,0 +1,198 @@
+//! The node's own object.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::PoisonError;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{Failure, Reports, code};
+use crate::bridge::requests::Patch;
+
+/// Marks the nodes that bridges speak for.
+pub(in crate::bridge) const BRIDGED_LABEL: &str = "sampan.dev/bridged";
+
+/// Shows in the ROLES column of kubectl. A node may not give itself a role, so the bridge does.
+const ROLE_LABEL: &str = "node-role.kubernetes.io/edge";
+
+/// Where the API server finds the kubelet API of a node, when a bridge serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KubeletEndpoint {
+    pub address: IpAddr,
+    pub port: u16,
+}
+
+/// What the bridge says instead of the node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeOverrides {
+    pub kubelet: Option<KubeletEndpoint>,
+}
+
+impl Reports {
+    /// Registers the node, or brings its object up to date.
+    pub(super) async fn write_node(&self, node: &Value) -> Result<(), Failure> {
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        if name != self.node {
+            return Err(Failure::Refused(format!("node {} reports a node object named {name:?}", self.node)));
+        }
+        let wanted = wanted(node, self.overrides.kubelet, Timestamp::now())?;
+        *self.newest_node() = Some(node.clone());
+        let path = format!("/api/v1/nodes/{name}");
+        let known = self.metadata().as_ref() == Some(&wanted.metadata);
+        if !known {
+            // Also tells whether the node is there: one request for the usual registration, two for the first.
+            let patch = json!({"metadata": wanted.metadata});
+            match self.requests.patch(&path, Patch::Merge, &patch).await {
+                Err(error) if code(&error) == Some(404) => return self.register(&wanted).await,
+                other => drop(other?),
+            }
+            *self.metadata() = Some(wanted.metadata.clone());
+        }
+        match self.requests.patch(&format!("{path}/status"), Patch::Strategic, &json!({"status": wanted.status})).await
+        {
+            Err(error) if code(&error) == Some(404) => self.register(&wanted).await,
+            other => Ok(other.map(drop)?),
+        }
+    }
+
+    async fn register(&self, wanted: &Wanted) -> Result<(), Failure> {
+        let mut object = json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": wanted.metadata,
+            "spec": wanted.spec,
+            "status": without_directives(&wanted.status),
+        });
+        object["metadata"]["name"] = self.node.as_str().into();
+        self.requests.create("/api/v1/nodes", &object).await?;
+        *self.metadata() = Some(wanted.metadata.clone());
+        let role = json!({"metadata": {"labels": {ROLE_LABEL: ""}}});
+        if let Err(error) = self.own.patch(&format!("/api/v1/nodes/{}", self.node), Patch::Merge, &role).await {
+            log::warn!("node {}: its role label was not set: {error}", self.node);
+        }
+        Ok(())
+    }
+
+    fn metadata(&self) -> std::sync::MutexGuard<'_, Option<Value>> {
+        self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Wanted {
+    /// Labels and annotations.
+    metadata: Value,
+    /// Taints: only for a new object, a node may not change its own later.
+    spec: Value,
+    status: Value,
+}
+
+fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Result<Wanted, Failure> {
+    let mut labels = strings(&node["metadata"]["labels"]);
+    if let Some(forbidden) = labels.keys().find(|label| !may_set(label)) {
+        return Err(Failure::Refused(format!("a node may not set its own label {forbidden}")));
+    }
+    labels.insert(BRIDGED_LABEL.to_owned(), "true".to_owned());
+    let metadata = json!({"labels": labels, "annotations": strings(&node["metadata"]["annotations"])});
+    let mut status: Map<String, Value> = node["status"].as_object().cloned().unwrap_or_default();
+    // The node's clock may be off by years; the controller that reads this compares with its own.
+    for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        condition["lastHeartbeatTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+    }
+    if let Some(endpoint) = kubelet {
+        let addresses = status.entry("addresses").or_insert_with(|| json!([]));
+        if let Some(addresses) = addresses.as_array_mut() {
+            addresses.retain(|address| address["type"] != "InternalIP");
+            addresses.insert(0, json!({"type": "InternalIP", "address": endpoint.address.to_string()}));
+        }
+        status.insert("daemonEndpoints".to_owned(), json!({"kubeletEndpoint": {"Port": endpoint.port}}));
+    }
+    // Merges by type; an address that is no more would stay.
+    if let Some(Value::Array(addresses)) = status.get_mut("addresses") {
+        addresses.insert(0, json!({"$patch": "replace"}));
+    }
+    let spec = json!({"taints": node["spec"]["taints"].as_array().cloned().unwrap_or_default()});
+    Ok(Wanted { metadata, spec, status: Value::Object(status) })
+}
+
+/// A new object takes no patch directives.
+fn without_directives(status: &Value) -> Value {
+    let mut status = status.clone();
+    if let Some(addresses) = status["addresses"].as_array_mut() {
+        addresses.retain(|address| address.get("$patch").is_none());
+    }
+    status
+}
+
+fn strings(value: &Value) -> BTreeMap<String, String> {
+    let entries = value.as_object().into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// The rule of the API server's NodeRestriction admission for labels, applied here, too, because an embedded API
+/// or a cluster may lack it.
+fn may_set(label: &str) -> bool {
+    const ALLOWED: [&str; 10] = [
+        "kubernetes.io/hostname",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+    ];
+    let Some((prefix, _)) = label.split_once('/') else { return true };
+    let within = |domain: &str| prefix == domain || prefix.ends_with(&format!(".{domain}"));
+    if within("node-restriction.kubernetes.io") {
+        return false;
+    }
+    ALLOWED.contains(&label)
+        || within("kubelet.kubernetes.io")
+        || within("node.kubernetes.io")
+        || !(within("kubernetes.io") || within("k8s.io"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-03-01T10:00:00.5Z".parse().unwrap()
+    }
+
+    #[test]
+    fn labels_that_admission_reserves_are_refused() {
+        for label in ["node-restriction.kubernetes.io/x", "node-role.kubernetes.io/edge", "a.k8s.io/x"] {
+            assert!(!may_set(label), "{label}");
+            let node = json!({"metadata": {"name": "n", "labels": {label: ""}}});
+            assert!(matches!(wanted(&node, None, now()), Err(Failure::Refused(text)) if text.contains(label)));
+        }
+        for label in ["kubernetes.io/arch", "node.kubernetes.io/x", "site", "example.com/site", BRIDGED_LABEL] {
+            assert!(may_set(label), "{label}");
+        }
+    }
+
+    #[test]
+    fn heartbeats_get_the_bridges_time_and_addresses_are_replaced() {
+        let node = json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k"}]}, "status": {
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "Hostname", "address": "n"}],
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1970-01-01T00:00:00Z"}]}});
+        let plain = wanted(&node, None, now()).unwrap();
+        assert_eq!(plain.status["conditions"][0]["lastHeartbeatTime"], "2026-03-01T10:00:00Z");
+        assert_eq!(plain.status["addresses"][0], json!({"$patch": "replace"}));
+        assert_eq!(without_directives(&plain.status)["addresses"], node["status"]["addresses"]);
+        assert_eq!(plain.spec["taints"], node["spec"]["taints"]);
+
+        let endpoint = KubeletEndpoint { address: "192.0.2.5".parse().unwrap(), port: 10361 };
+        let served = without_directives(&wanted(&node, Some(endpoint), now()).unwrap().status);
+        assert_eq!(
+            served["addresses"],
+            json!([{"type": "InternalIP", "address": "192.0.2.5"}, {"type": "Hostname", "address": "n"}])
+        );
+        assert_eq!(served["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10361);
+    }
+}

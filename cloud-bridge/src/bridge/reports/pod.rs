@@ -1,0 +1,103 @@
+//! Status and end of a pod.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Failure, code};
+use crate::bridge::requests::{Patch, Requests, is_path_segment};
+
+/// Fields of `PodStatus` that the node owns and may clear. A patch leaves alone what it does not name, so what
+/// the node no longer says must be named as null.
+const CLEARED: [&str; 7] = [
+    "message",
+    "reason",
+    "podIP",
+    "podIPs",
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+];
+
+/// Patches the status, as a kubelet does: conditions merge by type, so those that other controllers set stay.
+pub(super) async fn status(
+    requests: &Requests,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    status: &Value,
+) -> Result<(), Failure> {
+    let path = format!("{}/status", path(namespace, name)?);
+    let patch = status_patch(uid, status).ok_or_else(|| Failure::Refused("the status is no object".to_owned()))?;
+    requests.patch(&path, Patch::Strategic, &patch).await?;
+    Ok(())
+}
+
+/// Deletes the object for good. That it is gone already, or that another pod has its name, is as well.
+pub(super) async fn gone(requests: &Requests, namespace: &str, name: &str, uid: &str) -> Result<(), Failure> {
+    match requests.delete_now(&path(namespace, name)?, uid).await {
+        Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// Says that the pod is ready, and nothing else.
+pub(super) async fn ready(
+    requests: &Requests,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition =
+        json!({"type": "Ready", "status": "True", "lastTransitionTime": time, "reason": null, "message": null});
+    let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
+    requests.patch(&format!("{}/status", path(namespace, name)?), Patch::Strategic, &patch).await?;
+    Ok(())
+}
+
+pub(super) fn path(namespace: &str, name: &str) -> Result<String, Failure> {
+    if !is_path_segment(namespace) || !is_path_segment(name) {
+        return Err(Failure::Refused(format!("{namespace:?}/{name:?} is no name of a pod")));
+    }
+    Ok(format!("/api/v1/namespaces/{namespace}/pods/{name}"))
+}
+
+/// A strategic merge patch that makes `status` the node's part of the pod's status. The uid in it makes the API
+/// refuse the patch for another pod of the same name.
+fn status_patch(uid: &str, status: &Value) -> Option<Value> {
+    let mut fields = status.as_object()?.clone();
+    for name in CLEARED {
+        fields.entry(name).or_insert(Value::Null);
+    }
+    // Merges by ip; an address that is no more would stay.
+    if let Some(Value::Array(addresses)) = fields.get_mut("podIPs") {
+        addresses.insert(0, json!({"$patch": "replace"}));
+    }
+    Some(json!({"metadata": {"uid": uid}, "status": fields}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_replaces_what_the_node_owns() {
+        let status = json!({"phase": "Running", "podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}],
+                            "conditions": [{"type": "Ready", "status": "True"}]});
+        let patch = status_patch("u1", &status).unwrap();
+        assert_eq!(patch["metadata"], json!({"uid": "u1"}));
+        assert_eq!(patch["status"]["podIPs"], json!([{"$patch": "replace"}, {"ip": "10.0.0.2"}]));
+        assert_eq!(patch["status"]["message"], Value::Null);
+        assert!(patch["status"].as_object().unwrap().contains_key("containerStatuses"));
+        assert_eq!(patch["status"]["conditions"], status["conditions"]);
+        assert!(!patch["status"].as_object().unwrap().contains_key("startTime"));
+        assert_eq!(status_patch("u1", &json!("x")), None);
+    }
+
+    #[test]
+    fn names_are_checked() {
+        assert!(path("ns", "a/../b").is_err());
+        assert_eq!(path("ns", "web").ok().as_deref(), Some("/api/v1/namespaces/ns/pods/web"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Raw requests to the API: JSON values in, as little as needed parsed out.
+
+use http::{Method, Request};
+use kube::Client;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Media types of the patch kinds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patch {
+    /// RFC 7386.
+    Merge,
+    /// Kubernetes' own: lists merge by key.
+    Strategic,
+}
+
+impl Patch {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+        }
+    }
+}
+
+/// What is read of an answer that is not needed otherwise.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Written {
+    #[serde(default)]
+    pub metadata: WrittenMeta,
+}
+
+/// Part of [`Written`].
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct WrittenMeta {
+    #[serde(default)]
+    pub uid: String,
+}
+
+/// Sends as one identity.
+#[derive(Clone)]
+pub(super) struct Requests {
+    client: Client,
+}
+
+impl Requests {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
+        self.send(Method::GET, path, "application/json", None).await
+    }
+
+    pub(super) async fn create(&self, path: &str, body: &Value) -> kube::Result<Written> {
+        self.send(Method::POST, path, "application/json", Some(body)).await
+    }
+
+    pub(super) async fn patch(&self, path: &str, kind: Patch, body: &Value) -> kube::Result<Written> {
+        self.send(Method::PATCH, path, kind.media_type(), Some(body)).await
+    }
+
+    /// Deletes at once, if the object still has this uid.
+    pub(super) async fn delete_now(&self, path: &str, uid: &str) -> kube::Result<Written> {
+        let options = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": uid},
+        });
+        self.send(Method::DELETE, path, "application/json", Some(&options)).await
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: &str,
+        body: Option<&Value>,
+    ) -> kube::Result<T> {
+        let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::ACCEPT, "application/json")
+            .header(http::header::CONTENT_TYPE, media_type)
+            .body(body)
+            .map_err(kube::Error::HttpError)?;
+        self.client.request(request).await
+    }
+}
+
+/// Whether a text from a node may stand in a request's path: names of Kubernetes objects need no escaping, and
+/// nothing else is let through.
+pub(super) fn is_path_segment(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 253
+        && text != "."
+        && text != ".."
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_change_a_path_are_refused() {
+        for good in ["web-0", "kube-root-ca.crt", "web.18a.f"] {
+            assert!(is_path_segment(good), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "a?b", "a b", "a%2fb", "ä", "a\nb"] {
+            assert!(!is_path_segment(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! One task per connected node: moves frames between the websocket and the session value, and carries out what
+//! the session says. No decisions of its own about order, resume or refusal: those are the session's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use async_tungstenite::tungstenite::{Error as SocketError, Message};
+use async_tungstenite::{WebSocketReceiver, WebSocketSender, WebSocketStream};
+use bytes::Bytes;
+use edge_protocol::SessionError;
+use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
+use edge_protocol::message::{ObjectKey, Report, StreamId, StreamRequest};
+use edge_protocol::stream::StreamEvent;
+use edge_protocol::version::RefuseReason;
+use futures::future::{BoxFuture, FusedFuture};
+use futures::io::{AsyncRead, AsyncWrite};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::Shared;
+use super::lanes::{Answer, Attempt, Lanes, Outcome};
+use super::lease::{self, Renewal};
+use super::node::{Chunks, Command, Link, Node};
+use super::reports::{Reports, refusal_event};
+use super::requests::Requests;
+use crate::api::backend::BackendError;
+
+/// Requests of one node under way at the API at the same time.
+const CONCURRENCY: usize = 8;
+/// Frames that wait for the socket; the rest waits in the session, where newer replaces older.
+const OUT: usize = 4;
+/// For the last frame of a connection that is being closed.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Work at the API that the session waits for.
+enum Done {
+    Report(Attempt, Outcome),
+    Lease(kube::Result<()>),
+    /// Nothing is to be told to the node.
+    Quiet,
+}
+
+type Work = FuturesUnordered<BoxFuture<'static, Done>>;
+type Opened = oneshot::Sender<Result<(StreamId, Chunks), BackendError>>;
+
+struct Stream {
+    chunks: mpsc::UnboundedSender<Result<Bytes, BackendError>>,
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn run<S>(shared: Arc<Shared>, node: Arc<Node>, socket: WebSocketStream<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, commands) = mpsc::unbounded_channel();
+    let link = node.attach(sender, SystemTime::now());
+    let name = node.name.clone();
+    let mut connection = Connection::new(shared, Arc::clone(&node), &link);
+    let why = connection.serve(socket, commands).await;
+    log::info!("node {name}: connection {} ended: {why}", link.session);
+    connection.fail_streams();
+    node.detach(link.session, SystemTime::now());
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    node: Arc<Node>,
+    session: BridgeSession,
+    start: Instant,
+    lanes: Lanes,
+    reports: Arc<Reports>,
+    slots: Arc<Semaphore>,
+    work: Work,
+    renewal: Renewal,
+    requests: Requests,
+    streams: HashMap<StreamId, Stream>,
+}
+
+impl Connection {
+    fn new(shared: Arc<Shared>, node: Arc<Node>, link: &Link) -> Self {
+        let mut settings = BridgeSettings::new(node.name.clone(), shared.cluster.clone(), link.session);
+        settings.heartbeat = shared.settings.heartbeat;
+        let session = BridgeSession::new(settings, &mut node.state(), Duration::ZERO);
+        let as_node = shared.clients.as_node(&node.name);
+        let overrides = shared.overrides(&node.name);
+        Self {
+            session,
+            start: Instant::now(),
+            lanes: Lanes::default(),
+            reports: Arc::new(Reports::new(&node.name, as_node.clone(), shared.clients.own().clone(), overrides)),
+            slots: Arc::new(Semaphore::new(CONCURRENCY)),
+            work: Work::new(),
+            renewal: Renewal::default(),
+            requests: Requests::new(as_node),
+            streams: HashMap::new(),
+            shared,
+            node,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    async fn serve<S>(&mut self, socket: WebSocketStream<S>, mut commands: mpsc::UnboundedReceiver<Command>) -> String
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, mut receiver) = socket.split();
+        let (out, frames) = mpsc::channel(OUT);
+        let mut writer = std::pin::pin!(write(sender, frames).fuse());
+        let mut pending = None;
+        let node = Arc::clone(&self.node);
+        let ended = loop {
+            self.take_events();
+            if pending.is_none() {
+                pending = self.session.poll_transmit(&node.state(), self.start.elapsed());
+            }
+            let deadline = tokio::time::Instant::from_std(self.start + self.session.next_timeout());
+            let step = tokio::select! {
+                // Frames are taken last: what has arrived is worked off before more is let in.
+                biased;
+                written = &mut writer => Err(written.map_or_else(|e| e.to_string(), |()| "closed".to_owned())),
+                permit = out.reserve(), if pending.is_some() => {
+                    if let (Ok(permit), Some(frame)) = (permit, pending.take()) {
+                        permit.send(frame);
+                    }
+                    Ok(())
+                }
+                Some(done) = self.work.next(), if !self.work.is_empty() => {
+                    self.finish(done);
+                    Ok(())
+                }
+                Some(command) = commands.recv() => self.command(command),
+                () = node.changed.notified() => Ok(()),
+                frame = next_frame(&mut receiver) => match frame {
+                    Ok(text) => self.frame(&text).map_err(|error| error.to_string()),
+                    Err(error) => Err(error.to_string()),
+                },
+                () = tokio::time::sleep_until(deadline) => {
+                    self.session.on_timeout(self.now()).map_err(|error| error.to_string())
+                }
+            };
+            if let Err(why) = step {
+                break why;
+            }
+        };
+        // A refusal is of use only when it arrives.
+        let flush = async {
+            while let Some(frame) = pending.take().or_else(|| self.session.poll_transmit(&node.state(), Duration::ZERO))
+            {
+                if out.send(frame).await.is_err() {
+                    break;
+                }
+            }
+            drop(out);
+        };
+        if !writer.is_terminated() {
+            let flushed = async { tokio::join!(flush, writer.as_mut().map(drop)) };
+            // Whether the peer still listens is its affair.
+            let _ = tokio::time::timeout(FLUSH, flushed).await;
+        }
+        ended
+    }
+
+    fn frame(&mut self, text: &str) -> Result<(), SessionError> {
+        let now = self.now();
+        self.session.handle(&mut self.node.state(), text, now)?;
+        if self.session.is_welcome() && self.renewal.due(now) {
+            let (requests, name) = (self.requests.clone(), self.node.name.clone());
+            let renew = async move { Done::Lease(lease::renew(&requests, &name, Timestamp::now()).await) };
+            self.work.push(renew.boxed());
+        }
+        Ok(())
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                BridgeEvent::Connected { hello, resumed } => {
+                    let how = if resumed { "resumed" } else { "full list" };
+                    log::info!(
+                        "node {}: connected ({}, protocol {}..{}, {how})",
+                        self.node.name,
+                        hello.agent,
+                        hello.protocol.min,
+                        hello.protocol.max
+                    );
+                    self.shared.connected(&self.node.name);
+                }
+                BridgeEvent::Acked { .. } => {}
+                BridgeEvent::Nacked { key, uid, reason } => self.nacked(&key, &uid, &reason),
+                BridgeEvent::Report { id, report } => {
+                    self.lanes.push(id, report);
+                    self.begin();
+                }
+                BridgeEvent::Unlisted(objects) => {
+                    for object in objects {
+                        self.shared.look_up(&self.node.name, object.key, object.uid);
+                    }
+                }
+                BridgeEvent::Stream(event) => self.stream(event),
+            }
+        }
+    }
+
+    /// Starts every attempt that may run.
+    fn begin(&mut self) {
+        while let Some(attempt) = self.lanes.next() {
+            let (reports, slots) = (Arc::clone(&self.reports), Arc::clone(&self.slots));
+            let attempt = async move {
+                if !attempt.pause.is_zero() {
+                    tokio::time::sleep(attempt.pause).await;
+                }
+                // Never closed: the semaphore lives as long as this future.
+                let _slot = slots.acquire_owned().await;
+                let outcome = reports.write(&attempt.report).await;
+                Done::Report(attempt, outcome)
+            };
+            self.work.push(attempt.boxed());
+        }
+    }
+
+    fn finish(&mut self, done: Done) {
+        match done {
+            Done::Report(attempt, outcome) => {
+                let what = format!("node {}: {}", self.node.name, describe(&attempt.report));
+                match &outcome {
+                    Outcome::Written => log::debug!("{what}: written"),
+                    Outcome::Refused(reason) => log::warn!("{what}: refused: {reason}"),
+                    Outcome::Retry(reason) => log::warn!("{what}: will be tried again: {reason}"),
+                }
+                for answer in self.lanes.finish(attempt, outcome) {
+                    match answer {
+                        Answer::Reported(id) => self.session.reported(id),
+                        Answer::Refused(id, reason) => self.session.refuse_report(id, reason),
+                    }
+                }
+                self.begin();
+            }
+            Done::Lease(outcome) => {
+                let now = self.now();
+                self.renewal.done(now, outcome.is_ok());
+                if let Err(error) = outcome {
+                    log::warn!("node {}: its lease was not renewed: {error}", self.node.name);
+                }
+            }
+            Done::Quiet => {}
+        }
+    }
+
+    fn nacked(&mut self, key: &ObjectKey, uid: &str, reason: &str) {
+        log::warn!("node {}: cannot apply {} {}/{}: {reason}", self.node.name, key.kind, key.namespace, key.name);
+        let event = Report::Event { event: refusal_event(&self.node.name, key, uid, reason, Timestamp::now()) };
+        let reports = Arc::clone(&self.reports);
+        let write = async move {
+            if let Outcome::Refused(reason) | Outcome::Retry(reason) = reports.write(&event).await {
+                log::warn!("an event was lost: {reason}");
+            }
+            Done::Quiet
+        };
+        self.work.push(write.boxed());
+    }
+
+    fn command(&mut self, command: Command) -> Result<(), String> {
+        match command {
+            Command::Superseded => {
+                let why = "a newer connection of this node has taken over";
+                return Err(self.session.refuse(RefuseReason::Superseded, why).to_string());
+            }
+            Command::RewriteNode => {
+                let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
+                let rewrite = async move {
+                    if let Outcome::Refused(reason) | Outcome::Retry(reason) = reports.rewrite_node().await {
+                        log::warn!("node {name}: its object was not written again: {reason}");
+                    }
+                    Done::Quiet
+                };
+                self.work.push(rewrite.boxed());
+            }
+            Command::Open { request, answer } => self.open(request, answer),
+            Command::Consumed { stream, bytes } => self.session.stream_consumed(stream, bytes),
+            Command::Close { stream } => {
+                if self.streams.remove(&stream).is_some() {
+                    self.session.stream_end(stream, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, request: StreamRequest, answer: Opened) {
+        let opened = self.session.open_stream(request).map_err(|error| BackendError::Unavailable(error.to_string()));
+        let opened = opened.map(|stream| {
+            let (chunks, reader) = mpsc::unbounded_channel();
+            self.streams.insert(stream, Stream { chunks });
+            (stream, reader)
+        });
+        if let Err(Ok((stream, _))) = answer.send(opened) {
+            self.streams.remove(&stream);
+            self.session.stream_end(stream, None);
+        }
+    }
+
+    fn stream(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Data { stream, data } => {
+                let reader = self.streams.get(&stream);
+                // A reader that has gone says so by a command of its own.
+                let _ = reader.map(|reader| reader.chunks.send(Ok(data.into())));
+            }
+            StreamEvent::Closed { stream, error } => {
+                if let (Some(reader), Some(error)) = (self.streams.remove(&stream), error) {
+                    let _ = reader.chunks.send(Err(super::streams::error_of(error)));
+                }
+            }
+            // Only a node is asked to serve streams, and nothing is sent on one from here.
+            StreamEvent::Opened { .. } | StreamEvent::Room { .. } => {}
+        }
+    }
+
+    fn fail_streams(&mut self) {
+        for (_, reader) in self.streams.drain() {
+            let gone = BackendError::Unavailable(format!("the connection to node {} broke", self.node.name));
+            let _ = reader.chunks.send(Err(gone));
+        }
+    }
+}
+
+/// Writes frames until there will be no more.
+async fn write<S>(mut sender: WebSocketSender<S>, mut frames: mpsc::Receiver<String>) -> Result<(), SocketError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(frame) = frames.recv().await {
+        sender.send(Message::text(frame)).await?;
+    }
+    sender.close(None).await
+}
+
+/// The text of the next frame; the ends of the connection are errors.
+async fn next_frame<S>(
+    receiver: &mut WebSocketReceiver<S>,
+) -> Result<async_tungstenite::tungstenite::Utf8Bytes, SocketError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        match receiver.next().await {
+            Some(Ok(Message::Text(text))) => return Ok(text),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+            Some(Ok(Message::Binary(_))) => {
+                return Err(SocketError::Io(std::io::Error::new(
+                    std::io::ErrorKind::InvalidData,
+                    "a binary frame, where text is spoken",
+                )));
+            }
+            Some(Ok(Message::Close(_))) | None => return Err(SocketError::ConnectionClosed),
+            Some(Err(error)) => return Err(error),
+        }
+    }
+}
+
+fn describe(report: &Report) -> String {
+    match report {
+        Report::PodStatus { namespace, name, .. } => format!("status of pod {namespace}/{name}"),
+        Report::PodGone { namespace, name, .. } => format!("end of pod {namespace}/{name}"),
+        Report::Node { .. } => "node object".to_owned(),
+        Report::Event { event } => format!(
+            "event {} of {}/{}",
+            event["reason"].as_str().unwrap_or_default(),
+            event["involvedObject"]["namespace"].as_str().unwrap_or_default(),
+            event["involvedObject"]["name"].as_str().unwrap_or_default()
+        ),
+        Report::MirrorPod { pod } => format!("mirror of {}", pod["metadata"]["name"].as_str().unwrap_or_default()),
+        Report::MirrorGone { namespace, name, .. } => format!("end of mirror {namespace}/{name}"),
+        Report::Unknown => "unknown report".to_owned(),
+    }
+}

@@ -1,0 +1,310 @@
+//! Objects as the watches deliver them, and how they look to a node. Pure.
+//!
+//! What changes without concern to a node (status, resourceVersion, managed fields) is left out, so that it
+//! changes no digest and costs nothing on the link.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DynamicObject, ObjectMeta};
+use ring::digest;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::refs::references;
+use crate::pki::authority::hex;
+
+/// Marks the copy of a static pod in the API; its value is the static pod's own uid.
+pub(super) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// A pod as read from the API. The spec stays JSON, so that fields of newer API servers travel on; most of the
+/// status is skipped while parsing, because most events of a pod are changes of its status.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct WatchedPod {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: Value,
+    #[serde(default)]
+    status: WatchedStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct WatchedStatus {
+    #[serde(default)]
+    conditions: Vec<WatchedCondition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct WatchedCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    status: String,
+}
+
+/// These are read from where the full types are.
+macro_rules! read_as {
+    ($slim:ty, $full:ty) => {
+        impl kube::Resource for $slim {
+            type DynamicType = ();
+            type Scope = <$full as kube::Resource>::Scope;
+
+            fn kind((): &()) -> Cow<'_, str> {
+                <$full as kube::Resource>::kind(&())
+            }
+
+            fn group((): &()) -> Cow<'_, str> {
+                <$full as kube::Resource>::group(&())
+            }
+
+            fn version((): &()) -> Cow<'_, str> {
+                <$full as kube::Resource>::version(&())
+            }
+
+            fn plural((): &()) -> Cow<'_, str> {
+                <$full as kube::Resource>::plural(&())
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+read_as!(WatchedPod, Pod);
+read_as!(WatchedNode, Node);
+
+/// A node as read from the API: no more than tells whether it is there and believed alive.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct WatchedNode {
+    pub(super) metadata: ObjectMeta,
+    #[serde(default)]
+    status: WatchedStatus,
+}
+
+impl WatchedNode {
+    pub(super) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Status of the Ready condition: `True`, `False`, `Unknown`, or empty.
+    pub(super) fn ready(&self) -> &str {
+        self.status.conditions.iter().find(|c| c.kind == "Ready").map_or("", |c| &c.status)
+    }
+}
+
+/// A pod bound to a node, ready to be sent there.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct BoundPod {
+    pub node: String,
+    pub object: Object,
+    pub refs: BTreeSet<ObjectKey>,
+    pub generation: i64,
+    pub terminating: bool,
+    /// Uid of the static pod that this one mirrors.
+    pub mirror_of: Option<String>,
+    /// Its containers are ready and it is not: what a node lifecycle controller writes when the node is silent.
+    pub falsely_unready: bool,
+}
+
+impl BoundPod {
+    pub(super) fn uid(&self) -> &str {
+        &self.object.digest.uid
+    }
+}
+
+impl WatchedPod {
+    /// Name of the node it is bound to; empty before.
+    pub(super) fn node(&self) -> &str {
+        self.spec["nodeName"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn key(&self) -> ObjectKey {
+        key("Pod", &self.metadata)
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// None for a pod that is not bound, or has no name or uid.
+    pub(super) fn into_bound(mut self) -> Option<BoundPod> {
+        let node = Some(self.node()).filter(|node| !node.is_empty())?.to_owned();
+        let key = self.key();
+        let uid = Some(self.uid()).filter(|uid| !uid.is_empty() && !key.name.is_empty())?.to_owned();
+        let mirror_of = self.metadata.annotations.as_ref().and_then(|a| a.get(MIRROR_ANNOTATION)).cloned();
+        let generation = self.metadata.generation.unwrap_or_default();
+        let terminating = self.metadata.deletion_timestamp.is_some();
+        let refs = references(&key.namespace, &self.spec);
+        let falsely_unready = !terminating && self.falsely_unready();
+        let gates = self.gates();
+        let mut body = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": trimmed(self.metadata),
+            "spec": self.spec.take(),
+        });
+        if !gates.is_empty() {
+            body["status"] = json!({ "conditions": gates });
+        }
+        Some(BoundPod {
+            node,
+            object: object(key, uid, body),
+            refs,
+            generation,
+            terminating,
+            mirror_of,
+            falsely_unready,
+        })
+    }
+
+    /// Without readiness gates a pod is ready when its containers are. Nobody but a controller that has not heard
+    /// of the node says otherwise, and a node that comes back unchanged reports nothing.
+    fn falsely_unready(&self) -> bool {
+        let is = |kind: &str, status: &str| self.status.conditions.iter().any(|c| c.kind == kind && c.status == status);
+        is("ContainersReady", "True") && is("Ready", "False") && self.spec["readinessGates"].is_null()
+    }
+
+    /// Conditions that others set and that readiness depends on (`spec.readinessGates`).
+    fn gates(&self) -> Vec<Value> {
+        let wanted: Vec<&str> = self.spec["readinessGates"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|g| g["conditionType"].as_str())
+            .collect();
+        let conditions = self.status.conditions.iter().filter(|c| wanted.contains(&c.kind.as_str()));
+        conditions.map(|c| json!({"type": c.kind, "status": c.status})).collect()
+    }
+}
+
+/// A ConfigMap or Secret as a node gets it. `kind` is what was asked for: items of lists do not say it.
+/// None without name or uid.
+pub(super) fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
+    let key = key(kind, &from.metadata);
+    let uid = from.metadata.uid.clone().filter(|uid| !uid.is_empty() && !key.name.is_empty())?;
+    let mut body = match from.data {
+        Value::Object(fields) => Value::Object(fields),
+        _ => json!({}),
+    };
+    body["apiVersion"] = "v1".into();
+    body["kind"] = kind.into();
+    body["metadata"] = trimmed(from.metadata);
+    Some(object(key, uid, body))
+}
+
+fn key(kind: &str, metadata: &ObjectMeta) -> ObjectKey {
+    ObjectKey {
+        kind: kind.to_owned(),
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+fn trimmed(mut metadata: ObjectMeta) -> Value {
+    metadata.managed_fields = None;
+    metadata.resource_version = None;
+    metadata.self_link = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        // The whole manifest once more, for kubectl's own use.
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+    serde_json::to_value(metadata).unwrap_or_default()
+}
+
+fn object(key: ObjectKey, uid: String, body: Value) -> Object {
+    let hash = digest::digest(&digest::SHA256, body.to_string().as_bytes());
+    // Half of the hash: it tells versions of one object apart, nobody gains by forging it.
+    let digest = hex(&hash.as_ref()[..16]);
+    Object { digest: ObjectDigest { key, uid, digest }, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(value: Value) -> WatchedPod {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn sample() -> Value {
+        json!({
+            "metadata": {"name": "web", "namespace": "ns", "uid": "u1", "resourceVersion": "5", "generation": 2,
+                         "managedFields": [{"manager": "kubectl", "operation": "Update"}],
+                         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}},
+            "spec": {"nodeName": "edge-1", "containers": [{"name": "c"}], "imagePullSecrets": [{"name": "s"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        })
+    }
+
+    #[test]
+    fn only_what_concerns_the_node_travels() {
+        let bound = pod(sample()).into_bound().unwrap();
+        assert_eq!((bound.node.as_str(), bound.uid(), bound.generation), ("edge-1", "u1", 2));
+        assert_eq!(bound.refs.len(), 1);
+        assert_eq!(
+            bound.object.body["metadata"],
+            json!({"name": "web", "namespace": "ns", "uid": "u1", "generation": 2, "annotations": {"a": "b"}})
+        );
+        assert_eq!(bound.object.body.get("status"), None);
+        assert_eq!(bound.object.digest.digest.len(), 32);
+    }
+
+    #[test]
+    fn a_change_of_status_changes_no_digest_but_a_readiness_gate_does() {
+        let digest = |value: Value| pod(value).into_bound().unwrap().object.digest.digest;
+        let mut changed = sample();
+        changed["status"] = json!({"phase": "Failed", "conditions": [{"type": "x", "status": "True"}]});
+        changed["metadata"]["resourceVersion"] = "6".into();
+        assert_eq!(digest(sample()), digest(changed.clone()));
+        let mut gated = sample();
+        gated["spec"]["readinessGates"] = json!([{"conditionType": "x"}]);
+        changed["spec"] = gated["spec"].clone();
+        assert_ne!(digest(gated), digest(changed));
+    }
+
+    #[test]
+    fn a_pod_that_only_a_controller_calls_unready_is_noticed() {
+        let unready = |status: Value, gates: Value| {
+            let mut value = sample();
+            value["status"] = status;
+            value["spec"]["readinessGates"] = gates;
+            pod(value).into_bound().unwrap().falsely_unready
+        };
+        let conditions = |containers: &str, pod: &str| json!({"conditions": [{"type": "ContainersReady", "status": containers}, {"type": "Ready", "status": pod}]});
+        assert!(unready(conditions("True", "False"), Value::Null));
+        assert!(!unready(conditions("True", "True"), Value::Null));
+        assert!(!unready(conditions("False", "False"), Value::Null));
+        assert!(!unready(conditions("True", "False"), json!([{"conditionType": "x"}])));
+    }
+
+    #[test]
+    fn unbound_or_nameless_pods_go_nowhere() {
+        let mut unbound = sample();
+        unbound["spec"]["nodeName"] = Value::Null;
+        assert!(pod(unbound).into_bound().is_none());
+        let mut nameless = sample();
+        nameless["metadata"]["uid"] = "".into();
+        assert!(pod(nameless).into_bound().is_none());
+    }
+
+    #[test]
+    fn config_objects_keep_their_data() {
+        let map: DynamicObject = serde_json::from_value(json!({
+            "metadata": {"name": "m", "namespace": "ns", "uid": "u", "resourceVersion": "1"},
+            "data": {"k": "v"}, "immutable": true
+        }))
+        .unwrap();
+        let object = config_object("ConfigMap", map).unwrap();
+        assert_eq!(object.body["data"]["k"], "v");
+        assert_eq!((object.body["kind"].as_str(), object.body["immutable"].as_bool()), (Some("ConfigMap"), Some(true)));
+        assert_eq!(object.body["metadata"].get("resourceVersion"), None);
+    }
+}

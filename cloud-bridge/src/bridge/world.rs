@@ -1,0 +1,322 @@
+//! Which node should hold what: pods of our nodes, and the ConfigMaps and Secrets those pods name. Pure: watch
+//! events in, effects out.
+//!
+//! A node's list is not complete before its pods have been listed and every object they name was found or found
+//! missing; until then the node is told nothing, because what is absent from a complete list is deleted there.
+//! After that, a pod waits for the objects it names, so that it never starts towards a missing ConfigMap that is
+//! only late.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use edge_protocol::message::{Object, ObjectKey};
+
+use super::watched::BoundPod;
+
+/// What must be done after an event, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Effect {
+    /// The node should hold this.
+    Set { node: String, object: Arc<Object> },
+    /// The object was deleted.
+    Remove { node: String, key: ObjectKey, uid: String },
+    /// The object lives on, but this node has no use for it any more.
+    Withdraw { node: String, key: ObjectKey, uid: String },
+    /// Everything this node should hold has been said.
+    Listed { node: String },
+    /// Begin to follow a ConfigMap or Secret, in the name of this node; ends an earlier watch of the same key.
+    Watch { key: ObjectKey, node: String },
+    /// Nobody needs it any more.
+    Unwatch { key: ObjectKey },
+    /// A controller that had not heard of the node wrote that this pod is not ready. If the node lives, undo it.
+    RestoreReady { node: String, key: ObjectKey, uid: String },
+    /// Somebody deleted the API's copy of a static pod: nothing has to be stopped for it, so finish the deletion.
+    FinishMirror { node: String, key: ObjectKey, uid: String },
+}
+
+/// Everything our nodes should hold.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    nodes: HashMap<String, Node>,
+    shared: HashMap<ObjectKey, Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// By uid.
+    pods: BTreeMap<String, Pod>,
+    /// The pods this node had when it became ours have been read.
+    seeded: bool,
+    listed: bool,
+    /// Deleted before the seed was read: the seed may still show them.
+    gone: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct Pod {
+    key: ObjectKey,
+    refs: BTreeSet<ObjectKey>,
+    generation: i64,
+    terminating: bool,
+    falsely_unready: bool,
+    /// Not said yet, because an object it names is not known yet.
+    held: Option<Arc<Object>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    value: Value,
+    /// Nodes with the number of their pods that name it.
+    users: BTreeMap<String, usize>,
+    /// In whose name it is watched.
+    reader: String,
+}
+
+#[derive(Debug)]
+enum Value {
+    Pending,
+    /// The API does not tell. Pods no longer wait for it; a list stays incomplete.
+    Failed,
+    Absent,
+    Present(Arc<Object>),
+}
+
+impl World {
+    pub(super) fn is_ours(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
+    /// From now on this node's pods are kept. Follow with [`seed`](Self::seed).
+    pub(super) fn add_node(&mut self, node: &str) {
+        self.nodes.entry(node.to_owned()).or_default();
+    }
+
+    /// Forgets a node and all it used.
+    pub(super) fn drop_node(&mut self, node: &str) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for pod in self.nodes.remove(node).unwrap_or_default().pods.into_values() {
+            self.release(node, &pod.refs, &mut effects);
+        }
+        effects.retain(|effect| matches!(effect, Effect::Watch { .. } | Effect::Unwatch { .. }));
+        effects
+    }
+
+    /// The pods a node had when it became ours. Watch events that came meanwhile are newer.
+    pub(super) fn seed(&mut self, node: &str, pods: Vec<BoundPod>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for pod in pods {
+            let Some(view) = self.nodes.get(node) else { return effects };
+            if pod.node == node && !view.gone.contains(pod.uid()) && !view.pods.contains_key(pod.uid()) {
+                self.enter(pod, &mut effects);
+            }
+        }
+        if let Some(view) = self.nodes.get_mut(node) {
+            view.seeded = true;
+            view.gone = HashSet::new();
+        }
+        self.settle(node, &mut effects);
+        effects
+    }
+
+    /// A pod was added or changed.
+    pub(super) fn pod_applied(&mut self, pod: BoundPod) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let node = pod.node.clone();
+        if self.is_ours(&node) {
+            self.enter(pod, &mut effects);
+            self.settle(&node, &mut effects);
+        }
+        effects
+    }
+
+    /// A pod was deleted.
+    pub(super) fn pod_deleted(&mut self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(view) = self.nodes.get_mut(node) else { return effects };
+        if !view.seeded {
+            view.gone.insert(uid.to_owned());
+        }
+        let pod = view.pods.remove(uid);
+        effects.push(Effect::Remove { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() });
+        if let Some(pod) = pod {
+            self.release(node, &pod.refs, &mut effects);
+            self.settle(node, &mut effects);
+        }
+        effects
+    }
+
+    /// After a complete new list: pods that are known here and not in it. Each is to be looked up before it is
+    /// believed to be gone.
+    pub(super) fn missing(&self, listed: &HashSet<String>) -> Vec<(String, ObjectKey, String)> {
+        let of_node = |(node, view): (&String, &Node)| {
+            let node = node.clone();
+            let missing: Vec<_> = view.pods.iter().filter(|(uid, _)| !listed.contains(*uid)).collect();
+            missing.into_iter().map(|(uid, pod)| (node.clone(), pod.key.clone(), uid.clone())).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(of_node).collect()
+    }
+
+    /// The node has connected: what was written about its pods while it was silent.
+    pub(super) fn connected(&self, node: &str) -> Vec<Effect> {
+        let pods = self.nodes.get(node).into_iter().flat_map(|view| &view.pods);
+        let restore = |(uid, pod): (&String, &Pod)| Effect::RestoreReady {
+            node: node.to_owned(),
+            key: pod.key.clone(),
+            uid: uid.clone(),
+        };
+        pods.filter(|(_, pod)| pod.falsely_unready).map(restore).collect()
+    }
+
+    /// Whether a pod of this node names the object.
+    pub(super) fn uses(&self, node: &str, key: &ObjectKey) -> bool {
+        self.shared.get(key).is_some_and(|shared| shared.users.contains_key(node))
+    }
+
+    /// A ConfigMap or Secret was read.
+    pub(super) fn object_present(&mut self, object: Object) -> Vec<Effect> {
+        let object = Arc::new(object);
+        let key = object.digest.key.clone();
+        self.resolve(&key, |users, old, effects| {
+            let replaced = match old {
+                Value::Present(old) if old.digest.uid != object.digest.uid => Some(old.digest.uid.clone()),
+                _ => None,
+            };
+            for node in users {
+                if let Some(uid) = &replaced {
+                    effects.push(Effect::Remove { node: node.clone(), key: key.clone(), uid: uid.clone() });
+                }
+                effects.push(Effect::Set { node: node.clone(), object: Arc::clone(&object) });
+            }
+            Value::Present(Arc::clone(&object))
+        })
+    }
+
+    /// A ConfigMap or Secret is not there.
+    pub(super) fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
+        self.resolve(key, |users, old, effects| {
+            if let Value::Present(old) = old {
+                let uid = &old.digest.uid;
+                effects.extend(users.map(|node| Effect::Remove {
+                    node: node.clone(),
+                    key: key.clone(),
+                    uid: uid.clone(),
+                }));
+            }
+            Value::Absent
+        })
+    }
+
+    /// The API did not tell whether a ConfigMap or Secret is there. What is known of it stays.
+    pub(super) fn object_failed(&mut self, key: &ObjectKey) -> Vec<Effect> {
+        match self.shared.get(key) {
+            Some(Shared { value: Value::Pending, .. }) => self.resolve(key, |_, _, _| Value::Failed),
+            _ => Vec::new(),
+        }
+    }
+
+    fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
+    where
+        F: FnOnce(std::collections::btree_map::Keys<'_, String, usize>, &Value, &mut Vec<Effect>) -> Value,
+    {
+        let mut effects = Vec::new();
+        let Some(shared) = self.shared.get_mut(key) else { return effects };
+        shared.value = change(shared.users.keys(), &shared.value, &mut effects);
+        let users: Vec<String> = shared.users.keys().cloned().collect();
+        for node in users {
+            self.settle(&node, &mut effects);
+        }
+        effects
+    }
+
+    fn enter(&mut self, pod: BoundPod, effects: &mut Vec<Effect>) {
+        let BoundPod { node, object, refs, generation, terminating, mirror_of, falsely_unready } = pod;
+        let Some(view) = self.nodes.get_mut(&node) else { return };
+        let (key, uid) = (object.digest.key.clone(), object.digest.uid.clone());
+        let old = view.pods.get(&uid);
+        // A seed may have shown a newer state than the watch has reached.
+        if old.is_some_and(|old| generation < old.generation || (old.terminating && !terminating)) {
+            return;
+        }
+        let old = old.map(|old| old.refs.clone()).unwrap_or_default();
+        let held = Some(Arc::new(object));
+        let added: Vec<_> = refs.difference(&old).cloned().collect();
+        let removed: BTreeSet<_> = old.difference(&refs).cloned().collect();
+        view.pods.insert(uid.clone(), Pod { key: key.clone(), refs, generation, terminating, falsely_unready, held });
+        for name in added {
+            self.need(&node, name, effects);
+        }
+        self.release(&node, &removed, effects);
+        if falsely_unready {
+            effects.push(Effect::RestoreReady { node: node.clone(), key: key.clone(), uid: uid.clone() });
+        }
+        if terminating && mirror_of.is_some() {
+            effects.push(Effect::FinishMirror { node, key, uid });
+        }
+    }
+
+    fn need(&mut self, node: &str, key: ObjectKey, effects: &mut Vec<Effect>) {
+        let shared = self.shared.entry(key.clone()).or_insert_with(|| {
+            effects.push(Effect::Watch { key, node: node.to_owned() });
+            Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned() }
+        });
+        let count = shared.users.entry(node.to_owned()).or_default();
+        *count += 1;
+        if let (1, Value::Present(object)) = (*count, &shared.value) {
+            effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
+        }
+    }
+
+    fn release(&mut self, node: &str, refs: &BTreeSet<ObjectKey>, effects: &mut Vec<Effect>) {
+        for key in refs {
+            let Some(shared) = self.shared.get_mut(key) else { continue };
+            match shared.users.get_mut(node) {
+                Some(count) if *count > 1 => {
+                    *count -= 1;
+                    continue;
+                }
+                _ => drop(shared.users.remove(node)),
+            }
+            if let Value::Present(object) = &shared.value {
+                let uid = object.digest.uid.clone();
+                effects.push(Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid });
+            }
+            match shared.users.keys().next() {
+                None => {
+                    self.shared.remove(key);
+                    effects.push(Effect::Unwatch { key: key.clone() });
+                }
+                // The API server lets a node read only what its own pods name: read on for another one.
+                Some(other) if shared.reader == node => {
+                    shared.reader.clone_from(other);
+                    effects.push(Effect::Watch { key: key.clone(), node: other.clone() });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Says the pods that need not wait any longer, and that the list is complete if it now is.
+    fn settle(&mut self, node: &str, effects: &mut Vec<Effect>) {
+        let Some(view) = self.nodes.get_mut(node) else { return };
+        let shared = &self.shared;
+        let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| matches!(s.value, Value::Pending));
+        let failed = |key: &ObjectKey| shared.get(key).is_some_and(|s| matches!(s.value, Value::Failed));
+        let mut complete = view.seeded;
+        for pod in view.pods.values_mut() {
+            if !view.listed && pod.refs.iter().any(|key| pending(key) || failed(key)) {
+                complete = false;
+            }
+            if pod.held.is_some() && (pod.terminating || !pod.refs.iter().any(pending)) {
+                let object = pod.held.take();
+                effects.extend(object.map(|object| Effect::Set { node: node.to_owned(), object }));
+            }
+        }
+        if complete && !view.listed {
+            view.listed = true;
+            effects.push(Effect::Listed { node: node.to_owned() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+use edge_protocol::message::ObjectDigest;
+use serde_json::json;
+
+use super::*;
+
+fn key(kind: &str, name: &str) -> ObjectKey {
+    ObjectKey { kind: kind.into(), namespace: "ns".into(), name: name.into() }
+}
+
+fn object(kind: &str, name: &str, uid: &str) -> Object {
+    Object {
+        digest: ObjectDigest { key: key(kind, name), uid: uid.into(), digest: format!("d-{uid}") },
+        body: json!({}),
+    }
+}
+
+fn pod(node: &str, name: &str, maps: &[&str]) -> BoundPod {
+    BoundPod {
+        node: node.into(),
+        object: object("Pod", name, &format!("uid-{name}")),
+        refs: maps.iter().map(|map| key("ConfigMap", map)).collect(),
+        generation: 1,
+        terminating: false,
+        mirror_of: None,
+        falsely_unready: false,
+    }
+}
+
+/// Effects as short words.
+fn words(effects: &[Effect]) -> Vec<String> {
+    let word = |effect: &Effect| match effect {
+        Effect::Set { node, object } => format!("set {node} {} {}", object.digest.key.name, object.digest.uid),
+        Effect::Remove { node, key, uid } => format!("remove {node} {} {uid}", key.name),
+        Effect::Withdraw { node, key, uid } => format!("withdraw {node} {} {uid}", key.name),
+        Effect::Listed { node } => format!("listed {node}"),
+        Effect::Watch { key, node } => format!("watch {} for {node}", key.name),
+        Effect::Unwatch { key } => format!("unwatch {}", key.name),
+        Effect::RestoreReady { node, key, .. } => format!("restore {node} {}", key.name),
+        Effect::FinishMirror { node, key, .. } => format!("finish {node} {}", key.name),
+    };
+    effects.iter().map(word).collect()
+}
+
+fn world(nodes: &[&str]) -> World {
+    let mut world = World::default();
+    for node in nodes {
+        world.add_node(node);
+        assert_eq!(words(&world.seed(node, vec![])), [format!("listed {node}")]);
+    }
+    world
+}
+
+#[test]
+fn pods_of_other_nodes_are_nobodys_business() {
+    let mut world = world(&["a"]);
+    assert!(world.pod_applied(pod("z", "p", &["m"])).is_empty());
+    assert!(world.pod_deleted("z", &key("Pod", "p"), "uid-p").is_empty());
+}
+
+#[test]
+fn a_pod_waits_for_what_it_names() {
+    let mut world = world(&["a"]);
+    assert_eq!(words(&world.pod_applied(pod("a", "p", &["m"]))), ["watch m for a"]);
+    let effects = world.object_present(object("ConfigMap", "m", "m1"));
+    assert_eq!(words(&effects), ["set a m m1", "set a p uid-p"]);
+    assert_eq!(words(&world.pod_applied(pod("a", "q", &["m"]))), ["set a q uid-q"]);
+}
+
+#[test]
+fn a_pod_does_not_wait_for_what_is_missing_or_cannot_be_read() {
+    let mut world = world(&["a"]);
+    world.pod_applied(pod("a", "p", &["m", "n"]));
+    assert!(world.object_absent(&key("ConfigMap", "m")).is_empty());
+    assert_eq!(words(&world.object_failed(&key("ConfigMap", "n"))), ["set a p uid-p"]);
+    assert_eq!(words(&world.object_present(object("ConfigMap", "m", "m1"))), ["set a m m1"]);
+}
+
+#[test]
+fn a_list_is_complete_only_with_every_object_it_needs() {
+    let mut world = World::default();
+    world.add_node("a");
+    assert_eq!(words(&world.seed("a", vec![pod("a", "p", &["m", "n"])])), ["watch m for a", "watch n for a"]);
+    assert!(world.object_present(object("ConfigMap", "m", "m1")).iter().all(|e| !matches!(e, Effect::Listed { .. })));
+    let effects = world.object_failed(&key("ConfigMap", "n"));
+    assert_eq!(words(&effects), ["set a p uid-p"], "an unreadable object may be held by the node: no list yet");
+    assert_eq!(words(&world.object_absent(&key("ConfigMap", "n"))), ["listed a"]);
+}
+
+#[test]
+fn news_before_the_seed_is_newer_than_the_seed() {
+    let mut world = World::default();
+    world.add_node("a");
+    world.pod_deleted("a", &key("Pod", "p"), "uid-p");
+    let mut newer = pod("a", "q", &[]);
+    newer.generation = 2;
+    world.pod_applied(newer);
+    let effects = world.seed("a", vec![pod("a", "p", &[]), pod("a", "q", &[])]);
+    assert_eq!(words(&effects), ["listed a"]);
+}
+
+#[test]
+fn late_watch_events_do_not_turn_a_pod_back() {
+    let mut world = World::default();
+    world.add_node("a");
+    let mut ending = pod("a", "p", &[]);
+    ending.terminating = true;
+    world.seed("a", vec![ending]);
+    assert!(world.pod_applied(pod("a", "p", &[])).is_empty());
+}
+
+#[test]
+fn the_last_user_takes_the_object_along() {
+    let mut world = world(&["a", "b"]);
+    world.pod_applied(pod("a", "p", &["m"]));
+    world.object_present(object("ConfigMap", "m", "m1"));
+    world.pod_applied(pod("a", "q", &["m"]));
+    assert_eq!(words(&world.pod_applied(pod("b", "r", &["m"]))), ["set b m m1", "set b r uid-r"]);
+    assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
+    assert_eq!(
+        words(&world.pod_deleted("a", &key("Pod", "q"), "uid-q")),
+        ["remove a q uid-q", "withdraw a m m1", "watch m for b"]
+    );
+    assert!(!world.uses("a", &key("ConfigMap", "m")) && world.uses("b", &key("ConfigMap", "m")));
+    assert_eq!(
+        words(&world.pod_deleted("b", &key("Pod", "r"), "uid-r")),
+        ["remove b r uid-r", "withdraw b m m1", "unwatch m"]
+    );
+}
+
+#[test]
+fn deleted_and_made_again_is_another_object() {
+    let mut world = world(&["a"]);
+    world.pod_applied(pod("a", "p", &["m"]));
+    world.object_present(object("ConfigMap", "m", "m1"));
+    assert_eq!(words(&world.object_present(object("ConfigMap", "m", "m2"))), ["remove a m m1", "set a m m2"]);
+    assert_eq!(words(&world.object_absent(&key("ConfigMap", "m"))), ["remove a m m2"]);
+    assert_eq!(words(&world.object_present(object("ConfigMap", "m", "m3"))), ["set a m m3"]);
+    assert!(world.object_failed(&key("ConfigMap", "m")).is_empty(), "an error forgets nothing");
+}
+
+#[test]
+fn a_new_container_may_name_more() {
+    let mut world = world(&["a"]);
+    world.pod_applied(pod("a", "p", &["m"]));
+    world.object_absent(&key("ConfigMap", "m"));
+    let effects = world.pod_applied(pod("a", "p", &["n"]));
+    assert_eq!(words(&effects), ["watch n for a", "unwatch m"]);
+}
+
+#[test]
+fn what_a_new_list_lacks_is_named_for_looking_up() {
+    let mut world = world(&["a"]);
+    world.pod_applied(pod("a", "p", &[]));
+    world.pod_applied(pod("a", "q", &[]));
+    let listed = HashSet::from(["uid-p".to_owned()]);
+    assert_eq!(world.missing(&listed), [("a".to_owned(), key("Pod", "q"), "uid-q".to_owned())]);
+}
+
+#[test]
+fn a_mirror_that_somebody_deletes_is_finished_at_once() {
+    let mut world = world(&["a"]);
+    let mut mirror = pod("a", "s-a", &[]);
+    mirror.mirror_of = Some("static".into());
+    world.pod_applied(mirror.clone());
+    mirror.terminating = true;
+    assert_eq!(words(&world.pod_applied(mirror)), ["finish a s-a", "set a s-a uid-s-a"]);
+}
+
+#[test]
+fn a_forgotten_node_leaves_no_watch_behind() {
+    let mut world = world(&["a"]);
+    world.pod_applied(pod("a", "p", &["m"]));
+    assert_eq!(words(&world.drop_node("a")), ["unwatch m"]);
+    assert!(!world.is_ours("a"));
+}
+
+#[test]
+fn a_node_that_comes_back_gets_its_pods_called_ready_again() {
+    let mut world = world(&["a"]);
+    let mut unready = pod("a", "p", &[]);
+    unready.falsely_unready = true;
+    assert_eq!(words(&world.pod_applied(unready)), ["restore a p", "set a p uid-p"]);
+    assert_eq!(words(&world.connected("a")), ["restore a p"]);
+    world.pod_applied(pod("a", "p", &[]));
+    assert!(world.connected("a").is_empty());
+}

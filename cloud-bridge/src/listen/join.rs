@@ -1,0 +1,97 @@
+//! `POST /v1/join`: a token and a certificate signing request in, a certificate out.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Door;
+use super::status::{Refusal, respond};
+use crate::pki::PkiError;
+use crate::pki::identity::is_node_name;
+use crate::pki::token::{self, TokenError};
+
+/// A token, a name and a request of 300 bytes.
+const MAX_BODY: usize = 32 * 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Join {
+    token: String,
+    node: String,
+    /// PKCS#10, DER, base64.
+    csr: String,
+}
+
+pub(super) async fn answer(request: Request<Incoming>, door: &Door) -> Result<Response<Full<Bytes>>, Refusal> {
+    let body = Limited::new(request.into_body(), MAX_BODY).collect();
+    let body = super::within(async { body.await.map_err(std::io::Error::other) })
+        .await
+        .map_err(|error| Refusal::bad_request(format!("reading the request: {error}")))?;
+    let join = read(&body.to_bytes())?;
+    let csr = STANDARD.decode(&join.csr).map_err(|error| Refusal::bad_request(format!("csr: not base64: {error}")))?;
+    // A request that cannot be signed must not cost the token.
+    let certificate = door.authority.node(&join.node, &csr).map_err(of_pki)?;
+    token::redeem(&door.client, &door.authority.fingerprint(), &join.token, &join.node, Timestamp::now())
+        .await
+        .map_err(of_token)?;
+    log::info!("node {} joined", join.node);
+    let answer = json!({
+        "certificate": STANDARD.encode(&certificate),
+        "ca": STANDARD.encode(door.authority.certificate()),
+        "cluster": door.bridge.cluster(),
+    });
+    Ok(respond(StatusCode::OK, &answer))
+}
+
+fn read(body: &[u8]) -> Result<Join, Refusal> {
+    let join: Join = serde_json::from_slice(body)
+        .map_err(|error| Refusal::bad_request(format!("want {{\"token\",\"node\",\"csr\"}}: {error}")))?;
+    if is_node_name(&join.node) {
+        Ok(join)
+    } else {
+        Err(Refusal::bad_request(format!("node: {:?} is not a node name", join.node)))
+    }
+}
+
+fn of_pki(error: PkiError) -> Refusal {
+    match error {
+        PkiError::Request(_) => Refusal::bad_request(error.to_string()),
+        _ => Refusal::internal(error.to_string()),
+    }
+}
+
+fn of_token(error: TokenError) -> Refusal {
+    match &error {
+        TokenError::Malformed => Refusal::bad_request(error.to_string()),
+        TokenError::OtherNode(_) => Refusal::forbidden(error.to_string()),
+        TokenError::Api { .. } => Refusal::unavailable(error.to_string()),
+        TokenError::Random | TokenError::NodeName(_) | TokenError::Ttl => Refusal::internal(error.to_string()),
+        TokenError::OtherAuthority | TokenError::Unknown | TokenError::Used | TokenError::Expired(_) => {
+            Refusal::unauthorized(error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_strictly() {
+        assert!(read(br#"{"token":"t","node":"edge-1","csr":""}"#).is_ok());
+        for bad in [
+            &b"{}"[..],
+            b"",
+            br#"{"token":"t","node":"Edge 1","csr":""}"#,
+            br#"{"token":"t","node":"a","csr":"","groups":["system:masters"]}"#,
+        ] {
+            assert_eq!(read(bad).err().map(|refusal| refusal.code), Some(StatusCode::BAD_REQUEST));
+        }
+    }
+}

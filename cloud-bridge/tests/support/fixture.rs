@@ -1,0 +1,170 @@
+//! A bridge in this process, on whichever API is there: the one of TEST_KUBECONFIG, else the embedded one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_bridge::bridge::clients::Clients;
+use cloud_bridge::bridge::{Bridge, Settings};
+use cloud_bridge::listen::{self, Door};
+use cloud_bridge::pki::authority::Authority;
+use cloud_bridge::pki::{tls, token};
+use cloud_bridge::{cli, info};
+use edge_protocol::message::Report;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{Api, DeleteParams, PostParams};
+use rustls_pki_types::CertificateDer;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::{Edge, Identity, Store, join};
+
+/// An API to test on.
+pub struct Cluster {
+    pub clients: Clients,
+    pub client: kube::Client,
+    /// Keeps an embedded API's files.
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Cluster {
+    pub async fn open() -> Self {
+        tls::install_provider();
+        let kubeconfig = std::env::var_os("TEST_KUBECONFIG").expect("TEST_KUBECONFIG");
+        let client = cli::client(Some(kubeconfig.into())).await.unwrap();
+        Self { clients: Clients::impersonating(client.clone()), client, _folder: None }
+    }
+
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Creates a pod bound to a node.
+    pub async fn create_pod(&self, name: &str, node: &str, spec: Value) -> Pod {
+        let pod = json!({"metadata": {"name": name}, "spec": bound(node, spec)});
+        self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()
+    }
+
+    pub async fn create_map(&self, name: &str, value: &str) -> ConfigMap {
+        let map = json!({"metadata": {"name": name}, "data": {"key": value}});
+        self.maps().create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap()
+    }
+}
+
+fn bound(node: &str, mut spec: Value) -> Value {
+    spec["nodeName"] = node.into();
+    spec["automountServiceAccountToken"] = false.into();
+    spec["tolerations"] = json!([{"operator": "Exists"}]);
+    if spec["containers"].is_null() {
+        spec["containers"] = json!([{"name": "c", "image": "busybox"}]);
+    }
+    spec
+}
+
+/// A running bridge with its listener.
+pub struct TestBridge {
+    pub bridge: Bridge,
+    pub address: SocketAddr,
+    pub ca: CertificateDer<'static>,
+    pub fingerprint: String,
+    task: JoinHandle<()>,
+}
+
+impl TestBridge {
+    pub async fn start(cluster: &Cluster) -> Self {
+        Self::with(cluster, Authority::create("test").unwrap()).await
+    }
+
+    pub async fn with(cluster: &Cluster, authority: Authority) -> Self {
+        let id = info::cluster(&cluster.client).await.unwrap();
+        let listener = listen::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = tls::link_config(&authority, &[]).unwrap();
+        let bridge = Bridge::start(cluster.clients.clone(), id, Settings::default());
+        let (ca, fingerprint) = (authority.certificate().clone(), authority.fingerprint());
+        let door = Door { bridge: bridge.clone(), authority, client: cluster.client.clone() };
+        let task = tokio::spawn(listen::accept(listener, tls, Arc::new(door)));
+        Self { bridge, address, ca, fingerprint, task }
+    }
+
+    pub async fn token(&self, cluster: &Cluster, node: &str) -> String {
+        let hour = Duration::from_secs(3600);
+        token::create(&cluster.client, &self.fingerprint, node, hour, Timestamp::now()).await.unwrap().text()
+    }
+
+    pub async fn join(&self, cluster: &Cluster, node: &str) -> Identity {
+        let token = self.token(cluster, node).await;
+        join(self.address, &self.ca, &token, node, &format!("system:node:{node}")).await.unwrap()
+    }
+
+    /// Joins, connects, registers and waits for the first list.
+    pub async fn edge(&self, cluster: &Cluster, node: &str) -> (Identity, Edge) {
+        let identity = self.join(cluster, node).await;
+        let mut edge = self.connect(&identity, Store::default()).await;
+        edge.report_and_wait(Report::Node { node: node_object(node) }).await.unwrap();
+        edge.until("the first list", |edge| edge.synced).await;
+        (identity, edge)
+    }
+
+    pub async fn connect(&self, identity: &Identity, store: Store) -> Edge {
+        Edge::connect(self.address, identity, &identity.node, store).await.unwrap()
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(self) {
+        self.task.abort();
+    }
+}
+
+/// What a small node reports of itself.
+pub fn node_object(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/arch": "arm64"}},
+        "status": {
+            "capacity": {"cpu": "2", "memory": "1Gi", "pods": "110"},
+            "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "110"},
+            "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname", "address": name}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady",
+                            "lastHeartbeatTime": "1970-01-01T00:00:00Z", "lastTransitionTime": "1970-01-01T00:00:00Z"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.0", "architecture": "arm64", "operatingSystem": "linux",
+                         "machineID": "", "systemUUID": "", "bootID": "b", "kernelVersion": "6", "osImage": "test",
+                         "containerRuntimeVersion": "runc://1", "kubeProxyVersion": ""}
+        }
+    })
+}
+
+/// A name that no other test uses.
+pub fn unique(name: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    format!("{name}-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Deletes a pod as `kubectl delete --force` does, if it is there.
+pub async fn force_delete(api: &Api<Pod>, name: &str) {
+    let _ = api.delete(name, &DeleteParams::default().grace_period(0)).await;
+}
+
+/// Asks until the answer is right.
+pub async fn eventually<F, Fut>(what: &str, mut check: F)
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = bool>,
+{
+    for _ in 0..400 {
+        if check().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("waited too long for {what}");
+}

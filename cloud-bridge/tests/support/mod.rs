@@ -1,0 +1,269 @@
+//! A scripted node for tests: real TLS, real websocket, the edge's own session value, no containers.
+
+#![allow(dead_code, unreachable_pub)]
+
+pub mod fixture;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_tungstenite::tokio::TokioAdapter;
+use async_tungstenite::tungstenite::{self, Message};
+use async_tungstenite::{WebSocketStream, client_async};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
+use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Position, Report, StreamId, StreamRequest};
+use edge_protocol::stream::StreamEvent;
+use futures::StreamExt;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Nothing here may take longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Socket = WebSocketStream<TokioAdapter<TlsStream<TcpStream>>>;
+
+/// What a node has after joining.
+#[derive(Clone)]
+pub struct Identity {
+    pub node: String,
+    pub cluster: String,
+    pub ca: CertificateDer<'static>,
+    pub certificate: CertificateDer<'static>,
+    key: Arc<Vec<u8>>,
+}
+
+/// A TLS connection that trusts only this authority.
+pub async fn tls(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    identity: Option<&Identity>,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.clone()).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(roots);
+    let config = match identity {
+        Some(identity) => {
+            let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.to_vec()));
+            config.with_client_auth_cert(vec![identity.certificate.clone()], key).unwrap()
+        }
+        None => config.with_no_client_auth(),
+    };
+    let tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), tcp).await
+}
+
+/// Joins as `node`, with a request for `asked` (a common name). The answer of a refusal is its status and message.
+pub async fn join(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    token: &str,
+    node: &str,
+    asked: &str,
+) -> Result<Identity, (u16, String)> {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, asked);
+    let csr = STANDARD.encode(params.serialize_request(&key).unwrap().der());
+    let body = json!({"token": token, "node": node, "csr": csr}).to_string();
+    let mut stream = tls(address, ca, None).await.unwrap();
+    let head = format!(
+        "POST /v1/join HTTP/1.1\r\nHost: bridge\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // The server may close without a TLS goodbye.
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let status: u16 = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let body: Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    if status != 200 {
+        return Err((status, body["message"].as_str().unwrap_or_default().to_owned()));
+    }
+    let der = |field: &str| CertificateDer::from(STANDARD.decode(body[field].as_str().unwrap()).unwrap());
+    Ok(Identity {
+        node: node.to_owned(),
+        cluster: body["cluster"].as_str().unwrap().to_owned(),
+        ca: der("ca"),
+        certificate: der("certificate"),
+        key: Arc::new(key.serialize_der()),
+    })
+}
+
+/// What lasts over connections.
+#[derive(Default)]
+pub struct Store {
+    pub held: BTreeMap<ObjectKey, Object>,
+    pub position: Option<Position>,
+}
+
+/// A connected node.
+pub struct Edge {
+    pub session: EdgeSession,
+    pub store: Store,
+    pub acked: HashSet<u64>,
+    pub refused: HashMap<u64, String>,
+    pub streams: Vec<(StreamId, StreamRequest)>,
+    pub closed: HashSet<StreamId>,
+    pub deleted: Vec<ObjectKey>,
+    /// Puts received, also those that changed nothing.
+    pub puts: usize,
+    pub synced: bool,
+    pub resumed: bool,
+    next: u64,
+    start: Instant,
+    socket: Socket,
+}
+
+impl Edge {
+    /// Connects, saying `name` in the hello.
+    pub async fn connect(
+        address: SocketAddr,
+        identity: &Identity,
+        name: &str,
+        store: Store,
+    ) -> Result<Self, tungstenite::Error> {
+        let stream = tls(address, &identity.ca, Some(identity)).await?;
+        let (socket, _) = client_async("wss://localhost/v1/link", TokioAdapter::new(stream)).await?;
+        let mut facts = EdgeFacts::new(name, "boot-1");
+        facts.cluster = Some(identity.cluster.clone());
+        facts.position = store.position.clone();
+        facts.held = store.held.values().map(|object| object.digest.clone()).collect::<Vec<ObjectDigest>>();
+        Ok(Self {
+            session: EdgeSession::new(facts, Duration::ZERO),
+            store,
+            acked: HashSet::new(),
+            refused: HashMap::new(),
+            streams: Vec::new(),
+            closed: HashSet::new(),
+            deleted: Vec::new(),
+            puts: 0,
+            synced: false,
+            resumed: false,
+            next: 1,
+            start: Instant::now(),
+            socket,
+        })
+    }
+
+    /// Queues a report and gives its id.
+    pub fn report(&mut self, report: Report) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.session.up(id, report).expect("room in the window");
+        id
+    }
+
+    /// Reports, and waits until the bridge answers. A refusal is an error.
+    pub async fn report_and_wait(&mut self, report: Report) -> Result<(), String> {
+        let id = self.report(report);
+        self.until("an answer to a report", |edge| edge.acked.contains(&id) || edge.refused.contains_key(&id)).await;
+        self.refused.get(&id).cloned().map_or(Ok(()), Err)
+    }
+
+    /// The object held under this key.
+    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<&Object> {
+        let key = ObjectKey { kind: kind.into(), namespace: namespace.into(), name: name.into() };
+        self.store.held.get(&key)
+    }
+
+    /// Goes on until `done`, panics with `what` when that takes too long or the connection ends.
+    pub async fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done(self) {
+            assert!(Instant::now() < deadline, "waited too long for {what}");
+            if let Err(error) = self.step(Duration::from_millis(50)).await {
+                assert!(done(self), "connection ended while waiting for {what}: {error}");
+            }
+        }
+    }
+
+    /// Goes on for a while.
+    pub async fn linger(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.step(Duration::from_millis(20)).await.expect("connected");
+        }
+    }
+
+    /// Goes on until the connection ends, and says why.
+    pub async fn until_ended(&mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            assert!(Instant::now() < deadline, "the connection does not end");
+            if let Err(error) = self.step(Duration::from_millis(50)).await {
+                return error;
+            }
+        }
+    }
+
+    async fn step(&mut self, pause: Duration) -> Result<(), String> {
+        let now = self.start.elapsed();
+        self.session.on_timeout(now).map_err(|e| e.to_string())?;
+        while let Some(frame) = self.session.poll_transmit(now) {
+            self.socket.send(Message::text(frame)).await.map_err(|e| e.to_string())?;
+        }
+        match tokio::time::timeout(pause, self.socket.next()).await {
+            Err(_) => return Ok(()),
+            Ok(None) => return Err("closed".into()),
+            Ok(Some(Err(error))) => return Err(error.to_string()),
+            Ok(Some(Ok(Message::Text(text)))) => {
+                let now = self.start.elapsed();
+                self.session.handle(&text, now).map_err(|e| e.to_string())?;
+            }
+            Ok(Some(Ok(Message::Close(_)))) => return Err("closed".into()),
+            Ok(Some(Ok(_))) => {}
+        }
+        while let Some(event) = self.session.poll_event() {
+            self.take(event);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: EdgeEvent) {
+        match event {
+            EdgeEvent::Welcome(welcome) => self.resumed = welcome.resume,
+            EdgeEvent::Change(change) => {
+                self.store.position = change.position(self.session.stream());
+                let seq = change.seq();
+                match change {
+                    Change::Put { object, .. } => {
+                        self.puts += 1;
+                        self.store.held.insert(object.digest.key.clone(), object);
+                    }
+                    Change::Delete { key, uid, .. } => self.delete(&key, &uid),
+                    Change::SyncComplete { absent, .. } => {
+                        for gone in absent {
+                            self.delete(&gone.key, &gone.uid);
+                        }
+                        self.synced = true;
+                    }
+                }
+                self.session.committed(seq);
+            }
+            EdgeEvent::UpAcked(id) => drop(self.acked.insert(id)),
+            EdgeEvent::UpRefused(id, reason) => drop(self.refused.insert(id, reason)),
+            EdgeEvent::Stream(StreamEvent::Opened { stream, request }) => self.streams.push((stream, request)),
+            EdgeEvent::Stream(StreamEvent::Closed { stream, .. }) => drop(self.closed.insert(stream)),
+            EdgeEvent::Stream(_) => {}
+        }
+    }
+
+    fn delete(&mut self, key: &ObjectKey, uid: &str) {
+        if self.store.held.get(key).is_some_and(|object| object.digest.uid == uid) {
+            self.store.held.remove(key);
+            self.deleted.push(key.clone());
+        }
+    }
+}
