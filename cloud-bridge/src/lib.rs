@@ -3,6 +3,8 @@
 //! | module | owns |
 //! |---|---|
 //! | [`api`] | a small Kubernetes API on SQLite, for when there is no cluster |
+//! | [`bridge`] | watches of the API, sessions of the nodes, and what goes between |
+//! | [`listen`] | the port that nodes know: joining, connecting |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | [`standalone`], [`serve`] | wiring of the two ways to run |

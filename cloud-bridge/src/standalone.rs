@@ -1,8 +1,98 @@
-//! `cloud-bridge standalone`: the embedded API, and the bridge on it, in one process. Wiring only.
+//! `cloud-bridge standalone`: the embedded API, its scheduler, and the bridge on it, in one process. Wiring only.
 
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::api::scheduler;
+use crate::api::{Config, Server, UserInfo};
+use crate::bridge::clients::Clients;
+use crate::bridge::{Bridge, Settings, lifecycle};
 use crate::cli::Standalone;
+use crate::info::{self, Info};
+use crate::listen::{self, Door};
+use crate::pki::authority::{Authority, to_pem};
+use crate::pki::{keep, tls, token};
+use crate::signal;
+
+/// The user and the group of the administrator's certificate.
+const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
 
 /// Runs until a signal.
 pub async fn run(options: Standalone) -> anyhow::Result<()> {
-    anyhow::bail!("standalone is not built yet (state {})", options.state.display())
+    let authority = keep::in_folder(&options.state)?;
+    let api = Server::open(Config::new(options.state.join("api.db")))?;
+    let client = local(&api, &UserInfo::master("cloud-bridge"));
+    let clients = {
+        let api = api.clone();
+        Clients::new(client.clone(), move |node| local(&api, &UserInfo::node(node)))
+    };
+
+    // Both ports before anything is written or said: a taken port is a clean failure.
+    let (links, calls) = (listen::bind(options.listen).await?, listen::bind(options.api_listen).await?);
+    let names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
+    let link_tls = tls::link_config(&authority, &names)?;
+    let ca = authority.certificate();
+    let api_tls = tls::server_config(ca, authority.server(&names)?, std::slice::from_ref(ca), &[b"h2", b"http/1.1"])?;
+    let api_url = info::url(calls.local_addr()?, &[]);
+    let about = Info { url: info::url(links.local_addr()?, &options.advertise), authority: authority.fingerprint() };
+    info::write(&client, &about).await?;
+    if let Err(error) = token::clear_expired(&client, Timestamp::now()).await {
+        log::warn!("expired join tokens were not cleared away: {error}");
+    }
+
+    let cluster = info::cluster(&client).await?;
+    let bridge = Bridge::start(clients, cluster, Settings::default());
+    api.set_backend(Arc::new(bridge.clone()));
+    write_kubeconfig(&options.state.join("kubeconfig"), &authority, calls.local_addr()?)?;
+    log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
+    let door = Arc::new(Door { bridge, authority, client: client.clone() });
+    tokio::select! {
+        () = listen::accept(links, link_tls, door) => {}
+        served = api.serve_tls(calls, api_tls) => served.context("serving the API")?,
+        () = scheduler::run(client.clone()) => {}
+        () = lifecycle::run(client) => {}
+        signal = signal::wait() => log::info!("{} received, ending", signal?),
+    }
+    Ok(())
+}
+
+/// A client of the API in this process.
+fn local(api: &Server, user: &UserInfo) -> kube::Client {
+    kube::Client::new(api.service(user.clone()), "default")
+}
+
+/// Writes the administrator's kubeconfig. Done at every start, with a certificate that is good for a year from
+/// then, and last of all, so that whoever waits for the file finds the API answering.
+fn write_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr) -> anyhow::Result<()> {
+    let admin = authority.client(ADMIN.0, ADMIN.1)?;
+    let base64 = |text: String| STANDARD.encode(text);
+    // A wildcard address is one to listen on, not one to connect to.
+    let host = match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => format!("127.0.0.1:{}", v4.port()),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => format!("[::1]:{}", v6.port()),
+        other => other.to_string(),
+    };
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "sampan", "cluster": {
+            "server": format!("https://{host}"),
+            "certificate-authority-data": base64(authority.certificate_pem()),
+        }}],
+        "users": [{"name": ADMIN.0, "user": {
+            "client-certificate-data": base64(to_pem("CERTIFICATE", &admin.certificate)),
+            "client-key-data": base64(to_pem("PRIVATE KEY", admin.key.secret_der())),
+        }}],
+        "contexts": [{"name": "sampan", "context": {"cluster": "sampan", "user": ADMIN.0}}],
+        "current-context": "sampan",
+    });
+    keep::write_private(path, serde_json::to_string_pretty(&config)?.as_bytes())?;
+    Ok(())
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud_bridge::api::{Config, Server, UserInfo};
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::bridge::{Bridge, Settings};
 use cloud_bridge::listen::{self, Door};
@@ -31,9 +32,15 @@ pub struct Cluster {
 impl Cluster {
     pub async fn open() -> Self {
         tls::install_provider();
-        let kubeconfig = std::env::var_os("TEST_KUBECONFIG").expect("TEST_KUBECONFIG");
-        let client = cli::client(Some(kubeconfig.into())).await.unwrap();
-        Self { clients: Clients::impersonating(client.clone()), client, _folder: None }
+        if let Some(kubeconfig) = std::env::var_os("TEST_KUBECONFIG") {
+            let client = cli::client(Some(kubeconfig.into())).await.unwrap();
+            return Self { clients: Clients::impersonating(client.clone()), client, _folder: None };
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let api = Server::open(Config::new(folder.path().join("api.db"))).unwrap();
+        let client = kube::Client::new(api.service(UserInfo::master("test")), "default");
+        let as_node = move |node: &str| kube::Client::new(api.service(UserInfo::node(node)), "default");
+        Self { clients: Clients::new(client.clone(), as_node), client, _folder: Some(folder) }
     }
 
     pub fn pods(&self) -> Api<Pod> {
