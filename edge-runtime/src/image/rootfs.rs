@@ -140,6 +140,7 @@ fn explain(error: io::Error, lower: &[PathBuf], upper: &Path, target: &Path) -> 
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stderr, reason = "a skipped test says why")]
 mod tests {
     use std::fs;
     use std::time::Instant;

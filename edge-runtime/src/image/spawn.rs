@@ -102,7 +102,8 @@ async fn run(mut command: Command, input: &[u8]) -> io::Result<Output> {
 async fn write_all(stdin: Async<std::process::ChildStdin>, mut input: &[u8]) -> io::Result<()> {
     while !input.is_empty() {
         stdin.writable().await?;
-        match (&mut &*stdin.get_ref()).write(input) {
+        let mut pipe = stdin.get_ref();
+        match pipe.write(input) {
             Ok(n) => input = &input[n..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,

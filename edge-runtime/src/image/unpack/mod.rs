@@ -9,6 +9,7 @@ mod tree;
 mod xattr;
 
 #[cfg(test)]
+#[allow(clippy::print_stderr, reason = "a skipped test says why")]
 mod tests;
 
 use std::fs::File;

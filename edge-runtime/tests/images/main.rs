@@ -1,0 +1,10 @@
+//! Images through the real binary: archives made by skopeo, a real registry, and peers that lie, stall and cut.
+
+#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+
+mod import;
+mod liars;
+mod node;
+mod pull;
+mod registry;
+mod wire;
