@@ -1,11 +1,12 @@
 //! What may go: images nobody uses, layers of no image, and records whose layers are broken. Decisions are pure;
-//! [`sweep`] is the one that deletes.
+//! [`sweep`] and [`forget_broken`] act on them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::image::layers::Layers;
 use crate::image::{ImageError, ImageRecord};
+use crate::store::Store;
 
 /// An image is not removed before it had this much time to be used (kubelet: `imageMinimumGCAge`).
 pub const MIN_AGE_SECONDS: i64 = 120;
@@ -34,6 +35,19 @@ pub fn select_unused(images: &[ImageRecord], used: &BTreeSet<String>, bytes: u64
 /// be dropped, so that the next use pulls just what is missing.
 pub fn select_broken(images: &[ImageRecord], has: impl Fn(&str) -> bool) -> Vec<String> {
     images.iter().filter(|image| !image.layers.iter().all(|layer| has(layer))).map(|image| image.id.clone()).collect()
+}
+
+/// For the start of the daemon: drops the records of images whose layers a power cut has spoiled and returns their
+/// ids. A few system calls per layer; `edge-runtime images --verify` looks deeper.
+///
+/// # Errors
+/// The store cannot be read or written.
+pub fn forget_broken(store: &mut Store, layers: &Layers) -> Result<Vec<String>, ImageError> {
+    let broken = select_broken(&store.images()?, |layer| layers.has(layer));
+    if !broken.is_empty() {
+        store.write(|writer| broken.iter().try_for_each(|id| writer.image_remove(id)))?;
+    }
+    Ok(broken)
 }
 
 /// Removes half-made layers, and after `keep` also unfinished downloads and layers that belong to no image
@@ -81,5 +95,11 @@ mod tests {
     fn an_image_without_one_of_its_layers_is_broken() {
         let images = [image("whole", 1, 0, &["x"]), image("half", 1, 0, &["x", "y"]), image("empty", 1, 0, &[])];
         assert_eq!(select_broken(&images, |layer| layer == "x"), ["half"]);
+        let temp = tempfile::tempdir().unwrap();
+        let mut store = Store::in_memory().unwrap();
+        store.write(|writer| images.iter().try_for_each(|image| writer.image_put(image))).unwrap();
+        let none = Layers::new(&crate::paths::Paths::new(temp.path()));
+        assert_eq!(forget_broken(&mut store, &none).unwrap(), ["half", "whole"]);
+        assert_eq!(store.images().unwrap().len(), 1, "an image without layers lacks none");
     }
 }

@@ -4,6 +4,7 @@
 //! All file operations go through [`tree`], which cannot leave the directory; the rest is counting.
 //! Knows nothing of digests or of where the bytes come from.
 
+mod meta;
 mod path;
 mod tree;
 mod xattr;
@@ -28,6 +29,7 @@ use tar::{Archive, Entry, EntryType};
 use crate::image::ImageError;
 use crate::image::error::one_line;
 use crate::image::limits::Limits;
+use meta::{Meta, device};
 use path::{Place, place, show, split};
 pub(in crate::image) use tree::remove_tree;
 use tree::{Tree, is_dir, is_whiteout};
@@ -66,15 +68,6 @@ struct Unpacker<'a> {
     /// Times of directories, set last: every file made inside changes them.
     dir_times: Vec<(Vec<u8>, TimeSpec)>,
     buffer: Vec<u8>,
-}
-
-/// Owner, mode, time and attributes of one entry.
-struct Meta {
-    uid: u32,
-    gid: u32,
-    mode: Mode,
-    mtime: TimeSpec,
-    xattrs: Vec<(std::ffi::CString, Vec<u8>)>,
 }
 
 impl Unpacker<'_> {
@@ -270,55 +263,6 @@ impl Unpacker<'_> {
         }
         Ok(())
     }
-}
-
-impl Meta {
-    fn of(entry: &mut Entry<'_, impl Read>) -> io::Result<Self> {
-        let mut xattrs = Vec::new();
-        if let Some(extensions) = entry.pax_extensions()? {
-            for extension in extensions {
-                let extension = extension?;
-                if let Some(name) = extension.key_bytes().strip_prefix(b"SCHILY.xattr.").and_then(xattr::allowed) {
-                    xattrs.push((name, extension.value_bytes().to_vec()));
-                }
-            }
-        }
-        let header = entry.header();
-        let id = |id: io::Result<u64>| u32::try_from(id?).map_err(io::Error::other);
-        Ok(Self {
-            uid: id(header.uid())?,
-            gid: id(header.gid())?,
-            mode: Mode::from_bits_truncate(header.mode()? & 0o7777),
-            // A time that this machine cannot hold becomes the epoch.
-            mtime: TimeSpec::new(header.mtime()?.try_into().unwrap_or_default(), 0),
-            xattrs,
-        })
-    }
-
-    /// What the file system cannot hold is left out, as other runtimes do.
-    fn set_xattrs(&self, fd: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
-        for (name, value) in &self.xattrs {
-            match xattr::set(fd, name, value) {
-                Err(error) if matches!(error.raw_os_error(), Some(nix::libc::EOPNOTSUPP | nix::libc::EPERM)) => {
-                    log::debug!("attribute {} left out: {error}", name.to_string_lossy());
-                }
-                other => other?,
-            }
-        }
-        Ok(())
-    }
-}
-
-fn device(entry: &Entry<'_, impl Read>) -> io::Result<(SFlag, nix::libc::dev_t)> {
-    let header = entry.header();
-    let number = |n: Option<u32>| n.map(u64::from).ok_or_else(|| io::Error::other("a device without a number"));
-    let kind = match header.entry_type() {
-        EntryType::Fifo => return Ok((SFlag::S_IFIFO, 0)),
-        EntryType::Char => SFlag::S_IFCHR,
-        _ => SFlag::S_IFBLK,
-    };
-    let (major, minor) = (number(header.device_major()?)?, number(header.device_minor()?)?);
-    Ok((kind, makedev(major, minor)))
 }
 
 fn set_time(parent: &OwnedFd, name: &[u8], mtime: TimeSpec) -> io::Result<()> {
