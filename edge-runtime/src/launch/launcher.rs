@@ -82,7 +82,8 @@ impl Launcher {
         let dns = NodeDns {
             cluster_dns: config.network.cluster_dns.clone(),
             cluster_domain: config.network.cluster_domain.clone(),
-            node_resolv_conf: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
+            // Read for each pod: DHCP changes it.
+            node_resolv_conf: String::new(),
         };
         let launcher = Self {
             paths: paths.clone(),
@@ -178,8 +179,9 @@ impl Launcher {
         self.paths.pod(uid).join("containers").join(container).join(attempt.to_string())
     }
 
-    /// Folder of the files every container of the pod mounts (`hosts`, `resolv.conf`, ...).
+    /// Folder of the files every container of the pod mounts (`hosts`, `resolv.conf`, ...): beside the namespaces,
+    /// with which they come and go, and on a tmpfs.
     pub(super) fn pod_files(&self, uid: &str) -> PathBuf {
-        self.paths.pod(uid).join("etc")
+        self.paths.namespaces(uid)
     }
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use super::launcher::{Launcher, Objects, Prepared};
 use super::resources;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
+use crate::net::resolv::NodeDns;
 use crate::net::{address, etc_files, hostname, hosts, resolv};
 use crate::pod::qos::{QosClass, qos_class};
 use crate::sys::cgroup::{CgroupError, CgroupValues, PodCgroupClass};
@@ -132,7 +133,8 @@ impl Launcher {
             let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
             (hosts::hosts_file(pod, &ips, &self.dns.cluster_domain), name)
         };
-        let resolv = resolv::resolv_conf(pod, &self.dns);
+        let dns = NodeDns { node_resolv_conf: resolv::read_node_resolv_conf(), ..self.dns.clone() };
+        let resolv = resolv::resolv_conf(pod, &dns);
         let files = etc_files::EtcFiles { hosts, hostname: hostname + "\n", resolv_conf: resolv.content };
         etc_files::write(&self.pod_files(uid), &files).map_err(sandbox_failure)?;
         Ok(resolv.warnings)

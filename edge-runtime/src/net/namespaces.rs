@@ -163,11 +163,12 @@ fn fill(dir: &Path, wanted: &[(&str, CloneFlags)], request: &NamespaceRequest<'_
 }
 
 /// What [`NamespaceMaker::create`] made in `dir`, when all of it is there and still mounted (after a daemon restart).
+/// `None` for a pod without any namespace of its own too, once `dir` has gone with a reboot.
 pub fn existing(dir: &Path, request: &NamespaceRequest<'_>) -> Option<PodNamespaces> {
     let paths = request.paths(dir);
     let pinned = |path: &PathBuf| statfs(path).is_ok_and(|fs| fs.filesystem_type() == NSFS);
     let all = [&paths.net, &paths.ipc, &paths.uts].into_iter().flatten().all(pinned);
-    all.then_some(paths)
+    (all && dir.is_dir()).then_some(paths)
 }
 
 /// Unpins and deletes `dir`. Safe on a missing or half-made folder; the kernel frees the namespaces when the last

@@ -1,4 +1,5 @@
-//! Content of a pod's `/etc/resolv.conf` for the four `dnsPolicy` values and `dnsConfig`. Pure.
+//! Content of a pod's `/etc/resolv.conf` for the four `dnsPolicy` values and `dnsConfig`. Pure but for reading the
+//! node's own file.
 
 use k8s_openapi::api::core::v1::{Pod, PodDNSConfig};
 
@@ -32,6 +33,25 @@ struct Settings {
     nameservers: Vec<String>,
     searches: Vec<String>,
     options: Vec<String>,
+}
+
+/// Text of the file that pods with the node's DNS get; empty when there is none. Read it per pod: DHCP changes it.
+///
+/// A stub resolver on the node's loopback (systemd-resolved, NetworkManager with dnsmasq) answers no pod; its own
+/// upstream servers stand in a second file.
+pub fn read_node_resolv_conf() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let text = read("/etc/resolv.conf");
+    if !only_loopback(&text) {
+        return text;
+    }
+    let upstream = ["/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf"];
+    upstream.into_iter().map(read).find(|text| !only_loopback(text)).unwrap_or(text)
+}
+
+fn only_loopback(text: &str) -> bool {
+    let loopback = |server: &String| server.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    parse(text).nameservers.iter().all(loopback)
 }
 
 /// The file of `pod`. Never fails: what does not fit is left out and named in a warning, as the kubelet does it.
@@ -187,6 +207,12 @@ mod tests {
             node_resolv_conf:
                 "# dhcp\nsearch old\nnameserver 192.168.1.1\nsearch home.lan.\noptions timeout:2 rotate\n".into(),
         }
+    }
+
+    #[test]
+    fn a_stub_resolver_is_no_server_for_pods() {
+        assert!(only_loopback("nameserver 127.0.0.53\noptions edns0\n") && only_loopback(""));
+        assert!(!only_loopback("nameserver 127.0.0.1\nnameserver 192.168.1.1\n"));
     }
 
     #[test]
