@@ -232,6 +232,11 @@ pub trait Strategy: Send + Sync {
         None
     }
 
+    /// The OpenAPI schema of the kind, when it carries one (custom resources).
+    fn schema(&self) -> Option<&Value> {
+        None
+    }
+
     /// Applies a strategic merge patch to the current object.
     fn strategic_merge(&self, current: &Value, patch: &Value) -> Result<Value, PatchError> {
         Err(PatchError::Unsupported)

@@ -180,6 +180,10 @@ impl Strategy for Custom {
         self.check(new)
     }
 
+    fn schema(&self) -> Option<&Value> {
+        Some(&self.schema)
+    }
+
     fn columns(&self) -> Vec<Column> {
         let name = Column {
             name: "Name".into(),

@@ -98,7 +98,25 @@ fn short_group(group: &str) -> &str {
     group.split('.').next().unwrap_or(group)
 }
 
+/// What `kubectl explain` reads: the schema of a custom resource, an outline of a built-in kind.
 fn schema(resource: &Resource) -> Value {
+    let mut schema = outline(resource);
+    if let Some(own) = resource.strategy().schema().and_then(Value::as_object) {
+        for (key, value) in own.iter().filter(|(key, _)| *key != "properties") {
+            schema[key] = value.clone();
+        }
+        let properties = own.get("properties").and_then(Value::as_object);
+        if let Some(outlined) = schema["properties"].as_object_mut() {
+            outlined.retain(|key, _| ["apiVersion", "kind", "metadata"].contains(&key.as_str()));
+            for (key, value) in properties.into_iter().flatten().filter(|(key, _)| *key != "metadata") {
+                outlined.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    schema
+}
+
+fn outline(resource: &Resource) -> Value {
     json!({
         "type": "object",
         "description": format!("{} in {}.", resource.kind, resource.api_version()),
@@ -117,7 +135,8 @@ fn schema(resource: &Resource) -> Value {
 fn content_hash(resources: &[Arc<Resource>], group: &str, version: &str) -> String {
     let mut text = String::from(env!("CARGO_PKG_VERSION"));
     for resource in resources.iter().filter(|r| r.group == group && r.version == version) {
-        let _ = write!(text, "/{}:{}:{}", resource.plural, resource.kind, resource.namespaced);
+        let schema = resource.strategy().schema().map(Value::to_string).unwrap_or_default();
+        let _ = write!(text, "/{}:{}:{}:{schema}", resource.plural, resource.kind, resource.namespaced);
     }
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     digest.as_ref().iter().take(16).fold(String::new(), |mut out, byte| {
