@@ -14,11 +14,15 @@ use crate::stream::{StreamError, StreamEvent, StreamFrame, Streams};
 use crate::version::{self, Hello, RefuseReason, Welcome};
 use crate::{HEARTBEAT, SessionError, shorten};
 use down::Down;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Reports a node may have under way; its own window is smaller.
+/// Reports a node may have under way, and their bytes; its own window is smaller.
 const MAX_REPORTS: usize = 256;
+const MAX_REPORT_BYTES: usize = 4 << 20;
+
+/// Objects in doubt that are asked about at once.
+const MAX_UNLISTED: usize = 256;
 
 /// What a connection starts with.
 #[derive(Clone, Debug)]
@@ -80,7 +84,9 @@ pub struct BridgeSession {
     settings: BridgeSettings,
     phase: Phase,
     down: Down,
-    reports: HashSet<u64>,
+    /// Under way, with their sizes.
+    reports: HashMap<u64, usize>,
+    report_bytes: usize,
     acks: Vec<u64>,
     streams: Streams,
     liveness: Liveness,
@@ -105,7 +111,8 @@ impl BridgeSession {
             down: Down::new(settings.window),
             settings,
             phase: Phase::AwaitHello,
-            reports: HashSet::new(),
+            reports: HashMap::new(),
+            report_bytes: 0,
             acks: Vec::new(),
             streams: Streams::default(),
             decoder: Decoder::default(),
@@ -159,18 +166,24 @@ impl BridgeSession {
 
     /// This report is in the API (or was there already).
     pub fn reported(&mut self, id: u64) {
-        if self.reports.remove(&id) {
+        if self.settle(id) {
             self.acks.push(id);
         }
     }
 
     /// This report will never be accepted; the node drops it.
     pub fn refuse_report(&mut self, id: u64, reason: impl Into<String>) {
-        if self.reports.remove(&id) {
+        if self.settle(id) {
             // The queue cannot be full of these: a node has at most MAX_REPORTS under way. Should it be, the
             // row stays in the node's outbox and comes again with the next connection.
             let _ = self.out.control(ToEdge::UpRefuse { id, reason: shorten(reason.into()) });
         }
+    }
+
+    fn settle(&mut self, id: u64) -> bool {
+        let size = self.reports.remove(&id);
+        self.report_bytes -= size.unwrap_or_default();
+        size.is_some()
     }
 
     /// Asks the node to serve a stream.
@@ -310,14 +323,21 @@ impl BridgeSession {
             }
             ToCloud::Need { keys, done } => return self.down.need(state, &keys, done),
             ToCloud::Unlisted { objects } => {
+                if objects.len() > MAX_UNLISTED || !self.down.listed_nothing() {
+                    return Err(SessionError::violation(format!("{} objects in doubt", objects.len())));
+                }
                 self.events.push_back(BridgeEvent::Unlisted(objects));
                 None
             }
             ToCloud::Up { id, report } => {
-                if self.reports.len() >= MAX_REPORTS {
-                    return Err(SessionError::violation(format!("more than {MAX_REPORTS} reports under way")));
+                if self.reports.len() >= MAX_REPORTS || self.report_bytes >= MAX_REPORT_BYTES {
+                    return Err(SessionError::violation("more reports under way than any window allows"));
                 }
-                self.reports.insert(id);
+                let size = self.decoder.last_size();
+                if self.reports.insert(id, size).is_some() {
+                    return Err(SessionError::violation(format!("report {id} came again while under way")));
+                }
+                self.report_bytes += size;
                 self.events.push_back(BridgeEvent::Report { id, report });
                 None
             }

@@ -6,7 +6,7 @@
 mod held;
 mod reports;
 
-use crate::frame::{Decoded, Decoder};
+use crate::frame::{Decoded, Decoder, Message, encode};
 use crate::liveness::Liveness;
 use crate::message::{ObjectDigest, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge};
 use crate::outgoing::Outgoing;
@@ -14,7 +14,7 @@ use crate::stream::{StreamError, StreamEvent, StreamFrame, Streams};
 use crate::version::{self, Hello, ProtocolRange, Welcome};
 use crate::{HEARTBEAT, SessionError, shorten};
 use held::{Bracket, Doubts, Held};
-use reports::Reports;
+use reports::{Pushed, Reports};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -226,7 +226,12 @@ impl EdgeSession {
     /// # Errors
     /// The window is full: offer it again after an [`UpAcked`](EdgeEvent::UpAcked).
     pub fn up(&mut self, id: u64, report: Report) -> Result<(), WindowFull> {
-        self.reports.push(id, report)
+        if let Pushed::TooLarge(size) = self.reports.push(id, report)? {
+            // Sent, it would break this connection, and again every one after it.
+            let reason = format!("report of {size} bytes is over the link's limit of {}", ToCloud::MAX);
+            self.events.push_back(EdgeEvent::UpRefused(id, reason));
+        }
+        Ok(())
     }
 
     /// How many more rows [`up`](Self::up) takes now.
@@ -266,29 +271,33 @@ impl EdgeSession {
             return Some(frame);
         }
         self.welcome.as_ref()?;
-        let message = self.next_message()?;
-        self.out.begin(crate::frame::encode(&message))
+        let text = self.next_text()?;
+        self.out.begin(text)
     }
 
-    fn next_message(&mut self) -> Option<ToCloud> {
+    fn next_text(&mut self) -> Option<String> {
+        if let Some(message) = self.next_sync() {
+            return Some(encode(&message));
+        }
+        if let Some(text) = self.reports.next() {
+            return Some(text);
+        }
+        Some(encode(&match self.streams.poll()? {
+            StreamFrame::Data { stream, data } => ToCloud::StreamData { stream, data },
+            StreamFrame::Credit { stream, bytes } => ToCloud::StreamCredit { stream, bytes },
+            StreamFrame::End { stream, error } => ToCloud::StreamEnd { stream, error },
+            StreamFrame::Open { .. } => unreachable!("only the bridge opens streams"),
+        }))
+    }
+
+    fn next_sync(&mut self) -> Option<ToCloud> {
         if let Some(seq) = self.ack.take() {
             return Some(ToCloud::Ack { seq });
         }
         if let Some(message) = self.bracket.as_mut().and_then(Bracket::next_message) {
             return Some(message);
         }
-        if let Some(objects) = self.doubts.next_question() {
-            return Some(ToCloud::Unlisted { objects });
-        }
-        if let Some((id, report)) = self.reports.next() {
-            return Some(ToCloud::Up { id, report });
-        }
-        Some(match self.streams.poll()? {
-            StreamFrame::Data { stream, data } => ToCloud::StreamData { stream, data },
-            StreamFrame::Credit { stream, bytes } => ToCloud::StreamCredit { stream, bytes },
-            StreamFrame::End { stream, error } => ToCloud::StreamEnd { stream, error },
-            StreamFrame::Open { .. } => unreachable!("only the bridge opens streams"),
-        })
+        self.doubts.next_question().map(|objects| ToCloud::Unlisted { objects })
     }
 
     /// Takes one text frame.
@@ -354,6 +363,9 @@ impl EdgeSession {
         let ProtocolRange { min, max } = version::SUPPORTED;
         if !(min..=max).contains(&welcome.protocol) {
             return Err(SessionError::violation(format!("welcome to protocol {} not offered", welcome.protocol)));
+        }
+        if welcome.cluster.is_empty() || welcome.stream.is_empty() {
+            return Err(SessionError::violation("a welcome without cluster or stream"));
         }
         if self.facts.cluster.as_ref().is_some_and(|known| *known != welcome.cluster) {
             let message = format!("this bridge serves cluster {}", shorten(welcome.cluster));

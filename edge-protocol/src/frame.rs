@@ -8,9 +8,12 @@ use serde::{Serialize, de::DeserializeOwned};
 /// A longer frame is refused before it is parsed. The websocket layer should have the same limit.
 pub const MAX_FRAME: usize = 1 << 20;
 
-/// A longer message is refused while its slices are collected. A ConfigMap or Secret may hold 1 MiB,
-/// and JSON writes a control character in six bytes.
-pub const MAX_MESSAGE: usize = 8 << 20;
+/// A longer message to the edge is refused while its slices are collected. A ConfigMap or Secret may hold
+/// 1 MiB, and JSON writes a control character in six bytes.
+pub const MAX_TO_EDGE: usize = 8 << 20;
+
+/// The same to the cloud. The largest honest report is the copy of a static pod.
+pub const MAX_TO_CLOUD: usize = 2 << 20;
 
 /// Messages longer than this travel in slices of this size, so that heartbeats find a gap between them
 /// on a slow line. Escaping at most doubles the slice: JSON text holds no raw control characters.
@@ -21,8 +24,8 @@ pub const PART: usize = 64 << 10;
 pub enum FrameError {
     #[error("frame of {0} bytes is over the limit of {MAX_FRAME}")]
     FrameTooLarge(usize),
-    #[error("message of more than {0} bytes is over the limit of {MAX_MESSAGE}")]
-    MessageTooLarge(usize),
+    #[error("message of {size} bytes or more is over the limit of {limit}")]
+    MessageTooLarge { size: usize, limit: usize },
     #[error("frame is not an object with one message name as its key")]
     NotAMessage,
     #[error("message {message}: field {field}: {problem}")]
@@ -43,6 +46,8 @@ pub enum Decoded<T> {
 
 /// A direction's message enum.
 pub trait Message: Serialize + DeserializeOwned + Sized {
+    /// Longest text of a message.
+    const MAX: usize;
     /// Names of all variants as they stand on the wire.
     const NAMES: &'static [&'static str];
     fn part(more: bool, data: String) -> Self;
@@ -50,8 +55,9 @@ pub trait Message: Serialize + DeserializeOwned + Sized {
 }
 
 macro_rules! message {
-    ($type:ty, $names:expr) => {
+    ($type:ty, $max:expr, $names:expr) => {
         impl Message for $type {
+            const MAX: usize = $max;
             const NAMES: &'static [&'static str] = $names;
 
             fn part(more: bool, data: String) -> Self {
@@ -70,6 +76,7 @@ macro_rules! message {
 
 message!(
     ToEdge,
+    MAX_TO_EDGE,
     &[
         "welcome",
         "refuse",
@@ -92,6 +99,7 @@ message!(
 );
 message!(
     ToCloud,
+    MAX_TO_CLOUD,
     &[
         "hello",
         "ack",
@@ -133,10 +141,15 @@ pub fn split<T: Message>(text: String) -> Vec<String> {
 #[derive(Debug, Default)]
 pub struct Decoder {
     slices: String,
-    collecting: bool,
+    last_size: usize,
 }
 
 impl Decoder {
+    /// Length of the text of the last whole message.
+    pub fn last_size(&self) -> usize {
+        self.last_size
+    }
+
     /// # Errors
     /// Any error means that the peer cannot be followed any further: drop the connection.
     pub fn decode<T: Message>(&mut self, frame: &str) -> Result<Decoded<T>, FrameError> {
@@ -149,17 +162,20 @@ impl Decoder {
         };
         let (more, data) = match message.into_part() {
             Ok(part) => part,
-            Err(whole) => return Ok(Decoded::Message(whole)),
+            Err(whole) => {
+                self.last_size = frame.len();
+                return Ok(Decoded::Message(whole));
+            }
         };
         let length = self.slices.len() + data.len();
-        if length > MAX_MESSAGE {
-            return Err(FrameError::MessageTooLarge(length));
+        if length > T::MAX {
+            return Err(FrameError::MessageTooLarge { size: length, limit: T::MAX });
         }
         self.slices.push_str(&data);
-        self.collecting = more;
         if more {
             return Ok(Decoded::Incomplete);
         }
+        self.last_size = length;
         match parse::<T>(&std::mem::take(&mut self.slices))? {
             Decoded::Message(message) => match message.into_part() {
                 Ok(_) => Err(FrameError::NestedPart),

@@ -3,7 +3,7 @@
 //! Owns sequence numbers, tombstones and the rule when a node may resume. Lives as long as the bridge process
 //! watches the node, over many connections. Knows nothing of connections, sockets or the Kubernetes API.
 
-use crate::frame::MAX_MESSAGE;
+use crate::frame::MAX_TO_EDGE;
 use crate::message::{Object, ObjectDigest, ObjectKey, ObjectRef, Position};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -156,7 +156,7 @@ impl NodeState {
             return Err(StateError::Full);
         }
         let body = object.body.to_string().into_boxed_str();
-        if body.len() > MAX_MESSAGE - ENVELOPE {
+        if body.len() > MAX_TO_EDGE - ENVELOPE {
             return Err(StateError::TooLarge { key, size: body.len() });
         }
         if let Some(old) = held.filter(|e| e.uid != uid).map(|e| e.uid.clone()) {

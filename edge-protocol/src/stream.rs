@@ -16,8 +16,8 @@ pub const MAX_STREAMS: usize = 64;
 /// Bytes of one data frame: small, so that sync frames are not long behind one.
 const CHUNK: usize = 16 << 10;
 
-/// No sane peer grants more; caps what a lie about credit can do.
-const MAX_CREDIT: u64 = 16 << 20;
+/// Credit is also what may wait here for a slow line: a peer that grants more gets no more.
+const MAX_CREDIT: u64 = 256 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEvent {

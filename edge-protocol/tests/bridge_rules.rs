@@ -5,7 +5,7 @@ mod common;
 use common::{NOW, Pair, digest, key, listed, object, sent};
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::edge::{Change, EdgeFacts};
-use edge_protocol::frame::{MAX_MESSAGE, encode};
+use edge_protocol::frame::{MAX_TO_EDGE, encode};
 use edge_protocol::message::{ObjectRef, Position, Report, ToCloud, ToEdge};
 use edge_protocol::state::{NodeState, StateError};
 use edge_protocol::version::{Hello, ProtocolRange, RefuseReason};
@@ -59,6 +59,8 @@ fn lies_are_violations() {
         vec![ToCloud::Hello(hello())],
         vec![ToCloud::Ack { seq: 1 }],
         vec![ToCloud::Ack { seq: u64::MAX }],
+        vec![up(1), up(1)],
+        vec![ToCloud::Unlisted { objects: vec![] }],
         (0..10_000).map(up).collect(),
     ] {
         let mut state = listed("s");
@@ -162,8 +164,25 @@ fn deleted_is_for_ever_and_withdrawn_is_not() {
     assert!(state.remove(&key("b"), "uid-other"), "an older object of the same name");
     assert_eq!(state.digests().count(), 1);
     let mut huge = object("c", 1);
-    huge.body = "x".repeat(MAX_MESSAGE).into();
+    huge.body = "x".repeat(MAX_TO_EDGE).into();
     assert!(matches!(state.set(huge), Err(StateError::TooLarge { .. })));
+}
+
+#[test]
+fn a_successor_of_the_same_name_comes_after_the_end_of_its_predecessor() {
+    let mut state = listed("s");
+    state.set(object("a", 1)).expect("fits");
+    let mut facts = EdgeFacts::new("n", "b");
+    facts.held = state.digests().collect();
+    facts.position = Some(Position { stream: "s".into(), seq: 1 });
+    let mut successor = object("a", 1);
+    successor.digest.uid = "uid-new".into();
+    assert_eq!(state.set(successor.clone()), Ok(true));
+    assert!(matches!(state.set(object("a", 2)), Err(StateError::Deleted { .. })), "there is no way back");
+    let mut pair = Pair::new(state, facts);
+    pair.run(NOW).expect("resumes");
+    let deleted = Change::Delete { key: key("a"), uid: "uid-a".into(), seq: 2, sync: false };
+    assert_eq!(pair.changes(), [&deleted, &Change::Put { object: successor, seq: 3, sync: false }]);
 }
 
 #[test]
@@ -208,6 +227,7 @@ fn a_node_asks_only_for_what_is_its_own() {
 fn nacks_and_doubts_reach_the_caller() {
     let mut state = listed("s");
     let (mut bridge, _) = after_hello(&mut state, hello());
+    sent::<ToEdge>(|| bridge.poll_transmit(&state, NOW));
     let nack = ToCloud::Nack { object: ObjectRef { key: key("a"), uid: "u".into() }, reason: "no".into() };
     let doubt = ToCloud::Unlisted { objects: vec![digest("b", 1)] };
     feed(&mut bridge, &mut state, &[nack, doubt]).expect("taken");

@@ -1,6 +1,6 @@
 //! The codec against hostile and odd input: caps before parsing, slices, errors that name the field.
 
-use edge_protocol::frame::{Decoded, Decoder, FrameError, MAX_FRAME, MAX_MESSAGE, PART, encode, split};
+use edge_protocol::frame::{Decoded, Decoder, FrameError, MAX_FRAME, MAX_TO_CLOUD, PART, encode, split};
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey, ToCloud, ToEdge};
 use proptest::prelude::*;
 
@@ -39,8 +39,8 @@ fn too_much_is_refused_before_it_is_parsed_or_kept() {
     assert_eq!(Decoder::default().decode::<ToCloud>(&long), Err(FrameError::FrameTooLarge(long.len())));
     let mut decoder = Decoder::default();
     let slice = encode(&ToCloud::Part { more: true, data: "x".repeat(PART) });
-    let refused = (0..MAX_MESSAGE).find_map(|_| decoder.decode::<ToCloud>(&slice).err());
-    assert_eq!(refused, Some(FrameError::MessageTooLarge(MAX_MESSAGE + PART)));
+    let refused = (0..1_000).find_map(|_| decoder.decode::<ToCloud>(&slice).err());
+    assert_eq!(refused, Some(FrameError::MessageTooLarge { size: MAX_TO_CLOUD + PART, limit: MAX_TO_CLOUD }));
     let inner = encode(&ToCloud::Part { more: false, data: "{\"ping\":{}}".into() });
     let nested = encode(&ToCloud::Part { more: false, data: inner });
     assert_eq!(Decoder::default().decode::<ToCloud>(&nested), Err(FrameError::NestedPart));

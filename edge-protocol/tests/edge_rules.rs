@@ -180,6 +180,21 @@ fn reports_have_a_window_and_are_settled_once() {
 }
 
 #[test]
+fn reports_too_large_to_travel_are_refused_at_once_and_large_ones_wait_for_each_other() {
+    let mut edge = node();
+    feed(&mut edge, &[welcome(true)]).expect("in order");
+    let report = |size| Report::Node { node: "x".repeat(size).into() };
+    edge.up(1, report(3 << 20)).expect("taken");
+    let refused = std::iter::from_fn(|| edge.poll_event()).last();
+    assert!(matches!(&refused, Some(EdgeEvent::UpRefused(1, why)) if why.contains("3145")), "{refused:?}");
+    edge.up(2, report(600_000)).expect("one is always let through");
+    assert_eq!(edge.up_room(), 0);
+    assert!(edge.up(3, report(1)).is_err());
+    feed(&mut edge, &[ToEdge::UpAck { ids: vec![2] }]).expect("in order");
+    edge.up(3, report(1)).expect("room again");
+}
+
+#[test]
 fn unknown_messages_are_skipped_and_nacked_but_not_without_end() {
     let mut edge = node();
     edge.handle(

@@ -17,6 +17,8 @@ pub(super) struct Down {
     /// Changes sent and not acknowledged, in order, with their sizes.
     sent: VecDeque<(u64, usize)>,
     in_flight: usize,
+    /// The last full list had nothing in it: the node may have doubts.
+    listed_nothing: bool,
     acked: Option<u64>,
 }
 
@@ -52,7 +54,7 @@ struct Need {
 
 impl Down {
     pub(super) fn new(window: usize) -> Self {
-        Self { step: Step::Idle, window, sent: VecDeque::new(), in_flight: 0, acked: None }
+        Self { step: Step::Idle, window, sent: VecDeque::new(), in_flight: 0, listed_nothing: false, acked: None }
     }
 
     pub(super) fn start(&mut self, resume: Option<u64>) {
@@ -62,6 +64,10 @@ impl Down {
 
     pub(super) fn acked(&self) -> Option<u64> {
         self.acked
+    }
+
+    pub(super) fn listed_nothing(&self) -> bool {
+        self.listed_nothing
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -100,6 +106,7 @@ impl Down {
                     }
                     let rest: VecDeque<_> = state.digests().collect();
                     let (seq, count) = (state.seq(), rest.len() as u64);
+                    self.listed_nothing = rest.is_empty();
                     self.step = Step::List { seq, count, rest, need: Need::default() };
                     return Some(frame::encode(&ToEdge::SyncBegin { seq, count }));
                 }

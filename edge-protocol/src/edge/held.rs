@@ -73,14 +73,7 @@ impl Bracket {
         if count > MAX_OBJECTS as u64 {
             return Err(SessionError::violation(format!("full list of {count} objects")));
         }
-        Ok(Self {
-            seq,
-            count,
-            listed: HashMap::new(),
-            ask: VecDeque::new(),
-            closed: false,
-            asked_all: false,
-        })
+        Ok(Self { seq, count, listed: HashMap::new(), ask: VecDeque::new(), closed: false, asked_all: false })
     }
 
     pub(super) fn digests(&mut self, objects: &[ObjectDigest], held: &mut Held) -> Result<(), SessionError> {

@@ -7,7 +7,7 @@ use super::address::BridgeAddress;
 use super::dial::{self, DialError};
 use super::http;
 use super::identity::{Identity, IdentityError};
-use super::tls::{TlsError, pinned_config};
+use super::tls::{TlsError, node_config, pinned_config};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use ring::digest::{SHA256, digest};
@@ -103,7 +103,10 @@ pub async fn join(token: &Token, bridges: &[BridgeAddress], node: &str) -> Resul
         match exchange.await {
             Ok((certificate, ca, cluster)) => {
                 let key = key.serialize_der();
-                return Ok(Identity::new(node.to_owned(), cluster, bridges.to_vec(), &certificate, &ca, &key));
+                let identity = Identity::new(node.to_owned(), cluster, bridges.to_vec(), &certificate, &ca, &key);
+                // Found now rather than at every dial: a certificate that is none, or is for another key.
+                node_config(&identity, SystemTime::UNIX_EPOCH)?;
+                return Ok(identity);
             }
             Err(refused @ JoinError::Refused { status: 400..=499, .. }) => return Err(refused),
             Err(error) => failure = error,

@@ -67,6 +67,9 @@ pub(super) async fn run(shared: Rc<Shared>, settings: LinkSettings, events: Send
         }
     };
     let link = Link { shared: &shared, config, events: &events, wakers: &wakers, clock: Instant::now() };
+    if settings.bridges().is_empty() {
+        log::error!("the link cannot start: the identity of node {} names no bridge", settings.identity.node);
+    }
     let mut backoff = Backoff::default();
     for bridge in settings.bridges().iter().cycle() {
         let started = Instant::now();
@@ -148,6 +151,8 @@ impl Link<'_> {
     async fn pump(&self, socket: &mut Socket) -> Result<Infallible, LinkError> {
         let mut pending = VecDeque::new();
         let mut timer = Timer::never();
+        // Lives over many polls: a listener that is dropped hears nothing.
+        let mut woken = std::pin::pin!(self.wakers.woken.clone());
         let mut armed = None;
         // A send that has to wait keeps its event, and is polled along with everything else.
         let mut sending: Option<Sending<'_>> = None;
@@ -178,8 +183,7 @@ impl Link<'_> {
                     // What was read may have to be answered at once (acks of nothing, pings, stream ends).
                     self.write(socket, cx, now)?;
                 }
-                let mut woken = std::pin::pin!(self.wakers.woken.recv());
-                progress |= woken.as_mut().poll(cx).is_ready();
+                progress |= woken.as_mut().poll_next(cx).is_ready();
                 let next = self.with(|s| s.next_timeout());
                 if armed != Some(next) {
                     armed = Some(next);

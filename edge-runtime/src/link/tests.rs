@@ -123,6 +123,13 @@ fn objects_come_down_reports_go_up_and_a_cut_is_mended_by_resuming() {
         node.handle.up(8, event).expect("room");
         assert!(node.until("acked").await.contains('7'));
 
+        // An idle link is woken by the node loop, not by its next heartbeat.
+        Timer::after(Duration::from_millis(100)).await;
+        let asked = std::time::Instant::now();
+        node.handle.up(9, Report::Event { event: serde_json::json!({}) }).expect("room");
+        node.until("acked [9]").await;
+        assert!(asked.elapsed() < Duration::from_millis(300), "{:?}", asked.elapsed());
+
         server.cut();
         node.until("disconnected").await;
         assert!(!node.handle.is_connected());

@@ -5,8 +5,8 @@
 
 use super::identity::{Identity, IdentityError};
 use ring::digest::{SHA256, digest};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -62,6 +62,8 @@ pub fn node_config(identity: &Identity, time_floor: SystemTime) -> Result<Client
     let mut config =
         builder(time_floor)?.with_root_certificates(roots).with_client_auth_cert(chain, identity.key()?)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // The default has room for 256 servers; there is one, or a few replicas.
+    config.resumption = Resumption::in_memory_sessions(4);
     Ok(config)
 }
 

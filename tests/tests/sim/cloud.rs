@@ -33,6 +33,10 @@ impl Cloud {
         }
     }
 
+    pub(crate) fn is_listing(&self) -> bool {
+        self.listing.is_some()
+    }
+
     /// Reads the next thing of the list or the watch. False if there is nothing.
     pub(crate) fn follow(&mut self, api: &mut Api) -> bool {
         if let Some(list) = &mut self.listing {

@@ -19,8 +19,8 @@ use world::World;
 /// Seeds that once found something, and some more.
 const FIXED: std::ops::Range<u64> = 0..60;
 
-/// Time for fresh seeds.
-const FRESH: Duration = Duration::from_secs(4);
+/// Time for fresh seeds, in seconds; `SIM_SECONDS=600` for a night's run.
+const FRESH_S: u64 = 4;
 
 const STEPS: usize = 600;
 
@@ -46,13 +46,15 @@ fn println_seed(seed: u64) {
 
 #[test]
 fn both_sides_agree_after_any_trouble() {
-    if let Some(seed) = std::env::var("SIM_SEED").ok().and_then(|s| s.parse().ok()) {
+    let number = |name| std::env::var(name).ok().and_then(|s| s.parse().ok());
+    if let Some(seed) = number("SIM_SEED") {
         return run(seed);
     }
+    let limit = Duration::from_secs(number("SIM_SECONDS").unwrap_or(FRESH_S));
     FIXED.for_each(run);
     let mut fresh = Rng::new(RandomState::new().hash_one(0));
     let started = Instant::now();
-    while started.elapsed() < FRESH {
+    while started.elapsed() < limit {
         run(fresh.next());
     }
 }

@@ -102,6 +102,8 @@ impl World {
         self.advance(Duration::from_millis(20));
         match self.rng.below(100) {
             0..8 => self.api.change(&mut self.rng),
+            // A first list may take its time: nodes connect while it is read.
+            8..20 if self.cloud.is_listing() && !self.rng.once_in(5) => {}
             8..20 => drop(self.cloud.follow(&mut self.api)),
             20..26 => self.edge.report(&mut self.rng),
             26..48 => self.send_down(),
