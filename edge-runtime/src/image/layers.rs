@@ -258,4 +258,5 @@ fn count(dir: &Path) -> io::Result<Contents> {
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stderr, reason = "a skipped test says why")]
 mod tests;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::image::digest::sha256;
+use crate::image::rootfs::{mount_rootfs, unmount_rootfs};
 
 fn node() -> (tempfile::TempDir, Layers) {
     let temp = tempfile::tempdir().unwrap();
@@ -87,4 +88,47 @@ fn what_is_retired_or_half_made_is_cleared_and_downloads_stay() {
     assert_eq!(entries(&layers.incoming), 2, "lock and download");
     layers.empty_incoming(Duration::ZERO).unwrap();
     assert_eq!(entries(&layers.incoming), 1);
+}
+
+/// What the specification says of changesets, seen through the mount: the reason for all of it.
+#[test]
+fn stacked_layers_show_what_the_image_means() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: whiteouts and mounts need root");
+        return;
+    }
+    let (temp, layers) = node();
+    let _lock = layers.lock().unwrap();
+    let below = ["dir/old", "opaque/old", "gone/old", "file", "replaced/old"];
+    let above = ["dir/new", "opaque/.wh..wh..opq", "opaque/new", ".wh.gone", "file", "replaced"];
+    let mut ids = Vec::new();
+    for names in [&below[..], &above[..]] {
+        let mut builder = tar::Builder::new(Vec::new());
+        for name in names {
+            let mut header = tar::Header::new_gnu();
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mode(0o644);
+            header.set_mtime(0);
+            header.set_size(4);
+            builder.append_data(&mut header, name, &b"text"[..]).unwrap();
+        }
+        let tar = builder.into_inner().unwrap();
+        layers.add(&sha256(&tar), &tar[..], &Limits::default(), "x").unwrap();
+        ids.push(sha256(&tar));
+    }
+    let at = |name: &str| temp.path().join(name);
+    for name in ["upper", "work", "target"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    mount_rootfs(&layers.layers, &ids, &at("upper"), &at("work"), &at("target")).unwrap();
+    let shown = |dir: &str| {
+        let mut names: Vec<_> = fs::read_dir(at("target").join(dir)).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let seen = (shown(""), shown("dir"), shown("opaque"), at("target/replaced").is_file());
+    unmount_rootfs(&at("target")).unwrap();
+    assert_eq!(seen.0, ["dir", "file", "opaque", "replaced"]);
+    assert_eq!((seen.1, seen.2, seen.3), (vec!["new".into(), "old".into()], vec!["new".into()], true));
 }
