@@ -189,4 +189,6 @@ fn ended_in_api(pod: &Pod) -> Option<Terminal> {
 }
 
 #[cfg(test)]
+mod random;
+#[cfg(test)]
 mod tests;
