@@ -2,9 +2,10 @@
 //!
 //! Ordered and idempotent: a plan's record says which steps are under way, so asking again yields none of them twice.
 //! Follows the kubelet's sync loop for what a user can see (order, reasons, messages, back-off).
-//! [`run`] brings a pod up and keeps it up, [`end`] brings it down; this file holds what both need.
+//! [`run`] brings a pod up in order, [`keep`] looks after one container, [`end`] brings all down; this file holds what both need.
 
 mod end;
+mod keep;
 mod run;
 
 use std::time::Duration;

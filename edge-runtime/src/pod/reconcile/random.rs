@@ -16,16 +16,32 @@ use super::super::testing::{Sim, exit, pod};
 #[derive(Clone, Debug)]
 enum Act {
     /// The oldest or another step under way is answered.
-    Answer { which: usize, ok: bool },
-    Exit { which: usize, code: i32 },
-    Probe { which: usize, kind: u8, success: bool },
-    Wait { s: u64 },
+    Answer {
+        which: usize,
+        ok: bool,
+    },
+    Exit {
+        which: usize,
+        code: i32,
+    },
+    Probe {
+        which: usize,
+        kind: u8,
+        success: bool,
+    },
+    Wait {
+        s: u64,
+    },
     /// The daemon dies; a start under way had (or had not) made its process.
-    Crash { started: bool },
+    Crash {
+        started: bool,
+    },
     Reboot,
     NewImage,
     Dependency,
-    Delete { grace_s: u32 },
+    Delete {
+        grace_s: u32,
+    },
     Tombstone,
     Fail,
 }
@@ -77,8 +93,7 @@ struct World {
 impl World {
     fn new(sim: Sim) -> Self {
         let (running, attempts) = Default::default();
-        let mut world =
-            Self { sim, under_way: Vec::new(), running, used: BTreeSet::new(), attempts, forgotten: false };
+        let mut world = Self { sim, under_way: Vec::new(), running, used: BTreeSet::new(), attempts, forgotten: false };
         world.sim.turn();
         world.take_steps();
         world
@@ -236,9 +251,12 @@ impl World {
     /// Everything under way succeeds and time passes, until nothing is left to happen by itself soon.
     fn settle(&mut self) {
         for _ in 0..400 {
-            let unsure = self.sim.record.containers.get("side").is_some_and(|c| {
-                matches!(c.state, ContainerState::Running { .. }) && c.probes.startup.is_none()
-            });
+            let unsure = self
+                .sim
+                .record
+                .containers
+                .get("side")
+                .is_some_and(|c| matches!(c.state, ContainerState::Running { .. }) && c.probes.startup.is_none());
             if let Some(id) = self.running.get("side").cloned().filter(|_| unsure) {
                 self.tell(PodEvent::Probe { container: "side".into(), id, probe: ProbeKind::Startup, success: true });
             } else if !self.under_way.is_empty() {

@@ -1,24 +1,13 @@
-//! Bringing a pod up and keeping it up: sandbox, init containers in order, app containers, restarts.
+//! Bringing a pod up: sandbox, init containers in order, app containers; and deciding that it has ended.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 
-use super::super::backoff::Backoff;
-use super::super::clock::Mono;
-use super::super::id::container_id;
-use super::super::record::{
-    ContainerKind, ContainerState, ProbeResults, SandboxState, StopReason, Terminal, Terminated,
-};
-use super::super::step::{EventDraft, PullPolicy, Step};
+use super::super::record::{ContainerKind, ContainerState, SandboxState, StopReason, Terminal, Terminated};
+use super::super::step::{EventDraft, Step};
 use super::super::support;
-use super::super::transition::CRASH_LOOP;
-use super::{Refusal, Turn, kind_of, pod_ref};
-
-/// How long `ErrImagePull` with the error itself is shown before `ImagePullBackOff` takes its place.
-const SHOW_PULL_ERROR: Duration = Duration::from_secs(3);
-/// Pause after a first failed start, while `RunContainerError` is shown.
-const RUN_ERROR_RETRY: Duration = Duration::from_secs(10);
+use super::{Refusal, Turn, kind_of};
 
 /// Pause between two looks at what only a change outside can cure.
 const OBSTACLE_RETRY: Duration = Duration::from_secs(600);
@@ -152,148 +141,12 @@ impl Turn<'_> {
         self.record.containers.get(&container.name).map(|c| &c.state)
     }
 
-    fn restart_policy(&self) -> RestartPolicy {
+    pub(super) fn restart_policy(&self) -> RestartPolicy {
         match self.spec.restart_policy.as_deref() {
             Some("Never") => RestartPolicy::Never,
             Some("OnFailure") => RestartPolicy::OnFailure,
             _ => RestartPolicy::Always,
         }
-    }
-
-    /// One container that should run: start, restart, stop for a reason, or leave alone.
-    fn keep(&mut self, container: &Container, kind: ContainerKind) {
-        let name = &container.name;
-        let Some(c) = self.record.containers.get(name) else { return };
-        match c.state.clone() {
-            ContainerState::Waiting { reason, message, retry_at } => match retry_at.filter(|at| self.now.mono < *at) {
-                None => self.launch(container),
-                Some(at) => {
-                    self.wake_at(at);
-                    if reason == "ErrImagePull" {
-                        self.show_pull_backoff(container, &message, at);
-                    }
-                }
-            },
-            ContainerState::ImageReady { .. } => self.start(container),
-            ContainerState::Pulling { .. } | ContainerState::Starting { .. } => {}
-            ContainerState::Stopping { .. } => self.press(name),
-            ContainerState::Running { .. } => self.check(container, kind),
-            ContainerState::Terminated(t) => {
-                if restarts(kind, self.restart_policy(), &t) {
-                    self.restart(container, &t);
-                }
-            }
-        }
-    }
-
-    /// Why a running container has to be stopped, if it has to.
-    fn check(&mut self, container: &Container, kind: ContainerKind) {
-        let Some(c) = self.record.containers.get(&container.name) else { return };
-        let restarted = kind == ContainerKind::Sidecar || self.restart_policy() != RestartPolicy::Never;
-        let what = if kind == ContainerKind::App { "Container" } else { "Init container" };
-        let (because, text, restarted) = if kind != ContainerKind::Init && container.image.as_deref() != Some(&c.image)
-        {
-            (StopReason::SpecChanged, "definition changed", true)
-        } else if c.probes.liveness == Some(false) {
-            (StopReason::Liveness, "failed liveness probe", restarted)
-        } else if c.probes.startup == Some(false) {
-            (StopReason::Startup, "failed startup probe", restarted)
-        } else {
-            return;
-        };
-        let tail = if restarted && kind == ContainerKind::App { ", will be restarted" } else { "" };
-        let message = format!("{what} {} {text}{tail}", container.name);
-        let grace = self.grace_for(container, because);
-        self.stop(&container.name, because, self.now.mono.after(grace), message);
-    }
-
-    /// Begins the next attempt after an end, or waits out the back-off.
-    fn restart(&mut self, container: &Container, end: &Terminated) {
-        let Some(c) = self.record.containers.get_mut(&container.name) else { return };
-        c.last = Some(end.clone());
-        if end.stopped == Some(StopReason::SpecChanged) {
-            c.restart_backoff = None;
-            return self.launch(container);
-        }
-        let backoff = c.restart_backoff;
-        if let Some((b, at)) = backoff.and_then(|b| Some((b, b.until(end.finished_mono, self.now.mono)?))) {
-            let message = format!(
-                "back-off {} restarting failed container={} pod={}",
-                b.text(),
-                container.name,
-                pod_ref(&self.record)
-            );
-            self.wait(&container.name, CRASH_LOOP, message, at);
-            let text =
-                format!("Back-off restarting failed container {} in pod {}", container.name, pod_ref(&self.record));
-            self.container_event(&container.name, true, "BackOff", text);
-        } else if let Some(at) = Some(end.finished_mono.after(RUN_ERROR_RETRY))
-            .filter(|at| end.reason == "StartError" && self.now.mono < *at)
-        {
-            self.wait(&container.name, "RunContainerError", end.message.clone(), at);
-        } else {
-            self.launch(container);
-        }
-    }
-
-    fn wait(&mut self, name: &str, reason: &str, message: String, until: Mono) {
-        if let Some(c) = self.record.containers.get_mut(name) {
-            c.state = ContainerState::Waiting { reason: reason.to_owned(), message, retry_at: Some(until) };
-        }
-        self.wake_at(until);
-    }
-
-    fn show_pull_backoff(&mut self, container: &Container, error: &str, retry_at: Mono) {
-        let failed_at = self.record.containers.get(&container.name).and_then(|c| c.pull_backoff).map(|b| b.updated);
-        let due = failed_at.unwrap_or(self.now.mono).after(SHOW_PULL_ERROR);
-        if self.now.mono < due {
-            return self.wake_at(due);
-        }
-        let text = format!("Back-off pulling image {:?}", container.image.as_deref().unwrap_or_default());
-        self.wait(&container.name, "ImagePullBackOff", format!("{text}: ErrImagePull: {error}"), retry_at);
-        self.container_event(&container.name, false, "BackOff", text);
-    }
-
-    /// Has the image, or gets it; then starts.
-    fn launch(&mut self, container: &Container) {
-        let reference = container.image.clone().unwrap_or_default();
-        let policy = pull_policy(container);
-        let Some(c) = self.record.containers.get_mut(&container.name) else { return };
-        if c.image != reference {
-            c.image.clone_from(&reference);
-            c.pull_backoff = None;
-        }
-        if policy != PullPolicy::Always
-            && let Some(image_id) = (self.world.image)(&reference)
-        {
-            c.image_id = image_id;
-            let text =
-                format!("Container image {reference:?} already present on machine and can be accessed by the pod");
-            self.container_event(&container.name, false, "Pulled", text);
-            return self.start(container);
-        }
-        let (reason, message) = c.state.shown();
-        c.state = ContainerState::Pulling { reason: reason.to_owned(), message: message.to_owned() };
-        self.steps.push(Step::EnsureImage { container: container.name.clone(), reference, policy });
-    }
-
-    fn start(&mut self, container: &Container) {
-        let uid = self.record.uid.clone();
-        let now = self.now.mono;
-        let Some(c) = self.record.containers.get_mut(&container.name) else { return };
-        if let Some(end) = c.last.as_ref() {
-            if end.stopped != Some(StopReason::SpecChanged) && end.attempt == c.attempt {
-                c.restart_backoff = Some(Backoff::next(c.restart_backoff, end.finished_mono, now));
-            }
-            c.attempt = c.attempt.max(end.attempt.saturating_add(1));
-        }
-        c.probes = ProbeResults::default();
-        let id = container_id(&uid, &container.name, c.attempt);
-        let (reason, message) = c.state.shown();
-        let (reason, message) = (reason.to_owned(), message.to_owned());
-        c.state = ContainerState::Starting { id: id.clone(), reason, message };
-        let (attempt, image_id) = (c.attempt, c.image_id.clone());
-        self.steps.push(Step::Start { container: container.name.clone(), attempt, id, image_id });
     }
 }
 
@@ -305,7 +158,7 @@ pub(super) enum RestartPolicy {
 }
 
 /// Whether a container that ended like this is started again.
-fn restarts(kind: ContainerKind, policy: RestartPolicy, end: &Terminated) -> bool {
+pub(super) fn restarts(kind: ContainerKind, policy: RestartPolicy, end: &Terminated) -> bool {
     if end.stopped == Some(StopReason::SpecChanged) {
         return true;
     }
@@ -314,20 +167,5 @@ fn restarts(kind: ContainerKind, policy: RestartPolicy, end: &Terminated) -> boo
         (ContainerKind::Init | ContainerKind::App, RestartPolicy::Never) => false,
         (ContainerKind::Init, RestartPolicy::Always | RestartPolicy::OnFailure)
         | (ContainerKind::App, RestartPolicy::OnFailure) => end.exit_code != 0,
-    }
-}
-
-/// The policy of the spec, or the API's default for the image's tag.
-fn pull_policy(container: &Container) -> PullPolicy {
-    match container.image_pull_policy.as_deref() {
-        Some("Always") => PullPolicy::Always,
-        Some("Never") => PullPolicy::Never,
-        Some("IfNotPresent") => PullPolicy::IfNotPresent,
-        _ => {
-            let image = container.image.as_deref().unwrap_or_default();
-            let name = image.rsplit('/').next().unwrap_or_default();
-            let floating = !name.contains('@') && (!name.contains(':') || name.ends_with(":latest"));
-            if floating { PullPolicy::Always } else { PullPolicy::IfNotPresent }
-        }
     }
 }

@@ -1,0 +1,126 @@
+//! What news does to one container's record.
+
+use std::time::Duration;
+
+use super::super::backoff::Backoff;
+use super::super::clock::Now;
+use super::super::event::{Exit, ImageFailure, StartFailure};
+use super::super::record::{ContainerKind, ContainerRecord, ContainerState, ProbeResults, SignalState, Terminated};
+
+/// Pause before a start that failed for its configuration is tried again (the kubelet's sync retry).
+const CONFIG_RETRY: Duration = Duration::from_secs(10);
+/// An image that may not be pulled can only appear by import, which is told as `DependencyChanged`.
+const NEVER_PULL_RETRY: Duration = Duration::from_secs(60);
+
+/// Exit code of a container whose end nobody saw, as the kubelet reports it.
+const UNKNOWN_EXIT: i32 = 137;
+const START_ERROR_EXIT: i32 = 128;
+
+pub(super) fn image_failed(c: &mut ContainerRecord, failure: ImageFailure, message: String, now: &Now) {
+    let (reason, pause) = match failure {
+        ImageFailure::Pull => {
+            let b = Backoff::next(c.pull_backoff, now.mono, now.mono);
+            c.pull_backoff = Some(b);
+            ("ErrImagePull", Duration::from_secs(b.delay_s.into()))
+        }
+        ImageFailure::NeverPull => ("ErrImageNeverPull", NEVER_PULL_RETRY),
+        ImageFailure::InvalidName => ("InvalidImageName", NEVER_PULL_RETRY),
+        ImageFailure::Inspect => ("ImageInspectError", CONFIG_RETRY),
+    };
+    c.state = ContainerState::Waiting { reason: reason.to_owned(), message, retry_at: Some(now.mono.after(pause)) };
+}
+
+pub(super) fn started(c: &mut ContainerRecord, id: String, pid: i32, started_at: jiff::Timestamp, now: &Now) {
+    match &mut c.state {
+        ContainerState::Starting { id: current, .. } if *current == id => {
+            c.probes = ProbeResults::default();
+            c.state = ContainerState::Running { id, pid, started_at, since: now.mono };
+        }
+        ContainerState::Stopping { id: current, pid: known, started_at: at, signal, .. } if *current == id => {
+            *known = pid;
+            if at.is_none() {
+                *at = Some(started_at);
+                // A signal issued before there was a process has reached nobody.
+                *signal = SignalState::None;
+            }
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn start_failed(c: &mut ContainerRecord, id: &str, failure: StartFailure, message: String, now: &Now) {
+    let stopped = match &c.state {
+        ContainerState::Starting { id: current, .. } if current == id => None,
+        ContainerState::Stopping { id: current, started_at: None, because, .. } if current == id => Some(*because),
+        _ => return,
+    };
+    c.state = match failure {
+        StartFailure::Run => ContainerState::Terminated(Terminated {
+            id: id.to_owned(),
+            attempt: c.attempt,
+            exit_code: START_ERROR_EXIT,
+            signal: None,
+            reason: "StartError".to_owned(),
+            message,
+            started_at: None,
+            finished_at: now.wall,
+            finished_mono: now.mono,
+            stopped,
+        }),
+        StartFailure::Config | StartFailure::Create => ContainerState::Waiting {
+            reason: failure.reason().to_owned(),
+            message,
+            retry_at: Some(now.mono.after(CONFIG_RETRY)),
+        },
+    };
+}
+
+pub(super) fn exited(c: &mut ContainerRecord, id: &str, exit: Exit, now: &Now) {
+    let (started_at, stopped) = match &c.state {
+        ContainerState::Starting { id: current, .. } if current == id => (None, None),
+        ContainerState::Running { id: current, started_at, .. } if current == id => (Some(*started_at), None),
+        ContainerState::Stopping { id: current, started_at, because, .. } if current == id => {
+            (*started_at, Some(*because))
+        }
+        _ => return,
+    };
+    c.garbage.insert(c.attempt, false);
+    let (exit_code, reason, message) = if exit.unknown {
+        let message = "The container could not be located when the pod was terminated".to_owned();
+        (UNKNOWN_EXIT, "ContainerStatusUnknown", message)
+    } else {
+        let reason = match exit.code {
+            0 => "Completed",
+            _ if exit.oom_killed => "OOMKilled",
+            _ => "Error",
+        };
+        (exit.code, reason, exit.message)
+    };
+    c.state = ContainerState::Terminated(Terminated {
+        id: id.to_owned(),
+        attempt: c.attempt,
+        exit_code,
+        signal: exit.signal,
+        reason: reason.to_owned(),
+        message,
+        started_at: started_at.or(Some(exit.finished_at)),
+        finished_at: exit.finished_at,
+        finished_mono: now.mono,
+        stopped,
+    });
+    if c.kind == ContainerKind::Init && exit_code == 0 {
+        c.restart_backoff = None;
+    }
+}
+
+/// The end of a process that nobody saw.
+pub(super) fn unseen_exit(now: &Now) -> Exit {
+    Exit {
+        code: UNKNOWN_EXIT,
+        signal: None,
+        oom_killed: false,
+        unknown: true,
+        finished_at: now.wall,
+        message: String::new(),
+    }
+}
