@@ -5,6 +5,7 @@
 //! | [`api`] | a small Kubernetes API on SQLite, for when there is no cluster |
 //! | [`bridge`] | watches of the API, sessions of the nodes, and what goes between |
 //! | [`listen`] | the port that nodes know: joining, connecting |
+//! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs` |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | [`standalone`], [`serve`] | wiring of the two ways to run |
@@ -14,6 +15,7 @@ pub mod api;
 pub mod bridge;
 pub mod cli;
 pub mod info;
+pub mod kubelet;
 pub mod listen;
 pub mod pki;
 pub mod serve;

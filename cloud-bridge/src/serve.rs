@@ -6,10 +6,12 @@ use anyhow::Context;
 use jiff::Timestamp;
 
 use crate::bridge::clients::Clients;
-use crate::bridge::{Bridge, Settings};
+use crate::bridge::{Bridge, EndpointOf, Settings};
 use crate::cli::{self, Serve};
 use crate::info::{self, Info};
+use crate::kubelet::Ports;
 use crate::listen::{self, Door};
+use crate::pki::authority::{self, Authority};
 use crate::pki::{keep, tls, token};
 use crate::signal;
 
@@ -25,7 +27,13 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     if let Err(error) = token::clear_expired(&client, Timestamp::now()).await {
         log::warn!("expired join tokens were not cleared away: {error}");
     }
-    let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, Settings::default());
+    let ports = kubelet_ports(&options, &authority, &client)?;
+    let kubelet = ports.clone().map(|ports| -> Arc<EndpointOf> { Arc::new(move |node| ports.endpoint(node)) });
+    let settings = Settings { kubelet, ..Settings::default() };
+    let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, settings);
+    if let Some(ports) = ports {
+        ports.set_bridge(bridge.clone());
+    }
     let tls = tls::link_config(&authority, &info::addresses(&[options.listen], &options.advertise))?;
     log::info!("nodes connect to {}", about.url);
     let door = Arc::new(Door { bridge, authority, client });
@@ -34,4 +42,19 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
     Ok(())
+}
+
+/// The kubelet API of the nodes, if an address for it was given.
+fn kubelet_ports(options: &Serve, authority: &Authority, client: &kube::Client) -> anyhow::Result<Option<Arc<Ports>>> {
+    let Some(address) = options.kubelet_address else { return Ok(None) };
+    let clients = match &options.kubelet_client_ca {
+        Some(path) => {
+            let pem = std::fs::read(path).with_context(|| format!("--kubelet-client-ca {}", path.display()))?;
+            authority::certificates(&path.display().to_string(), &pem)?
+        }
+        None => Vec::new(),
+    };
+    let signed = authority.server(&[address.to_string()])?;
+    let tls = tls::server_config(authority.certificate(), signed, &clients, &[b"h2", b"http/1.1"])?;
+    Ok(Some(Ports::new(address, options.kubelet_ports, tls, client.clone())))
 }

@@ -92,11 +92,15 @@ impl TestBridge {
     }
 
     pub async fn with(cluster: &Cluster, authority: Authority) -> Self {
+        Self::with_settings(cluster, authority, Settings::default()).await
+    }
+
+    pub async fn with_settings(cluster: &Cluster, authority: Authority, settings: Settings) -> Self {
         let id = info::cluster(&cluster.client).await.unwrap();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let tls = tls::link_config(&authority, &[]).unwrap();
-        let bridge = Bridge::start(cluster.clients.clone(), id, Settings::default());
+        let bridge = Bridge::start(cluster.clients.clone(), id, settings);
         let (ca, fingerprint) = (authority.certificate().clone(), authority.fingerprint());
         let door = Door { bridge: bridge.clone(), authority, client: cluster.client.clone() };
         let task = tokio::spawn(listen::accept(listener, tls, Arc::new(door)));

@@ -14,6 +14,7 @@ use async_tungstenite::tungstenite::{self, Message};
 use async_tungstenite::{WebSocketStream, client_async};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use cloud_bridge::pki::authority::Authority;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Position, Report, StreamId, StreamRequest};
 use edge_protocol::stream::StreamEvent;
@@ -39,6 +40,39 @@ pub struct Identity {
     pub ca: CertificateDer<'static>,
     pub certificate: CertificateDer<'static>,
     key: Arc<Vec<u8>>,
+}
+
+impl Identity {
+    /// Somebody who is no node, with a certificate of this authority.
+    pub fn of_user(authority: &Authority, user: &str, group: &str) -> Self {
+        let signed = authority.client(user, group).unwrap();
+        Self {
+            node: String::new(),
+            cluster: String::new(),
+            ca: authority.certificate().clone(),
+            certificate: signed.certificate,
+            key: Arc::new(signed.key.secret_der().to_vec()),
+        }
+    }
+}
+
+/// One GET over TLS: status and body.
+pub async fn get(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    identity: Option<&Identity>,
+    path: &str,
+    header: &str,
+) -> (u16, String) {
+    let mut stream = tls(address, ca, identity).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // The server may close without a TLS goodbye.
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
 /// A TLS connection that trusts only this authority.

@@ -1,0 +1,99 @@
+//! The kubelet API of each node, served here because nobody can reach the node: one port per node, so that an
+//! unmodified API server finds the right one by the Node object's address and port.
+//!
+//! Owns those ports and who may use them. What is asked goes to the node over its connection.
+
+mod auth;
+mod query;
+mod server;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use kube::Client;
+use rustls::ServerConfig;
+
+use crate::bridge::{Bridge, KubeletEndpoint};
+
+/// The ports of all nodes.
+pub struct Ports {
+    address: IpAddr,
+    range: (u16, u16),
+    tls: Arc<ServerConfig>,
+    client: Client,
+    bridge: OnceLock<Bridge>,
+    open: Mutex<HashMap<String, u16>>,
+}
+
+impl Ports {
+    /// None are open yet. `address` is where the API server reaches this process; `client` is asked about users.
+    pub fn new(address: IpAddr, range: (u16, u16), tls: Arc<ServerConfig>, client: Client) -> Arc<Self> {
+        Arc::new(Self { address, range, tls, client, bridge: OnceLock::new(), open: Mutex::default() })
+    }
+
+    /// Says who has the connections. Before this, no port opens.
+    pub fn set_bridge(&self, bridge: Bridge) {
+        if self.bridge.set(bridge).is_err() {
+            log::warn!("the bridge of the kubelet ports was set twice; the first stays");
+        }
+    }
+
+    /// Where the kubelet API of this node is; its port opens now if it is not open. None when no port is free.
+    pub fn endpoint(&self, node: &str) -> Option<KubeletEndpoint> {
+        let bridge = self.bridge.get()?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(port) = open.get(node) {
+            return Some(KubeletEndpoint { address: self.address, port: *port });
+        }
+        let listener = candidates(node, self.range).find_map(|port| self.listen(port).ok());
+        let Some((listener, port)) = listener else {
+            log::error!("node {node}: no port of {}-{} is free for its kubelet API", self.range.0, self.range.1);
+            return None;
+        };
+        let served = server::Served { node: node.to_owned(), bridge: bridge.clone(), client: self.client.clone() };
+        tokio::spawn(server::accept(listener, Arc::clone(&self.tls), Arc::new(served)));
+        open.insert(node.to_owned(), port);
+        Some(KubeletEndpoint { address: self.address, port })
+    }
+
+    fn listen(&self, port: u16) -> io::Result<(tokio::net::TcpListener, u16)> {
+        let any: IpAddr =
+            if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let listener = match TcpListener::bind(SocketAddr::new(self.address, port)) {
+            // The address is that of a service or a router before us.
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                TcpListener::bind(SocketAddr::new(any, port))
+            }
+            other => other,
+        }?;
+        listener.set_nonblocking(true)?;
+        Ok((tokio::net::TcpListener::from_std(listener)?, port))
+    }
+}
+
+/// Ports to try for a node, all of the range, beginning at one that follows from its name: so a node has the
+/// same port after a restart, mostly, and no memory is needed for that.
+fn candidates(node: &str, (first, last): (u16, u16)) -> impl Iterator<Item = u16> {
+    let count = u32::from(last - first) + 1;
+    // FNV-1a: stable over builds, unlike the standard library's hash.
+    let hash = node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (0..count).filter_map(move |step| u16::try_from(u32::from(first) + (hash % count + step) % count).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_tries_every_port_once_and_always_in_the_same_order() {
+        let ports: Vec<u16> = candidates("edge-1", (10_000, 10_009)).collect();
+        assert_eq!(ports, candidates("edge-1", (10_000, 10_009)).collect::<Vec<_>>());
+        let mut sorted = ports.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (10_000..=10_009).collect::<Vec<_>>());
+        assert_eq!(candidates("x", (65_535, 65_535)).collect::<Vec<_>>(), [65_535]);
+        assert_eq!(candidates("x", (1, 65_535)).count(), 65_535);
+    }
+}
