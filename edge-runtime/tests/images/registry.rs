@@ -108,15 +108,13 @@ impl Drop for Registry {
 
 /// A docker archive of busybox, made once per test run.
 pub(crate) fn busybox() -> &'static Path {
-    static ARCHIVE: std::sync::OnceLock<(tempfile::TempDir, PathBuf)> = std::sync::OnceLock::new();
-    let (_, path) = ARCHIVE.get_or_init(|| {
-        let temp = tempfile::Builder::new().prefix("image-busybox-").tempdir().unwrap();
-        let path = temp.path().join("busybox.tar");
+    static ARCHIVE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    ARCHIVE.get_or_init(|| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("busybox.tar");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/lib/make-busybox-image.sh");
         assert!(Command::new(script).arg(&path).status().unwrap().success());
-        (temp, path)
-    });
-    path
+        path
+    })
 }
 
 /// What skopeo calls it.
