@@ -115,7 +115,6 @@ fn labels(facts: &HostFacts, settings: &NodeSettings) -> BTreeMap<String, String
         ("kubernetes.io/hostname", settings.name.as_str()),
         ("beta.kubernetes.io/os", "linux"),
         ("beta.kubernetes.io/arch", facts.architecture),
-        ("node-role.kubernetes.io/edge", ""),
     ];
     let mut labels: BTreeMap<String, String> =
         standard.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
@@ -205,7 +204,7 @@ mod tests {
         let labels = node.metadata.labels.unwrap();
         assert_eq!(labels["kubernetes.io/arch"], "arm64");
         assert_eq!(labels["site"], "roof");
-        assert_eq!(labels["node-role.kubernetes.io/edge"], "");
+        assert!(!labels.keys().any(|key| key.starts_with("node-role.")), "NodeRestriction: the bridge sets the role");
         let status = node.status.unwrap();
         let addresses = status.addresses.unwrap();
         assert_eq!((addresses[0].type_.as_str(), addresses[0].address.as_str()), ("InternalIP", "192.168.1.7"));
