@@ -37,7 +37,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     }
     super::start_log();
     let paths = super::paths(root)?;
-    if !paths.state().exists() {
+    if !paths.state().exists() && !paths.run().exists() {
         return super::version::print("nothing to reset");
     }
     files::private_dir(&paths.run()).map_err(CliError::failed)?;

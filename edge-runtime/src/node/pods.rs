@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::pod::clock::Mono;
 use crate::pod::record::{PodRecord, SandboxState};
+use crate::pod::step::EventDraft;
 
 /// One pod.
 pub(super) struct Entry {
@@ -17,6 +18,8 @@ pub(super) struct Entry {
     pub(super) record: PodRecord,
     /// `record` has changed since it was stored.
     pub(super) unsaved: bool,
+    /// Kubernetes events about news since the last turn.
+    pub(super) notes: Vec<EventDraft>,
     /// Status as last put into the outbox.
     pub(super) reported: Value,
     /// A status that differs from `reported` may be held back until then, to be told together with
@@ -30,7 +33,16 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(pod: Rc<Pod>, record: PodRecord) -> Self {
-        Self { pod, record, unsaved: true, reported: Value::Null, hold_until: None, wake: None, mirror_uid: None }
+        Self {
+            pod,
+            record,
+            unsaved: true,
+            notes: Vec::new(),
+            reported: Value::Null,
+            hold_until: None,
+            wake: None,
+            mirror_uid: None,
+        }
     }
 
     pub(super) fn sandbox_ready(&self) -> bool {

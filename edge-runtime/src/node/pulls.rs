@@ -87,13 +87,7 @@ impl Node {
                     PodEvent::ImageReady { container, image_id }
                 }
                 (Err(error), _) => {
-                    let message = format!("failed to pull image \"{}\": {error}", waiter.reference);
-                    self.image_event(
-                        &waiter,
-                        true,
-                        "Failed",
-                        format!("Failed to pull image \"{}\": {error}", waiter.reference),
-                    );
+                    let message = error.to_string();
                     PodEvent::ImageFailed { container, failure: ImageFailure::Pull, message }
                 }
                 (Ok(_), None) => {

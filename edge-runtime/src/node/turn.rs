@@ -14,7 +14,7 @@ use crate::pod::event::PodEvent;
 use crate::pod::reconcile::{self, World};
 use crate::pod::record::{ContainerState, PodRecord, PodSource};
 use crate::pod::step::Step;
-use crate::pod::{status, transition};
+use crate::pod::{notice, status, transition};
 use crate::store::StoreError;
 
 /// A status that is about to be overtaken (a start is under way) may wait this long to be told.
@@ -30,6 +30,7 @@ impl Node {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         log::debug!("pod {}/{}: {event:?}", entry.record.namespace, entry.record.name);
         let before = entry.record.clone();
+        entry.notes.extend(notice::about(&before, &event));
         entry.record = transition::apply(before.clone(), event, &now);
         entry.unsaved |= entry.record != before;
         self.pods.touch(uid);
@@ -98,11 +99,14 @@ impl Node {
             PodSource::Api => Some(record.uid.clone()),
             PodSource::Static => entry.mirror_uid.clone(),
         };
-        for step in steps {
-            if let Step::Event(draft) = step {
-                let event = super::events::about_pod(record, api_uid.as_deref(), draft, &self.config.node_name, now);
-                reports.push(Report::Event { event });
-            }
+        let notes = std::mem::take(&mut entry.notes);
+        let decided = steps.iter().filter_map(|step| match step {
+            Step::Event(draft) => Some(draft),
+            _ => None,
+        });
+        for draft in notes.iter().chain(decided) {
+            let event = super::events::about_pod(record, api_uid.as_deref(), draft, &self.config.node_name, now);
+            reports.push(Report::Event { event });
         }
         let gone = steps.contains(&Step::ReportGone);
         let object_gone = record.deletion.as_ref().is_some_and(|deletion| deletion.object_gone);
