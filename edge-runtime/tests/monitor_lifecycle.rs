@@ -1,5 +1,7 @@
 //! Containers from start to delete, by a monitor that nothing disturbs.
 
+#![allow(clippy::print_stderr)]
+
 mod monitor_support;
 
 use edge_runtime::monitor::client::{ClientError, MonitorEvent};

@@ -14,8 +14,8 @@ use super::stdio::Output;
 use super::{pidfd, runtime};
 use crate::logs::write::LogWriter;
 
-/// How long a parent may take to reap before the exit counts as unknown.
-const REAP_PATIENCE: Duration = Duration::from_secs(1);
+/// How long an exit may be unreadable before it counts as unknown.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Monitor {
     /// Takes over from the bundles' `monitor.json`. Called once, before any client.
@@ -33,10 +33,10 @@ impl Monitor {
                 }
                 SavedPhase::Running { pid, start_time, started_at } => {
                     let parent = hold(pid, start_time);
-                    let lives = parent.is_some();
+                    let is_held = parent.is_some();
                     let parent = parent.unwrap_or(Parent::Us);
                     self.insert(saved.spec, State::Running(Running { pid, started_at, parent }));
-                    if lives {
+                    if is_held {
                         self.continue_output(&id);
                         self.watch_end(&id);
                     } else {
@@ -69,10 +69,11 @@ impl Monitor {
             return self.start_failed(&spec.id, "the monitor died while the container was being started".to_owned());
         };
         self.continue_output(&spec.id);
-        let parent = hold(pid, pidfd::start_time(pid)).filter(|_| belongs(pid, spec));
-        let lives = parent.is_some();
+        let start_time = pidfd::stat(pid).map(|stat| stat.start_time);
+        let parent = hold(pid, start_time).filter(|_| belongs(pid, spec));
+        let is_held = parent.is_some();
         self.has_started(&spec.id, pid, parent.unwrap_or(Parent::Us));
-        if lives {
+        if is_held {
             self.watch_end(&spec.id);
         } else {
             self.ended(&spec.id, None);
@@ -125,14 +126,18 @@ impl Monitor {
                 continue;
             };
             match (pidfd, ended) {
-                (Some(pidfd), Some(since)) => match pidfd::exit_status(pidfd) {
+                (Some(pidfd), Some(since)) => match pidfd::exit_status(pidfd, *pid) {
                     Some(status) => news.push((id.clone(), Some(status))),
-                    None if since.elapsed() > REAP_PATIENCE => news.push((id.clone(), None)),
+                    None if since.elapsed() > PATIENCE => news.push((id.clone(), None)),
                     None => {}
                 },
                 (Some(_), None) => {}
-                (None, _) if pidfd::start_time(*pid) != *start_time => news.push((id.clone(), None)),
-                (None, _) => {}
+                (None, _) => {
+                    let is_it = |stat: &pidfd::Stat| Some(stat.start_time) == *start_time && !stat.ended;
+                    if pidfd::stat(*pid).filter(is_it).is_none() {
+                        news.push((id.clone(), None));
+                    }
+                }
             }
         }
         for (id, status) in news {
@@ -141,16 +146,16 @@ impl Monitor {
     }
 }
 
-/// A hold on the process, if it still is the one that started at `start_time`. The order matters: what is checked
-/// after the pidfd is open stays true for the pidfd.
+/// A hold on the process, if it still is the one that started at `start_time`, be it ended and not reaped. The order
+/// matters: what is checked after the pidfd is open stays true for the pidfd.
 fn hold(pid: i32, start_time: Option<u64>) -> Option<Parent> {
     let pidfd = match pidfd::open(pid) {
         Ok(pidfd) => Some(pidfd),
         Err(e) if e.raw_os_error() == Some(nix::libc::ENOSYS) => None,
         Err(_) => return None,
     };
-    let now = pidfd::start_time(pid);
-    (now.is_some() && now == start_time).then_some(Parent::Other { pidfd, start_time, ended: None })
+    let now = pidfd::stat(pid)?.start_time;
+    (Some(now) == start_time).then_some(Parent::Other { pidfd, start_time, ended: None })
 }
 
 /// Whether the process lives in the container's cgroup: a pid file may be older than the pid's present owner.

@@ -51,7 +51,7 @@ pub(crate) enum Parent {
     Other {
         pidfd: Option<OwnedFd>,
         start_time: Option<u64>,
-        /// It has ended, but its parent has not reaped it yet, so its status cannot be asked for.
+        /// It has ended, but how cannot be asked for yet.
         ended: Option<Instant>,
     },
 }
@@ -64,11 +64,8 @@ impl Running {
             Parent::Us => send(self.pid, signal),
             Parent::Other { pidfd: Some(pidfd), .. } => pidfd::signal(pidfd, signal),
             Parent::Other { pidfd: None, start_time, .. } => {
-                if pidfd::start_time(self.pid) == *start_time {
-                    send(self.pid, signal)
-                } else {
-                    Ok(())
-                }
+                let is_it = pidfd::stat(self.pid).is_some_and(|stat| Some(stat.start_time) == *start_time);
+                if is_it { send(self.pid, signal) } else { Ok(()) }
             }
         };
         match sent {

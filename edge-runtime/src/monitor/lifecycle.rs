@@ -110,7 +110,7 @@ impl Monitor {
     pub(crate) fn has_started(&mut self, id: &str, pid: i32, parent: Parent) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let started_at = stamp();
-        let start_time = pidfd::start_time(pid);
+        let start_time = pidfd::stat(pid).map(|stat| stat.start_time);
         let phase = SavedPhase::Running { pid, start_time, started_at: started_at.clone() };
         if let Err(e) = saved::save(&Saved { spec: container.spec.clone(), phase }) {
             note(&format!("container {id}: {e}"));

@@ -243,7 +243,7 @@ impl Link {
     fn settle(&self, mut record: ExitRecord) -> ExitRecord {
         let held = self.held.borrow_mut().remove(&record.id);
         if record.unknown
-            && let Some(status) = held.as_ref().and_then(pidfd::exit_status)
+            && let Some(status) = held.and_then(|pidfd| pidfd::exit_status(&pidfd, record.pid))
         {
             (record.code, record.signal) = pidfd::decode_status(status);
             record.unknown = false;

@@ -44,9 +44,18 @@ pub(crate) fn signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Wait status of an ended process that somebody else has reaped. `None` while it is not reaped, and on kernels
-/// before 6.15.
-pub(crate) fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
+/// Wait status of an ended process whose parent is somebody else. `None` while it lives, and when it has been
+/// reaped on a kernel before 6.15.
+pub(crate) fn exit_status(pidfd: &OwnedFd, pid: i32) -> Option<i32> {
+    info(pidfd).or_else(|| {
+        let status = stat(pid).filter(|stat| stat.ended).map(|stat| stat.exit_status)?;
+        // A signal can be sent for as long as nobody has reaped it: so what was read was this process's.
+        signal(pidfd, 0).ok().map(|()| status)
+    })
+}
+
+/// Known once the process has been reaped, Linux 6.15 and later.
+fn info(pidfd: &OwnedFd) -> Option<i32> {
     let mut info = PidfdInfo { mask: INFO_EXIT, ..PidfdInfo::default() };
     // SAFETY: `info` has the layout and size that the request number carries.
     unsafe { ioctl::pidfd_get_info(pidfd.as_raw_fd(), &raw mut info) }.ok()?;
@@ -61,16 +70,29 @@ pub(crate) fn reap() -> Option<(i32, i32)> {
     (pid > 0).then_some((pid, status))
 }
 
-/// Start time of a process in clock ticks since boot: tells two users of one pid apart. `None` if it does not live
-/// (a zombie has ended).
-pub(crate) fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command name, in parentheses, may hold anything.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+/// What /proc tells of a process, ended ones that are not reaped included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) ended: bool,
+    pub(crate) parent: i32,
+    /// In clock ticks since boot: tells two users of one pid apart.
+    pub(crate) start_time: u64,
+    /// Wait status, once it has ended.
+    exit_status: i32,
+}
+
+/// `/proc/PID/stat`, fields as numbered in proc(5).
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name, in parentheses, may hold anything. The state behind it is field 3.
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).copied();
+    Some(Stat {
+        ended: matches!(field(3)?, "Z" | "X"),
+        parent: field(4)?.parse().ok()?,
+        start_time: field(22)?.parse().ok()?,
+        exit_status: field(52)?.parse().ok()?,
+    })
 }
 
 /// Exit code and signal of a wait status, as shells count them.
@@ -98,14 +120,21 @@ mod tests {
         let mut child = Command::new("sh").args(["-c", "read x; exit 7"]).stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let pidfd = open(pid).unwrap();
-        assert!(start_time(pid).is_some());
-        assert_eq!(exit_status(&pidfd), None);
+        let living = stat(pid).unwrap();
+        assert!(!living.ended && u32::try_from(living.parent) == Ok(std::process::id()));
+        assert_eq!(exit_status(&pidfd, pid), None);
+        drop(child.stdin.take());
+        while !stat(pid).unwrap().ended {
+            std::thread::yield_now();
+        }
+        assert_eq!(stat(pid).unwrap().start_time, living.start_time);
+        assert_eq!(exit_status(&pidfd, pid).map(decode_status), Some((7, None)), "not reaped");
         child.wait().unwrap();
-        assert_eq!(start_time(pid), None);
+        assert_eq!(stat(pid), None);
         assert!(signal(&pidfd, 0).is_err());
-        match exit_status(&pidfd) {
-            Some(status) => assert_eq!(decode_status(status), (7, None)),
-            None => eprintln!("skipped: PIDFD_GET_INFO tells no exit codes before Linux 6.15"),
+        // Before Linux 6.15 nobody can tell any more.
+        if let Some(status) = exit_status(&pidfd, pid) {
+            assert_eq!(decode_status(status), (7, None));
         }
     }
 }

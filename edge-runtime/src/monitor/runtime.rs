@@ -100,6 +100,11 @@ pub(crate) fn failure(bundle: &Path, printed: &str) -> String {
     }
 }
 
+/// Whether the runtime itself has logged an error in `folder`.
+pub(crate) fn has_failed(folder: &Path) -> bool {
+    fs::read_to_string(log_file(folder)).is_ok_and(|log| last_error(&log).is_some())
+}
+
 fn last_error(log: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Line {
