@@ -107,7 +107,12 @@ struct TokenCreate {
 
 /// Log lines go to stderr.
 pub fn start_log(arguments: &Arguments) -> anyhow::Result<()> {
-    simple_logger::SimpleLogger::new().with_level(arguments.log_level).init().context("starting the log")
+    // The libraries' own words below a warning are about their insides.
+    simple_logger::SimpleLogger::new()
+        .with_level(log::LevelFilter::Warn.min(arguments.log_level))
+        .with_module_level("cloud_bridge", arguments.log_level)
+        .init()
+        .context("starting the log")
 }
 
 /// Does what the arguments say; for the servers, until a signal.
@@ -130,7 +135,7 @@ async fn token_create(options: TokenCreate) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{}\n", token.text())?;
     writeln!(out, "On the node, within {}:\n", words(options.ttl))?;
-    writeln!(out, "  edge-runtime join --bridge {bridge} --token {}", token.text())?;
+    writeln!(out, "  edge-runtime join --bridge {bridge} --node {} --token {}", options.node, token.text())?;
     Ok(())
 }
 

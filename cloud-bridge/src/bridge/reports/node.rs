@@ -90,6 +90,8 @@ struct Wanted {
 
 fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Result<Wanted, Failure> {
     let mut labels = strings(&node["metadata"]["labels"]);
+    // Given by the bridge at registration; an administrator who takes it away has the last word.
+    labels.remove(ROLE_LABEL);
     if let Some(forbidden) = labels.keys().find(|label| !may_set(label)) {
         return Err(Failure::Refused(format!("a node may not set its own label {forbidden}")));
     }
@@ -166,7 +168,9 @@ mod tests {
 
     #[test]
     fn labels_that_admission_reserves_are_refused() {
-        for label in ["node-restriction.kubernetes.io/x", "node-role.kubernetes.io/edge", "a.k8s.io/x"] {
+        let role = json!({"metadata": {"name": "n", "labels": {ROLE_LABEL: ""}}});
+        assert_eq!(wanted(&role, None, now()).unwrap().metadata["labels"], json!({BRIDGED_LABEL: "true"}));
+        for label in ["node-restriction.kubernetes.io/x", "node-role.kubernetes.io/master", "a.k8s.io/x"] {
             assert!(!may_set(label), "{label}");
             let node = json!({"metadata": {"name": "n", "labels": {label: ""}}});
             assert!(matches!(wanted(&node, None, now()), Err(Failure::Refused(text)) if text.contains(label)));
