@@ -197,7 +197,14 @@ impl Drop for Node {
             return;
         }
         let clean = async {
-            for container in self.client.list().await.unwrap_or_default() {
+            // The first call after a loss may fail: the connection notices it only then.
+            let listed = loop {
+                if let Ok(listed) = self.client.list().await {
+                    break listed;
+                }
+                smol::Timer::after(Duration::from_millis(10)).await;
+            };
+            for container in listed {
                 if matches!(container.phase, Phase::Running { .. } | Phase::Starting) {
                     let _ = self.client.kill(&container.id, 9).await;
                     while self.client.delete(&container.id).await.is_err() {
