@@ -5,6 +5,7 @@ mod images;
 mod import;
 mod inspect;
 mod join;
+mod logs;
 mod monitor;
 mod ps;
 mod pull;
@@ -87,6 +88,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("inspect") => inspect::run(parser),
         Some("reset") => reset::run(parser),
         Some("selftest") => selftest::run(parser),
+        Some("logs") => logs::run(parser),
         Some("monitor") => monitor::run(parser),
         Some("version" | "--version" | "-V") => version::run(),
         Some("help" | "--help" | "-h") => version::print(USAGE),
