@@ -41,7 +41,7 @@ impl Cluster {
             real,
         };
         cluster.start_bridge();
-        let _ = cluster.kubectl.ok(&["create", "namespace", &namespace]);
+        cluster.kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}\n"));
         cluster
     }
 
