@@ -51,8 +51,8 @@ fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
     if !paths.store().exists() {
         return Ok(Vec::new());
     }
-    let opened = Store::open(&paths.store()).map_err(CliError::failed)?;
-    opened.store.images().map_err(CliError::failed)
+    let store = Store::open_shared(&paths.store()).map_err(CliError::failed)?;
+    store.images().map_err(CliError::failed)
 }
 
 /// Walks every layer and forgets the images whose layers lost something.

@@ -42,7 +42,7 @@ pub(super) fn stored_pods(root: Option<PathBuf>) -> Result<Vec<PodRecord>, CliEr
     if !paths.store().exists() {
         return Err(CliError::Failed(format!("{} does not exist: no node has run here", paths.store().display())));
     }
-    let store = Store::open(&paths.store()).map_err(CliError::failed)?.store;
+    let store = Store::open_shared(&paths.store()).map_err(CliError::failed)?;
     let (pods, bad) = store.pods().map_err(CliError::failed)?;
     for error in bad {
         writeln!(std::io::stderr(), "{error}").map_err(CliError::failed)?;

@@ -33,7 +33,7 @@ impl Helper {
         private_dir(&paths.state()).map_err(ImageError::io(paths.state(), "cannot make"))?;
         let layers = Layers::new(paths);
         let lock = layers.lock()?;
-        let store = Store::open(&paths.store())?.store;
+        let store = Store::open_shared(&paths.store())?;
         let helper = Self { layers, limits, store, _lock: lock };
         gc::sweep(&helper.layers, &helper.store.layers_in_use()?, KEEP)?;
         Ok(helper)

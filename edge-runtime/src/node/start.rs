@@ -18,6 +18,8 @@ use super::sources::{News, Senders, channels};
 use super::streams::Streams;
 use super::{Node, Owner};
 use crate::config::Config;
+use crate::image::gc;
+use crate::image::layers::Layers;
 use crate::launch::Launcher;
 use crate::launch::launcher::LauncherError;
 use crate::link::identity::{Identity, IdentityError};
@@ -134,6 +136,13 @@ fn build(
             "the store was damaged ({why}) and is now {}; pods come back from the cloud and from what runs",
             aside.display()
         );
+    }
+    // A power cut may have taken part of a layer: what is damaged is forgotten, so that it is pulled again.
+    match gc::forget_broken(&mut store, &Layers::new(paths)) {
+        Ok(broken) => {
+            broken.iter().for_each(|image| log::error!("image {image} is damaged on disk; it will be pulled again"))
+        }
+        Err(error) => log::error!("images could not be checked: {error}"),
     }
     let boot_id = clock.boot_id().to_string();
     if store.fact(Fact::BootId)?.as_deref() != Some(&*boot_id) {

@@ -63,6 +63,15 @@ impl Store {
         }
     }
 
+    /// As [`Store::open`] for everybody but the daemon: a damaged file is an error and stays where it is,
+    /// because the daemon may have it open.
+    ///
+    /// # Errors
+    /// As [`Store::open`], and damage.
+    pub fn open_shared(path: &Path) -> Result<Self, StoreError> {
+        Self::open_sound(path)
+    }
+
     fn open_sound(path: &Path) -> Result<Self, StoreError> {
         let sqlite = |source| StoreError::Sqlite { path: path.into(), source };
         let mut db = Connection::open(path).map_err(sqlite)?;
