@@ -17,7 +17,7 @@ use super::resource::Resource;
 use super::rest::{self, Answer, Context, create, delete, list, patch, update};
 use super::server::Inner;
 use super::user::UserInfo;
-use super::{front, namespaces, pods, reviews, watch};
+use super::{front, namespaces, pods, protobuf, reviews, watch};
 
 const JSON: &str = "application/json";
 
@@ -72,7 +72,21 @@ fn accept(headers: &HeaderMap) -> String {
     values.iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",")
 }
 
+/// The body as JSON, and its content type. Typed Go clients send protobuf for built-in kinds.
+fn body_as_json(parts: &Parts, body: Bytes) -> ApiResult<(Bytes, String)> {
+    let content_type = header(&parts.headers, &CONTENT_TYPE);
+    if content_type.split(';').next().map(str::trim) != Some(protobuf::MEDIA_TYPE) || body.is_empty() {
+        return Ok((body, content_type.to_owned()));
+    }
+    match protobuf::decode(&body) {
+        Ok(object) => Ok((object.to_string().into(), JSON.to_owned())),
+        Err(protobuf::DecodeError::UnknownKind { .. }) => Err(ApiError::unsupported_media_type(JSON)),
+        Err(error) => Err(ApiError::bad_request(error.to_string())),
+    }
+}
+
 async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
+    let (body, content_type) = body_as_json(parts, body)?;
     let acting = auth::impersonate(user, &parts.headers)?;
     let user = acting.as_ref().unwrap_or(user);
     let query = Query::parse(parts.uri.query().unwrap_or_default());
@@ -112,8 +126,7 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
         let stream = watch::open(&ctx, inner, form)?;
         return Ok(respond(200, JSON, ApiBody::stream(stream)));
     }
-    let content_type = header(&parts.headers, &CONTENT_TYPE);
-    let answer = verb(&mut ctx, &attributes.verb, content_type, &body)?;
+    let answer = verb(&mut ctx, &attributes.verb, &content_type, &body)?;
     let mut response = encode(&ctx, form, answer);
     warn(&mut response, &ctx.warnings);
     Ok(response)

@@ -33,6 +33,7 @@ pub mod openapi;
 mod output;
 mod patch;
 mod pods;
+mod protobuf;
 pub mod qos;
 pub mod quantity;
 mod registry;

@@ -15,7 +15,7 @@ pub(super) fn document(resources: &[Arc<Resource>]) -> Vec<u8> {
     let mut paths = Vec::new();
     for resource in resources {
         let mut item = Vec::new();
-        bytes(&mut item, 7, &patch_operation(resource));
+        bytes(&mut item, 8, &patch_operation(resource));
         let mut named = Vec::new();
         text(&mut named, 1, &object_path(resource));
         bytes(&mut named, 2, &item);
