@@ -73,6 +73,14 @@ pub fn refusal(pod: &Pod) -> Option<Refusal> {
     })
 }
 
+/// As [`refusal`], for a field that this build's types do not even know: `raw` is the object as it was sent.
+pub fn unknown_field(raw: &Value, pod: &Pod) -> Option<Refusal> {
+    let kept = serde_json::to_value(&pod.spec).ok()?;
+    let path = super::strict::dropped_field(raw.get("spec")?, &kept)?;
+    let message = format!("spec.{path} is not known to this node");
+    Some(Refusal { reason: UNSUPPORTED.to_owned(), message })
+}
+
 /// What keeps the pod from starting until something outside of it changes: event reason and message.
 pub fn obstacle(pod: &Pod) -> Option<Refusal> {
     findings(pod).into_iter().find_map(|f| match f.answer {

@@ -9,6 +9,9 @@ use super::super::record::{ContainerKind, ContainerState, SandboxState, SignalSt
 use super::super::step::{Step, StopSignal};
 use super::Turn;
 
+/// What a sidecar gets even if the others have used up the grace (the kubelet's minimum).
+const LAST_GRACE: Duration = Duration::from_secs(2);
+
 /// Grace of pods without `terminationGracePeriodSeconds`, as the API server defaults it.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
@@ -57,10 +60,12 @@ impl Turn<'_> {
         }
         let live = names(self, true);
         let mut in_order = self.spec.init_containers.iter().flatten().rev().map(|c| &c.name);
+        let at_once = self.record.deletion.as_ref().is_some_and(|d| d.grace_s == 0);
+        let last = if at_once { deadline } else { deadline.max(self.now.mono.after(LAST_GRACE)) };
         let turn = in_order.find(|n| live.contains(n)).or(live.first()).cloned();
         for name in live {
             if self.now.mono >= deadline || (main.is_empty() && turn.as_ref() == Some(&name)) {
-                self.stop(&name, because, deadline, format!("Stopping container {name}"));
+                self.stop(&name, because, last, format!("Stopping container {name}"));
             } else {
                 self.wake_at(deadline);
             }

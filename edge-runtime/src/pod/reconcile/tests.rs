@@ -128,6 +128,31 @@ fn sidecars_start_in_order_and_stop_last() {
 }
 
 #[test]
+fn a_sidecar_gets_a_moment_even_if_no_grace_is_left() {
+    let spec = json!({
+        "initContainers": [{"name": "s", "image": "img:1", "restartPolicy": "Always"}],
+        "containers": [{"name": "c", "image": "img:1"}],
+    });
+    for (grace_s, at_deadline, later) in
+        [(5, ["kill c", "stop s 2"], vec!["kill s"]), (0, ["kill c", "kill s"], vec![])]
+    {
+        let mut sim = Sim::new(pod(spec.clone()));
+        sim.turn();
+        sim.sandbox_ready();
+        sim.started("s");
+        sim.started("c");
+        sim.steps.clear();
+        sim.tell(PodEvent::DeletionRequested { grace_s });
+        sim.wait(grace_s.into());
+        assert_eq!(
+            sim.steps.iter().filter(|s| *s != "stop c 5").collect::<Vec<_>>(),
+            at_deadline.iter().collect::<Vec<_>>()
+        );
+        assert_eq!(sim.wait(2), later);
+    }
+}
+
+#[test]
 fn a_finished_pod_stops_its_sidecars() {
     let mut sim = Sim::new(pod(json!({
         "restartPolicy": "Never",

@@ -233,3 +233,13 @@ fn host_ports_are_free_on_the_host_network() {
     spec["hostNetwork"] = json!(true);
     assert_eq!(refusal(&pod(spec)), None);
 }
+
+#[test]
+fn fields_of_a_newer_api_are_refused() {
+    let mut raw = json!({"metadata": {"name": "p", "fancy": 1}, "spec": container(json!({"env": []}))});
+    let parsed = |raw: &Value| serde_json::from_value::<Pod>(raw.clone()).unwrap();
+    assert_eq!(unknown_field(&raw, &parsed(&raw)), None);
+    raw["spec"]["containers"][0]["turbo"] = json!(true);
+    let refused = unknown_field(&raw, &parsed(&raw)).unwrap();
+    assert_eq!(refused.message, "spec.containers[0].turbo is not known to this node");
+}
