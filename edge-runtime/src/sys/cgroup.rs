@@ -3,66 +3,18 @@
 //! Layout: `PARENT/pod<uid>`, `PARENT/burstable/pod<uid>`, `PARENT/besteffort/pod<uid>`; containers below are the
 //! OCI runtime's. Values are computed elsewhere; knows nothing of pods but uid and class.
 
+mod burstable;
 mod hierarchy;
 mod tree;
+mod types;
 pub mod weight;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
+use burstable::Burstable;
 use hierarchy::Hierarchies;
+pub use types::{CgroupError, CgroupUsage, CgroupValues, CgroupVersion, Controllers, PodCgroupClass};
 use weight::weight_of_shares;
-
-#[derive(Debug, thiserror::Error)]
-pub enum CgroupError {
-    #[error("{action} {}: {source}", path.display())]
-    Path { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("no cgroup file system is mounted below {}", .0.display())]
-    NotMounted(PathBuf),
-    #[error("cgroup {} still holds processes", .0.display())]
-    Busy(PathBuf),
-    #[error("cgroup parent {0:?} is not an absolute path without '..'")]
-    Parent(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CgroupVersion {
-    /// Controllers on v1 hierarchies (a "hybrid" host counts as this: its v2 tree has no controllers).
-    V1,
-    V2,
-}
-
-/// Controllers this kernel offers and we use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Controllers {
-    pub cpu: bool,
-    pub memory: bool,
-    pub pids: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodCgroupClass {
-    Guaranteed,
-    Burstable,
-    BestEffort,
-}
-
-/// Limits of one pod's cgroup. `None` leaves the kernel's default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct CgroupValues {
-    /// v1 scale, 2 to 262144; turned into a weight on v2.
-    pub cpu_shares: Option<u64>,
-    /// Microseconds per 100 ms period.
-    pub cpu_quota_us: Option<i64>,
-    pub memory_limit_bytes: Option<u64>,
-    pub pids_limit: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct CgroupUsage {
-    pub memory_bytes: Option<u64>,
-    pub cpu_nanos: Option<u64>,
-}
 
 /// The kernel's smallest share: what is left over is all that best-effort pods get.
 const MIN_SHARES: u64 = 2;
@@ -74,6 +26,7 @@ const CLASSES: [&str; 2] = ["burstable", "besteffort"];
 pub struct Cgroups {
     parent: String,
     hierarchies: Hierarchies,
+    burstable: Burstable,
 }
 
 impl Cgroups {
@@ -84,7 +37,8 @@ impl Cgroups {
         if !parent.strip_prefix('/').is_some_and(|rest| rest.split('/').all(proper)) {
             return Err(CgroupError::Parent(parent.to_string()));
         }
-        Ok(Self { parent: parent.to_string(), hierarchies: Hierarchies::detect(Path::new(MOUNT_POINT))? })
+        let hierarchies = Hierarchies::detect(Path::new(MOUNT_POINT))?;
+        Ok(Self { parent: parent.to_string(), hierarchies, burstable: Burstable::default() })
     }
 
     pub fn version(&self) -> CgroupVersion {
@@ -124,14 +78,32 @@ impl Cgroups {
                 }
             }
         }
+        self.read_burstable();
         let besteffort = CgroupValues { cpu_shares: Some(MIN_SHARES), ..CgroupValues::default() };
         self.apply(&format!("{}/besteffort", self.parent), &besteffort)
     }
 
-    /// Share of all burstable pods together, the sum of their requests: to be set when one comes or goes.
-    pub fn set_burstable_shares(&self, shares: u64) -> Result<(), CgroupError> {
+    /// All burstable pods together weigh what they request, as the kubelet has it: otherwise a class of many pods
+    /// would compete as one.
+    fn weigh_burstable(&self, shares: Option<u64>) -> Result<(), CgroupError> {
+        let Some(shares) = shares else { return Ok(()) };
         let values = CgroupValues { cpu_shares: Some(shares.max(MIN_SHARES)), ..CgroupValues::default() };
         self.apply(&format!("{}/burstable", self.parent), &values)
+    }
+
+    /// Shares of the burstable pods that a daemon before this one made.
+    fn read_burstable(&self) {
+        let v2 = self.hierarchies.version == CgroupVersion::V2;
+        let file = if v2 { "cpu.weight" } else { "cpu.shares" };
+        let Some(mount) = self.hierarchies.of("cpu") else { return };
+        let class = self.below(mount, &format!("{}/burstable", self.parent));
+        for name in tree::children(&class) {
+            let Some(uid) = name.strip_prefix("pod") else { continue };
+            let value = std::fs::read_to_string(class.join(&name).join(file)).ok();
+            if let Some(value) = value.and_then(|text| text.trim().parse().ok()) {
+                self.burstable.add(uid, if v2 { weight::shares_of_weight(value) } else { value });
+            }
+        }
     }
 
     /// Path of a pod's cgroup as OCI `linux.cgroupsPath` wants it, to be followed by `/CONTAINER_ID`.
@@ -167,7 +139,11 @@ impl Cgroups {
                 }
             }
         }
-        self.apply(&path, values)
+        self.apply(&path, values)?;
+        match (class, values.cpu_shares) {
+            (PodCgroupClass::Burstable, Some(shares)) => self.weigh_burstable(self.burstable.add(uid, shares)),
+            _ => Ok(()),
+        }
     }
 
     fn apply(&self, path: &str, values: &CgroupValues) -> Result<(), CgroupError> {
@@ -213,7 +189,11 @@ impl Cgroups {
 
     /// Removes the pod's cgroup and all below it. `Busy` when a process is left: kill and call again.
     pub fn remove_pod(&self, class: PodCgroupClass, uid: &str) -> Result<(), CgroupError> {
-        self.remove(&self.pod_path(class, uid))
+        self.remove(&self.pod_path(class, uid))?;
+        match class {
+            PodCgroupClass::Burstable => self.weigh_burstable(self.burstable.remove(uid)),
+            _ => Ok(()),
+        }
     }
 
     fn remove(&self, path: &str) -> Result<(), CgroupError> {

@@ -72,6 +72,30 @@ fn a_pods_values_reach_the_kernel_and_can_be_set_again() {
 }
 
 #[test]
+fn burstable_pods_weigh_their_sum_also_after_a_restart() {
+    let Some(tree) = Tree::new("sum") else { return };
+    if !tree.0.controllers().cpu {
+        return;
+    }
+    let class = format!("{}/burstable", tree.0.parent);
+    let weight = || match tree.0.version() {
+        CgroupVersion::V1 => tree.read("cpu", &class, "cpu.shares").parse::<u64>().unwrap(),
+        CgroupVersion::V2 => weight::shares_of_weight(tree.read("cpu", &class, "cpu.weight").parse().unwrap()),
+    };
+    let values = |shares| CgroupValues { cpu_shares: Some(shares), ..CgroupValues::default() };
+    let near = |shares: u64| assert!(weight().abs_diff(shares) <= shares / 20, "{} is not about {shares}", weight());
+    tree.0.create_pod(PodCgroupClass::Burstable, "u1", &values(2048)).unwrap();
+    tree.0.create_pod(PodCgroupClass::Burstable, "u2", &values(512)).unwrap();
+    near(2560);
+    let again = Cgroups::detect(&tree.0.parent).unwrap();
+    again.prepare().unwrap();
+    again.create_pod(PodCgroupClass::Burstable, "u3", &values(1024)).unwrap();
+    near(3584);
+    again.remove_pod(PodCgroupClass::Burstable, "u1").unwrap();
+    near(1536);
+}
+
+#[test]
 fn a_busy_cgroup_says_so_and_goes_after_the_kill() {
     let Some(tree) = Tree::new("busy") else { return };
     tree.0.create_pod(PodCgroupClass::BestEffort, "u1", &VALUES).unwrap();

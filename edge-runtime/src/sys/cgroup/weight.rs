@@ -19,6 +19,16 @@ pub fn weight_of_shares(shares: u64) -> u64 {
     }
 }
 
+/// The fewest shares that give `weight`: the way back, for what is read from the kernel.
+pub fn shares_of_weight(weight: u64) -> u64 {
+    let (mut low, mut high) = (2, 262_144);
+    while low < high {
+        let middle = (low + high) / 2;
+        if weight_of_shares(middle) < weight { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,6 +37,13 @@ mod tests {
     fn known_pairs() {
         for (shares, weight) in [(2, 1), (1024, 100), (2000, 170), (262_144, 10_000), (1 << 20, 10_000)] {
             assert_eq!(weight_of_shares(shares), weight, "{shares}");
+        }
+    }
+
+    #[test]
+    fn there_and_back() {
+        for weight in [1, 2, 57, 100, 999, 10_000] {
+            assert_eq!(weight_of_shares(shares_of_weight(weight)), weight);
         }
     }
 

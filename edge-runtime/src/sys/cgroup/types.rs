@@ -1,0 +1,55 @@
+//! Words of the cgroup tree: what can go wrong, what exists, what is set and read. Pure.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    #[error("{action} {}: {source}", path.display())]
+    Path { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("no cgroup file system is mounted below {}", .0.display())]
+    NotMounted(PathBuf),
+    #[error("cgroup {} still holds processes", .0.display())]
+    Busy(PathBuf),
+    #[error("cgroup parent {0:?} is not an absolute path without '..'")]
+    Parent(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupVersion {
+    /// Controllers on v1 hierarchies (a "hybrid" host counts as this: its v2 tree has no controllers).
+    V1,
+    V2,
+}
+
+/// Controllers this kernel offers and we use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Controllers {
+    pub cpu: bool,
+    pub memory: bool,
+    pub pids: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodCgroupClass {
+    Guaranteed,
+    Burstable,
+    BestEffort,
+}
+
+/// Limits of one pod's cgroup. `None` leaves the kernel's default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CgroupValues {
+    /// v1 scale, 2 to 262144; turned into a weight on v2.
+    pub cpu_shares: Option<u64>,
+    /// Microseconds per 100 ms period.
+    pub cpu_quota_us: Option<i64>,
+    pub memory_limit_bytes: Option<u64>,
+    pub pids_limit: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CgroupUsage {
+    pub memory_bytes: Option<u64>,
+    pub cpu_nanos: Option<u64>,
+}
