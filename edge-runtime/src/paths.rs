@@ -61,6 +61,11 @@ impl Paths {
         self.state().join("incoming")
     }
 
+    /// Pods' folders on their way out, until a helper has deleted them.
+    pub fn trash(&self) -> PathBuf {
+        self.state().join("trash")
+    }
+
     /// Volumes and writable layers of one pod: gone when the pod is gone.
     pub fn pod(&self, uid: &str) -> PathBuf {
         self.state().join("pods").join(uid)

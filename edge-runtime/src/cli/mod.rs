@@ -12,6 +12,7 @@ mod pull;
 mod reset;
 mod run;
 mod selftest;
+mod sweep;
 mod version;
 
 use std::ffi::OsString;
@@ -32,6 +33,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   pull IMAGE                                    fetch an image from its registry
   monitor                                       parent of the containers; started by run
   reset [--all]                                 end all containers, leave nothing on the host
+  sweep                                         delete what pods left; started by run
   selftest --root DIR                           does this build work on this machine?
   version
 
@@ -90,6 +92,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("selftest") => selftest::run(parser),
         Some("logs") => logs::run(parser),
         Some("monitor") => monitor::run(parser),
+        Some("sweep") => sweep::run(parser),
         Some("version" | "--version" | "-V") => version::run(),
         Some("help" | "--help" | "-h") => version::print(USAGE),
         _ => Err(CliError::Usage(format!("unknown verb {}", verb.to_string_lossy()))),

@@ -44,6 +44,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let _lock = crate::node::lock(&paths).map_err(CliError::failed)?;
     smol::block_on(end_containers(&paths))?;
     remove_from_host(&paths)?;
+    crate::sys::trash::sweep(&paths.trash()).map_err(CliError::failed)?;
     if all {
         files::remove_tree(&paths.state()).map_err(CliError::failed)?;
         files::remove_tree(&paths.root().join("var/log/pods")).map_err(CliError::failed)?;

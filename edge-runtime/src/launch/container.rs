@@ -172,7 +172,7 @@ impl Launcher {
         let bundle = self.paths.bundle(id);
         rootfs::unmount_rootfs(&bundle.join("rootfs")).map_err(|error| error.to_string())?;
         files::remove_tree(&bundle).map_err(|error| error.to_string())?;
-        files::remove_tree(&self.attempt_dir(uid, container, attempt)).map_err(|error| error.to_string())
+        self.trash.throw(&self.attempt_dir(uid, container, attempt)).map_err(|error| error.to_string())
     }
 
     /// What an ended container left at its `terminationMessagePath`.

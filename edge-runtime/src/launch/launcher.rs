@@ -16,6 +16,7 @@ use crate::net::{NetError, Network, NetworkSettings, Subnet};
 use crate::paths::Paths;
 use crate::sys::cgroup::{CgroupError, Cgroups};
 use crate::sys::host;
+use crate::sys::trash::Trash;
 use crate::volume::{DownwardFacts, VolumeHostPath};
 
 /// Looks up a ConfigMap or Secret the node holds: kind, namespace, name.
@@ -44,6 +45,8 @@ pub struct Launcher {
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
     pub(super) prepared: BTreeMap<String, Prepared>,
     host_ips: Vec<IpAddr>,
+    /// Large folders of pods that have gone.
+    pub(crate) trash: Trash,
 }
 
 /// What a prepared pod's containers are started into.
@@ -97,6 +100,7 @@ impl Launcher {
             last_address: None,
             prepared: BTreeMap::new(),
             host_ips: host::internal_ip().into_iter().collect(),
+            trash: Trash::new(paths.trash()),
         };
         Ok((launcher, warnings))
     }
@@ -121,6 +125,7 @@ impl Launcher {
             last_address: None,
             prepared: BTreeMap::new(),
             host_ips: Vec::new(),
+            trash: Trash::new(paths.trash()),
         })
     }
 

@@ -162,7 +162,7 @@ impl Launcher {
         }
         if for_good {
             note("volumes", volume::teardown(&self.paths, uid).map_err(|error| error.to_string()));
-            note("folder", crate::sys::files::remove_tree(&self.paths.pod(uid)).map_err(|error| error.to_string()));
+            note("folder", self.trash.throw(&self.paths.pod(uid)).map_err(|error| error.to_string()));
         }
         failures.into_iter().next().map_or(Ok(()), Err)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::Stdio;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -225,6 +226,19 @@ impl Node {
         match self.launcher.teardown_sandbox(&pod, uid, true) {
             Ok(()) => PodEvent::TornDown,
             Err(message) => PodEvent::TeardownFailed { message },
+        }
+    }
+
+    /// Starts the helper that deletes what is too large to be deleted here; it ends by itself.
+    pub(super) fn sweep_trash(&self) {
+        if !self.launcher.trash.take_waiting() {
+            return;
+        }
+        let mut helper = smol::process::Command::new("/proc/self/exe");
+        helper.arg("sweep").arg("--root").arg(self.paths.root());
+        helper.stdin(Stdio::null()).stdout(Stdio::null());
+        if let Err(error) = helper.spawn() {
+            log::warn!("{} stays until the next sweep: {error}", self.paths.trash().display());
         }
     }
 

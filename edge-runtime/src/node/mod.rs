@@ -118,6 +118,7 @@ impl Node {
                 self.take(news)?;
             }
             self.refresh_node_report()?;
+            self.sweep_trash();
             if self.resumed
                 && let Some(uid) = self.pods.next_dirty()
             {

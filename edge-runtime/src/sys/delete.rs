@@ -14,43 +14,110 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+/// Entries read before they are deleted: bounds the memory that a full folder takes.
+const BATCH: usize = 256;
+
 /// Deletes `top` and all in it; fine when it does not exist. A link is deleted, not followed.
 ///
 /// # Errors
 /// `EXDEV` when something is mounted inside (what lies behind it is untouched); what the kernel refuses to delete.
 pub fn delete_tree(top: &Path) -> io::Result<()> {
+    delete_some(top, usize::MAX).map(drop)
+}
+
+/// As [`delete_tree`], for about `budget` entries at most; whether `top` is gone. What is left may have moved to the
+/// top of the tree.
+///
+/// # Errors
+/// As [`delete_tree`].
+pub fn delete_some(top: &Path, budget: usize) -> io::Result<bool> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let root = match open(top, flags, Mode::empty()) {
         Ok(root) => root,
-        Err(Errno::ENOENT) => return Ok(()),
-        Err(Errno::ENOTDIR | Errno::ELOOP) => return std::fs::remove_file(top),
+        Err(Errno::ENOENT) => return Ok(true),
+        Err(Errno::ENOTDIR | Errno::ELOOP) => return std::fs::remove_file(top).map(|()| true),
         Err(errno) => return Err(errno.into()),
     };
-    // One level at a time: what lies deeper moves up, so that depth costs neither stack nor descriptors.
-    let mut number = 0u64;
+    let mut work = Work { root, lifted: 0, left: budget };
     loop {
-        let folders = delete_files(&root)?;
-        if folders.is_empty() {
+        let batch = read_batch(&work.root)?;
+        if batch.is_empty() {
             break;
         }
-        for folder in folders {
-            let inner = enter(&root, &folder)?;
-            for deeper in delete_files(&inner)? {
-                lift(&inner, &deeper, &root, &mut number)?;
+        for (name, is_folder) in batch {
+            let done = if is_folder { work.folder(&name)? } else { work.file(None, &name)? };
+            if !done {
+                return Ok(false);
             }
-            drop(inner);
-            unlinkat(&root, folder.as_c_str(), UnlinkatFlags::RemoveDir)?;
         }
     }
-    drop(root);
-    std::fs::remove_dir(top)
+    drop(work);
+    std::fs::remove_dir(top).map(|()| true)
 }
 
-/// Deletes all but folders, returns the folders' names.
-fn delete_files(dir: &OwnedFd) -> io::Result<Vec<CString>> {
+struct Work {
+    root: OwnedFd,
+    lifted: u64,
+    left: usize,
+}
+
+impl Work {
+    /// False when the budget is used up.
+    fn spend(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0
+    }
+
+    fn file(&mut self, dir: Option<&OwnedFd>, name: &CStr) -> io::Result<bool> {
+        unlinkat(dir.unwrap_or(&self.root), name, UnlinkatFlags::NoRemoveDir)?;
+        Ok(self.spend())
+    }
+
+    /// One level at a time: folders that lie deeper move up, so that depth costs neither stack nor descriptors.
+    fn folder(&mut self, name: &CStr) -> io::Result<bool> {
+        match unlinkat(&self.root, name, UnlinkatFlags::RemoveDir) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
+            result => return result.map(|()| self.spend()).map_err(io::Error::from),
+        }
+        let inner = enter(&self.root, name)?;
+        loop {
+            let batch = read_batch(&inner)?;
+            if batch.is_empty() {
+                break;
+            }
+            for (deeper, is_folder) in batch {
+                let done = if is_folder { self.lift(&inner, &deeper)? } else { self.file(Some(&inner), &deeper)? };
+                if !done {
+                    return Ok(false);
+                }
+            }
+        }
+        drop(inner);
+        unlinkat(&self.root, name, UnlinkatFlags::RemoveDir)?;
+        Ok(self.spend())
+    }
+
+    /// Moves a folder to the top under a free name; the kernel refuses to rename a mount point or across one.
+    fn lift(&mut self, from: &OwnedFd, name: &CStr) -> io::Result<bool> {
+        match unlinkat(from, name, UnlinkatFlags::RemoveDir) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
+            result => return result.map(|()| self.spend()).map_err(io::Error::from),
+        }
+        loop {
+            self.lifted += 1;
+            let free = CString::new(format!(".deleting-{}", self.lifted))?;
+            match renameat(from, name, &self.root, free.as_c_str()) {
+                Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
+                result => return result.map(|()| self.spend()).map_err(io::Error::from),
+            }
+        }
+    }
+}
+
+/// Up to [`BATCH`] entries, each with whether it is a folder.
+fn read_batch(dir: &OwnedFd) -> io::Result<Vec<(CString, bool)>> {
     let again = openat(dir, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-    let mut folders = Vec::new();
-    let mut files = Vec::new();
+    let mut batch = Vec::new();
     for entry in Dir::from_fd(again)?.iter() {
         let entry = entry?;
         let name = entry.file_name();
@@ -62,12 +129,12 @@ fn delete_files(dir: &OwnedFd) -> io::Result<Vec<CString>> {
             // Not every file system tells.
             None => is_folder(dir, name)?,
         };
-        if is_folder { folders.push(name.to_owned()) } else { files.push(name.to_owned()) }
+        batch.push((name.to_owned(), is_folder));
+        if batch.len() == BATCH {
+            break;
+        }
     }
-    for name in files {
-        unlinkat(dir, name.as_c_str(), UnlinkatFlags::NoRemoveDir)?;
-    }
-    Ok(folders)
+    Ok(batch)
 }
 
 fn is_folder(dir: &OwnedFd, name: &CStr) -> io::Result<bool> {
@@ -86,22 +153,6 @@ fn enter(dir: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
             if outside.st_dev == inside.st_dev { Ok(inner) } else { Err(Errno::EXDEV.into()) }
         }
         result => Ok(result?),
-    }
-}
-
-/// Moves a folder to the top under a free name; the kernel refuses to rename a mount point or across one.
-fn lift(from: &OwnedFd, name: &CStr, root: &OwnedFd, number: &mut u64) -> io::Result<()> {
-    match unlinkat(from, name, UnlinkatFlags::RemoveDir) {
-        Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
-        result => return Ok(result?),
-    }
-    loop {
-        *number += 1;
-        let free = CString::new(format!(".deleting-{number}"))?;
-        match renameat(from, name, root, free.as_c_str()) {
-            Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
-            result => return Ok(result?),
-        }
     }
 }
 
@@ -128,6 +179,24 @@ mod tests {
         symlink("keep", &top).unwrap();
         delete_tree(&top).unwrap();
         assert!(fs::symlink_metadata(&top).is_err() && temp.path().join("keep/deep").exists());
+    }
+
+    #[test]
+    fn a_budget_is_kept_and_the_rest_goes_later() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = temp.path().join("top");
+        for folder in 0..20 {
+            fs::create_dir_all(top.join(format!("a/{folder}/b"))).unwrap();
+            for file in 0..30 {
+                fs::write(top.join(format!("a/{folder}/b/{file}")), "").unwrap();
+            }
+        }
+        let mut rounds = 0;
+        while !delete_some(&top, 100).unwrap() {
+            rounds += 1;
+            assert!(rounds < 20);
+        }
+        assert!(rounds >= 6 && !top.exists(), "{rounds}");
     }
 
     #[test]

@@ -8,4 +8,5 @@ pub mod host;
 pub mod quantity;
 pub mod resolve;
 pub mod signal;
+pub mod trash;
 pub mod watch;

@@ -14,13 +14,16 @@ use nix::mount::{MntFlags, umount2};
 use super::VolumeError;
 use super::layout::PodLayout;
 use crate::paths::Paths;
-use crate::sys::delete::delete_tree;
+use crate::sys::delete::delete_some;
 use crate::sys::files::mounts_below;
 
+/// Entries deleted here; a large emptyDir is left to whoever deletes the pod's folder.
+const IN_PASSING: usize = 500;
 /// Rounds of unmounting: one is enough unless mounts are stacked.
 const ROUNDS: usize = 8;
 
-/// Unmounts and deletes all of `Paths::pod(uid)` that belongs to volumes; fine when there is nothing.
+/// Unmounts all of `Paths::pod(uid)` that belongs to volumes and deletes it unless it is large, in which case files
+/// without any mount are left in the pod's folder; fine when there is nothing.
 ///
 /// # Errors
 /// A mount that stays: nothing has been deleted then, and the caller tries again.
@@ -38,7 +41,7 @@ pub fn teardown(paths: &Paths, uid: &str) -> Result<(), VolumeError> {
     let owned = layout.all().map(|dir| pod.join(dir.file_name().unwrap_or_default()));
     unmount(&pod, &owned)?;
     for dir in &owned {
-        delete_tree(dir).map_err(|source| failed("delete", dir, source))?;
+        delete_some(dir, IN_PASSING).map_err(|source| failed("delete", dir, source))?;
     }
     Ok(())
 }
