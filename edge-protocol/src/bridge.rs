@@ -4,16 +4,20 @@
 //! What the node should hold is [`NodeState`]'s. Knows nothing of sockets, clocks or the Kubernetes API.
 
 mod down;
+mod receive;
+mod settings;
 
 use crate::frame::{Decoded, Decoder};
 use crate::liveness::Liveness;
-use crate::message::{ObjectDigest, ObjectKey, Report, StreamId, StreamRequest, ToCloud, ToEdge};
+use crate::message::{StreamId, StreamRequest, ToCloud, ToEdge};
 use crate::outgoing::Outgoing;
 use crate::state::NodeState;
-use crate::stream::{StreamError, StreamEvent, StreamFrame, Streams};
-use crate::version::{self, Hello, RefuseReason, Welcome};
-use crate::{HEARTBEAT, SessionError, shorten};
+use crate::stream::{StreamError, StreamFrame, Streams};
+use crate::version::RefuseReason;
+use crate::{SessionError, shorten};
 use down::Down;
+
+pub use settings::{BridgeEvent, BridgeSettings};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -23,55 +27,6 @@ const MAX_REPORT_BYTES: usize = 4 << 20;
 
 /// Objects in doubt that are asked about at once.
 const MAX_UNLISTED: usize = 256;
-
-/// What a connection starts with.
-#[derive(Clone, Debug)]
-pub struct BridgeSettings {
-    /// Node name from the client certificate; a hello with another one is refused.
-    pub node: String,
-    /// This cluster's id.
-    pub cluster: String,
-    /// Fencing number, higher than that of every earlier connection of this node.
-    pub session: u64,
-    pub heartbeat: Duration,
-    /// Bytes of changes sent and not acknowledged; at least one change is always let through.
-    pub window: usize,
-}
-
-impl BridgeSettings {
-    pub fn new(node: impl Into<String>, cluster: impl Into<String>, session: u64) -> Self {
-        Self { node: node.into(), cluster: cluster.into(), session, heartbeat: HEARTBEAT, window: 256 << 10 }
-    }
-}
-
-/// What the session tells its caller, in order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum BridgeEvent {
-    /// The node was let in. `resumed`: only later changes travel.
-    Connected {
-        hello: Hello,
-        resumed: bool,
-    },
-    /// The node has committed everything up to this change.
-    Acked {
-        seq: u64,
-    },
-    /// The node cannot apply this object: show it as an event on the object.
-    Nacked {
-        key: ObjectKey,
-        uid: String,
-        reason: String,
-    },
-    /// Write it to the API, then call `reported` or `refuse_report`. May repeat one already written.
-    Report {
-        id: u64,
-        report: Report,
-    },
-    /// The node holds these and its (empty) list does not name them. Ask the API for each:
-    /// [`NodeState::remove`] what is really gone. Doing nothing is safe.
-    Unlisted(Vec<ObjectDigest>),
-    Stream(StreamEvent),
-}
 
 /// One connection of a node, at the bridge. Call [`handle`](Self::handle) per frame,
 /// [`on_timeout`](Self::on_timeout) when [`next_timeout`](Self::next_timeout) has passed; after each, and after
@@ -267,97 +222,5 @@ impl BridgeSession {
             Decoded::Unknown(name) => self.control(ToEdge::Unsupported { message: name }),
             Decoded::Incomplete => Ok(()),
         }
-    }
-
-    fn dispatch(&mut self, state: &NodeState, message: ToCloud) -> Result<(), SessionError> {
-        match (self.phase, message) {
-            (Phase::AwaitHello, ToCloud::Hello(hello)) => self.on_hello(state, hello),
-            (Phase::AwaitHello, _) => Err(SessionError::violation("a message before the hello")),
-            (Phase::Welcome, message) => self.on_message(state, message),
-            (Phase::Refused, _) => Ok(()),
-        }
-    }
-
-    fn on_hello(&mut self, state: &NodeState, hello: Hello) -> Result<(), SessionError> {
-        let Some(protocol) = version::SUPPORTED.common(hello.protocol) else {
-            let (ours, theirs) = (version::SUPPORTED, hello.protocol);
-            let message = format!("node speaks {}..{}, bridge {}..{}", theirs.min, theirs.max, ours.min, ours.max);
-            return Err(self.refuse(RefuseReason::Protocol, message));
-        };
-        if hello.node != self.settings.node {
-            let message = format!("certificate is for node {}, hello says {}", self.settings.node, hello.node);
-            return Err(self.refuse(RefuseReason::WrongNode, message));
-        }
-        if hello.cluster.as_ref().is_some_and(|c| *c != self.settings.cluster) {
-            let message = format!("this bridge serves cluster {}", self.settings.cluster);
-            return Err(self.refuse(RefuseReason::WrongCluster, message));
-        }
-        let resume = hello.position.as_ref().filter(|p| state.covers(p)).map(|p| p.seq);
-        self.down.start(resume);
-        self.phase = Phase::Welcome;
-        self.control(ToEdge::Welcome(Welcome {
-            protocol,
-            features: version::common_features(&hello.features),
-            cluster: self.settings.cluster.clone(),
-            session: self.settings.session,
-            stream: state.stream().to_owned(),
-            resume: resume.is_some(),
-            heartbeat_ms: u64::try_from(self.settings.heartbeat.as_millis()).unwrap_or(u64::MAX),
-        }))?;
-        self.events.push_back(BridgeEvent::Connected { hello, resumed: resume.is_some() });
-        Ok(())
-    }
-
-    fn on_message(&mut self, state: &NodeState, message: ToCloud) -> Result<(), SessionError> {
-        let stream_event = match message {
-            ToCloud::Hello(_) => return Err(SessionError::violation("a second hello")),
-            ToCloud::Ack { seq } => {
-                self.down.ack(seq)?;
-                self.events.push_back(BridgeEvent::Acked { seq });
-                None
-            }
-            ToCloud::Nack { object, reason } => {
-                let reason = shorten(reason);
-                self.events.push_back(BridgeEvent::Nacked { key: object.key, uid: object.uid, reason });
-                None
-            }
-            ToCloud::Need { keys, done } => return self.down.need(state, &keys, done),
-            ToCloud::Unlisted { objects } => {
-                if objects.len() > MAX_UNLISTED || !self.down.listed_nothing() {
-                    return Err(SessionError::violation(format!("{} objects in doubt", objects.len())));
-                }
-                self.events.push_back(BridgeEvent::Unlisted(objects));
-                None
-            }
-            ToCloud::Up { id, report } => {
-                if self.reports.len() >= MAX_REPORTS || self.report_bytes >= MAX_REPORT_BYTES {
-                    return Err(SessionError::violation("more reports under way than any window allows"));
-                }
-                let size = self.decoder.last_size();
-                if self.reports.insert(id, size).is_some() {
-                    return Err(SessionError::violation(format!("report {id} came again while under way")));
-                }
-                self.report_bytes += size;
-                self.events.push_back(BridgeEvent::Report { id, report });
-                None
-            }
-            ToCloud::StreamData { stream, data } => self.streams.data(stream, data),
-            ToCloud::StreamCredit { stream, bytes } => self.streams.credit(stream, bytes),
-            ToCloud::StreamEnd { stream, error } => self.streams.ended(stream, error),
-            ToCloud::Ping {} => return self.control(ToEdge::Pong {}),
-            ToCloud::Unsupported { .. } | ToCloud::Part { .. } => None,
-        };
-        self.events.extend(stream_event.map(BridgeEvent::Stream));
-        if self.streams.flooded() {
-            return Err(SessionError::violation("too many stream frames that need an answer"));
-        }
-        Ok(())
-    }
-
-    fn control(&mut self, message: ToEdge) -> Result<(), SessionError> {
-        if self.out.control(message) {
-            return Ok(());
-        }
-        Err(SessionError::violation("the node asks for more answers than it reads"))
     }
 }

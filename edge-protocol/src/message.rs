@@ -3,6 +3,9 @@
 //! Grow them by adding variants and optional fields; never change what a name means.
 //! Knows nothing of sockets, clocks, stores or the meaning of an object's body.
 
+mod base64_text;
+mod flat;
+
 use crate::version::{Hello, RefuseReason, Welcome};
 use serde::{Deserialize, Serialize};
 
@@ -244,75 +247,4 @@ pub struct ObjectRef {
     #[serde(flatten)]
     pub key: ObjectKey,
     pub uid: String,
-}
-
-/// Stream bytes as base64 text.
-mod base64_text {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use std::borrow::Cow;
-
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&STANDARD.encode(bytes))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        let text = Cow::<str>::deserialize(from)?;
-        STANDARD.decode(text.as_bytes()).map_err(|e| D::Error::custom(format!("data is not base64: {e}")))
-    }
-}
-
-/// The same shapes without `flatten`: serde reads a flattened struct through a buffered copy of the
-/// whole value, which would build every body twice.
-mod flat {
-    use super::ObjectKey;
-    use serde::Deserialize;
-
-    #[derive(Deserialize)]
-    pub(super) struct Ref {
-        kind: String,
-        #[serde(default)]
-        namespace: String,
-        name: String,
-        uid: String,
-    }
-
-    #[derive(Deserialize)]
-    pub(super) struct Digest {
-        kind: String,
-        #[serde(default)]
-        namespace: String,
-        name: String,
-        uid: String,
-        digest: String,
-    }
-
-    #[derive(Deserialize)]
-    pub(super) struct Object {
-        kind: String,
-        #[serde(default)]
-        namespace: String,
-        name: String,
-        uid: String,
-        digest: String,
-        body: serde_json::Value,
-    }
-
-    impl From<Ref> for super::ObjectRef {
-        fn from(Ref { kind, namespace, name, uid }: Ref) -> Self {
-            Self { key: ObjectKey { kind, namespace, name }, uid }
-        }
-    }
-
-    impl From<Digest> for super::ObjectDigest {
-        fn from(Digest { kind, namespace, name, uid, digest }: Digest) -> Self {
-            Self { key: ObjectKey { kind, namespace, name }, uid, digest }
-        }
-    }
-
-    impl From<Object> for super::Object {
-        fn from(Object { kind, namespace, name, uid, digest, body }: Object) -> Self {
-            Self { digest: super::ObjectDigest { key: ObjectKey { kind, namespace, name }, uid, digest }, body }
-        }
-    }
 }

@@ -47,8 +47,8 @@ pub(crate) fn changes(edge: &mut EdgeSession) -> Vec<Change> {
 }
 
 /// All frames that wait, as messages.
-pub(crate) fn sent<T: Message>(mut poll: impl FnMut() -> Option<String>) -> Vec<T> {
-    std::iter::from_fn(|| poll()).map(|f| serde_json::from_str(&f).expect("a message of this direction")).collect()
+pub(crate) fn sent<T: Message>(poll: impl FnMut() -> Option<String>) -> Vec<T> {
+    std::iter::from_fn(poll).map(|f| serde_json::from_str(&f).expect("a message of this direction")).collect()
 }
 
 pub(crate) struct Pair {

@@ -1,6 +1,8 @@
 use super::config::{Config, hosts};
+use super::search::Search;
 use super::wire::{Answer, RecordType, answer, is_host_name, query};
 use super::*;
+use std::time::Duration;
 
 fn reply_to(query: &[u8], code: u8, records: &[(u16, &[u8])]) -> Vec<u8> {
     let mut packet = query.to_vec();

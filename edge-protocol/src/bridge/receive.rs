@@ -1,0 +1,101 @@
+//! What each message of a node does to the bridge's session. Every rule that a node could break is here.
+
+use super::{BridgeEvent, BridgeSession, MAX_REPORT_BYTES, MAX_REPORTS, MAX_UNLISTED, Phase};
+use crate::message::{ToCloud, ToEdge};
+use crate::state::NodeState;
+use crate::version::{self, Hello, RefuseReason, Welcome};
+use crate::{SessionError, shorten};
+
+impl BridgeSession {
+    pub(super) fn dispatch(&mut self, state: &NodeState, message: ToCloud) -> Result<(), SessionError> {
+        match (self.phase, message) {
+            (Phase::AwaitHello, ToCloud::Hello(hello)) => self.on_hello(state, hello),
+            (Phase::AwaitHello, _) => Err(SessionError::violation("a message before the hello")),
+            (Phase::Welcome, message) => self.on_message(state, message),
+            (Phase::Refused, _) => Ok(()),
+        }
+    }
+
+    fn on_hello(&mut self, state: &NodeState, hello: Hello) -> Result<(), SessionError> {
+        let Some(protocol) = version::SUPPORTED.common(hello.protocol) else {
+            let (ours, theirs) = (version::SUPPORTED, hello.protocol);
+            let message = format!("node speaks {}..{}, bridge {}..{}", theirs.min, theirs.max, ours.min, ours.max);
+            return Err(self.refuse(RefuseReason::Protocol, message));
+        };
+        if hello.node != self.settings.node {
+            let message = format!("certificate is for node {}, hello says {}", self.settings.node, hello.node);
+            return Err(self.refuse(RefuseReason::WrongNode, message));
+        }
+        if hello.cluster.as_ref().is_some_and(|c| *c != self.settings.cluster) {
+            let message = format!("this bridge serves cluster {}", self.settings.cluster);
+            return Err(self.refuse(RefuseReason::WrongCluster, message));
+        }
+        let resume = hello.position.as_ref().filter(|p| state.covers(p)).map(|p| p.seq);
+        self.down.start(resume);
+        self.phase = Phase::Welcome;
+        self.control(ToEdge::Welcome(Welcome {
+            protocol,
+            features: version::common_features(&hello.features),
+            cluster: self.settings.cluster.clone(),
+            session: self.settings.session,
+            stream: state.stream().to_owned(),
+            resume: resume.is_some(),
+            heartbeat_ms: u64::try_from(self.settings.heartbeat.as_millis()).unwrap_or(u64::MAX),
+        }))?;
+        self.events.push_back(BridgeEvent::Connected { hello, resumed: resume.is_some() });
+        Ok(())
+    }
+
+    fn on_message(&mut self, state: &NodeState, message: ToCloud) -> Result<(), SessionError> {
+        let stream_event = match message {
+            ToCloud::Hello(_) => return Err(SessionError::violation("a second hello")),
+            ToCloud::Ack { seq } => {
+                self.down.ack(seq)?;
+                self.events.push_back(BridgeEvent::Acked { seq });
+                None
+            }
+            ToCloud::Nack { object, reason } => {
+                let reason = shorten(reason);
+                self.events.push_back(BridgeEvent::Nacked { key: object.key, uid: object.uid, reason });
+                None
+            }
+            ToCloud::Need { keys, done } => return self.down.need(state, &keys, done),
+            ToCloud::Unlisted { objects } => {
+                if objects.len() > MAX_UNLISTED || !self.down.listed_nothing() {
+                    return Err(SessionError::violation(format!("{} objects in doubt", objects.len())));
+                }
+                self.events.push_back(BridgeEvent::Unlisted(objects));
+                None
+            }
+            ToCloud::Up { id, report } => {
+                if self.reports.len() >= MAX_REPORTS || self.report_bytes >= MAX_REPORT_BYTES {
+                    return Err(SessionError::violation("more reports under way than any window allows"));
+                }
+                let size = self.decoder.last_size();
+                if self.reports.insert(id, size).is_some() {
+                    return Err(SessionError::violation(format!("report {id} came again while under way")));
+                }
+                self.report_bytes += size;
+                self.events.push_back(BridgeEvent::Report { id, report });
+                None
+            }
+            ToCloud::StreamData { stream, data } => self.streams.data(stream, data),
+            ToCloud::StreamCredit { stream, bytes } => self.streams.credit(stream, bytes),
+            ToCloud::StreamEnd { stream, error } => self.streams.ended(stream, error),
+            ToCloud::Ping {} => return self.control(ToEdge::Pong {}),
+            ToCloud::Unsupported { .. } | ToCloud::Part { .. } => None,
+        };
+        self.events.extend(stream_event.map(BridgeEvent::Stream));
+        if self.streams.flooded() {
+            return Err(SessionError::violation("too many stream frames that need an answer"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn control(&mut self, message: ToEdge) -> Result<(), SessionError> {
+        if self.out.control(message) {
+            return Ok(());
+        }
+        Err(SessionError::violation("the node asks for more answers than it reads"))
+    }
+}

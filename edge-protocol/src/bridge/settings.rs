@@ -1,0 +1,56 @@
+//! What a bridge's caller gives a session and gets from it. Values only.
+
+use crate::HEARTBEAT;
+use crate::message::{ObjectDigest, ObjectKey, Report};
+use crate::stream::StreamEvent;
+use crate::version::Hello;
+use std::time::Duration;
+
+/// What a connection starts with.
+#[derive(Clone, Debug)]
+pub struct BridgeSettings {
+    /// Node name from the client certificate; a hello with another one is refused.
+    pub node: String,
+    /// This cluster's id.
+    pub cluster: String,
+    /// Fencing number, higher than that of every earlier connection of this node.
+    pub session: u64,
+    pub heartbeat: Duration,
+    /// Bytes of changes sent and not acknowledged; at least one change is always let through.
+    pub window: usize,
+}
+
+impl BridgeSettings {
+    pub fn new(node: impl Into<String>, cluster: impl Into<String>, session: u64) -> Self {
+        Self { node: node.into(), cluster: cluster.into(), session, heartbeat: HEARTBEAT, window: 256 << 10 }
+    }
+}
+
+/// What the session tells its caller, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BridgeEvent {
+    /// The node was let in. `resumed`: only later changes travel.
+    Connected {
+        hello: Hello,
+        resumed: bool,
+    },
+    /// The node has committed everything up to this change.
+    Acked {
+        seq: u64,
+    },
+    /// The node cannot apply this object: show it as an event on the object.
+    Nacked {
+        key: ObjectKey,
+        uid: String,
+        reason: String,
+    },
+    /// Write it to the API, then call `reported` or `refuse_report`. May repeat one already written.
+    Report {
+        id: u64,
+        report: Report,
+    },
+    /// The node holds these and its (empty) list does not name them. Ask the API for each:
+    /// [`NodeState::remove`] what is really gone. Doing nothing is safe.
+    Unlisted(Vec<ObjectDigest>),
+    Stream(StreamEvent),
+}

@@ -1,0 +1,79 @@
+//! What a node's caller gives a session and gets from it. Values only.
+
+use crate::message::{Object, ObjectDigest, ObjectKey, Position};
+use crate::stream::StreamEvent;
+use crate::version::Welcome;
+
+/// What the node knows before it connects, from its store.
+#[derive(Clone, Debug)]
+pub struct EdgeFacts {
+    pub node: String,
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+    /// Program and version, for people.
+    pub agent: String,
+    /// Cluster of the last welcome; a bridge of another one is refused. None before the first.
+    pub cluster: Option<String>,
+    /// What was stored with the last committed change, see [`Change::position`].
+    pub position: Option<Position>,
+    /// Every object in the store, so that a full sync moves only what differs.
+    pub held: Vec<ObjectDigest>,
+}
+
+impl EdgeFacts {
+    /// A node with an empty store.
+    pub fn new(node: impl Into<String>, boot_id: impl Into<String>) -> Self {
+        Self {
+            node: node.into(),
+            boot_id: boot_id.into(),
+            agent: String::new(),
+            cluster: None,
+            position: None,
+            held: Vec::new(),
+        }
+    }
+}
+
+/// One change to the store. Commit it together with its [`position`](Self::position), then call
+/// [`EdgeSession::committed`]; or several at once, in order, with the position of the last.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Create or replace by key. `sync`: part of a full sync that is not complete yet, or that left doubts
+    /// (the list was empty, and the bridge has not yet said of every object held whether it is gone).
+    Put { object: Object, seq: u64, sync: bool },
+    /// Remove the object of this key if it has this uid; else nothing.
+    Delete { key: ObjectKey, uid: String, seq: u64, sync: bool },
+    /// The full list is complete and every body it needed came before: what is `absent` (key and uid) is gone.
+    /// Does not come for an empty list while objects are held: that deletes nothing.
+    SyncComplete { seq: u64, absent: Vec<ObjectDigest> },
+}
+
+impl Change {
+    pub fn seq(&self) -> u64 {
+        match self {
+            Self::Put { seq, .. } | Self::Delete { seq, .. } | Self::SyncComplete { seq, .. } => *seq,
+        }
+    }
+
+    /// What to store as the node's position in the same transaction. None means: store that there is no
+    /// position (a half-applied full sync fits no stream; the next connection starts a full sync again).
+    pub fn position(&self, stream: &str) -> Option<Position> {
+        match self {
+            Self::Put { sync: true, .. } | Self::Delete { sync: true, .. } => None,
+            _ => Some(Position { stream: stream.to_owned(), seq: self.seq() }),
+        }
+    }
+}
+
+/// What the session tells its caller, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EdgeEvent {
+    /// The bridge accepted the node. Store the cluster id if none was known.
+    Welcome(Welcome),
+    Change(Change),
+    /// The report with this outbox id has reached the API: drop the row.
+    UpAcked(u64),
+    /// The report with this outbox id will never be accepted: drop the row, log the reason.
+    UpRefused(u64, String),
+    Stream(StreamEvent),
+}

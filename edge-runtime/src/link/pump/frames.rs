@@ -1,0 +1,158 @@
+//! Moves frames between one socket and its session until the connection ends.
+
+use super::{Link, LinkError};
+use crate::link::LinkEvent;
+use crate::link::dial::Socket;
+use async_tungstenite::tungstenite::Message;
+use edge_protocol::edge::{EdgeEvent, EdgeSession};
+use futures_sink::Sink;
+use smol::channel::TrySendError;
+use smol::stream::Stream;
+use smol::{Timer, future};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Frames handled before the node loop gets a turn, and changes given to it at once.
+const BATCH: usize = 64;
+
+type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), LinkError>> + 'a>>;
+
+impl Link<'_> {
+    pub(super) async fn pump(&self, socket: &mut Socket) -> Result<Infallible, LinkError> {
+        let mut pending = VecDeque::new();
+        let mut timer = Timer::never();
+        // Lives over many polls: a listener that is dropped hears nothing.
+        let mut woken = std::pin::pin!(self.wakers.woken.clone());
+        let mut armed = None;
+        // A send that has to wait keeps its event, and is polled along with everything else.
+        let mut sending: Option<Sending<'_>> = None;
+        loop {
+            while sending.is_none()
+                && let Some(event) = pending.pop_front()
+            {
+                match self.events.try_send(event) {
+                    Ok(()) => {}
+                    Err(TrySendError::Full(event)) => sending = Some(Box::pin(self.send(event))),
+                    Err(TrySendError::Closed(_)) => return Err(LinkError::Stopped),
+                }
+            }
+            future::poll_fn(|cx| {
+                let mut progress = false;
+                if let Some(send) = &mut sending
+                    && let Poll::Ready(result) = send.as_mut().poll(cx)
+                {
+                    sending = None;
+                    result?;
+                    progress = true;
+                }
+                let now = self.clock.elapsed();
+                self.time(now, sending.is_some())?;
+                self.write(socket, cx, now)?;
+                if sending.is_none() {
+                    self.read(socket, cx, now, &mut pending)?;
+                    // What was read may have to be answered at once (acks of nothing, pings, stream ends).
+                    self.write(socket, cx, now)?;
+                }
+                progress |= woken.as_mut().poll_next(cx).is_ready();
+                let next = self.with(|s| s.next_timeout());
+                if armed != Some(next) {
+                    armed = Some(next);
+                    timer.set_at(self.clock + next);
+                }
+                progress |= Pin::new(&mut timer).poll(cx).is_ready();
+                if progress || !pending.is_empty() { Poll::Ready(Ok::<(), LinkError>(())) } else { Poll::Pending }
+            })
+            .await?;
+            if armed.is_some_and(|at| at <= self.clock.elapsed()) {
+                armed = None;
+            }
+        }
+    }
+
+    fn time(&self, now: Duration, paused: bool) -> Result<(), LinkError> {
+        self.with(|session| {
+            if paused {
+                // It is this side that does not listen: no reason to hold the bridge for dead.
+                session.heard(now);
+            }
+            if now >= session.next_timeout() { Ok(session.on_timeout(now)?) } else { Ok(()) }
+        })
+    }
+
+    fn write(&self, socket: &mut Socket, cx: &mut Context<'_>, now: Duration) -> Result<(), LinkError> {
+        let failed = |e| LinkError::Websocket(Box::new(e));
+        loop {
+            // A frame is taken from the session only when the socket has room: until then it may coalesce.
+            match Sink::poll_ready(Pin::new(&mut *socket), cx) {
+                Poll::Ready(result) => result.map_err(failed)?,
+                Poll::Pending => return Ok(()),
+            }
+            let Some(frame) = self.with(|s| s.poll_transmit(now)) else { break };
+            Sink::start_send(Pin::new(&mut *socket), Message::text(frame)).map_err(failed)?;
+        }
+        match Sink::poll_flush(Pin::new(socket), cx) {
+            Poll::Ready(result) => result.map_err(failed),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    fn read(
+        &self,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+        now: Duration,
+        pending: &mut VecDeque<LinkEvent>,
+    ) -> Result<(), LinkError> {
+        for _ in 0..BATCH {
+            match Stream::poll_next(Pin::new(&mut *socket), cx) {
+                Poll::Pending => break,
+                Poll::Ready(Some(Ok(Message::Text(text)))) => {
+                    let result = self.with(|s| s.handle(&text, now));
+                    self.collect(pending);
+                    result?;
+                }
+                Poll::Ready(Some(Ok(Message::Binary(_)))) => return Err(LinkError::Binary),
+                Poll::Ready(Some(Ok(Message::Close(frame)))) => {
+                    let reason = frame.map(|f| format!(": {} ({})", f.reason, f.code)).unwrap_or_default();
+                    return Err(LinkError::Closed(reason));
+                }
+                Poll::Ready(Some(Ok(_))) => {} // websocket pings: the library answers
+                Poll::Ready(Some(Err(e))) => return Err(LinkError::Websocket(Box::new(e))),
+                Poll::Ready(None) => return Err(LinkError::Closed(String::new())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Session events as link events; changes and acknowledgements that follow each other go together.
+    fn collect(&self, pending: &mut VecDeque<LinkEvent>) {
+        self.with(|session| {
+            while let Some(event) = session.poll_event() {
+                match (event, pending.back_mut()) {
+                    (EdgeEvent::Change(change), Some(LinkEvent::Changes { changes, .. })) if changes.len() < BATCH => {
+                        changes.push(change);
+                    }
+                    (EdgeEvent::Change(change), _) => {
+                        let stream = session.stream().to_owned();
+                        pending.push_back(LinkEvent::Changes { stream, changes: vec![change] });
+                    }
+                    (EdgeEvent::UpAcked(id), Some(LinkEvent::UpAcked(ids))) => ids.push(id),
+                    (EdgeEvent::UpAcked(id), _) => pending.push_back(LinkEvent::UpAcked(vec![id])),
+                    (EdgeEvent::UpRefused(id, reason), _) => pending.push_back(LinkEvent::UpRefused(id, reason)),
+                    (EdgeEvent::Welcome(welcome), _) => pending.push_back(LinkEvent::Connected(welcome)),
+                    (EdgeEvent::Stream(event), _) => pending.push_back(LinkEvent::Stream(event)),
+                }
+            }
+        });
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut EdgeSession) -> R) -> R {
+        let mut session = self.shared.session.borrow_mut();
+        // Set before the pump starts, taken only after it has ended.
+        act(session.as_mut().expect("a session while its connection is pumped"))
+    }
+}
