@@ -85,7 +85,9 @@ impl Monitor {
         if !self.jobs.values().any(|job| matches!(job.kind, JobKind::Run)) {
             self.early_exits.clear();
         }
+        // First the waiting starts: the runtime works while the disk does.
         self.begin_queued();
+        self.tell_exits();
     }
 
     fn id_of(&self, pid: i32) -> Option<String> {
@@ -169,7 +171,8 @@ impl Monitor {
         self.clients.tell_all(&Event::StartFailed { id: id.to_owned(), message }, &self.epoll);
     }
 
-    /// The container's first process has ended; `None`: nobody knows how.
+    /// The container's first process has ended; `None`: nobody knows how. [`Self::tell_exits`] follows in the same
+    /// turn of the loop.
     pub(crate) fn ended(&mut self, id: &str, status: Option<i32>) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let State::Running(running) = &container.state else { return };
@@ -187,11 +190,22 @@ impl Monitor {
             started_at: running.started_at.clone(),
             finished_at: stamp(),
         };
-        if let Err(e) = exit::write(&self.options.paths.exits(), &record) {
-            note(&format!("exit record of {id}: {e}"));
-        }
         container.state = State::Exited(record.clone());
-        self.clients.tell_all(&Event::Exited(record), &self.epoll);
+        self.untold.push(record);
+    }
+
+    /// Makes the exits of this turn durable, then tells them.
+    pub(crate) fn tell_exits(&mut self) {
+        let records = std::mem::take(&mut self.untold);
+        if records.is_empty() {
+            return;
+        }
+        if let Err(e) = exit::write_all(&self.options.paths.exits(), &records) {
+            note(&format!("exit records: {e}"));
+        }
+        for record in records {
+            self.clients.tell_all(&Event::Exited(record), &self.epoll);
+        }
     }
 
     pub(crate) fn kill(&mut self, client: u64, id: &str, signal: i32) -> Result<(), String> {

@@ -15,6 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::clients::Clients;
 use super::container::{Container, Parent, State};
+use super::exit::ExitRecord;
 use super::protocol::{Answer, Call, Request, VERSION};
 use super::socket;
 use super::stdio::{Buffers, stamp};
@@ -97,6 +98,8 @@ pub(crate) struct Monitor {
     /// Children that ended before the OCI runtime told which container they are: pid and wait status.
     pub(crate) early_exits: BTreeMap<i32, i32>,
     pub(crate) buffers: Buffers,
+    /// Exits that are neither on disk nor told yet; empty between turns of the loop.
+    pub(crate) untold: Vec<ExitRecord>,
     /// Look for dead children although no SIGCHLD came.
     pub(crate) look_for_dead: bool,
     finished: bool,
@@ -136,10 +139,12 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
         jobs: BTreeMap::new(),
         early_exits: BTreeMap::new(),
         buffers: Buffers::new(),
+        untold: Vec::new(),
         look_for_dead: false,
         finished: false,
     };
     monitor.adopt();
+    monitor.tell_exits();
     // Only now, so that the first list anyone gets is complete.
     let listener = socket::bind(&socket_path)?;
     listener.set_nonblocking(true)?;
@@ -254,6 +259,7 @@ impl Monitor {
     fn tick(&mut self) -> EpollTimeout {
         self.look_at_inherited_starts();
         self.look_at_adopted();
+        self.tell_exits();
         let soon = self.containers.values().any(|c| match &c.state {
             State::Starting { runtime_pid: None, .. } => true,
             State::Running(r) => matches!(&r.parent, Parent::Other { ended: Some(_), .. }),
