@@ -36,11 +36,12 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     }
     let tls = tls::link_config(&authority, &info::addresses(&[options.listen], &options.advertise))?;
     log::info!("nodes connect to {}", about.url);
-    let door = Arc::new(Door { bridge, authority, client });
+    let door = Arc::new(Door { bridge: bridge.clone(), authority, client });
     tokio::select! {
         () = listen::accept(listener, tls, door) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
+    bridge.close().await;
     Ok(())
 }
 

@@ -52,7 +52,7 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
     api.set_backend(Arc::new(bridge.clone()));
     write_kubeconfig(&options.state.join("kubeconfig"), &authority, calls.local_addr()?)?;
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
-    let door = Arc::new(Door { bridge, authority, client: client.clone() });
+    let door = Arc::new(Door { bridge: bridge.clone(), authority, client: client.clone() });
     tokio::select! {
         () = listen::accept(links, link_tls, door) => {}
         served = api.serve_tls(calls, api_tls) => served.context("serving the API")?,
@@ -60,6 +60,7 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
         () = lifecycle::run(client) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
+    bridge.close().await;
     Ok(())
 }
 

@@ -6,6 +6,9 @@ mod support;
 use std::time::{Duration, Instant};
 
 use cloud_bridge::api::backend::{LogOptions, PodOnNode};
+use cloud_bridge::bridge::Settings;
+use cloud_bridge::bridge::clients::Clients;
+use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::token;
 use edge_protocol::message::{Report, StreamRequest};
 use futures::StreamExt;
@@ -16,7 +19,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use support::fixture::{Cluster, TestBridge, eventually, force_delete, node_object, unique};
+use support::fixture::{Cluster, Saboteur, TestBridge, eventually, force_delete, node_object, unique};
 use support::{Edge, Store, join};
 
 fn status(pod: &Pod, status: Value) -> Report {
@@ -248,7 +251,7 @@ async fn a_node_resumes_and_survives_a_bridge_that_forgot_everything() {
     drop(edge);
     bridge.kill();
     force_delete(&cluster.pods(), &names[1]).await;
-    let authority = cloud_bridge::pki::authority::Authority::create("test").unwrap();
+    let authority = Authority::create("test").unwrap();
     let bridge = TestBridge::with(&cluster, authority).await;
     let identity = bridge.join(&cluster, &node).await;
     let mut edge = bridge.connect(&identity, store).await;
@@ -422,6 +425,67 @@ async fn logs_come_over_the_link_and_an_absent_node_is_said_to_be_absent() {
     assert!(broken.await.unwrap().contains("broke"));
 }
 
+#[tokio::test]
+async fn an_api_that_talks_nonsense_deletes_nothing() {
+    let cluster = Cluster::open().await;
+    let saboteur = Saboteur::default();
+    let sane = cluster.clients.clone();
+    let spoiler = saboteur.clone();
+    let clients = Clients::new(saboteur.wrap(cluster.client.clone()), move |node| spoiler.wrap(sane.as_node(node)));
+    let authority = Authority::create("test").unwrap();
+    let bridge = TestBridge::over(clients, &cluster.client, authority, Settings::default()).await;
+    let (node, name, map) = (unique("sane"), unique("sane-pod"), unique("sane-map"));
+    let (_, mut edge) = bridge.edge(&cluster, &node).await;
+    cluster.create_map(&map, "x").await;
+    let spec = json!({"volumes": [{"name": "v", "configMap": {"name": map}}]});
+    let pod = cluster.create_pod(&name, &node, spec).await;
+    edge.until("both", |edge| edge.store.held.len() == 2).await;
+    for kind in [1, 2, 3, 5] {
+        saboteur.set(kind);
+        edge.linger(Duration::from_millis(700)).await;
+        assert_eq!((edge.store.held.len(), edge.deleted.len()), (2, 0), "nonsense of kind {kind}");
+    }
+    // A list that is well-formed, and lies: a pod is asked for by name before it is believed to be gone.
+    saboteur.set(4);
+    edge.linger(Duration::from_millis(1500)).await;
+    assert!(edge.object("Pod", "default", &name).is_some());
+
+    // Reports made in the meantime arrive when the API is sane again.
+    saboteur.set(2);
+    let id = edge.report(status(&pod, running()));
+    edge.linger(Duration::from_millis(500)).await;
+    assert!(!edge.acked.contains(&id) && !edge.refused.contains_key(&id));
+    saboteur.set(0);
+    edge.until("the report", |edge| edge.acked.contains(&id)).await;
+    cluster.maps().patch(&map, &PatchParams::default(), &Patch::Merge(json!({"data": {"key": "y"}}))).await.unwrap();
+    edge.until("a change", |edge| {
+        edge.object("ConfigMap", "default", &map).is_some_and(|map| map.body["data"]["key"] == "y")
+    })
+    .await;
+    force_delete(&cluster.pods(), &name).await;
+    edge.until("the end", |edge| edge.store.held.is_empty()).await;
+    cluster.maps().delete(&map, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_empty_list_does_not_name_is_looked_up_before_it_is_deleted() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let (node, name) = (unique("empty"), unique("empty-pod"));
+    let (_, mut edge) = bridge.edge(&cluster, &node).await;
+    cluster.create_pod(&name, &node, json!({})).await;
+    edge.until("the pod", |edge| edge.store.held.len() == 1).await;
+    let store = std::mem::take(&mut edge.store);
+    bridge.bridge.close().await;
+    assert!(edge.until_ended().await.contains("closed"));
+    bridge.kill();
+    force_delete(&cluster.pods(), &name).await;
+    let bridge = TestBridge::start(&cluster).await;
+    let identity = bridge.join(&cluster, &node).await;
+    let mut edge = bridge.connect(&identity, store).await;
+    edge.until("the deletion", |edge| edge.store.held.is_empty()).await;
+}
+
 /// Not a bound that fails, because hosts differ: the figures are printed.
 #[tokio::test]
 async fn fifty_pods_at_once() {
@@ -443,7 +507,11 @@ async fn fifty_pods_at_once() {
         edge.report(status(pod, running()));
     }
     edge.until("all answers", |edge| edge.acked.len() == 51).await;
-    eprintln!("50 pods: created {created:?}, down after {down:?} more, 50 statuses up {:?}", start.elapsed());
+    // For the reader of the test's output.
+    #[allow(clippy::print_stderr)]
+    {
+        eprintln!("50 pods: created {created:?}, down after {down:?} more, 50 statuses up {:?}", start.elapsed());
+    }
     for name in &names {
         force_delete(&cluster.pods(), name).await;
     }

@@ -44,10 +44,13 @@ use tokio::sync::mpsc;
 use crate::api::backend::{BackendError, BoxFuture, KubeletBackend, LogOptions, LogStream, PodOnNode};
 use crate::pki::authority::hex;
 use clients::Clients;
-use node::Node;
+use node::{Command, Node};
 use streams::NodeStream;
 
 pub use reports::{KubeletEndpoint, NodeOverrides};
+
+/// How long connections may take to close when the bridge ends.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Says where the kubelet API of a node is served, if it is.
 pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
@@ -105,6 +108,22 @@ impl Bridge {
             Ok(node) => session::run(Arc::clone(&self.shared), node, socket).await,
             Err(error) => log::error!("node {node}: {error}"),
         }
+    }
+
+    /// Closes every connection in good order; nodes will look for a bridge again. Takes a moment at most.
+    pub async fn close(&self) {
+        let nodes: Vec<_> = self.shared.nodes().values().cloned().collect();
+        for link in nodes.iter().filter_map(|node| node.link()) {
+            // One that has just ended by itself is closed, too.
+            let _ = link.commands.send(Command::Close);
+        }
+        let closed = async {
+            while nodes.iter().any(|node| node.link().is_some()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // A node that does not read is not waited for.
+        let _ = tokio::time::timeout(CLOSING, closed).await;
     }
 
     /// Opens the log of a container.

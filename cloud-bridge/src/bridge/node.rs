@@ -18,6 +18,8 @@ pub(super) type Chunks = mpsc::UnboundedReceiver<Result<Bytes, BackendError>>;
 pub(super) enum Command {
     /// A newer connection of the node is here.
     Superseded,
+    /// The bridge ends: close in good order.
+    Close,
     /// Somebody else changed or deleted the node's object.
     RewriteNode,
     Open {
@@ -30,7 +32,7 @@ pub(super) enum Command {
         bytes: usize,
     },
     /// The reader of a stream has gone.
-    Close {
+    EndStream {
         stream: StreamId,
     },
 }

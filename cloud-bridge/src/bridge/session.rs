@@ -271,6 +271,7 @@ impl Connection {
                 let why = "a newer connection of this node has taken over";
                 return Err(self.session.refuse(RefuseReason::Superseded, why).to_string());
             }
+            Command::Close => return Err("the bridge ends".to_owned()),
             Command::RewriteNode => {
                 let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
                 let rewrite = async move {
@@ -283,7 +284,7 @@ impl Connection {
             }
             Command::Open { request, answer } => self.open(request, answer),
             Command::Consumed { stream, bytes } => self.session.stream_consumed(stream, bytes),
-            Command::Close { stream } => {
+            Command::EndStream { stream } => {
                 if self.streams.remove(&stream).is_some() {
                     self.session.stream_end(stream, None);
                 }

@@ -73,7 +73,7 @@ impl Stream for NodeStream {
 
 impl Drop for NodeStream {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::Close { stream: self.id });
+        let _ = self.commands.send(Command::EndStream { stream: self.id });
     }
 }
 

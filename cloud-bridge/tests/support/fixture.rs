@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use cloud_bridge::api::{Config, Server, UserInfo};
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::bridge::{Bridge, Settings};
@@ -12,6 +13,9 @@ use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::{tls, token};
 use cloud_bridge::{cli, info};
 use edge_protocol::message::Report;
+use futures::{StreamExt, TryStreamExt};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyDataStream, BodyExt, Full, StreamBody};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Api, DeleteParams, PostParams};
@@ -20,6 +24,61 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::{Edge, Identity, Store, join};
+
+/// Makes an API answer nonsense for a while.
+#[derive(Clone, Default)]
+pub struct Saboteur(Arc<std::sync::atomic::AtomicU8>);
+
+impl Saboteur {
+    /// 0: none. 1: not JSON. 2: errors of the server. 3: everything expired. 4: empty lists. 5: half an answer.
+    pub fn set(&self, kind: u8) {
+        self.0.store(kind, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    fn answer(&self, uri: &http::Uri) -> Option<http::Response<String>> {
+        let lists = uri.path().ends_with("/pods") || uri.query().is_some_and(|query| query.contains("fieldSelector"));
+        let (code, body) = match self.0.load(std::sync::atomic::Ordering::SeqCst) {
+            1 => (200, "<html>welcome to the hotel's wireless network</html>".to_owned()),
+            2 => (500, String::new()),
+            3 => {
+                let gone = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
+                (410, gone.to_owned())
+            }
+            4 if lists => {
+                (200, r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#.to_owned())
+            }
+            5 => (200, r#"{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":"#.to_owned()),
+            _ => return None,
+        };
+        Some(http::Response::builder().status(code).body(body).unwrap())
+    }
+
+    /// The client, except when sabotaged. Watches under way are cut after a moment, so that they ask again.
+    pub fn wrap(&self, client: kube::Client) -> kube::Client {
+        let saboteur = self.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (saboteur, client) = (saboteur.clone(), client.clone());
+            async move {
+                if let Some(answer) = saboteur.answer(request.uri()) {
+                    let full = |text: String| Full::from(text).map_err(|never| match never {}).boxed_unsync();
+                    return Ok(answer.map(full));
+                }
+                let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+                let response = client.send(request).await?;
+                Ok::<http::Response<UnsyncBoxBody<Bytes, kube::Error>>, kube::Error>(response.map(|body| {
+                    if !watch {
+                        return body.map_err(|error| kube::Error::Service(error.into())).boxed_unsync();
+                    }
+                    let end = Box::pin(tokio::time::sleep(Duration::from_millis(200)));
+                    let frames = BodyDataStream::new(body).take_until(end);
+                    let frames = frames.map_ok(hyper::body::Frame::data).map_err(|e| kube::Error::Service(e.into()));
+                    StreamBody::new(frames).boxed_unsync()
+                }))
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+}
 
 /// An API to test on.
 pub struct Cluster {
@@ -96,13 +155,17 @@ impl TestBridge {
     }
 
     pub async fn with_settings(cluster: &Cluster, authority: Authority, settings: Settings) -> Self {
-        let id = info::cluster(&cluster.client).await.unwrap();
+        Self::over(cluster.clients.clone(), &cluster.client, authority, settings).await
+    }
+
+    pub async fn over(clients: Clients, client: &kube::Client, authority: Authority, settings: Settings) -> Self {
+        let id = info::cluster(client).await.unwrap();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let tls = tls::link_config(&authority, &[]).unwrap();
-        let bridge = Bridge::start(cluster.clients.clone(), id, settings);
+        let bridge = Bridge::start(clients, id, settings);
         let (ca, fingerprint) = (authority.certificate().clone(), authority.fingerprint());
-        let door = Door { bridge: bridge.clone(), authority, client: cluster.client.clone() };
+        let door = Door { bridge: bridge.clone(), authority, client: client.clone() };
         let task = tokio::spawn(listen::accept(listener, tls, Arc::new(door)));
         Self { bridge, address, ca, fingerprint, task }
     }
