@@ -28,13 +28,14 @@ pub fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Decoded, 
     })?;
     let mut out = serde_json::to_value(&typed).map_err(|e| e.to_string())?;
     let mut unknown = Vec::new();
-    missing(value, &out, &mut String::new(), &mut unknown);
+    compare(value, &mut out, &mut String::new(), &mut unknown);
     drop_empty(&mut out);
     Ok(Decoded { value: out, unknown })
 }
 
-/// Collects the paths that are in `given` with a value but not in `kept`.
-fn missing(given: &Value, kept: &Value, path: &mut String, out: &mut Vec<String>) {
+/// Collects the paths that are in `given` with a value but not in `kept`, and keeps numbers as they were written
+/// (a type may have made a float of `10`).
+fn compare(given: &Value, kept: &mut Value, path: &mut String, out: &mut Vec<String>) {
     let length = path.len();
     match (given, kept) {
         (Value::Object(given), Value::Object(kept)) => {
@@ -46,8 +47,8 @@ fn missing(given: &Value, kept: &Value, path: &mut String, out: &mut Vec<String>
                     path.push('.');
                 }
                 path.push_str(key);
-                match kept.get(key) {
-                    Some(inner) => missing(value, inner, path, out),
+                match kept.get_mut(key) {
+                    Some(inner) => compare(value, inner, path, out),
                     None => out.push(path.clone()),
                 }
                 path.truncate(length);
@@ -56,17 +57,18 @@ fn missing(given: &Value, kept: &Value, path: &mut String, out: &mut Vec<String>
         (Value::Array(given), Value::Array(kept)) => {
             for (index, (value, inner)) in given.iter().zip(kept).enumerate() {
                 path.push_str(&format!("[{index}]"));
-                missing(value, inner, path, out);
+                compare(value, inner, path, out);
                 path.truncate(length);
             }
         }
+        (Value::Number(given), Value::Number(kept)) => *kept = given.clone(),
         _ => {}
     }
 }
 
 /// Drops empty lists, and empty maps where the API has maps rather than structures: Go's `omitempty` leaves
 /// both out, so an object with `labels: {}` is the same as one without.
-fn drop_empty(value: &mut Value) {
+pub(crate) fn drop_empty(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|key, inner| {

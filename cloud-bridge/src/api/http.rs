@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use jiff::Timestamp;
@@ -106,7 +106,6 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
         return if served { Err(ApiError::no_resource()) } else { Ok(no_page()) };
     };
     check_scope(&resource, path)?;
-    let agent = header(&parts.headers, &USER_AGENT);
     let mut ctx = Context {
         inner,
         user,
@@ -116,7 +115,7 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
         verb: attributes.verb.clone(),
         now: Timestamp::now(),
         warnings: Vec::new(),
-        agent: agent.split('/').next().unwrap_or_default().to_owned(),
+        managed: None,
     };
     if path.resource == "pods" && path.subresource == "log" && path.group.is_empty() {
         return log(inner, &ctx, parts.method.as_str()).await;

@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
-use super::meta;
 use super::rest::Context;
+use super::{apply, meta};
 
-/// A create or update that is no apply: what clients sent as managedFields does not count; the appliers'
-/// entries stay.
-pub(super) fn stamp(_ctx: &Context<'_>, new: &mut Value, old: Option<&Value>) {
-    let kept = old.map(|o| o["metadata"]["managedFields"].clone()).unwrap_or_default();
-    meta::set(new, "managedFields", kept);
+/// Sets the managedFields of a write. What clients send as managedFields does not count.
+pub(super) fn stamp(ctx: &Context<'_>, new: &mut Value, old: Option<&Value>) {
+    let entries = match (&ctx.managed, old) {
+        (Some(entries), _) => entries.clone(),
+        (None, Some(old)) => apply::disown(&old["metadata"]["managedFields"], new, old),
+        (None, None) => Value::Null,
+    };
+    meta::set(new, "managedFields", entries);
 }

@@ -78,12 +78,6 @@ impl Resource {
         self.subresources.iter().any(|s| s.name == name)
     }
 
-    /// The kind whose own field labels are known; `None` when only the metadata labels are.
-    pub fn field_label_kind(&self) -> Option<&str> {
-        let own = matches!(self.plural.as_ref(), "pods" | "nodes" | "events" | "secrets" | "namespaces" | "services");
-        (own && !self.is_custom()).then_some(self.kind.as_ref())
-    }
-
     /// True for a resource that a CustomResourceDefinition made.
     pub fn is_custom(&self) -> bool {
         matches!(self.hooks, Hooks::Custom(_))

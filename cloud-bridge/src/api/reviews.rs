@@ -2,10 +2,12 @@
 //! stored.
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::auth::{self, Attributes};
 use super::error::{ApiError, ApiResult};
+use super::meta;
 use super::request::ResourcePath;
 use super::server::Inner;
 use super::user::UserInfo;
@@ -61,6 +63,9 @@ pub(super) fn answer(
     review["status"] = status;
     if !review["metadata"].is_object() {
         review["metadata"] = json!({});
+    }
+    if path.resource == "selfsubjectreviews" {
+        meta::set(&mut review, "creationTimestamp", meta::rfc3339(Timestamp::now()).into());
     }
     Ok(Some(review))
 }

@@ -229,11 +229,6 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
-    /// The name that a selector pins with `metadata.name=`.
-    pub(super) fn name(&self) -> Option<&str> {
-        self.0.iter().find(|(field, equal, _)| field == "metadata.name" && *equal).map(|(_, _, value)| value.as_str())
-    }
-
     /// The first field that the kind does not support.
     pub(super) fn unsupported(&self, strategy: &dyn Strategy, namespaced: bool) -> Option<&str> {
         let known = |field: &str| {

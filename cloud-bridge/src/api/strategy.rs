@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::apply::builtin_list_keys;
 use super::decode::Decoded;
 
 /// Why a field is wrong; the `reason` of a Status cause.
@@ -235,6 +236,12 @@ pub trait Strategy: Send + Sync {
     /// The OpenAPI schema of the kind, when it carries one (custom resources).
     fn schema(&self) -> Option<&Value> {
         None
+    }
+
+    /// How the list at this path of field names merges in server-side apply: `None` as a whole, no keys as a
+    /// set, else by these keys.
+    fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
+        builtin_list_keys(names)
     }
 
     /// Applies a strategic merge patch to the current object.

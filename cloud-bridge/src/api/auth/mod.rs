@@ -128,7 +128,7 @@ pub(super) fn impersonate(user: &UserInfo, headers: &HeaderMap) -> ApiResult<Opt
         if groups.is_empty() && text("impersonate-uid").is_none() {
             return Ok(None);
         }
-        return Err(ApiError::internal("requested [groups or uid] without impersonating a user"));
+        return Err(ApiError::bad_request("requested groups or uid without impersonating a user name"));
     };
     if !user.in_group(MASTERS) {
         let attributes = Attributes {

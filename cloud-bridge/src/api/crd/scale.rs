@@ -58,7 +58,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         verb: ctx.verb.clone(),
         now: ctx.now,
         warnings: Vec::new(),
-        agent: ctx.agent.clone(),
+        managed: None,
     };
     let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run)?;
     Ok(Answer::Plain(200, show(&stored, &paths)))

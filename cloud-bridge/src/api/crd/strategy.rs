@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::jsonpath;
 use super::{schema, validate};
+use crate::api::apply::builtin_list_keys;
 use crate::api::decode::{self, Decoded};
 use crate::api::strategy::{Column, FieldError, Strategy};
 use crate::api::table;
@@ -198,6 +199,26 @@ impl Strategy for Custom {
     fn row(&self, obj: &Value, now: Timestamp) -> Vec<Value> {
         let cells = self.columns.iter().map(|(column, path)| Self::cell(obj, column, path, now));
         std::iter::once(obj["metadata"]["name"].clone()).chain(cells).collect()
+    }
+
+    fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
+        if names.first() == Some(&"metadata") {
+            return builtin_list_keys(names);
+        }
+        let mut schema = &self.schema;
+        for name in names {
+            let inner = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+            // Items of a list have no name of their own.
+            schema = if inner["type"] == "array" && names.last() != Some(name) { &inner["items"] } else { inner };
+        }
+        match schema["x-kubernetes-list-type"].as_str() {
+            Some("set") => Some(Vec::new()),
+            Some("map") => {
+                let keys = schema["x-kubernetes-list-map-keys"].as_array();
+                Some(keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
+            }
+            _ => None,
+        }
     }
 
     fn field<'a>(&self, obj: &'a Value, label: &str) -> Option<Cow<'a, str>> {

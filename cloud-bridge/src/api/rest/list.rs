@@ -41,12 +41,11 @@ impl Selection {
             .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}",)))?;
         let fields = FieldSelector::parse(ctx.query.text("fieldSelector")).map_err(ApiError::bad_request)?;
         if let Some(field) = fields.unsupported(resource.strategy(), resource.namespaced) {
-            let known = if resource.is_custom() || resource.field_label_kind().is_none() {
-                format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-            } else {
+            return Err(ApiError::bad_request(if has_labels(&resource) {
                 format!("field label not supported: {field}")
-            };
-            return Err(ApiError::bad_request(known));
+            } else {
+                format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+            }));
         }
         let namespaced = resource.namespaced && !ctx.path.namespace.is_empty();
         let namespace = namespaced.then(|| ctx.path.namespace.clone());
@@ -73,6 +72,12 @@ impl Selection {
         items.retain(|stored| self.matches(stored));
         Ok(items)
     }
+}
+
+/// Kinds with field labels of their own, which word the refusal of an unknown one differently.
+fn has_labels(resource: &Resource) -> bool {
+    resource.is_custom()
+        || matches!(resource.plural.as_ref(), "pods" | "nodes" | "events" | "secrets" | "namespaces" | "services")
 }
 
 /// The `resourceVersion` of a query; `None` for absent and `0`.

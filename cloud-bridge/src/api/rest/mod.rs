@@ -35,8 +35,8 @@ pub(super) struct Context<'a> {
     pub now: Timestamp,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
-    /// The manager's name for managedFields when the query has none.
-    pub agent: String,
+    /// The managedFields that server-side apply worked out.
+    pub(super) managed: Option<Value>,
 }
 
 /// What a verb answers.
@@ -130,6 +130,17 @@ impl Context<'_> {
         let kind = value["kind"].as_str().unwrap_or_default();
         let version = value["apiVersion"].as_str().unwrap_or_default();
         let expected = self.resource.api_version();
+        if self.resource.is_custom() && self.path.subresource.is_empty() {
+            for (field, found) in [("Kind", kind), ("apiVersion", version)] {
+                if found.is_empty() {
+                    let shown: String = String::from_utf8_lossy(body).chars().take(200).collect();
+                    return Err(ApiError::bad_request(format!(
+                        "the object provided is unrecognized (must be of type {}): Object '{field}' is missing in '{shown}'",
+                        self.resource.kind
+                    )));
+                }
+            }
+        }
         let refuse = |given: &str, why: String| {
             let version = &self.resource.version;
             Err(ApiError::bad_request(format!(
@@ -207,14 +218,6 @@ impl Context<'_> {
         } else {
             format!("the namespace of the provided object does not match the namespace sent on the request")
         }))
-    }
-
-    /// Who writes, for managedFields.
-    pub(super) fn manager(&self) -> String {
-        match self.query.text("fieldManager") {
-            "" => self.agent.clone(),
-            named => named.to_owned(),
-        }
     }
 }
 

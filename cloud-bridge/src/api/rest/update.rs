@@ -10,7 +10,7 @@ use crate::api::error::{ApiError, ApiResult};
 use crate::api::resource::Resource;
 use crate::api::storage::{Store, Stored};
 use crate::api::strategy::FieldError;
-use crate::api::{admission, crd, events, lifecycle, managed, meta};
+use crate::api::{admission, apply, crd, events, lifecycle, managed, meta};
 
 /// PUT.
 pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
@@ -99,9 +99,8 @@ pub(crate) fn replace(
     let mut compared = new.clone();
     meta::set(&mut compared, "resourceVersion", old["metadata"]["resourceVersion"].clone());
     meta::set(&mut compared, "managedFields", old["metadata"]["managedFields"].clone());
-    let managed_old = ctx.query.text("fieldManager").is_empty()
-        || new["metadata"]["managedFields"] == old["metadata"]["managedFields"];
-    if compared == *old && managed_old {
+    let owners = &old["metadata"]["managedFields"];
+    if compared == *old && ctx.managed.as_ref().is_none_or(|managed| apply::same_owners(managed, owners)) {
         return Ok(compared);
     }
     managed::stamp(ctx, &mut new, Some(old));

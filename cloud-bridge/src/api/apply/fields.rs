@@ -1,0 +1,264 @@
+//! Field sets: which fields of an object a manager owns, as `FieldsV1` writes them, and the operations of
+//! server-side apply on them. Pure.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+/// One step of a path: `f:name`, `k:{"name":"x"}`, `v:"x"`, or `.` for the item itself.
+pub(super) type Path = Vec<String>;
+
+/// The leaves of a field set.
+pub(super) type Fields = BTreeSet<Path>;
+
+/// How a list merges: `None` as a whole, no keys as a set, else by these keys.
+pub(super) type Keys<'a> = &'a dyn Fn(&[&str]) -> Option<Vec<String>>;
+
+/// What an applied object sets. `names` is the path of field names so far.
+pub(super) fn collect(value: &Value, keys: Keys<'_>) -> Fields {
+    let mut fields = Fields::new();
+    walk(value, keys, &mut Vec::new(), &mut Vec::new(), &mut fields);
+    for own in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
+        fields.remove(&vec!["f:metadata".to_owned(), format!("f:{own}")]);
+    }
+    fields
+}
+
+fn walk<'v>(value: &'v Value, keys: Keys<'_>, names: &mut Vec<&'v str>, path: &mut Path, out: &mut Fields) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, inner) in map {
+                names.push(key);
+                path.push(format!("f:{key}"));
+                walk(inner, keys, names, path, out);
+                path.pop();
+                names.pop();
+            }
+        }
+        Value::Array(items) => match keys(names) {
+            None => {
+                out.insert(path.clone());
+            }
+            Some(list) => {
+                for item in items {
+                    path.push(element(item, &list));
+                    if !list.is_empty() {
+                        path.push(".".to_owned());
+                        out.insert(path.clone());
+                        path.pop();
+                    }
+                    walk(item, keys, names, path, out);
+                    path.pop();
+                }
+            }
+        },
+        _ => {
+            out.insert(path.clone());
+        }
+    }
+}
+
+/// The step that names an item of a list.
+fn element(item: &Value, keys: &[String]) -> String {
+    if keys.is_empty() {
+        return format!("v:{item}");
+    }
+    let named: Map<String, Value> = keys
+        .iter()
+        .map(|key| {
+            let value = item.get(key).cloned();
+            // The one key that the API defaults.
+            let value = value.unwrap_or_else(|| if key == "protocol" { "TCP".into() } else { Value::Null });
+            (key.clone(), value)
+        })
+        .collect();
+    format!("k:{}", Value::Object(named))
+}
+
+/// The set as `FieldsV1`.
+pub(super) fn to_json(fields: &Fields) -> Value {
+    let mut root = json!({});
+    for path in fields {
+        let mut at = &mut root;
+        for step in path {
+            if !at.is_object() {
+                *at = json!({});
+            }
+            at = &mut at[step.as_str()];
+        }
+        if at.is_null() {
+            *at = json!({});
+        }
+    }
+    root
+}
+
+/// The set of a `FieldsV1`.
+pub(super) fn from_json(value: &Value) -> Fields {
+    fn walk(value: &Value, path: &mut Path, out: &mut Fields) {
+        match value.as_object() {
+            Some(map) if !map.is_empty() => {
+                for (step, inner) in map {
+                    path.push(step.clone());
+                    walk(inner, path, out);
+                    path.pop();
+                }
+            }
+            _ => {
+                out.insert(path.clone());
+            }
+        }
+    }
+    let mut fields = Fields::new();
+    walk(value, &mut Vec::new(), &mut fields);
+    fields.remove(&Path::new());
+    fields
+}
+
+/// The value at a path.
+pub(super) fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, step| match step.split_once(':') {
+        _ if step == "." => Some(value),
+        Some(("f", name)) => value.get(name),
+        Some((kind, text)) => value.as_array()?.iter().find(|item| is(item, kind, text)),
+        None => None,
+    })
+}
+
+fn is(item: &Value, kind: &str, text: &str) -> bool {
+    let Ok(wanted) = serde_json::from_str::<Value>(text) else { return false };
+    match (kind, &wanted) {
+        ("k", Value::Object(keys)) => keys.iter().all(|(key, value)| {
+            item.get(key).unwrap_or(&Value::Null) == value
+                || (key == "protocol" && item.get(key).is_none() && value == "TCP")
+        }),
+        _ => *item == wanted,
+    }
+}
+
+/// Removes the value at a path.
+pub(super) fn remove(object: &mut Value, path: &[String]) {
+    let path = if path.last().is_some_and(|s| s == ".") { &path[..path.len() - 1] } else { path };
+    let Some((last, parents)) = path.split_last() else { return };
+    let mut value = object;
+    for step in parents {
+        let next = match step.split_once(':') {
+            Some(("f", name)) => value.get_mut(name),
+            Some((kind, text)) => value.as_array_mut().and_then(|items| items.iter_mut().find(|i| is(i, kind, text))),
+            None => None,
+        };
+        match next {
+            Some(next) => value = next,
+            None => return,
+        }
+    }
+    match last.split_once(':') {
+        Some(("f", name)) => {
+            value.as_object_mut().map(|map| map.remove(name));
+        }
+        Some((kind, text)) => {
+            if let Some(items) = value.as_array_mut() {
+                items.retain(|item| !is(item, kind, text));
+            }
+        }
+        None => {}
+    }
+}
+
+/// Lays an applied value over a live one.
+pub(super) fn merge<'v>(live: &mut Value, applied: &'v Value, keys: Keys<'_>, names: &mut Vec<&'v str>) {
+    match (live, applied) {
+        (Value::Object(live), Value::Object(applied)) => {
+            for (key, value) in applied {
+                names.push(key);
+                merge(live.entry(key.clone()).or_insert(Value::Null), value, keys, names);
+                names.pop();
+            }
+        }
+        (live @ Value::Array(_), Value::Array(applied)) => {
+            let Some(list) = keys(names) else {
+                *live = Value::Array(applied.clone());
+                return;
+            };
+            let Value::Array(items) = live else { return };
+            for item in applied {
+                let step = element(item, &list);
+                let (kind, text) = step.split_once(':').unwrap_or_default();
+                match items.iter_mut().find(|i| is(i, kind, text)) {
+                    Some(found) => merge(found, item, keys, names),
+                    None => items.push(item.clone()),
+                }
+            }
+        }
+        (live, applied) => *live = applied.clone(),
+    }
+}
+
+/// A path as conflicts name it: `.spec.containers[name="c"].image`.
+pub(super) fn shown(path: &[String]) -> String {
+    let mut out = String::new();
+    for step in path {
+        match step.split_once(':') {
+            Some(("f", name)) => {
+                out.push('.');
+                out.push_str(name);
+            }
+            Some(("k", text)) => {
+                let keys: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+                let keys: Vec<String> = keys.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                out.push_str(&format!("[{}]", keys.join(",")));
+            }
+            Some((_, text)) => out.push_str(&format!("[={text}]")),
+            None => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(names: &[&str]) -> Option<Vec<String>> {
+        match names.last() {
+            Some(&"containers") => Some(vec!["name".into()]),
+            Some(&"finalizers") => Some(Vec::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn sets_round_trip() {
+        let value = json!({"metadata": {"name": "x", "labels": {"a": "b"}, "finalizers": ["f/g"]}, "spec": {"containers": [{"name": "c", "image": "i", "args": ["1"]}]}});
+        let fields = collect(&value, &keys);
+        let json = to_json(&fields);
+        assert_eq!(
+            json,
+            json!({
+                "f:metadata": {"f:labels": {"f:a": {}}, "f:finalizers": {"v:\"f/g\"": {}}},
+                "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:name": {}, "f:image": {}, "f:args": {}}}},
+            })
+        );
+        assert_eq!(from_json(&json), fields);
+        assert!(fields.iter().all(|path| at(&value, path).is_some()));
+    }
+
+    #[test]
+    fn merging_and_removing_by_key() {
+        let mut live = json!({"containers": [{"name": "a", "image": "1", "tty": true}, {"name": "b"}]});
+        merge(&mut live, &json!({"containers": [{"name": "a", "image": "2"}, {"name": "c"}]}), &keys, &mut Vec::new());
+        assert_eq!(
+            live,
+            json!({"containers": [{"name": "a", "image": "2", "tty": true}, {"name": "b"}, {"name": "c"}]})
+        );
+        remove(&mut live, &["f:containers".into(), "k:{\"name\":\"b\"}".into(), ".".into()]);
+        remove(&mut live, &["f:containers".into(), "k:{\"name\":\"a\"}".into(), "f:tty".into()]);
+        assert_eq!(live, json!({"containers": [{"name": "a", "image": "2"}, {"name": "c"}]}));
+    }
+
+    #[test]
+    fn conflicts_are_readable() {
+        let path = ["f:spec".into(), "f:containers".into(), "k:{\"name\":\"c\"}".into(), "f:image".into()];
+        assert_eq!(shown(&path), ".spec.containers[name=\"c\"].image");
+    }
+}
