@@ -181,17 +181,40 @@ pub(super) fn merge<'v>(live: &mut Value, applied: &'v Value, keys: Keys<'_>, na
                 return;
             };
             let Value::Array(items) = live else { return };
-            for item in applied {
-                let step = element(item, &list);
-                let (kind, text) = step.split_once(':').unwrap_or_default();
-                match items.iter_mut().find(|i| is(i, kind, text)) {
-                    Some(found) => merge(found, item, keys, names),
-                    None => items.push(item.clone()),
-                }
-            }
+            *items = merge_lists(std::mem::take(items), applied, &list, keys, names);
         }
         (live, applied) => *live = applied.clone(),
     }
+}
+
+/// Merges lists by key. The applied order wins; what only the live list has keeps its place among the others.
+fn merge_lists<'v>(
+    live: Vec<Value>,
+    applied: &'v [Value],
+    list: &[String],
+    keys: Keys<'_>,
+    names: &mut Vec<&'v str>,
+) -> Vec<Value> {
+    let steps: Vec<String> = applied.iter().map(|item| element(item, list)).collect();
+    let live: Vec<(String, Value)> = live.into_iter().map(|item| (element(&item, list), item)).collect();
+    let mut out = Vec::with_capacity(live.len() + applied.len());
+    let mut done = 0;
+    let mut emit = |upto: usize, done: &mut usize, out: &mut Vec<Value>| {
+        while *done < upto {
+            let mut item = live.iter().find(|(step, _)| *step == steps[*done]).map_or(Value::Null, |(_, i)| i.clone());
+            merge(&mut item, &applied[*done], keys, names);
+            out.push(item);
+            *done += 1;
+        }
+    };
+    for (step, item) in &live {
+        match steps.iter().position(|s| s == step) {
+            Some(at) => emit(at + 1, &mut done, &mut out),
+            None => out.push(item.clone()),
+        }
+    }
+    emit(applied.len(), &mut done, &mut out);
+    out
 }
 
 /// A path as conflicts name it: `.spec.containers[name="c"].image`.
@@ -251,6 +274,10 @@ mod tests {
             live,
             json!({"containers": [{"name": "a", "image": "2", "tty": true}, {"name": "b"}, {"name": "c"}]})
         );
+        let mut other = json!({"containers": [{"name": "a"}, {"name": "x"}, {"name": "b"}]});
+        merge(&mut other, &json!({"containers": [{"name": "b"}, {"name": "a"}]}), &keys, &mut Vec::new());
+        let order: Vec<_> = other["containers"].as_array().unwrap().iter().map(|c| c["name"].clone()).collect();
+        assert_eq!(order, ["b", "a", "x"], "the applied order wins");
         remove(&mut live, &["f:containers".into(), "k:{\"name\":\"b\"}".into(), ".".into()]);
         remove(&mut live, &["f:containers".into(), "k:{\"name\":\"a\"}".into(), "f:tty".into()]);
         assert_eq!(live, json!({"containers": [{"name": "a", "image": "2"}, {"name": "c"}]}));

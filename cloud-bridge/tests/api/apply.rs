@@ -1,0 +1,63 @@
+//! Server-side apply.
+
+use serde_json::{Value, json};
+
+use crate::harness::{APPLY, Answer, Api, MERGE};
+
+async fn apply(api: &Api, manager: &str, data: Value) -> Answer {
+    let path = api.path(&format!("configmaps/c?fieldManager={manager}"));
+    api.patch(&path, APPLY, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}))
+        .await
+}
+
+#[tokio::test]
+async fn owners_of_fields() {
+    let api = Api::open().await;
+    assert_eq!(apply(&api, "one", json!({"a": "1", "b": "1"})).await.code, 201);
+    let first = api.get(&api.path("configmaps/c")).await.ok();
+    let entry = &first["metadata"]["managedFields"][0];
+    assert_eq!((&entry["manager"], &entry["operation"]), (&json!("one"), &json!("Apply")));
+    assert_eq!(entry["fieldsV1"]["f:data"]["f:a"], json!({}));
+    let same = apply(&api, "one", json!({"a": "1", "b": "1"})).await.ok();
+    assert_eq!(same["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    apply(&api, "two", json!({"a": "2"}))
+        .await
+        .fails(409, "Apply failed with 1 conflict: conflict with \"one\": .data.a");
+    let body = apply(&api, "two", json!({"a": "2", "b": "3"}))
+        .await
+        .fails(409, "Apply failed with 2 conflicts: conflicts with \"one\":\n- .data.a\n- .data.b");
+    assert_eq!(body["details"]["causes"][0]["reason"], "FieldManagerConflict");
+    apply(&api, "two&force=true", json!({"a": "2"})).await.ok();
+    let after = apply(&api, "one", json!({"c": "1"})).await.ok();
+    assert_eq!(after["data"], json!({"a": "2", "c": "1"}), "what nobody wants any more goes");
+    apply(&api, "", json!({})).await.fails(
+        422,
+        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+    );
+}
+
+#[tokio::test]
+async fn lists_merge_by_key() {
+    let api = Api::open().await;
+    let pod = |containers: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"automountServiceAccountToken": false, "containers": containers}});
+    let path = api.path("pods/p?fieldManager=one");
+    api.patch(&path, APPLY, pod(json!([{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]))).await.ok();
+    let after =
+        api.patch(&path, APPLY, pod(json!([{"name": "a", "image": "i"}, {"name": "b", "image": "j"}]))).await.ok();
+    let images: Vec<_> = after["spec"]["containers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c["name"].clone(), c["image"].clone()))
+        .collect();
+    assert!(images.contains(&(json!("b"), json!("j"))) && images.contains(&(json!("a"), json!("i"))), "{images:?}");
+    let status = api.path("pods/p/status?fieldManager=kubelet");
+    let report = |kind: &str| json!({"apiVersion": "v1", "kind": "Pod", "status": {"conditions": [{"type": kind, "status": "True"}]}});
+    api.patch(&status, APPLY, report("Ready")).await.ok();
+    let after = api.patch(&status, APPLY, report("Initialized")).await.ok();
+    let kinds: Vec<_> = after["status"]["conditions"].as_array().unwrap().iter().map(|c| c["type"].clone()).collect();
+    assert_eq!(kinds, [json!("Initialized")]);
+    api.patch(&api.path("pods/p"), MERGE, json!({"metadata": {"labels": {"x": "y"}}})).await.ok();
+    let kept = api.get(&api.path("pods/p")).await.ok();
+    assert!(kept["metadata"]["managedFields"].as_array().unwrap().iter().any(|m| m["manager"] == "one"));
+}

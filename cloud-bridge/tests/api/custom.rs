@@ -1,0 +1,165 @@
+//! Custom resource definitions and their objects.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Api, MERGE, STRATEGIC, TABLE};
+
+struct Widgets {
+    api: Api,
+    group: String,
+}
+
+impl Widgets {
+    async fn define() -> Self {
+        let api = Api::open().await;
+        let group = format!("{}.example.com", api.ns);
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("widgets.{group}")},
+            "spec": {
+                "group": group, "scope": "Namespaced",
+                "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wg"]},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "additionalPrinterColumns": [
+                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+                        {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
+                    ],
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                        "spec": {"type": "object", "required": ["image"], "properties": {
+                            "image": {"type": "string", "minLength": 2, "pattern": "^[a-z]+$"},
+                            "size": {"type": "integer", "minimum": 1, "maximum": 10, "default": 3},
+                            "mode": {"type": "string", "enum": ["a", "b"]},
+                            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                        }},
+                        "status": {"type": "object", "properties": {"conditions": {"type": "array", "items": {
+                            "type": "object", "properties": {"type": {"type": "string"}, "status": {"type": "string"}},
+                        }}}},
+                    }}},
+                }],
+            },
+        });
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.ok();
+        let widgets = Self { api, group };
+        let established = |a: &Answer| {
+            let conditions = a.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            ["NamesAccepted", "Established"]
+                .iter()
+                .all(|kind| conditions.iter().any(|c| c["type"] == *kind && c["status"] == "True"))
+        };
+        widgets.api.until(&widgets.definition(), established).await;
+        widgets.api.until(&widgets.path(""), |a| a.code == 200).await;
+        widgets
+    }
+
+    fn definition(&self) -> String {
+        format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{}", self.group)
+    }
+
+    fn path(&self, rest: &str) -> String {
+        self.api.group_path(&format!("{}/v1", self.group), &format!("widgets{rest}"))
+    }
+
+    fn widget(&self, name: &str, spec: Value) -> Value {
+        json!({"apiVersion": format!("{}/v1", self.group), "kind": "Widget", "metadata": {"name": name}, "spec": spec})
+    }
+
+    async fn close(self) {
+        self.api.delete(&self.definition(), Value::Null).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn schemas_prune_default_and_validate() {
+    let w = Widgets::define().await;
+    let spec = json!({"image": "busybox", "bogus": 1, "free": {"x": [1]}});
+    let made = w.api.post(&w.path(""), w.widget("a", spec.clone())).await;
+    assert_eq!(made.code, 201);
+    assert_eq!(made.warnings, ["\"unknown field \\\"spec.bogus\\\"\""]);
+    assert_eq!(made.body["spec"], json!({"image": "busybox", "size": 3, "free": {"x": [1]}}));
+    assert_eq!(made.body["metadata"]["generation"], 1);
+    w.api
+        .post(&w.path("?fieldValidation=Strict"), w.widget("b", spec))
+        .await
+        .fails_with(400, "strict decoding error: unknown field \"spec.bogus\"");
+    let name = format!("Widget.{} \"b\" is invalid: ", w.group);
+    for (spec, why) in [
+        (json!({}), "spec.image: Required value"),
+        (json!({"image": "x"}), "spec.image: Invalid value: \"x\": spec.image in body should be at least 2 chars long"),
+        (json!({"image": "AA"}), "spec.image: Invalid value: \"AA\": spec.image in body should match '^[a-z]+$'"),
+        (
+            json!({"image": "aa", "size": 99}),
+            "spec.size: Invalid value: 99: spec.size in body should be less than or equal to 10",
+        ),
+        (json!({"image": "aa", "mode": "z"}), "spec.mode: Unsupported value: \"z\": supported values: \"a\", \"b\""),
+    ] {
+        w.api.post(&w.path(""), w.widget("b", spec)).await.fails(422, &format!("{name}{why}"));
+    }
+    w.close().await;
+}
+
+#[tokio::test]
+async fn status_is_apart_and_columns_are_shown() {
+    let w = Widgets::define().await;
+    w.api.post(&w.path(""), w.widget("a", json!({"image": "busybox"}))).await.ok();
+    let after =
+        w.api.patch(&w.path("/a"), MERGE, json!({"spec": {"size": 5}, "status": {"conditions": []}})).await.ok();
+    assert_eq!((&after["metadata"]["generation"], after.get("status")), (&json!(2), None));
+    let status = json!({"spec": {"size": 7}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let after = w.api.patch(&w.path("/a/status"), MERGE, status).await.ok();
+    assert_eq!((&after["metadata"]["generation"], &after["spec"]["size"]), (&json!(2), &json!(5)));
+    let table = w.api.send("GET", &w.path(""), &[("accept", TABLE)], Vec::new()).await.ok();
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 5, "True"]));
+    assert_eq!(w.api.patch(&w.path("/a"), STRATEGIC, json!({})).await.code, 415);
+    let mut blind = w.widget("a", json!({"image": "other"}));
+    w.api
+        .put(&w.path("/a"), blind.clone())
+        .await
+        .fails_with(422, "metadata.resourceVersion: Invalid value: 0: must be specified for an update");
+    blind["metadata"]["resourceVersion"] = after["metadata"]["resourceVersion"].clone();
+    w.api.put(&w.path("/a"), blind).await.ok();
+    let list = w.api.get(&w.path("")).await.ok();
+    assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&json!("WidgetList"), &json!("Widget")));
+    w.close().await;
+}
+
+#[tokio::test]
+async fn a_definition_takes_its_objects_along() {
+    let w = Widgets::define().await;
+    let mut held = w.widget("a", json!({"image": "busybox"}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    w.api.post(&w.path(""), held).await.ok();
+    let going = w.api.delete(&w.definition(), Value::Null).await.ok();
+    assert_eq!(going["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
+    w.api.until(&w.path("/a"), |a| a.body["metadata"]["deletionTimestamp"].is_string()).await;
+    w.api.patch(&w.path("/a"), MERGE, json!({"metadata": {"finalizers": null}})).await.ok();
+    if !w.api.real {
+        w.api.until(&w.definition(), |a| a.code == 404).await;
+        w.api.until(&w.path(""), |a| a.code == 404).await;
+    }
+}
+
+#[tokio::test]
+async fn definitions_are_validated_and_survive_a_restart() {
+    let api = Api::embedded(|_| {});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let mut definition = json!({
+        "metadata": {"name": "bad"},
+        "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+    });
+    api.post(path, definition.clone())
+        .await
+        .fails_with(422, "metadata.name: Invalid value: \"bad\": must be spec.names.plural+\".\"+spec.group");
+    definition["metadata"]["name"] = json!("things.example.com");
+    api.post(path, definition).await.ok();
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "any": {"x": 1}});
+    api.post("/apis/example.com/v1/things", thing).await.ok();
+    let file = api.folder().join("api.db");
+    let config = cloud_bridge::api::Config::new(&file);
+    let again = cloud_bridge::api::Server::open(config).unwrap();
+    let client = kube::Client::new(again.service(cloud_bridge::api::UserInfo::master("admin")), "default");
+    let request = http::Request::get("/apis/example.com/v1/things/t").body(Vec::new()).unwrap();
+    let thing: Value = client.request(request).await.unwrap();
+    assert_eq!(thing["any"]["x"], 1);
+}

@@ -1,0 +1,178 @@
+//! Deletion: grace, finalizers, owners, namespaces.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Api, MERGE, config, pod};
+
+async fn running(api: &Api, name: &str) -> Value {
+    let mut object = pod(name);
+    object["spec"]["nodeName"] = json!("nowhere");
+    api.post(&api.path("pods"), object).await.ok();
+    api.patch(&api.path(&format!("pods/{name}/status")), MERGE, json!({"status": {"phase": "Running"}})).await.ok()
+}
+
+#[tokio::test]
+async fn a_running_pod_gets_its_grace() {
+    let api = Api::open().await;
+    let path = api.path("pods/p");
+    running(&api, "p").await;
+    let dying = api.delete(&path, Value::Null).await.ok();
+    assert_eq!(dying["kind"], "Pod");
+    assert_eq!(dying["metadata"]["deletionGracePeriodSeconds"], 30);
+    assert_eq!(dying["metadata"]["generation"], 2);
+    let again = api.delete(&path, Value::Null).await.ok();
+    assert_eq!(
+        again["metadata"]["resourceVersion"], dying["metadata"]["resourceVersion"],
+        "a second deletion changes nothing"
+    );
+    let longer = api.delete(&path, json!({"gracePeriodSeconds": 60})).await.ok();
+    assert_eq!(longer["metadata"]["deletionGracePeriodSeconds"], 30);
+    let shorter = api.delete(&path, json!({"gracePeriodSeconds": 10})).await.ok();
+    assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 10);
+    api.delete(&path, json!({"gracePeriodSeconds": 0, "preconditions": {"uid": "other"}}))
+        .await
+        .fails_with(409, "Operation cannot be fulfilled on Pod \"p\": the UID in the precondition (other) does not match the UID in record (");
+    let uid = &dying["metadata"]["uid"];
+    api.delete(&path, json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}})).await.ok();
+    assert_eq!(api.get(&path).await.code, 404);
+}
+
+#[tokio::test]
+async fn pods_without_a_process_go_at_once() {
+    let api = Api::open().await;
+    api.post(&api.path("pods"), pod("unbound")).await.ok();
+    api.delete(&api.path("pods/unbound"), Value::Null).await.ok();
+    assert_eq!(api.get(&api.path("pods/unbound")).await.code, 404);
+    running(&api, "done").await;
+    api.patch(&api.path("pods/done/status"), MERGE, json!({"status": {"phase": "Succeeded"}})).await.ok();
+    api.delete(&api.path("pods/done"), Value::Null).await.ok();
+    assert_eq!(api.get(&api.path("pods/done")).await.code, 404);
+}
+
+#[tokio::test]
+async fn finalizers_hold() {
+    let api = Api::open().await;
+    let path = api.path("configmaps/c");
+    let mut object = config("c", json!({}));
+    object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    api.post(&api.path("configmaps"), object).await.ok();
+    let held = api.delete(&path, Value::Null).await.ok();
+    assert_eq!(held["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert!(held["metadata"]["deletionTimestamp"].is_string());
+    api.patch(&path, MERGE, json!({"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}))
+        .await
+        .fails_with(
+            422,
+            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted",
+        );
+    let body = api.post(&api.path("configmaps"), config("c", json!({}))).await;
+    assert_eq!(
+        (body.code, &body.body["message"]),
+        (409, &json!("object is being deleted: configmaps \"c\" already exists"))
+    );
+    api.patch(&path, MERGE, json!({"metadata": {"finalizers": null}})).await.ok();
+    assert_eq!(api.get(&path).await.code, 404);
+}
+
+#[tokio::test]
+async fn collections_by_selector() {
+    let api = Api::open().await;
+    for (name, label) in [("a", "x"), ("b", "x"), ("c", "y")] {
+        api.post(&api.path("configmaps"), config(name, json!({"l": label}))).await.ok();
+    }
+    let gone = api.delete(&api.path("configmaps?labelSelector=l%3Dx"), Value::Null).await.ok();
+    assert_eq!(gone["items"].as_array().unwrap().len(), 2);
+    let left = api.get(&api.path("configmaps?labelSelector=l")).await.ok();
+    assert_eq!(left["items"].as_array().unwrap().len(), 1);
+}
+
+async fn owned(api: &Api, owner: &Value, name: &str, block: bool) {
+    let mut object = config(name, json!({}));
+    object["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": block,
+    }]);
+    api.post(&api.path("configmaps"), object).await.ok();
+}
+
+#[tokio::test]
+async fn dependents_follow_their_owner() {
+    let api = Api::open().await;
+    let owner = api.post(&api.path("configmaps"), config("owner", json!({}))).await.ok();
+    owned(&api, &owner, "child", false).await;
+    api.delete(&api.path("configmaps/owner"), json!({"propagationPolicy": "Background"})).await.ok();
+    assert_eq!(api.get(&api.path("configmaps/owner")).await.code, 404);
+    api.until(&api.path("configmaps/child"), |a| a.code == 404).await;
+}
+
+#[tokio::test]
+async fn in_the_foreground_the_owner_waits() {
+    let api = Api::open().await;
+    let owner = api.post(&api.path("configmaps"), config("owner", json!({}))).await.ok();
+    owned(&api, &owner, "child", true).await;
+    api.patch(&api.path("configmaps/child"), MERGE, json!({"metadata": {"finalizers": ["example.com/hold"]}}))
+        .await
+        .ok();
+    let waiting = api.delete(&api.path("configmaps/owner"), json!({"propagationPolicy": "Foreground"})).await.ok();
+    assert_eq!(waiting["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    api.until(&api.path("configmaps/child"), |a| a.body["metadata"]["deletionTimestamp"].is_string()).await;
+    assert_eq!(api.get(&api.path("configmaps/owner")).await.code, 200);
+    api.patch(&api.path("configmaps/child"), MERGE, json!({"metadata": {"finalizers": null}})).await.ok();
+    api.until(&api.path("configmaps/owner"), |a| a.code == 404).await;
+    assert_eq!(api.get(&api.path("configmaps/child")).await.code, 404);
+}
+
+#[tokio::test]
+async fn orphans_stay() {
+    let api = Api::open().await;
+    let owner = api.post(&api.path("configmaps"), config("owner", json!({}))).await.ok();
+    owned(&api, &owner, "child", false).await;
+    api.delete(&api.path("configmaps/owner"), json!({"propagationPolicy": "Orphan"})).await.ok();
+    api.until(&api.path("configmaps/owner"), |a| a.code == 404).await;
+    let child = api.get(&api.path("configmaps/child")).await.ok();
+    assert!(child["metadata"].get("ownerReferences").is_none());
+}
+
+#[tokio::test]
+async fn an_owner_that_never_was() {
+    let api = Api::open().await;
+    let owner = json!({"metadata": {"name": "ghost", "uid": "no-such-uid"}});
+    owned(&api, &owner, "child", false).await;
+    api.until(&api.path("configmaps/child"), |a| a.code == 404).await;
+    let mut object = config("kept", json!({}));
+    object["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "example.com/v1", "kind": "Unknown", "name": "x", "uid": "y"}]);
+    api.post(&api.path("configmaps"), object).await.ok();
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(api.get(&api.path("configmaps/kept")).await.code, 200, "a kind that is not served cannot be judged");
+}
+
+#[tokio::test]
+async fn a_namespace_takes_its_contents_along() {
+    let api = Api::open().await;
+    let path = format!("/api/v1/namespaces/{}", api.ns);
+    api.post(&api.path("configmaps"), config("c", json!({}))).await.ok();
+    running(&api, "p").await;
+    let going = api.delete(&path, Value::Null).await.ok();
+    assert_eq!(going["status"]["phase"], "Terminating");
+    let body = api.post(&api.path("configmaps"), config("d", json!({}))).await;
+    assert_eq!(body.code, 403, "{}", body.body);
+    assert_eq!(
+        body.body["message"],
+        format!(
+            "configmaps \"d\" is forbidden: unable to create new content in namespace {} because it is being terminated",
+            api.ns
+        )
+    );
+    assert_eq!(body.body["details"]["causes"][0]["reason"], "NamespaceTerminating");
+    let dying = api.until(&api.path("pods/p"), |a| a.body["metadata"]["deletionTimestamp"].is_string()).await;
+    assert_eq!(dying.body["metadata"]["deletionGracePeriodSeconds"], 30);
+    assert_eq!(api.get(&path).await.code, 200, "the pod holds the namespace");
+    api.delete(&api.path("pods/p"), json!({"gracePeriodSeconds": 0})).await.ok();
+    if !api.real {
+        api.until(&path, |a| a.code == 404).await;
+    }
+    api.delete("/api/v1/namespaces/default", Value::Null)
+        .await
+        .fails(403, "namespaces \"default\" is forbidden: this namespace may not be deleted");
+}

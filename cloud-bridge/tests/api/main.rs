@@ -1,0 +1,17 @@
+//! The API as its clients see it. Every test is written from what a real API server answers, and the whole
+//! suite runs on one when `TEST_KUBECONFIG` names a kubeconfig with cluster-admin rights; otherwise on the
+//! embedded API in this process.
+
+mod access;
+mod apply;
+mod custom;
+mod deletion;
+mod harness;
+mod lists;
+mod node;
+mod objects;
+mod patches;
+mod pods;
+mod storage;
+mod tls;
+mod watches;

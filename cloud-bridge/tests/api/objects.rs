@@ -1,0 +1,231 @@
+//! Create, read, replace: what the server fills in, and what it refuses.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Api, JSON, TABLE, config, pod};
+
+#[tokio::test]
+async fn a_new_pod_is_defaulted_and_complete() {
+    let api = Api::open().await;
+    let made = api.post(&api.path("pods"), pod("p")).await;
+    assert_eq!(made.code, 201);
+    let made = made.ok();
+    let meta = &made["metadata"];
+    assert_eq!((&made["kind"], &made["apiVersion"]), (&json!("Pod"), &json!("v1")));
+    assert_eq!(meta["generation"], 1);
+    assert!(meta["uid"].as_str().is_some_and(|u| u.len() == 36));
+    assert!(meta["creationTimestamp"].as_str().is_some_and(|t| t.len() == 20 && t.ends_with('Z')));
+    assert_eq!(made["status"]["phase"], "Pending");
+    assert_eq!(made["status"]["qosClass"], "BestEffort");
+    let spec = &made["spec"];
+    assert_eq!(spec["restartPolicy"], "Always");
+    assert_eq!(spec["serviceAccountName"], "default");
+    assert_eq!(spec["priority"], 0);
+    assert_eq!(spec["terminationGracePeriodSeconds"], 30);
+    assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
+    assert_eq!(spec["tolerations"].as_array().unwrap().len(), 2);
+    let read = api.get(&api.path("pods/p")).await.ok();
+    assert_eq!(read["metadata"]["resourceVersion"], meta["resourceVersion"]);
+}
+
+#[tokio::test]
+async fn what_is_not_there() {
+    let api = Api::open().await;
+    let body = api.get(&api.path("pods/nope")).await.fails(404, "pods \"nope\" not found");
+    assert_eq!(body["details"], json!({"name": "nope", "kind": "pods"}));
+    api.post("/api/v1/namespaces/nowhere/pods", pod("p")).await.fails(404, "namespaces \"nowhere\" not found");
+    api.get("/api/v1/frobs").await.fails(404, "the server could not find the requested resource");
+    assert_eq!(api.get("/frob").await.body, "404 page not found\n");
+    api.delete(&api.path("pods/nope"), Value::Null).await.fails(404, "pods \"nope\" not found");
+    api.send("PUT", &api.path("pods"), &[("content-type", JSON)], pod("p").to_string().into())
+        .await
+        .fails(405, "the server does not allow this method on the requested resource");
+}
+
+#[tokio::test]
+async fn a_name_is_taken_once() {
+    let api = Api::open().await;
+    api.post(&api.path("configmaps"), config("c", json!({}))).await.ok();
+    let body =
+        api.post(&api.path("configmaps"), config("c", json!({}))).await.fails(409, "configmaps \"c\" already exists");
+    assert_eq!(body["reason"], "AlreadyExists");
+}
+
+#[tokio::test]
+async fn names_are_generated() {
+    let api = Api::open().await;
+    let object = json!({"metadata": {"generateName": "g-"}});
+    let one = api.post(&api.path("configmaps"), object.clone()).await.ok();
+    let two = api.post(&api.path("configmaps"), object).await.ok();
+    let name = |o: &Value| o["metadata"]["name"].as_str().unwrap().to_owned();
+    assert!(name(&one).starts_with("g-") && name(&one).len() == 7);
+    assert_ne!(name(&one), name(&two));
+}
+
+#[tokio::test]
+async fn wrong_metadata_is_named_by_field() {
+    let api = Api::open().await;
+    api.post(&api.path("configmaps"), json!({"metadata": {}}))
+        .await
+        .fails(422, "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required");
+    let body = api
+        .post(
+            &api.path("configmaps"),
+            json!({"metadata": {"name": "x", "labels": {"a": "b c"}, "finalizers": ["bad one"]}}),
+        )
+        .await
+        .fails_with(422, "metadata.labels: Invalid value: \"b c\": a valid label must be");
+    let fields: Vec<&Value> = body["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
+    assert!(fields.contains(&&json!("metadata.labels")) && fields.contains(&&json!("metadata.finalizers")));
+    api.post(&api.path("configmaps"), json!({"metadata": {"name": "x", "namespace": "other"}}))
+        .await
+        .fails(400, "the namespace of the provided object does not match the namespace sent on the request");
+}
+
+#[tokio::test]
+async fn a_wrong_pod_gets_the_field_path() {
+    let api = Api::open().await;
+    let mut wrong = pod("p");
+    wrong["spec"]["containers"] = json!([]);
+    api.post(&api.path("pods"), wrong).await.fails(422, "Pod \"p\" is invalid: spec.containers: Required value");
+    let mut wrong = pod("p");
+    wrong["spec"]["containers"][0]["name"] = json!(7);
+    api.post(&api.path("pods"), wrong)
+        .await
+        .fails_with(400, "Pod in version \"v1\" cannot be handled as a Pod: json: cannot unmarshal");
+}
+
+#[tokio::test]
+async fn unknown_fields() {
+    let api = Api::open().await;
+    let mut wrong = pod("p");
+    wrong["spec"]["foo"] = json!(1);
+    wrong["spec"]["containers"][0]["bar"] = json!(2);
+    let path = api.path("pods");
+    api.post(&format!("{path}?fieldValidation=Strict"), wrong.clone())
+        .await
+        .fails_with(400, "Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: unknown field \"spec.containers[0].bar\", unknown field \"spec.foo\"");
+    let warned = api.post(&format!("{path}?fieldValidation=Warn&dryRun=All"), wrong.clone()).await;
+    assert_eq!(warned.code, 201);
+    assert!(warned.warnings.contains(&"\"unknown field \\\"spec.foo\\\"\"".to_owned()), "{:?}", warned.warnings);
+    assert!(warned.body["spec"].get("foo").is_none());
+    let ignored = api.post(&format!("{path}?fieldValidation=Ignore&dryRun=All"), wrong).await;
+    assert_eq!((ignored.code, ignored.warnings.len()), (201, 0));
+    let twice = r#"{"metadata":{"name":"p","name":"q"}}"#;
+    api.send(
+        "POST",
+        &format!("{}?fieldValidation=Strict", api.path("configmaps")),
+        &[("content-type", JSON)],
+        twice.into(),
+    )
+    .await
+    .fails_with(400, "strict decoding error: duplicate field \"metadata.name\"");
+}
+
+#[tokio::test]
+async fn dry_runs_leave_nothing() {
+    let api = Api::open().await;
+    let path = api.path("configmaps");
+    let dry = api.post(&format!("{path}?dryRun=All"), config("c", json!({}))).await;
+    assert_eq!(dry.code, 201);
+    assert!(dry.body["metadata"]["uid"].is_string());
+    assert_eq!(api.get(&format!("{path}/c")).await.code, 404);
+    api.post(&format!("{path}?dryRun=Some"), config("c", json!({}))).await.fails(
+        422,
+        "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"",
+    );
+    api.post(&path, config("c", json!({}))).await.ok();
+    assert_eq!(api.delete(&format!("{path}/c?dryRun=All"), Value::Null).await.code, 200);
+    assert_eq!(api.get(&format!("{path}/c")).await.code, 200);
+}
+
+#[tokio::test]
+async fn updates_need_the_newest_version() {
+    let api = Api::open().await;
+    let path = api.path("configmaps/c");
+    let first = api.post(&api.path("configmaps"), config("c", json!({}))).await.ok();
+    let mut changed = first.clone();
+    changed["data"]["k"] = json!("w");
+    let second = api.put(&path, changed.clone()).await.ok();
+    assert_ne!(first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]);
+    let body = api.put(&path, changed.clone()).await.fails(
+        409,
+        "Operation cannot be fulfilled on configmaps \"c\": the object has been modified; please apply your changes to the latest version and try again",
+    );
+    assert_eq!(body["reason"], "Conflict");
+    let same = api.put(&path, second.clone()).await.ok();
+    assert_eq!(
+        same["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"],
+        "an update without change writes nothing"
+    );
+    changed["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    changed["data"]["k"] = json!("x");
+    api.put(&path, changed.clone()).await.ok();
+    changed["metadata"]["uid"] = json!("other");
+    api.put(&path, changed)
+        .await
+        .fails_with(409, "Precondition failed: UID in precondition: other, UID in object meta: ");
+    api.put(&path, config("d", json!({})))
+        .await
+        .fails(400, "the name of the object (d) does not match the name on the URL (c)");
+}
+
+#[tokio::test]
+async fn leases_are_created_by_put_but_never_updated_blindly() {
+    let api = Api::open().await;
+    let path = api.group_path("coordination.k8s.io/v1", "leases/l");
+    let lease = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}});
+    assert_eq!(api.put(&path, lease.clone()).await.code, 201);
+    api.put(&path, lease).await.fails(
+        422,
+        "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update",
+    );
+}
+
+#[tokio::test]
+async fn secrets_take_plain_strings() {
+    let api = Api::open().await;
+    let made = api.post(&api.path("secrets"), json!({"metadata": {"name": "s"}, "stringData": {"a": "b"}})).await.ok();
+    assert_eq!(made["data"], json!({"a": "Yg=="}));
+    assert_eq!(made["type"], "Opaque");
+    assert!(made.get("stringData").is_none());
+}
+
+#[tokio::test]
+async fn events_have_two_views() {
+    let api = Api::open().await;
+    let event = json!({
+        "metadata": {"name": "e"}, "reason": "R", "message": "m", "type": "Normal",
+        "involvedObject": {"kind": "Pod", "namespace": api.ns, "name": "p"},
+    });
+    api.post(&api.path("events"), event).await.ok();
+    let seen = api.get(&api.group_path("events.k8s.io/v1", "events/e")).await.ok();
+    assert_eq!((&seen["note"], &seen["regarding"]["name"]), (&json!("m"), &json!("p")));
+    assert_eq!(seen["apiVersion"], "events.k8s.io/v1");
+}
+
+#[tokio::test]
+async fn tables_for_people() {
+    let api = Api::open().await;
+    api.post(&api.path("pods"), pod("p")).await.ok();
+    let table = api.send("GET", &api.path("pods"), &[("accept", TABLE)], Vec::new()).await.ok();
+    assert_eq!(table["kind"], "Table");
+    let names: Vec<&str> =
+        table["columnDefinitions"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..5], ["Name", "Ready", "Status", "Restarts", "Age"]);
+    assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..3], [json!("p"), json!("0/1"), json!("Pending")]);
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+}
+
+#[tokio::test]
+async fn formats_that_are_not_served() {
+    let api = Api::open().await;
+    let answer = api.send("GET", &api.path("pods"), &[("accept", "text/html")], Vec::new()).await;
+    assert_eq!((answer.code, &answer.body["reason"]), (406, &json!("NotAcceptable")));
+    let answer = api.send("POST", &api.path("pods"), &[("content-type", "text/plain")], b"x".to_vec()).await;
+    assert_eq!((answer.code, &answer.body["reason"]), (415, &json!("UnsupportedMediaType")));
+    let protobuf_first = "application/vnd.kubernetes.protobuf,application/json";
+    if !api.real {
+        assert_eq!(api.send("GET", &api.path("pods"), &[("accept", protobuf_first)], Vec::new()).await.code, 200);
+    }
+}

@@ -1,0 +1,74 @@
+//! The subresources of pods.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Api, pod};
+
+#[tokio::test]
+async fn binding() {
+    let api = Api::open().await;
+    api.post(&api.path("pods"), pod("p")).await.ok();
+    let bind = |node: &str| json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
+    let done = api.post(&api.path("pods/p/binding"), bind("n1")).await;
+    assert_eq!((done.code, &done.body["status"]), (201, &json!("Success")));
+    let bound = api.get(&api.path("pods/p")).await.ok();
+    assert_eq!(bound["spec"]["nodeName"], "n1");
+    let condition = &bound["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("PodScheduled"), &json!("True")));
+    api.post(&api.path("pods/p/binding"), bind("n2"))
+        .await
+        .fails(409, "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n1\"");
+}
+
+#[tokio::test]
+async fn eviction_deletes_with_grace() {
+    let api = Api::open().await;
+    let mut object = pod("p");
+    object["spec"]["nodeName"] = json!("n1");
+    api.post(&api.path("pods"), object).await.ok();
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 7}});
+    assert_eq!(api.post(&api.path("pods/p/eviction"), eviction).await.code, 201);
+    let dying = api.get(&api.path("pods/p")).await.ok();
+    assert_eq!(dying["metadata"]["deletionGracePeriodSeconds"], 7);
+    api.delete(&api.path("pods/p"), json!({"gracePeriodSeconds": 0})).await.ok();
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    assert_eq!(api.post(&api.path("pods/p/eviction"), eviction).await.code, 404);
+}
+
+#[tokio::test]
+async fn which_log() {
+    let api = Api::open().await;
+    let mut two = pod("two");
+    two["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "d", "image": "i"}));
+    two["spec"]["initContainers"] = json!([{"name": "i", "image": "i"}]);
+    api.post(&api.path("pods"), two).await.ok();
+    let log = |query: &str| api.path(&format!("pods/two/log{query}"));
+    api.get(&log("")).await.fails(400, "a container name must be specified for pod two, choose one of: [i c d]");
+    api.get(&log("?container=zz")).await.fails(400, "container zz is not valid for pod two");
+    let unscheduled = api.get(&log("?container=c")).await;
+    assert_eq!((unscheduled.code, unscheduled.body), (204, Value::String(String::new())));
+    api.get(&log("?container=c&tailLines=-1")).await.fails_with(
+        422,
+        "PodLogOptions \"two\" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0",
+    );
+    assert_eq!(api.get(&api.path("pods/none/log")).await.code, 404);
+}
+
+#[tokio::test]
+async fn a_pod_needs_its_service_account() {
+    let api = Api::open().await;
+    let mut object = pod("p");
+    object["spec"]["serviceAccountName"] = json!("nobody");
+    api.post(&api.path("pods"), object).await.fails(
+        403,
+        &format!(
+            "pods \"p\" is forbidden: error looking up service account {}/nobody: serviceaccount \"nobody\" not found",
+            api.ns
+        ),
+    );
+    let mut object = pod("p");
+    object["spec"]["priorityClassName"] = json!("none");
+    api.post(&api.path("pods"), object)
+        .await
+        .fails(403, "pods \"p\" is forbidden: no PriorityClass with name none was found");
+}

@@ -1,0 +1,43 @@
+//! The state file: restarts and damage.
+
+use cloud_bridge::api::{Config, Server, UserInfo};
+use serde_json::{Value, json};
+
+use crate::harness::{Api, MERGE, config};
+
+#[tokio::test]
+async fn a_restart_keeps_objects_and_history() {
+    let api = Api::embedded(|_| {});
+    let made = api.post(&api.path("configmaps"), config("c", json!({}))).await.ok();
+    let changed = api.patch(&api.path("configmaps/c"), MERGE, json!({"data": {"n": "1"}})).await.ok();
+    let again = Server::open(Config::new(api.folder().join("api.db"))).unwrap();
+    let second =
+        Api { client: kube::Client::new(again.service(UserInfo::master("admin")), "default"), ..Api::embedded(|_| {}) };
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let mut watch = second.watch(&second.path(&format!("configmaps?watch=1&resourceVersion={version}"))).await;
+    assert_eq!(watch.line().await, ("MODIFIED".to_owned(), "c".to_owned()));
+    let next = second.patch(&second.path("configmaps/c"), MERGE, json!({"data": {"n": "2"}})).await.ok();
+    let number = |v: &Value| v["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(number(&next) > number(&changed));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_named_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("api.db");
+    let rubbish = b"certainly no database, whatever its name says; and long enough to be looked at as one".to_vec();
+    std::fs::write(&path, &rubbish).unwrap();
+    let error = Server::open(Config::new(&path)).err().unwrap().to_string();
+    assert!(error.contains(path.to_str().unwrap()), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), rubbish);
+}
+
+#[tokio::test]
+async fn standing_namespaces() {
+    let api = Api::embedded(|_| {});
+    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+        let namespace = api.get(&format!("/api/v1/namespaces/{name}")).await.ok();
+        assert_eq!(namespace["status"]["phase"], "Active");
+        assert_eq!(api.get(&format!("/api/v1/namespaces/{name}/serviceaccounts/default")).await.code, 200);
+    }
+}
