@@ -5,6 +5,7 @@
 //! and then executes the steps, whose outcome comes back as events. [`status::publish`] turns the record into
 //! what the API shows. Nothing here does I/O, reads a clock or knows runc, the store or the link.
 
+pub mod admission;
 pub mod backoff;
 pub mod clock;
 pub mod env;

@@ -6,12 +6,15 @@ use serde_json::json;
 
 use super::*;
 
+/// Kind, verdict, words.
+type Told = (ProbeKind, Option<bool>, Option<String>);
+
 #[derive(Default)]
 struct Bench {
     /// Exit code of the next commands, by their first word.
     codes: RefCell<BTreeMap<String, i32>>,
     ran: RefCell<Vec<String>>,
-    told: RefCell<Vec<(ProbeKind, Option<bool>, Option<String>)>>,
+    told: RefCell<Vec<Told>>,
 }
 
 fn target(id: &str) -> ProbeTarget {

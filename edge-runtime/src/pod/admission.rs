@@ -1,0 +1,133 @@
+//! Whether a pod still fits on the node beside those that are here, by requests and number. Pure.
+//!
+//! A scheduler has asked the same before; this holds for pods that name their node themselves, and against races.
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::reconcile::{Refusal, kind_of};
+use super::record::ContainerKind;
+use crate::sys::quantity;
+
+/// What the node has for pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocatable {
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+    pub pods: usize,
+}
+
+/// Cpu in thousandths and memory in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Requests {
+    cpu_milli: i64,
+    memory_bytes: i64,
+}
+
+impl Requests {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self { cpu_milli: self.cpu_milli.max(other.cpu_milli), memory_bytes: self.memory_bytes.max(other.memory_bytes) }
+    }
+}
+
+/// Refuses `pod` as the kubelet does (`OutOfpods`, `OutOfcpu`, `OutOfmemory`) when it does not fit beside
+/// `others`, the pods of this node that have not ended.
+pub fn admit<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>, has: Allocatable) -> Option<Refusal> {
+    let (mut used, mut count) = (Requests::default(), 0usize);
+    for other in others {
+        used = used.plus(requests(other));
+        count += 1;
+    }
+    let wants = requests(pod);
+    let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    [
+        ("pods", 1, number(count), number(has.pods)),
+        ("cpu", wants.cpu_milli, used.cpu_milli, has.cpu_milli),
+        ("memory", wants.memory_bytes, used.memory_bytes, has.memory_bytes),
+    ]
+    .into_iter()
+    .find(|(_, wanted, used, capacity)| *wanted > 0 && wanted.saturating_add(*used) > *capacity)
+    .map(|(resource, requested, used, capacity)| Refusal {
+        reason: format!("OutOf{resource}"),
+        message: format!(
+            "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+        ),
+    })
+}
+
+/// What the whole pod asks for: its app containers and sidecars together, or more while an init container runs
+/// beside the sidecars started before it.
+fn requests(pod: &Pod) -> Requests {
+    let Some(spec) = &pod.spec else { return Requests::default() };
+    let (mut sidecars, mut peak) = (Requests::default(), Requests::default());
+    for container in spec.init_containers.iter().flatten() {
+        let own = of(container);
+        if kind_of(container, true) == ContainerKind::Sidecar {
+            sidecars = sidecars.plus(own);
+        } else {
+            peak = peak.max(sidecars.plus(own));
+        }
+    }
+    spec.containers.iter().map(of).fold(sidecars, Requests::plus).max(peak)
+}
+
+fn of(container: &Container) -> Requests {
+    let resources = container.resources.as_ref();
+    let amount = |name: &str, read: fn(&str) -> Option<i64>| {
+        let of = |list: Option<&std::collections::BTreeMap<String, _>>| list.and_then(|l| l.get(name).cloned());
+        let given = of(resources.and_then(|r| r.requests.as_ref())).or(of(resources.and_then(|r| r.limits.as_ref())));
+        given.and_then(|q: k8s_openapi::apimachinery::pkg::api::resource::Quantity| read(&q.0)).unwrap_or(0)
+    };
+    Requests { cpu_milli: amount("cpu", quantity::milli), memory_bytes: amount("memory", quantity::value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::pod;
+    use super::*;
+
+    const HAS: Allocatable = Allocatable { cpu_milli: 1000, memory_bytes: 1000, pods: 3 };
+
+    fn asks(cpu: &str, memory: &str) -> Pod {
+        pod(json!({"containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}))
+    }
+
+    fn reason(pod: &Pod, others: &[Pod]) -> String {
+        admit(pod, others.iter(), HAS).map(|r| r.reason).unwrap_or_default()
+    }
+
+    #[test]
+    fn by_what_is_left() {
+        let half = asks("500m", "500");
+        assert_eq!(reason(&half, std::slice::from_ref(&half)), "");
+        assert_eq!(reason(&asks("501m", "1"), std::slice::from_ref(&half)), "OutOfcpu");
+        assert_eq!(reason(&asks("1m", "501"), std::slice::from_ref(&half)), "OutOfmemory");
+        let none = pod(json!({"containers": [{"name": "c", "image": "i"}]}));
+        assert_eq!(reason(&none, &[half.clone(), half.clone()]), "");
+        assert_eq!(reason(&none, &[none.clone(), none.clone(), none.clone()]), "OutOfpods");
+        let refused = admit(&asks("2", "1"), [].into_iter(), HAS).unwrap();
+        assert_eq!(refused.message, "Node didn't have enough resource: cpu, requested: 2000, used: 0, capacity: 1000");
+    }
+
+    #[test]
+    fn init_containers_count_while_they_run() {
+        let c = |name: &str, cpu: &str, policy: Option<&str>| json!({"name": name, "image": "i", "restartPolicy": policy, "resources": {"limits": {"cpu": cpu}}});
+        for (first, second, expected) in [
+            (c("i", "700m", None), c("s", "100m", Some("Always")), 700),
+            (c("s", "100m", Some("Always")), c("i", "700m", None), 800),
+            (c("s", "900m", Some("Always")), c("i", "10m", None), 1200),
+        ] {
+            let pod = pod(json!({"initContainers": [first, second], "containers": [c("c", "300m", None)]}));
+            assert_eq!(requests(&pod).cpu_milli, expected);
+        }
+    }
+}
