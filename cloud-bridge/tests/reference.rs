@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cloud_bridge::api::resource::{Resource, builtin_resources};
 use cloud_bridge::api::strategy::FieldError;
-use cloud_bridge::api::validate::{NameRule, validate_object_meta, validate_object_meta_update};
+use cloud_bridge::api::validate::{validate_object_meta, validate_object_meta_update};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -150,7 +150,7 @@ fn creation() {
         }
         strategy.default(&mut obj);
         strategy.prepare_create(&mut obj);
-        let mut errors = validate_object_meta(&obj, resource.namespaced, NameRule::of(&resource.group, &resource.kind));
+        let mut errors = validate_object_meta(&obj, &resource);
         errors.extend(strategy.validate_create(&obj));
         compare_errors(&mut report, name, &errors, &row["answer"]);
         compare_objects(&mut report, name, obj, &row["answer"]);
@@ -171,7 +171,7 @@ fn updates() {
         strategy.default(&mut new);
         strategy.prepare_update(&mut new, &old);
         let mut errors = validate_object_meta_update(&new, &old);
-        errors.extend(validate_object_meta(&new, resource.namespaced, NameRule::of(&resource.group, &resource.kind)));
+        errors.extend(validate_object_meta(&new, &resource));
         errors.extend(strategy.validate_update(&new, &old));
         compare_errors(&mut report, name, &errors, &row["answer"]);
     }

@@ -1,14 +1,8 @@
 //! ObjectMeta: what the server fills in, what it keeps from clients, and the rules it validates for every kind.
 
-use std::collections::BTreeMap;
-
 use jiff::{Timestamp, Unit};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
-
-use super::names;
-use super::resource::Resource;
-use super::strategy::FieldError;
 
 /// The finalizer of a foreground deletion.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
@@ -117,168 +111,10 @@ pub(super) fn keep_old(new: &mut Value, old: &Value) {
     }
 }
 
-/// The rule for names of a kind.
-fn name_rule(resource: &Resource) -> fn(&str) -> Option<String> {
-    match (resource.group.as_ref(), resource.plural.as_ref()) {
-        ("", "namespaces") => names::dns_label,
-        ("", "services") => names::dns_1035_label,
-        ("", "events") | ("events.k8s.io", _) => names::path_segment,
-        _ => names::dns_subdomain,
-    }
-}
-
-/// Validates the metadata of a new or changed object.
-pub(super) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let rule = name_rule(resource);
-    let generate = text(object, "generateName");
-    if !generate.is_empty() {
-        // A prefix may end in what a whole name may not.
-        let probe = generate.strip_suffix(['-', '.']).map_or_else(|| generate.to_owned(), |base| format!("{base}a"));
-        if let Some(why) = rule(&probe) {
-            errors.push(FieldError::invalid("metadata.generateName", &generate.into(), &why));
-        }
-    }
-    let name = text(object, "name");
-    if name.is_empty() {
-        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
-    } else if let Some(why) = rule(name) {
-        errors.push(FieldError::invalid("metadata.name", &name.into(), &why));
-    }
-    let namespace = text(object, "namespace");
-    if resource.namespaced {
-        if namespace.is_empty() {
-            errors.push(FieldError::required("metadata.namespace", ""));
-        } else if let Some(why) = names::dns_label(namespace) {
-            errors.push(FieldError::invalid("metadata.namespace", &namespace.into(), &why));
-        }
-    } else if !namespace.is_empty() {
-        errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type"));
-    }
-    validate_labels(object, &mut errors);
-    validate_annotations(object, &mut errors);
-    validate_owners(object, &mut errors);
-    validate_finalizers(object, resource, &mut errors);
-    errors
-}
-
-fn pairs(value: &Value) -> BTreeMap<&str, &str> {
-    let map = value.as_object();
-    map.into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default())).collect()
-}
-
-fn validate_labels(object: &Value, errors: &mut Vec<FieldError>) {
-    for (key, value) in pairs(&object["metadata"]["labels"]) {
-        if let Some(why) = names::qualified_name(key) {
-            errors.push(FieldError::invalid("metadata.labels", &key.into(), &why));
-        }
-        if let Some(why) = names::label_value(value) {
-            errors.push(FieldError::invalid("metadata.labels", &value.into(), &why));
-        }
-    }
-}
-
-/// The most that all annotations of an object may hold.
-const MAX_ANNOTATIONS: usize = 256 * 1024;
-
-fn validate_annotations(object: &Value, errors: &mut Vec<FieldError>) {
-    let annotations = pairs(&object["metadata"]["annotations"]);
-    for key in annotations.keys() {
-        if let Some(why) = names::qualified_name(&key.to_lowercase()) {
-            errors.push(FieldError::invalid("metadata.annotations", &(*key).into(), &why));
-        }
-    }
-    if annotations.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() > MAX_ANNOTATIONS {
-        errors.push(FieldError::too_long("metadata.annotations", MAX_ANNOTATIONS));
-    }
-}
-
-fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
-    let path = "metadata.ownerReferences";
-    let mut controller: Option<String> = None;
-    for owner in object["metadata"]["ownerReferences"].as_array().into_iter().flatten() {
-        for (field, why) in [
-            ("apiVersion", "version must not be empty"),
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ] {
-            if owner[field].as_str().unwrap_or_default().is_empty() {
-                errors.push(FieldError::invalid(format!("{path}.{field}"), &"".into(), why));
-            }
-        }
-        if owner["controller"] == true {
-            let name = format!(
-                "{}/{}",
-                owner["kind"].as_str().unwrap_or_default(),
-                owner["name"].as_str().unwrap_or_default()
-            );
-            match &controller {
-                Some(first) => errors.push(FieldError::invalid(
-                    path,
-                    &object["metadata"]["ownerReferences"],
-                    &format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"),
-                )),
-                None => controller = Some(name),
-            }
-        }
-    }
-}
-
-fn validate_finalizers(object: &Value, resource: &Resource, errors: &mut Vec<FieldError>) {
-    let path = "metadata.finalizers";
-    let list = finalizers(object);
-    for (index, finalizer) in list.iter().enumerate() {
-        if let Some(why) = names::qualified_name(finalizer) {
-            errors.push(FieldError::invalid(path, &finalizer.as_str().into(), &why));
-        } else if !finalizer.contains('/')
-            && !matches!(finalizer.as_str(), FOREGROUND | ORPHAN | "kubernetes")
-            && !resource.is_custom()
-            && resource.group.is_empty()
-        {
-            errors.push(FieldError::invalid(
-                format!("{path}[{index}]"),
-                &finalizer.as_str().into(),
-                "name is neither a standard finalizer name nor is it fully qualified",
-            ));
-        }
-    }
-    if list.iter().any(|f| f == FOREGROUND) && list.iter().any(|f| f == ORPHAN) {
-        errors.push(FieldError::invalid(
-            path,
-            &json!(list),
-            &format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set"),
-        ));
-    }
-}
-
-/// Validates how the metadata changed.
-pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if deleting(old) {
-        let had = finalizers(old);
-        let mut extra: Vec<_> = finalizers(new).into_iter().filter(|f| !had.contains(f)).collect();
-        extra.sort();
-        if !extra.is_empty() {
-            let shown = extra.iter().map(|f| format!("{f:?}")).collect::<Vec<_>>().join(", ");
-            errors.push(FieldError::forbidden(
-                "metadata.finalizers",
-                &format!("no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"),
-            ));
-        }
-    }
-    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        let (is, was) = (&new["metadata"][field], &old["metadata"][field]);
-        if is != was {
-            errors.push(FieldError::invalid(format!("metadata.{field}"), is, "field is immutable"));
-        }
-    }
-    errors
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::validate::validate_object_meta_update;
 
     #[test]
     fn names_are_generated() {
@@ -299,7 +135,7 @@ mod tests {
         let old = json!({"metadata": {"name": "a", "uid": "1"}});
         let mut new = json!({"metadata": {"name": "a", "deletionTimestamp": "2026-01-02T03:04:05Z"}});
         keep_old(&mut new, &old);
-        let errors = validate_update(&new, &old);
+        let errors = validate_object_meta_update(&new, &old);
         assert_eq!(errors.len(), 1);
         assert_eq!(errors[0].field, "metadata.deletionTimestamp");
     }

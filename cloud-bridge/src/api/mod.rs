@@ -27,7 +27,6 @@ mod kinds;
 mod lifecycle;
 mod managed;
 mod meta;
-mod names;
 mod namespaces;
 pub mod openapi;
 mod output;

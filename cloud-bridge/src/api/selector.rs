@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::strategy::Strategy;
+use super::validate::names;
 
 /// One requirement on labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,13 +194,17 @@ impl<'a> Tokens<'a> {
 }
 
 fn key(text: &str) -> Result<String, String> {
-    super::names::qualified_name(text)
-        .map_or_else(|| Ok(text.to_owned()), |why| Err(format!("key: Invalid value: {text:?}: {why}")))
+    match names::qualified_name(text).first() {
+        None => Ok(text.to_owned()),
+        Some(why) => Err(format!("key: Invalid value: {text:?}: {why}")),
+    }
 }
 
 fn value(text: &str) -> Result<String, String> {
-    super::names::label_value(text)
-        .map_or_else(|| Ok(text.to_owned()), |why| Err(format!("values[0]: Invalid value: {text:?}: {why}")))
+    match names::label_value(text).first() {
+        None => Ok(text.to_owned()),
+        Some(why) => Err(format!("values[0]: Invalid value: {text:?}: {why}")),
+    }
 }
 
 /// A field selector; empty matches all.

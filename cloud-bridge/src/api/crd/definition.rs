@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::strategy::{Column, FieldError, PatchError, Strategy};
-use crate::api::{kinds, meta, names};
+use crate::api::validate::names;
+use crate::api::{kinds, meta};
 
 /// The strategy of definitions.
 #[derive(Debug, Clone, Copy)]
@@ -88,8 +89,8 @@ fn validate(obj: &Value) -> Vec<FieldError> {
     }
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
-    } else if let Some(why) = names::dns_subdomain(&group) {
-        errors.push(FieldError::invalid("spec.group", &group.as_str().into(), &why));
+    } else if let Some(why) = names::dns_subdomain(&group).first() {
+        errors.push(FieldError::invalid("spec.group", &group.as_str().into(), why));
     } else if !group.contains('.') {
         errors.push(FieldError::invalid(
             "spec.group",
@@ -111,8 +112,8 @@ fn validate(obj: &Value) -> Vec<FieldError> {
         let path = format!("spec.names.{field}");
         if label.is_empty() {
             errors.push(FieldError::required(path, ""));
-        } else if let Some(why) = names::dns_1035_label(&label) {
-            errors.push(FieldError::invalid(path, &label.into(), &why));
+        } else if let Some(why) = names::dns_1035_label(&label).first() {
+            errors.push(FieldError::invalid(path, &label.into(), why));
         }
     }
     versions(spec, &mut errors);
@@ -129,8 +130,8 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
     for (index, version) in versions.iter().enumerate() {
         let path = format!("spec.versions[{index}]");
         let name = version["name"].as_str().unwrap_or_default();
-        if let Some(why) = names::dns_1035_label(name) {
-            errors.push(FieldError::invalid(format!("{path}.name"), &name.into(), &why));
+        if let Some(why) = names::dns_1035_label(name).first() {
+            errors.push(FieldError::invalid(format!("{path}.name"), &name.into(), why));
         }
         if seen.contains(&&version["name"]) {
             errors.push(FieldError::invalid("spec.versions", &spec["versions"], "must contain unique version names"));

@@ -7,7 +7,7 @@ use super::{Answer, Context};
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::resource::ObjectKey;
 use crate::api::storage::Store;
-use crate::api::{admission, events, lifecycle, managed, meta};
+use crate::api::{admission, events, lifecycle, managed, meta, validate};
 
 /// How often a generated name may collide before the client hears of it.
 const NAME_ATTEMPTS: usize = 8;
@@ -42,7 +42,7 @@ pub(crate) fn create_value(ctx: &mut Context<'_>, mut value: Value, dry_run: boo
         meta::set(&mut value, "generation", 1.into());
     }
     strategy.prepare_create(&mut value);
-    let mut errors = meta::validate(&value, &resource);
+    let mut errors = validate::validate_object_meta(&value, &resource);
     errors.extend(strategy.validate_create(&value));
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource, meta::text(&value, "name"), &errors));

@@ -10,7 +10,7 @@ use crate::api::error::{ApiError, ApiResult};
 use crate::api::resource::Resource;
 use crate::api::storage::{Store, Stored};
 use crate::api::strategy::FieldError;
-use crate::api::{admission, apply, crd, events, lifecycle, managed, meta};
+use crate::api::{admission, apply, crd, events, lifecycle, managed, meta, validate};
 
 /// PUT.
 pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
@@ -188,8 +188,8 @@ fn changed_body(resource: &Resource, new: &Value, old: &Value) -> bool {
 }
 
 fn validate(resource: &Resource, status: bool, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = meta::validate(new, resource);
-    errors.extend(meta::validate_update(new, old));
+    let mut errors = validate::validate_object_meta(new, resource);
+    errors.extend(validate::validate_object_meta_update(new, old));
     errors.extend(if status {
         resource.strategy().validate_status_update(new, old)
     } else {

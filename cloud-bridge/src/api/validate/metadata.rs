@@ -4,50 +4,36 @@ use serde_json::Value;
 
 use super::{Errors, immutable, invalid_text, names, not_negative};
 use crate::api::json::{integer, items, text, text_entries};
+use crate::api::resource::Resource;
 use crate::api::strategy::FieldError;
 
 /// Sum of the lengths of all annotation keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// Which names a kind allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameRule {
-    /// RFC 1123 subdomain, as most kinds.
-    Subdomain,
-    /// RFC 1123 label: namespaces and, since Kubernetes 1.36, services.
-    Label,
-}
-
-impl NameRule {
-    /// The rule of a kind.
-    pub fn of(group: &str, kind: &str) -> Self {
-        match (group, kind) {
-            ("", "Namespace" | "Service") => Self::Label,
-            _ => Self::Subdomain,
-        }
-    }
-
-    fn check(self, name: &str) -> Vec<String> {
-        match self {
-            Self::Subdomain => names::dns_subdomain(name),
-            Self::Label => names::dns_label(name),
-        }
+/// The rule for the names of a resource.
+fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
+    match (resource.group.as_ref(), resource.kind.as_ref()) {
+        // Services were bound to RFC 1035 until Kubernetes 1.36.
+        ("", "Namespace" | "Service") => names::dns_label,
+        ("" | "events.k8s.io", "Event") => names::path_segment,
+        _ => names::dns_subdomain,
     }
 }
 
 /// Validates `metadata` of a new or changed object (after `generateName` has made a name).
-pub fn validate_object_meta(obj: &Value, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
+pub fn validate_object_meta(obj: &Value, resource: &Resource) -> Vec<FieldError> {
     let meta = &obj["metadata"];
+    let rule = name_rule(resource);
     let mut errors = Errors::new();
     let prefix = text(meta, "generateName");
     if !prefix.is_empty() {
-        invalid_text(&mut errors, "metadata.generateName", prefix, rule.check(&mask_trailing_dash(prefix)));
+        invalid_text(&mut errors, "metadata.generateName", prefix, rule(&mask_trailing_dash(prefix)));
     }
     match text(meta, "name") {
         "" => errors.push(FieldError::required("metadata.name", "name or generateName is required")),
-        name => invalid_text(&mut errors, "metadata.name", name, rule.check(name)),
+        name => invalid_text(&mut errors, "metadata.name", name, rule(name)),
     }
-    match (namespaced, text(meta, "namespace")) {
+    match (resource.namespaced, text(meta, "namespace")) {
         (true, "") => errors.push(FieldError::required("metadata.namespace", "")),
         (true, namespace) => {
             invalid_text(&mut errors, "metadata.namespace", namespace, names::dns_label(namespace));
@@ -59,7 +45,7 @@ pub fn validate_object_meta(obj: &Value, namespaced: bool, rule: NameRule) -> Ve
     labels(&mut errors, "metadata.labels", meta, "labels");
     annotations(&mut errors, meta);
     owners(&mut errors, meta);
-    finalizers(&mut errors, meta);
+    finalizers(&mut errors, meta, resource.group.is_empty() && !resource.is_custom());
     errors
 }
 
@@ -144,13 +130,14 @@ fn owners(errors: &mut Errors, meta: &Value) {
     }
 }
 
-fn finalizers(errors: &mut Errors, meta: &Value) {
+/// Finalizers without a domain must be known ones in the core group.
+fn finalizers(errors: &mut Errors, meta: &Value, core: bool) {
     const PATH: &str = "metadata.finalizers";
     let list = items(meta, "finalizers");
     for finalizer in list.iter().filter_map(Value::as_str) {
         invalid_text(errors, PATH, finalizer, names::qualified_name(finalizer));
     }
-    for (i, finalizer) in list.iter().enumerate().filter_map(|(i, f)| Some((i, f.as_str()?))) {
+    for (i, finalizer) in list.iter().enumerate().filter_map(|(i, f)| Some((i, f.as_str()?))).filter(|_| core) {
         if !finalizer.contains('/') && !["orphan", "foregroundDeletion", "kubernetes"].contains(&finalizer) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(format!("{PATH}[{i}]"), &finalizer.into(), detail));
@@ -184,13 +171,18 @@ mod tests {
         errors.iter().map(|e| e.field.as_str()).collect()
     }
 
+    fn resource(kind: &str) -> std::sync::Arc<Resource> {
+        let mut all = crate::api::resource::builtin_resources().into_iter();
+        all.find(|r| r.kind == kind).expect("a built-in kind")
+    }
+
     #[test]
     fn a_name_is_needed_and_namespaces_only_where_they_belong() {
-        let errors = validate_object_meta(&json!({"metadata": {"namespace": "x"}}), false, NameRule::Subdomain);
+        let errors = validate_object_meta(&json!({"metadata": {"namespace": "x"}}), &resource("Node"));
         assert_eq!(fields(&errors), ["metadata.name", "metadata.namespace"]);
         let good = json!({"metadata": {"name": "a", "generateName": "a-", "namespace": "n",
             "labels": {"a/b": "c"}, "annotations": {"X.y/Z": "any \n text"}}});
-        assert_eq!(validate_object_meta(&good, true, NameRule::Subdomain), []);
+        assert_eq!(validate_object_meta(&good, &resource("Pod")), []);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) mod security;
 pub(super) mod storage;
 pub(super) mod volume;
 
-pub use metadata::{NameRule, validate_object_meta, validate_object_meta_update};
+pub use metadata::{validate_object_meta, validate_object_meta_update};
 pub use pod::binding;
 
 use serde_json::Value;

@@ -111,6 +111,32 @@ pub(in crate::api) fn dns_subdomain_with_underscore(text: &str) -> Vec<String> {
     errors
 }
 
+/// RFC 1035 label: begins with a letter (names in a CustomResourceDefinition).
+pub(in crate::api) fn dns_1035_label(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > LABEL_MAX {
+        errors.push(too_long(LABEL_MAX));
+    }
+    if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
+        errors.push(pattern_message(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+             character, and end with an alphanumeric character",
+            "[a-z]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "abc-123"],
+        ));
+    }
+    errors
+}
+
+/// Anything that can be one segment of a path (names of events).
+pub(in crate::api) fn path_segment(text: &str) -> Vec<String> {
+    if matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    let bad = ['/', '%'].into_iter().filter(|c| text.contains(*c));
+    bad.map(|c| format!("may not contain '{c}'")).collect()
+}
+
 /// A label key: an optional DNS subdomain and `/`, then a name.
 pub(in crate::api) fn qualified_name(text: &str) -> Vec<String> {
     const EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
@@ -268,6 +294,8 @@ mod tests {
         assert!(dns_label("A")[0].contains("(e.g. 'my-name',  or '123-abc', regex used for validation is '"));
         assert!(dns_subdomain("a.b-c.1").is_empty());
         assert!(!dns_subdomain("a..b").is_empty());
+        assert!(dns_1035_label("a1").is_empty() && !dns_1035_label("1a").is_empty());
+        assert!(path_segment("a:b").is_empty() && !path_segment("a/b").is_empty());
         assert!(qualified_name("example.com/Name_1").is_empty());
         assert_eq!(qualified_name("/x"), ["prefix part must be non-empty"]);
         assert!(label_value("").is_empty());
