@@ -64,7 +64,8 @@ impl Node {
         let executor = Rc::new(LocalExecutor::new());
         let (sender, events) = smol::channel::bounded(4);
         let paths = Paths::new(dir.path());
-        let settings = Settings { program: env!("CARGO_BIN_EXE_edge-runtime").into(), ..Settings::default() };
+        let program = std::env::var("EDGE_RUNTIME_BIN").unwrap_or(env!("CARGO_BIN_EXE_edge-runtime").to_owned());
+        let settings = Settings { program: program.into(), ..Settings::default() };
         let client = MonitorClient::connect_or_spawn(&executor, paths.clone(), settings, sender);
         let cgroup = format!("/{}", dir.path().file_name().unwrap().to_str().unwrap());
         Self { executor, client, paths, events, passed: RefCell::default(), dir, cgroup }
