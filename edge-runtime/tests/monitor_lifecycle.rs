@@ -45,6 +45,27 @@ fn a_container_runs_logs_exits_and_is_deleted() {
 }
 
 #[test]
+fn a_user_that_is_not_root_can_open_its_output_again() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    node.run(async {
+        let spec = node.bundle("user", "echo one > /dev/stdout; echo two > /proc/self/fd/2; id -u");
+        let file = spec.bundle.join("config.json");
+        let config = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, config.replace("\"user\":{\"gid\":0,\"uid\":0}", "\"user\":{\"gid\":1000,\"uid\":1000}"))
+            .unwrap();
+        node.client.start(spec).await.unwrap();
+        assert_eq!(node.exited("user").await.code, 0);
+        let text = node.log_text("user");
+        for line in ["stdout F one", "stderr F two", "stdout F 1000"] {
+            assert!(text.contains(line), "{text}");
+        }
+    });
+}
+
+#[test]
 fn signals_reach_the_first_process() {
     if !can_run() {
         return;
