@@ -101,11 +101,7 @@ pub(super) fn target(path: &str) -> Target {
     };
     let (namespace, rest) = match rest {
         // `namespaces/NAME`, `namespaces/NAME/status` and `namespaces/NAME/finalize` are the namespace itself.
-        ["namespaces", namespace, inner @ ..]
-            if !inner.is_empty() && !(inner.len() == 1 && matches!(inner[0], "status" | "finalize")) =>
-        {
-            (*namespace, inner)
-        }
+        ["namespaces", namespace, inner @ ..] if !matches!(inner, [] | ["status" | "finalize"]) => (*namespace, inner),
         other => ("", other),
     };
     let at = |i: usize| rest.get(i).map(|s| (*s).to_owned()).unwrap_or_default();

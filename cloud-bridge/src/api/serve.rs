@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::body::ApiBody;
+use super::error::ApiResult;
 use super::server::Server;
 use super::user::UserInfo;
 use super::{auth, http as front};
@@ -47,11 +47,8 @@ impl Server {
     }
 
     /// Who a request is from: the certificate's user, else the bearer token's.
-    fn identify(&self, certificate: Option<&UserInfo>, headers: &HeaderMap) -> Result<UserInfo, Response<ApiBody>> {
-        match certificate {
-            Some(user) => Ok(user.clone()),
-            None => auth::bearer(&self.inner, headers).map_err(|e| front::failure(&e)),
-        }
+    fn identify(&self, certificate: Option<&UserInfo>, headers: &HeaderMap) -> ApiResult<UserInfo> {
+        certificate.map_or_else(|| auth::bearer(&self.inner, headers), |user| Ok(user.clone()))
     }
 }
 
@@ -75,7 +72,7 @@ async fn connection(server: Server, acceptor: TlsAcceptor, stream: TcpStream) ->
         async move {
             let response = match server.identify(user.as_ref(), request.headers()) {
                 Ok(user) => server.handle(&user, request).await,
-                Err(response) => response,
+                Err(error) => front::failure(&error),
             };
             Ok::<_, std::convert::Infallible>(response)
         }

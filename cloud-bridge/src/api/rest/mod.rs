@@ -216,7 +216,7 @@ impl Context<'_> {
         Err(ApiError::bad_request(if expected.is_empty() {
             "namespace not allowed on cluster-scoped object".to_owned()
         } else {
-            format!("the namespace of the provided object does not match the namespace sent on the request")
+            "the namespace of the provided object does not match the namespace sent on the request".to_owned()
         }))
     }
 }
