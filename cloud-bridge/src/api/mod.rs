@@ -26,6 +26,7 @@ mod json;
 mod kinds;
 mod lifecycle;
 mod managed;
+mod messages;
 mod meta;
 mod namespaces;
 pub mod openapi;

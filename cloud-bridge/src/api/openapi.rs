@@ -4,6 +4,7 @@
 //! for each request, so that nothing large stays in memory. Knows no HTTP.
 
 mod protobuf;
+mod schema;
 mod v3;
 
 use std::sync::Arc;

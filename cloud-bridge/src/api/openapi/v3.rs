@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::schema;
 use crate::api::resource::Resource;
 
 /// `/openapi/v3`: where each group version's document is. The hash lets clients cache a document for good, so
@@ -32,7 +33,7 @@ pub fn group_document(resources: &[Arc<Resource>], group: &str, version: &str) -
             object_path(resource),
             json!({"get": operation, "patch": patch_operation(resource, true), "parameters": []}),
         );
-        schemas.insert(schema_name(resource), schema(resource));
+        add_schema(&mut schemas, resource);
     }
     if paths.is_empty() {
         return None;
@@ -80,26 +81,30 @@ fn kind_of(resource: &Resource) -> Value {
     json!({"group": resource.group, "version": resource.version, "kind": resource.kind})
 }
 
-/// `io.k8s.api.core.v1.Pod`; custom kinds by their reversed group, as the API server names them.
+/// The name of a schema that is not made from a shape: custom kinds by their reversed group, as the API server
+/// names them, and definitions of custom kinds themselves.
 fn schema_name(resource: &Resource) -> String {
-    if resource.is_custom() {
-        let reversed: Vec<&str> = resource.group.rsplit('.').collect();
-        return format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind);
+    if !resource.is_custom() {
+        let package = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions";
+        return format!("{package}.{}.{}", resource.version, resource.kind);
     }
-    let package = match resource.group.as_ref() {
-        "" => "io.k8s.api.core",
-        "apiextensions.k8s.io" => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
-        group => return format!("io.k8s.api.{}.{}.{}", short_group(group), resource.version, resource.kind),
-    };
-    format!("{package}.{}.{}", resource.version, resource.kind)
+    let reversed: Vec<&str> = resource.group.rsplit('.').collect();
+    format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind)
 }
 
-fn short_group(group: &str) -> &str {
-    group.split('.').next().unwrap_or(group)
-}
-
-/// What `kubectl explain` reads: the schema of a custom resource, an outline of a built-in kind.
-fn schema(resource: &Resource) -> Value {
+/// What `kubectl explain` reads: the schema of a custom resource, the shape of a built-in kind.
+fn add_schema(schemas: &mut Map<String, Value>, resource: &Resource) {
+    let kinds = json!([kind_of(resource)]);
+    if !resource.is_custom()
+        && let Some(name) = schema::add(schemas, &resource.group, &resource.kind)
+    {
+        let own = &mut schemas[name.as_str()];
+        own["description"] = format!("{} in {}.", resource.kind, resource.api_version()).into();
+        own["properties"]["apiVersion"] = json!({"type": "string"});
+        own["properties"]["kind"] = json!({"type": "string"});
+        own["x-kubernetes-group-version-kind"] = kinds;
+        return;
+    }
     let mut schema = outline(resource);
     if let Some(own) = resource.strategy().schema().and_then(Value::as_object) {
         for (key, value) in own.iter().filter(|(key, _)| *key != "properties") {
@@ -113,7 +118,7 @@ fn schema(resource: &Resource) -> Value {
             }
         }
     }
-    schema
+    schemas.insert(schema_name(resource), schema);
 }
 
 fn outline(resource: &Resource) -> Value {

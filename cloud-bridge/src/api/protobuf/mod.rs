@@ -1,12 +1,6 @@
 //! Request bodies in the protobuf encoding of Kubernetes (`application/vnd.kubernetes.protobuf`), which typed
 //! Go clients, kubectl's `create` among them, send without asking. Only the way in: answers are JSON, which
 //! these clients take as well. Pure.
-//!
-//! The messages are described by `messages.txt`, one per line: its name, then its fields as
-//! `NUMBER=NAME:TYPE`. An empty name is an inlined message, `!` a field that counts even when it is zero, `*` a
-//! list and `%` a map with string keys. Types: `s` string, `i` integer, `b` boolean, `y` bytes, `q` quantity,
-//! `o` integer or string, `t` and `u` times in whole seconds and in microseconds, `f` and `r` JSON as bytes,
-//! `@NAME` a message.
 
 mod wire;
 
@@ -14,13 +8,13 @@ use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use super::messages;
 use wire::{Field, Payload};
 
 /// The content type.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 const MAGIC: &[u8] = b"k8s\0";
-const MESSAGES: &str = include_str!("messages.txt");
 /// Deeper than any Kubernetes type; a body nested further is hostile.
 const DEPTH_MAX: usize = 32;
 
@@ -57,7 +51,8 @@ pub(super) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
             _ => {}
         }
     }
-    let Some(message) = message_of(&api_version, &kind) else {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let Some(message) = messages::message(&messages::message_name(group, &kind)) else {
         return Err(DecodeError::UnknownKind { api_version, kind });
     };
     let mut object = read(message, raw, 0)?;
@@ -66,60 +61,33 @@ pub(super) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
     Ok(Value::Object(object))
 }
 
-/// The description of a kind's message. Kinds outside of the core and meta groups carry their group's name.
-fn message_of(api_version: &str, kind: &str) -> Option<&'static str> {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    // Options may be labelled with the group of the request they belong to.
-    if group.is_empty() || kind == "DeleteOptions" {
-        return message(kind);
-    }
-    message(&format!("{}.{kind}", group.split('.').next().unwrap_or_default()))
-}
-
-fn message(name: &str) -> Option<&'static str> {
-    MESSAGES.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-}
-
-/// Number, name and type of each field of a message.
-fn described(message: &str) -> impl Iterator<Item = (u32, &str, &str)> {
-    message.split(' ').filter_map(|field| {
-        let (number, rest) = field.split_once('=')?;
-        let (name, kind) = rest.split_once(':')?;
-        Some((number.parse().ok()?, name, kind))
-    })
-}
-
-fn read(message: &str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, DecodeError> {
+fn read(message: &'static str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, DecodeError> {
     if depth > DEPTH_MAX {
         return Err(DecodeError::Malformed);
     }
     let mut object = Map::new();
     for field in wire::fields(bytes) {
-        let field = field?;
-        let Some((_, name, kind)) = described(message).find(|(number, ..)| *number == field.number) else { continue };
-        let (keep, kind) = match kind.strip_prefix('!') {
-            Some(kind) => (true, kind),
-            None => (false, kind),
-        };
-        if let Some(element) = kind.strip_prefix('*') {
-            let list = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        let Field { number, payload } = field?;
+        let Some(known) = messages::fields(message).find(|f| f.number == number) else { continue };
+        if let Some(element) = known.kind.strip_prefix('*') {
+            let list = object.entry(known.name).or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(list) = list {
-                list.push(value(element, field.payload, depth)?);
+                list.push(value(element, payload, depth)?);
             }
-        } else if let Some(element) = kind.strip_prefix('%') {
-            let (key, entry) = map_entry(element, field.payload, depth)?;
-            let map = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
+        } else if let Some(element) = known.kind.strip_prefix('%') {
+            let (key, entry) = map_entry(element, payload, depth)?;
+            let map = object.entry(known.name).or_insert_with(|| Value::Object(Map::new()));
             if let Value::Object(map) = map {
                 map.insert(key, entry);
             }
-        } else if name.is_empty() {
-            if let Value::Object(inlined) = value(kind, field.payload, depth)? {
+        } else if known.name.is_empty() {
+            if let Value::Object(inlined) = value(known.kind, payload, depth)? {
                 object.extend(inlined);
             }
         } else {
-            let value = value(kind, field.payload, depth)?;
-            if keep || !is_zero(&value) {
-                object.insert(name.to_owned(), value);
+            let value = value(known.kind, payload, depth)?;
+            if known.keep_zero || !is_zero(&value) {
+                object.insert(known.name.to_owned(), value);
             }
         }
     }
@@ -128,7 +96,7 @@ fn read(message: &str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>,
 
 fn value(kind: &str, payload: Payload<'_>, depth: usize) -> Result<Value, DecodeError> {
     if let Some(name) = kind.strip_prefix('@') {
-        let message = message(name).ok_or(DecodeError::Malformed)?;
+        let message = messages::message(name).ok_or(DecodeError::Malformed)?;
         return read(message, bytes(payload)?, depth + 1).map(Value::Object);
     }
     Ok(match kind {
@@ -262,20 +230,5 @@ mod tests {
         assert_eq!(decode(&body("v1", "ConfigMap", &[0xff; 12])), Err(DecodeError::Malformed));
         let unknown = decode(&body("apps/v1", "Deployment", &[]));
         assert!(matches!(unknown, Err(DecodeError::UnknownKind { .. })), "{unknown:?}");
-    }
-
-    #[test]
-    fn every_described_message_and_type_is_known() {
-        for line in MESSAGES.lines() {
-            let (name, fields) = line.split_once(' ').unwrap_or((line, ""));
-            for (_, field, kind) in described(fields) {
-                let kind = kind.trim_start_matches(['!', '*', '%']);
-                let known = match kind.strip_prefix('@') {
-                    Some(message) => MESSAGES.lines().any(|l| l.split(' ').next() == Some(message)),
-                    None => ["s", "i", "b", "y", "q", "o", "t", "u", "f", "r"].contains(&kind),
-                };
-                assert!(known, "{name}.{field}: {kind}");
-            }
-        }
     }
 }
