@@ -148,6 +148,24 @@ fn replaces(newer: &Report, older: &Report) -> bool {
     )
 }
 
+/// A report in few words, for the log.
+pub(super) fn describe(report: &Report) -> String {
+    match report {
+        Report::PodStatus { namespace, name, .. } => format!("status of pod {namespace}/{name}"),
+        Report::PodGone { namespace, name, .. } => format!("end of pod {namespace}/{name}"),
+        Report::Node { .. } => "node object".to_owned(),
+        Report::Event { event } => format!(
+            "event {} of {}/{}",
+            event["reason"].as_str().unwrap_or_default(),
+            event["involvedObject"]["namespace"].as_str().unwrap_or_default(),
+            event["involvedObject"]["name"].as_str().unwrap_or_default()
+        ),
+        Report::MirrorPod { pod } => format!("mirror of {}", pod["metadata"]["name"].as_str().unwrap_or_default()),
+        Report::MirrorGone { namespace, name, .. } => format!("end of mirror {namespace}/{name}"),
+        Report::Unknown => "unknown report".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

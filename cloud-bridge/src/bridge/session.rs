@@ -1,12 +1,13 @@
 //! One task per connected node: moves frames between the websocket and the session value, and carries out what
 //! the session says. No decisions of its own about order, resume or refusal: those are the session's.
 
+mod socket;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use async_tungstenite::tungstenite::{Error as SocketError, Message};
-use async_tungstenite::{WebSocketReceiver, WebSocketSender, WebSocketStream};
+use async_tungstenite::WebSocketStream;
 use bytes::Bytes;
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
@@ -21,12 +22,13 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::Shared;
-use super::lanes::{Answer, Attempt, Lanes, Outcome};
+use super::lanes::{Answer, Attempt, Lanes, Outcome, describe};
 use super::lease::{self, Renewal};
 use super::node::{Chunks, Command, Link, Node};
 use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
 use crate::api::backend::BackendError;
+use socket::{next_frame, write};
 
 /// Requests of one node under way at the API at the same time.
 const CONCURRENCY: usize = 8;
@@ -328,56 +330,5 @@ impl Connection {
             let gone = BackendError::Unavailable(format!("the connection to node {} broke", self.node.name));
             let _ = reader.chunks.send(Err(gone));
         }
-    }
-}
-
-/// Writes frames until there will be no more.
-async fn write<S>(mut sender: WebSocketSender<S>, mut frames: mpsc::Receiver<String>) -> Result<(), SocketError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    while let Some(frame) = frames.recv().await {
-        sender.send(Message::text(frame)).await?;
-    }
-    sender.close(None).await
-}
-
-/// The text of the next frame; the ends of the connection are errors.
-async fn next_frame<S>(
-    receiver: &mut WebSocketReceiver<S>,
-) -> Result<async_tungstenite::tungstenite::Utf8Bytes, SocketError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    loop {
-        match receiver.next().await {
-            Some(Ok(Message::Text(text))) => return Ok(text),
-            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-            Some(Ok(Message::Binary(_))) => {
-                return Err(SocketError::Io(std::io::Error::new(
-                    std::io::ErrorKind::InvalidData,
-                    "a binary frame, where text is spoken",
-                )));
-            }
-            Some(Ok(Message::Close(_))) | None => return Err(SocketError::ConnectionClosed),
-            Some(Err(error)) => return Err(error),
-        }
-    }
-}
-
-fn describe(report: &Report) -> String {
-    match report {
-        Report::PodStatus { namespace, name, .. } => format!("status of pod {namespace}/{name}"),
-        Report::PodGone { namespace, name, .. } => format!("end of pod {namespace}/{name}"),
-        Report::Node { .. } => "node object".to_owned(),
-        Report::Event { event } => format!(
-            "event {} of {}/{}",
-            event["reason"].as_str().unwrap_or_default(),
-            event["involvedObject"]["namespace"].as_str().unwrap_or_default(),
-            event["involvedObject"]["name"].as_str().unwrap_or_default()
-        ),
-        Report::MirrorPod { pod } => format!("mirror of {}", pod["metadata"]["name"].as_str().unwrap_or_default()),
-        Report::MirrorGone { namespace, name, .. } => format!("end of mirror {namespace}/{name}"),
-        Report::Unknown => "unknown report".to_owned(),
     }
 }

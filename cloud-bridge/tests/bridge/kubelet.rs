@@ -1,7 +1,5 @@
 //! The kubelet API that the bridge serves for its nodes: who is let in, and that logs come through.
 
-mod support;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +9,8 @@ use cloud_bridge::kubelet::Ports;
 use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::tls;
 
-use support::fixture::{Cluster, TestBridge, unique};
-use support::{Identity, get};
+use crate::support::fixture::{Cluster, TestBridge, unique};
+use crate::support::{Identity, get};
 
 #[tokio::test]
 async fn only_who_may_read_the_node_reads_its_logs() {

@@ -18,6 +18,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyDataStream, BodyExt, Full, StreamBody};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
@@ -241,4 +242,28 @@ where
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("waited too long for {what}");
+}
+
+/// The report of a pod's status.
+pub fn status(pod: &Pod, status: Value) -> Report {
+    Report::PodStatus { namespace: "default".into(), name: pod.name_any(), uid: pod.uid().unwrap(), status }
+}
+
+/// The report that a pod is no more.
+pub fn gone(pod: &Pod) -> Report {
+    Report::PodGone { namespace: "default".into(), name: pod.name_any(), uid: pod.uid().unwrap() }
+}
+
+/// The status of a pod that runs and is ready.
+pub fn running() -> Value {
+    json!({
+        "phase": "Running", "podIP": "10.1.0.2", "podIPs": [{"ip": "10.1.0.2"}], "hostIP": "192.0.2.7",
+        "hostIPs": [{"ip": "192.0.2.7"}], "startTime": "2026-01-01T00:00:00Z",
+        "conditions": [
+            {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "ContainersReady", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "containerStatuses": [{"name": "c", "image": "busybox", "imageID": "sha256:0", "ready": true, "started": true,
+            "restartCount": 0, "containerID": "runc://0", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]
+    })
 }

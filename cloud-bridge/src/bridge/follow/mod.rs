@@ -6,33 +6,32 @@
 //! kubelets do, because that is all that the rights of a node allow, and because a namespace may hold thousands
 //! of others.
 
+mod ask;
+mod object;
+
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use edge_protocol::message::{Object, ObjectKey};
 use edge_protocol::state::StateError;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt, TryStreamExt};
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use futures::{FutureExt, StreamExt};
+use kube::Api;
+use kube::api::ApiResource;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::Shared;
 use super::clients::Clients;
-use super::lanes::Outcome;
-use super::reports;
 use super::requests::Requests;
-use super::watched::{BoundPod, WatchedPod, config_object};
+use super::watched::WatchedPod;
 use super::world::{Effect, World};
-
-/// Pause before a question to the API that failed is asked again.
-const AGAIN: Duration = Duration::from_secs(2);
+use ask::{Answer, finish_mirror, is_gone, restore_ready, seed};
+use object::{News, What, watch_object};
 
 /// What others ask of the follower.
 #[derive(Debug)]
@@ -45,35 +44,6 @@ pub(super) enum Command {
     Drop(String),
     /// A node holds this and no list names it: is it gone?
     LookUp { node: String, key: ObjectKey, uid: String },
-}
-
-/// News of one ConfigMap or Secret.
-struct News {
-    key: ObjectKey,
-    /// Which of the watches of this key speaks: an ended one is not listened to.
-    watch: u64,
-    what: What,
-}
-
-enum What {
-    Present(Object),
-    Absent,
-    Failed,
-}
-
-/// Answers of the API to single questions.
-enum Answer {
-    Seed {
-        node: String,
-        pods: Vec<BoundPod>,
-    },
-    /// A pod that a list lacked is gone indeed.
-    Gone {
-        node: String,
-        key: ObjectKey,
-        uid: String,
-    },
-    Nothing,
 }
 
 type Questions = FuturesUnordered<BoxFuture<'static, Answer>>;
@@ -276,111 +246,6 @@ where
         Ok(()) | Err(StateError::Deleted { .. }) => node.changed.notify_one(),
         Err(error) => log::error!("node {}: {error}", node.name),
     }
-}
-
-/// The pods of a node, asked until the API answers.
-async fn seed(pods: Api<WatchedPod>, node: String) -> Answer {
-    let mut parameters = ListParams::default().fields(&format!("spec.nodeName={node}")).limit(500);
-    let mut found = Vec::new();
-    loop {
-        match pods.list(&parameters).await {
-            Ok(page) => {
-                let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-                found.extend(page.items.into_iter().filter_map(WatchedPod::into_bound));
-                match next {
-                    Some(token) => parameters = parameters.continue_token(&token),
-                    None => return Answer::Seed { node, pods: found },
-                }
-            }
-            Err(error) => {
-                log::warn!("listing the pods of node {node}: {error}");
-                // A page that has expired: from the start.
-                found.clear();
-                parameters.continue_token = None;
-                tokio::time::sleep(AGAIN).await;
-            }
-        }
-    }
-}
-
-/// Whether the API has no such object any more, or another one of the same name, or gave it to another node.
-async fn is_gone(client: Client, node: String, key: ObjectKey, uid: String) -> Answer {
-    let path = match key.kind.as_str() {
-        "Pod" => "pods",
-        "ConfigMap" => "configmaps",
-        "Secret" => "secrets",
-        _ => return Answer::Nothing,
-    };
-    let resource = resource(&key.kind, path);
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
-    loop {
-        let gone = match api.get_opt(&key.name).await {
-            Ok(None) => true,
-            Ok(Some(found)) => found.metadata.uid.as_deref().is_some_and(|found| found != uid),
-            // What a node has no right to read any more is of no use to it, but that is not for us to conclude.
-            Err(kube::Error::Api(status)) if status.is_forbidden() => false,
-            Err(error) => {
-                log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
-                tokio::time::sleep(AGAIN).await;
-                continue;
-            }
-        };
-        return if gone { Answer::Gone { node, key, uid } } else { Answer::Nothing };
-    }
-}
-
-async fn restore_ready(requests: Requests, key: ObjectKey, uid: String) -> Answer {
-    log_failure(&key, "calling it ready again", reports::restore_ready(&requests, &key, &uid).await);
-    Answer::Nothing
-}
-
-async fn finish_mirror(requests: Requests, key: ObjectKey, uid: String) -> Answer {
-    log_failure(&key, "finishing its deletion", reports::delete_pod(&requests, &key, &uid).await);
-    Answer::Nothing
-}
-
-fn log_failure(key: &ObjectKey, what: &str, outcome: Outcome) {
-    if let Outcome::Refused(reason) | Outcome::Retry(reason) = outcome {
-        log::warn!("pod {}/{}: {what}: {reason}", key.namespace, key.name);
-    }
-}
-
-/// Follows one object until aborted.
-async fn watch_object(client: Client, key: ObjectKey, watch: u64, news: mpsc::UnboundedSender<News>) {
-    let resource = resource(&key.kind, if key.kind == "Secret" { "secrets" } else { "configmaps" });
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-    let mut events = pin!(watcher(api, config).default_backoff());
-    let mut listed = None;
-    loop {
-        let what = match events.try_next().await {
-            Ok(None) => return,
-            Ok(Some(Event::Init)) => {
-                listed = None;
-                continue;
-            }
-            Ok(Some(Event::InitApply(object))) => {
-                listed = Some(object);
-                continue;
-            }
-            Ok(Some(Event::InitDone)) => listed.take().map_or(Some(What::Absent), |object| present(&key, object)),
-            Ok(Some(Event::Apply(object))) => present(&key, object),
-            Ok(Some(Event::Delete(_))) => Some(What::Absent),
-            Err(error) => {
-                log::warn!("watching {} {}/{}: {error}", key.kind, key.namespace, key.name);
-                Some(What::Failed)
-            }
-        };
-        let Some(what) = what else { continue };
-        if news.send(News { key: key.clone(), watch, what }).is_err() {
-            return;
-        }
-    }
-}
-
-/// An answer that is not the object asked for is no news.
-fn present(key: &ObjectKey, object: DynamicObject) -> Option<What> {
-    config_object(&key.kind, object).filter(|object| object.digest.key == *key).map(What::Present)
 }
 
 fn resource(kind: &str, plural: &str) -> ApiResource {

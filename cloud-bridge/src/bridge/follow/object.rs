@@ -1,0 +1,66 @@
+//! The watch of one ConfigMap or Secret.
+
+use std::pin::pin;
+
+use edge_protocol::message::{Object, ObjectKey};
+use futures::TryStreamExt;
+use kube::api::DynamicObject;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::sync::mpsc;
+
+use super::resource;
+use crate::bridge::watched::config_object;
+
+/// News of one ConfigMap or Secret.
+pub(super) struct News {
+    pub(super) key: ObjectKey,
+    /// Which of the watches of this key speaks: an ended one is not listened to.
+    pub(super) watch: u64,
+    pub(super) what: What,
+}
+
+pub(super) enum What {
+    Present(Object),
+    Absent,
+    Failed,
+}
+
+/// Follows one object until aborted.
+pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, news: mpsc::UnboundedSender<News>) {
+    let resource = resource(&key.kind, if key.kind == "Secret" { "secrets" } else { "configmaps" });
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
+    let mut events = pin!(watcher(api, config).default_backoff());
+    let mut listed = None;
+    loop {
+        let what = match events.try_next().await {
+            Ok(None) => return,
+            Ok(Some(Event::Init)) => {
+                listed = None;
+                continue;
+            }
+            Ok(Some(Event::InitApply(object))) => {
+                listed = Some(object);
+                continue;
+            }
+            Ok(Some(Event::InitDone)) => listed.take().map_or(Some(What::Absent), |object| present(&key, object)),
+            Ok(Some(Event::Apply(object))) => present(&key, object),
+            Ok(Some(Event::Delete(_))) => Some(What::Absent),
+            Err(error) => {
+                log::warn!("watching {} {}/{}: {error}", key.kind, key.namespace, key.name);
+                Some(What::Failed)
+            }
+        };
+        let Some(what) = what else { continue };
+        if news.send(News { key: key.clone(), watch, what }).is_err() {
+            return;
+        }
+    }
+}
+
+/// An answer that is not the object asked for is no news.
+fn present(key: &ObjectKey, object: DynamicObject) -> Option<What> {
+    config_object(&key.kind, object).filter(|object| object.digest.key == *key).map(What::Present)
+}

@@ -1,0 +1,79 @@
+use super::*;
+
+fn pod(value: Value) -> WatchedPod {
+    serde_json::from_value(value).unwrap()
+}
+
+fn sample() -> Value {
+    json!({
+        "metadata": {"name": "web", "namespace": "ns", "uid": "u1", "resourceVersion": "5", "generation": 2,
+                     "managedFields": [{"manager": "kubectl", "operation": "Update"}],
+                     "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}},
+        "spec": {"nodeName": "edge-1", "containers": [{"name": "c"}], "imagePullSecrets": [{"name": "s"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    })
+}
+
+#[test]
+fn only_what_concerns_the_node_travels() {
+    let bound = pod(sample()).into_bound().unwrap();
+    assert_eq!((bound.node.as_str(), bound.uid(), bound.generation), ("edge-1", "u1", 2));
+    assert_eq!(bound.refs.len(), 1);
+    assert_eq!(
+        bound.object.body["metadata"],
+        json!({"name": "web", "namespace": "ns", "uid": "u1", "generation": 2, "annotations": {"a": "b"}})
+    );
+    assert_eq!(bound.object.body.get("status"), None);
+    assert_eq!(bound.object.digest.digest.len(), 32);
+}
+
+#[test]
+fn a_change_of_status_changes_no_digest_but_a_readiness_gate_does() {
+    let digest = |value: Value| pod(value).into_bound().unwrap().object.digest.digest;
+    let mut changed = sample();
+    changed["status"] = json!({"phase": "Failed", "conditions": [{"type": "x", "status": "True"}]});
+    changed["metadata"]["resourceVersion"] = "6".into();
+    assert_eq!(digest(sample()), digest(changed.clone()));
+    let mut gated = sample();
+    gated["spec"]["readinessGates"] = json!([{"conditionType": "x"}]);
+    changed["spec"] = gated["spec"].clone();
+    assert_ne!(digest(gated), digest(changed));
+}
+
+#[test]
+fn a_pod_that_only_a_controller_calls_unready_is_noticed() {
+    let unready = |status: Value, gates: Value| {
+        let mut value = sample();
+        value["status"] = status;
+        value["spec"]["readinessGates"] = gates;
+        pod(value).into_bound().unwrap().falsely_unready
+    };
+    let conditions = |containers: &str, pod: &str| json!({"conditions": [{"type": "ContainersReady", "status": containers}, {"type": "Ready", "status": pod}]});
+    assert!(unready(conditions("True", "False"), Value::Null));
+    assert!(!unready(conditions("True", "True"), Value::Null));
+    assert!(!unready(conditions("False", "False"), Value::Null));
+    assert!(!unready(conditions("True", "False"), json!([{"conditionType": "x"}])));
+}
+
+#[test]
+fn unbound_or_nameless_pods_go_nowhere() {
+    let mut unbound = sample();
+    unbound["spec"]["nodeName"] = Value::Null;
+    assert!(pod(unbound).into_bound().is_none());
+    let mut nameless = sample();
+    nameless["metadata"]["uid"] = "".into();
+    assert!(pod(nameless).into_bound().is_none());
+}
+
+#[test]
+fn config_objects_keep_their_data() {
+    let map: DynamicObject = serde_json::from_value(json!({
+        "metadata": {"name": "m", "namespace": "ns", "uid": "u", "resourceVersion": "1"},
+        "data": {"k": "v"}, "immutable": true
+    }))
+    .unwrap();
+    let object = config_object("ConfigMap", map).unwrap();
+    assert_eq!(object.body["data"]["k"], "v");
+    assert_eq!((object.body["kind"].as_str(), object.body["immutable"].as_bool()), (Some("ConfigMap"), Some(true)));
+    assert_eq!(object.body["metadata"].get("resourceVersion"), None);
+}

@@ -1,0 +1,10 @@
+//! The bridge between a scripted node and a Kubernetes API: the embedded one, or a real one when
+//! `TEST_KUBECONFIG` names it.
+
+mod identity;
+mod kubelet;
+mod pods;
+mod registration;
+mod reports;
+mod support;
+mod survival;
