@@ -226,8 +226,17 @@ fn readable(object: &Object) -> Result<Applied, String> {
         return Ok(Applied::Other(key.clone()));
     }
     let pod: Pod = serde_json::from_value(object.body.clone()).map_err(|error| format!("not a v1 Pod: {error}"))?;
-    match pod.metadata.uid.as_deref() {
-        Some(uid) if uid == object.digest.uid => Ok(Applied::Pod(Box::new(pod))),
-        uid => Err(format!("metadata.uid is {uid:?}, announced was {:?}", object.digest.uid)),
+    // They become names of folders and cgroups.
+    for (field, text) in [("uid", &object.digest.uid), ("namespace", &key.namespace), ("name", &key.name)] {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        if text.is_empty() || text.len() > 253 || text.starts_with('.') || !text.bytes().all(plain) {
+            return Err(format!("metadata.{field} {text:?} is no Kubernetes name"));
+        }
     }
+    let meta = &pod.metadata;
+    let announced = (Some(&object.digest.uid), Some(&key.namespace), Some(&key.name));
+    if (meta.uid.as_ref(), meta.namespace.as_ref(), meta.name.as_ref()) != announced {
+        return Err(format!("its metadata is not what was announced, {}/{} {}", key.namespace, key.name, object.digest.uid));
+    }
+    Ok(Applied::Pod(Box::new(pod)))
 }

@@ -32,7 +32,7 @@ use crate::pod::status::HostFacts;
 use crate::probe::{ExecProbe, Supervisor};
 use crate::store::{Fact, Store, StoreError};
 use crate::sys::clock::Clock;
-use crate::sys::files::private_dir;
+use crate::sys::files::{self, private_dir};
 use crate::sys::host;
 use crate::sys::signal::Signals;
 use crate::sys::watch::FolderWatch;
@@ -66,6 +66,7 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
     for dir in [paths.state(), paths.run(), paths.config(), paths.static_pods(), paths.layers(), paths.exits()] {
         private_dir(&dir).map_err(io("folder"))?;
     }
+    run_on_tmpfs(paths)?;
     let _lock = lock(paths)?;
     let executor: Rc<LocalExecutor<'static>> = Rc::new(LocalExecutor::new());
     smol::block_on(executor.run(async {
@@ -85,6 +86,21 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
         log::info!("stopping; containers go on");
         Ok(())
     }))
+}
+
+/// A device has `/run` on a tmpfs already. Elsewhere (`--root` on a disk) one is mounted, so that bundles and
+/// sockets wear no flash, and a reboot forgets them as it forgets the processes.
+fn run_on_tmpfs(paths: &Paths) -> Result<(), StartError> {
+    use nix::mount::{MsFlags, mount};
+    use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+    let run = paths.run();
+    let kind = statfs(&run).map_err(|error| io(run.display().to_string())(error.into()))?;
+    if kind.filesystem_type() == TMPFS_MAGIC {
+        return Ok(());
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some(files::RUN_TMPFS), &run, Some("tmpfs"), flags, Some("mode=0700,size=10%"))
+        .map_err(|error| io(format!("a tmpfs at {}", run.display()))(error.into()))
 }
 
 /// One daemon per root, and none while it is reset.

@@ -4,6 +4,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+/// Source of the tmpfs that a daemon mounts for its run folder, as `/proc/mounts` shows it.
+pub const RUN_TMPFS: &str = "edge-runtime";
+
 /// Makes a folder and its parents, readable by root alone.
 ///
 /// # Errors
