@@ -112,6 +112,12 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     for dir in ["containers", "ns", "runc"] {
         files::remove_tree(&paths.run().join(dir)).map_err(CliError::failed)?;
     }
+    let own_tmpfs = format!("{} {} tmpfs ", files::RUN_TMPFS, paths.run().display());
+    if std::fs::read_to_string("/proc/self/mounts")
+        .is_ok_and(|mounts| mounts.lines().any(|line| line.starts_with(&own_tmpfs)))
+    {
+        unmount(&paths.run())?;
+    }
     Ok(())
 }
 
@@ -120,8 +126,12 @@ fn unmount_below(path: &Path) -> Result<(), CliError> {
     let mounts = files::mounts_below(path).map_err(CliError::failed)?;
     // The folder itself may be a partition of the device.
     for mount in mounts.iter().rev().filter(|mount| *mount != path) {
-        umount2(mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
-            .map_err(|error| CliError::Failed(format!("cannot unmount {}: {error}", mount.display())))?;
+        unmount(mount)?;
     }
     Ok(())
+}
+
+fn unmount(mount: &Path) -> Result<(), CliError> {
+    umount2(mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
+        .map_err(|error| CliError::Failed(format!("cannot unmount {}: {error}", mount.display())))
 }

@@ -15,9 +15,10 @@ use super::sources::News;
 use super::{Node, Owner};
 use crate::image::Reference;
 use crate::launch::Attempt;
+use crate::pod::admission::{self, Allocatable};
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
 use crate::pod::reconcile::Refusal;
-use crate::pod::record::{ContainerKind, StopReason};
+use crate::pod::record::{ContainerKind, PodSource, StopReason};
 use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
 use crate::store::StoreError;
 
@@ -250,6 +251,10 @@ impl Node {
         let Some(entry) = self.pods.remove(uid) else { return };
         self.owners.retain(|_, owner| owner.uid != uid);
         let record = entry.record;
+        if record.source == PodSource::Static {
+            // An edited manifest waits for the pod it replaces.
+            let _ = self.senders.news.try_send(News::ManifestsChanged);
+        }
         log::info!("pod {}/{} is gone", record.namespace, record.name);
         let logs = self.paths.pod_logs(&record.namespace, &record.name, &record.uid);
         if let Err(error) = crate::sys::files::remove_tree(&logs) {
@@ -258,8 +263,20 @@ impl Node {
     }
 
     /// What only this node can refuse a pod for.
-    pub(super) fn admit(&self, _pod: &Pod) -> Option<Refusal> {
-        None
+    pub(super) fn admit(&self, pod: &Pod) -> Option<Refusal> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        if let Some(refusal) = self.pods.get(uid).and_then(|entry| entry.refusal.clone()) {
+            return Some(refusal);
+        }
+        let others = self.pods.iter().filter(|(other, entry)| *other != uid && entry.record.terminal.is_none());
+        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let facts = self.launcher.facts();
+        let has = Allocatable {
+            cpu_milli: count((u64::from(facts.cpus) * 1000).saturating_sub(self.config.reserved.cpu_millis)),
+            memory_bytes: count(facts.memory_bytes.saturating_sub(self.config.reserved.memory_bytes)),
+            pods: usize::try_from(self.config.max_pods).unwrap_or(usize::MAX),
+        };
+        admission::admit(pod, others.map(|(_, entry)| &*entry.pod), has)
     }
 
     fn warn_about_pod(&mut self, uid: &str, reason: &'static str, message: String) {

@@ -11,7 +11,9 @@ use super::Node;
 use super::pods::Entry;
 use crate::link::LinkEvent;
 use crate::pod::event::PodEvent;
+use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, PodSource};
+use crate::pod::support::unknown_field;
 use crate::store::{Fact, StoreError};
 
 /// Marks the API's copy of a static pod; its value is the static pod's uid.
@@ -22,7 +24,7 @@ const DEFAULT_GRACE_S: u32 = 30;
 
 /// An object of a batch that can be applied.
 enum Applied {
-    Pod(Box<Pod>),
+    Pod(Box<Pod>, Option<Refusal>),
     Other(ObjectKey),
     Gone(ObjectKey, String),
 }
@@ -112,18 +114,18 @@ impl Node {
                     Err((key, uid)) => writer.delete_object(key, uid)?,
                 }
             }
-            if let Some(position) = &position {
-                writer.set_fact(Fact::Stream, &position.stream)?;
-                writer.set_fact(Fact::LastSequence, &position.seq.to_string())?;
-            }
-            Ok(())
+            // Without a position (an unfinished list) the next connection must list again: an older one would
+            // resume behind changes of another bridge.
+            let (stream, seq) = position.map_or_else(Default::default, |at| (at.stream, at.seq.to_string()));
+            writer.set_fact(Fact::Stream, &stream)?;
+            writer.set_fact(Fact::LastSequence, &seq)
         })?;
         if let Some(link) = &self.link {
             link.committed(seq);
         }
         for effect in applied {
             match effect {
-                Applied::Pod(pod) => self.pod_wanted(*pod),
+                Applied::Pod(pod, refusal) => self.pod_wanted(*pod, refusal),
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
                 Applied::Gone(key, uid) => self.object_gone(&key, &uid),
             }
@@ -145,7 +147,7 @@ impl Node {
     }
 
     /// The newest object of a pod bound to this node.
-    pub(super) fn pod_wanted(&mut self, pod: Pod) {
+    pub(super) fn pod_wanted(&mut self, pod: Pod, refusal: Option<Refusal>) {
         let meta = &pod.metadata;
         let uid = meta.uid.clone().unwrap_or_default();
         if let Some(static_uid) = meta.annotations.as_ref().and_then(|all| all.get(MIRROR)).cloned() {
@@ -169,7 +171,7 @@ impl Node {
                 self.pod_gone(&before);
             }
             let record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.clock.now());
-            self.pods.insert(Entry::new(pod, record));
+            self.pods.insert(Entry { refusal, ..Entry::new(pod, record) });
         }
         if let Some(grace_s) = deletion {
             self.tell(&uid, PodEvent::DeletionRequested { grace_s });
@@ -236,7 +238,11 @@ fn readable(object: &Object) -> Result<Applied, String> {
     let meta = &pod.metadata;
     let announced = (Some(&object.digest.uid), Some(&key.namespace), Some(&key.name));
     if (meta.uid.as_ref(), meta.namespace.as_ref(), meta.name.as_ref()) != announced {
-        return Err(format!("its metadata is not what was announced, {}/{} {}", key.namespace, key.name, object.digest.uid));
+        return Err(format!(
+            "its metadata is not what was announced, {}/{} {}",
+            key.namespace, key.name, object.digest.uid
+        ));
     }
-    Ok(Applied::Pod(Box::new(pod)))
+    let refusal = unknown_field(&object.body, &pod);
+    Ok(Applied::Pod(Box::new(pod), refusal))
 }

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use crate::pod::clock::Mono;
+use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, SandboxState};
 use crate::pod::step::EventDraft;
 
@@ -16,6 +17,8 @@ pub(super) struct Entry {
     /// The newest object, parsed.
     pub(super) pod: Rc<Pod>,
     pub(super) record: PodRecord,
+    /// The object has a field that this build's types do not know.
+    pub(super) refusal: Option<Refusal>,
     /// `record` has changed since it was stored.
     pub(super) unsaved: bool,
     /// Kubernetes events about news since the last turn.
@@ -36,6 +39,7 @@ impl Entry {
         Self {
             pod,
             record,
+            refusal: None,
             unsaved: true,
             notes: Vec::new(),
             reported: Value::Null,

@@ -27,8 +27,10 @@ use crate::link::{self, LinkSettings};
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{Runtime, exec};
 use crate::paths::Paths;
+use crate::pod::reconcile::Refusal;
 use crate::pod::record::PodSource;
 use crate::pod::status::HostFacts;
+use crate::pod::support::unknown_field;
 use crate::probe::{ExecProbe, Supervisor};
 use crate::store::{Fact, Store, StoreError};
 use crate::sys::clock::Clock;
@@ -234,14 +236,16 @@ impl Node {
             log::error!("{error}; left out until the cloud sends it again");
         }
         let parse = |body| serde_json::from_value::<Pod>(body).ok();
-        let mut wanted: BTreeMap<String, Pod> = BTreeMap::new();
-        for pod in objects.into_iter().filter_map(parse) {
-            wanted.insert(pod.metadata.uid.clone().unwrap_or_default(), pod);
+        let mut wanted: BTreeMap<String, (Pod, Option<Refusal>)> = BTreeMap::new();
+        for body in objects {
+            let Some(pod) = parse(body.clone()) else { continue };
+            let refusal = unknown_field(&body, &pod);
+            wanted.insert(pod.metadata.uid.clone().unwrap_or_default(), (pod, refusal));
         }
         for pod in stored {
             let uid = pod.record.uid.clone();
             let manifest = match pod.record.source {
-                PodSource::Api => wanted.remove(&uid).or_else(|| parse(pod.manifest)),
+                PodSource::Api => wanted.remove(&uid).map(|(pod, _)| pod).or_else(|| parse(pod.manifest)),
                 PodSource::Static => parse(pod.manifest),
             };
             let Some(manifest) = manifest else {
@@ -256,8 +260,8 @@ impl Node {
             }
             self.pods.insert(Entry::new(Rc::new(manifest), pod.record));
         }
-        for pod in wanted.into_values() {
-            self.pod_wanted(pod);
+        for (pod, refusal) in wanted.into_values() {
+            self.pod_wanted(pod, refusal);
         }
         let known = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
         if let Err(error) = self.launcher.sweep(&known) {

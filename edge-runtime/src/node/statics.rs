@@ -35,6 +35,10 @@ impl Node {
             }
             let meta = &pod.metadata;
             let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+            if self.pods.by_name(&namespace, &name).is_some() {
+                // Its predecessor still ends; the folder is read again when that is forgotten.
+                continue;
+            }
             log::info!("static pod {namespace}/{name}");
             let record = PodRecord::new(&uid, &namespace, &name, PodSource::Static, &self.clock.now());
             let manifest = serde_json::to_value(&pod).unwrap_or_default();
