@@ -4,6 +4,8 @@
 
 mod monitor_support;
 
+use std::os::unix::fs::PermissionsExt;
+
 use edge_runtime::monitor::client::{ClientError, MonitorEvent};
 use edge_runtime::monitor::protocol::Phase;
 use monitor_support::{Node, can_run, lives, runc_list, wait_until};
@@ -126,8 +128,13 @@ fn the_queue_keeps_order_and_a_queued_start_can_be_stopped() {
     let node = Node::new();
     node.run(async {
         let ids: Vec<String> = (0..12).map(|n| format!("c{n:02}")).collect();
+        let slow = node.paths.root().join("slow-runc");
+        std::fs::write(&slow, "#!/bin/sh\nsleep 0.3\nexec runc \"$@\"\n").unwrap();
+        std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
         for id in &ids {
-            node.client.start(node.bundle(id, "sleep 1000")).await.unwrap();
+            let mut spec = node.bundle(id, "sleep 1000");
+            spec.runtime.clone_from(&slow);
+            node.client.start(spec).await.unwrap();
         }
         node.client.kill("c11", 9).await.unwrap();
         let message = node

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
+use std::time::Instant;
 
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::container::{Container, Parent, Running, State};
 use super::exit::{self, ExitRecord};
-use super::process::{Job, JobKind, Monitor, note, token};
+use super::process::{CALM, Job, JobKind, Monitor, note, token};
 use super::protocol::{Answer, ContainerState, Event, Phase, StartContainer};
 use super::saved::{self, Saved, SavedPhase};
 use super::stdio::{Output, stamp};
@@ -200,6 +201,7 @@ impl Monitor {
         if records.is_empty() {
             return;
         }
+        self.trim_at = Some(Instant::now() + CALM);
         if let Err(e) = exit::write_all(&self.options.paths.exits(), &records) {
             note(&format!("exit records: {e}"));
         }

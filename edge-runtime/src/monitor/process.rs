@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -21,6 +22,10 @@ use super::socket;
 use super::stdio::{Buffers, stamp};
 use crate::logs::read::Stream;
 use crate::paths::Paths;
+use crate::sys;
+
+/// Calm before memory is given back.
+pub(crate) const CALM: Duration = Duration::from_secs(5);
 
 /// How this monitor works; given on its command line.
 #[derive(Clone, Debug)]
@@ -98,6 +103,8 @@ pub(crate) struct Monitor {
     /// Children that ended before the OCI runtime told which container they are: pid and wait status.
     pub(crate) early_exits: BTreeMap<i32, i32>,
     pub(crate) buffers: Buffers,
+    /// When to give memory back; put off by whatever happens to containers.
+    pub(crate) trim_at: Option<Instant>,
     /// Exits that are neither on disk nor told yet; empty between turns of the loop.
     pub(crate) untold: Vec<ExitRecord>,
     /// Look for dead children although no SIGCHLD came.
@@ -139,6 +146,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
         jobs: BTreeMap::new(),
         early_exits: BTreeMap::new(),
         buffers: Buffers::new(),
+        trim_at: Some(Instant::now()),
         untold: Vec::new(),
         look_for_dead: false,
         finished: false,
@@ -222,6 +230,7 @@ impl Monitor {
 
     /// Does what a client asks; `None` when the answer comes later.
     fn obey(&mut self, client: u64, call: Call) -> Option<Answer> {
+        self.trim_at = Some(Instant::now() + CALM);
         let mut answer = Answer { answer: call.seq, ..Answer::default() };
         let done = match call.request {
             Request::Hello { .. } => {
@@ -269,9 +278,15 @@ impl Monitor {
             .containers
             .values()
             .any(|c| matches!(&c.state, State::Running(r) if matches!(&r.parent, Parent::Other { pidfd: None, .. })));
-        match (soon, unwatched) {
-            (true, _) => EpollTimeout::from(10u8),
-            (_, true) => EpollTimeout::from(250u8),
+        let calm_in = self.trim_at.map(|at| at.saturating_duration_since(Instant::now()));
+        if calm_in.is_some_and(|wait| wait.is_zero()) {
+            self.trim_at = None;
+            sys::memory::trim();
+        }
+        match (soon, unwatched, self.trim_at) {
+            (true, ..) => EpollTimeout::from(10u8),
+            (_, true, _) => EpollTimeout::from(250u8),
+            (_, _, Some(_)) => EpollTimeout::try_from(CALM).unwrap_or(EpollTimeout::NONE),
             _ => EpollTimeout::NONE,
         }
     }

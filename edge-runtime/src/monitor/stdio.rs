@@ -96,6 +96,10 @@ impl Output {
                 error = Some(e);
             }
             self.failing = failing;
+            // Less than asked for: the pipe is empty.
+            if count < READ_SIZE {
+                break;
+            }
         }
         error
     }

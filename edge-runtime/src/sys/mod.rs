@@ -5,6 +5,7 @@ pub mod clock;
 pub mod delete;
 pub mod files;
 pub mod host;
+pub mod memory;
 pub mod quantity;
 pub mod resolve;
 pub mod signal;
