@@ -132,11 +132,11 @@ async fn token_create(options: TokenCreate) -> anyhow::Result<()> {
     let about = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?;
     let token = token::create(&client, &about.authority, &options.node, options.ttl, Timestamp::now()).await?;
     let bridge = options.bridge.unwrap_or(about.url);
-    let mut out = std::io::stdout();
-    writeln!(out, "{}\n", token.text())?;
-    writeln!(out, "On the node, within {}:\n", words(options.ttl))?;
-    writeln!(out, "  edge-runtime join --bridge {bridge} --node {} --token {}", options.node, token.text())?;
-    Ok(())
+    let (text, ttl) = (token.text(), words(options.ttl));
+    let command = format!("edge-runtime join --bridge {bridge} --node {} --token {text}", options.node);
+    // In one piece, so that a reader who takes only the first line and leaves breaks nothing.
+    let printed = format!("{text}\n\nOn the node, within {ttl}:\n\n  {command}\n");
+    std::io::stdout().write_all(printed.as_bytes()).context("stdout")
 }
 
 /// A client of the API named by a kubeconfig, or of the cluster that this runs in.

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::Shared;
-use super::lanes::{Answer, Attempt, Lanes, Outcome, describe};
+use super::lanes::{Answer, Attempt, Lane, Lanes, Outcome, describe};
 use super::lease::{self, Renewal};
 use super::node::{Chunks, Command, Link, Node};
 use super::reports::{Reports, refusal_event};
@@ -32,6 +32,8 @@ use socket::{next_frame, write};
 
 /// Requests of one node under way at the API at the same time.
 const CONCURRENCY: usize = 8;
+/// Of events fewer: they must not stand in the way of what somebody waits for.
+const EVENTS_CONCURRENCY: usize = 1;
 /// Frames that wait for the socket; the rest waits in the session, where newer replaces older.
 const OUT: usize = 4;
 /// For the last frame of a connection that is being closed.
@@ -75,6 +77,7 @@ struct Connection {
     lanes: Lanes,
     reports: Arc<Reports>,
     slots: Arc<Semaphore>,
+    event_slots: Arc<Semaphore>,
     work: Work,
     renewal: Renewal,
     requests: Requests,
@@ -94,6 +97,7 @@ impl Connection {
             lanes: Lanes::default(),
             reports: Arc::new(Reports::new(&node.name, as_node.clone(), shared.clients.own().clone(), overrides)),
             slots: Arc::new(Semaphore::new(CONCURRENCY)),
+            event_slots: Arc::new(Semaphore::new(EVENTS_CONCURRENCY)),
             work: Work::new(),
             renewal: Renewal::default(),
             requests: Requests::new(as_node),
@@ -212,7 +216,8 @@ impl Connection {
     /// Starts every attempt that may run.
     fn begin(&mut self) {
         while let Some(attempt) = self.lanes.next() {
-            let (reports, slots) = (Arc::clone(&self.reports), Arc::clone(&self.slots));
+            let slots = if let Lane::Events(_) = attempt.lane { &self.event_slots } else { &self.slots };
+            let (reports, slots) = (Arc::clone(&self.reports), Arc::clone(slots));
             let attempt = async move {
                 if !attempt.pause.is_zero() {
                     tokio::time::sleep(attempt.pause).await;
