@@ -275,8 +275,8 @@ def cold_start(node, names, fifty):
     node.start_edge()
 
     def running():
-        listed = subprocess.run(["runc", "--root", f"{ROOT}/run/edge-runtime/runc", "list", "-q"], stdout=subprocess.PIPE, text=True).stdout
-        return len(listed.split()) >= len(names)
+        # What the OCI runtime has started has a pid file in its bundle; asking runc would take the cores it needs.
+        return len(glob.glob(f"{ROOT}/run/edge-runtime/containers/*/pid")) >= len(names)
 
     wait(120, "fifty containers run again", running)
     row("cold start without cloud, 50 pods running", time.monotonic() - began, "s", 1.5, fifty)
