@@ -21,7 +21,6 @@ pub struct ConfigFile {
     pub runtime: RuntimeFile,
     pub logs: LogFile,
     pub registry: Vec<RegistryConfig>,
-    pub heartbeat_seconds: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

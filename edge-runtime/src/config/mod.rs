@@ -7,7 +7,6 @@ mod file;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub use defaults::instance_suffix;
 pub use file::{ConfigError, ConfigFile};
@@ -36,7 +35,6 @@ pub struct Config {
     pub runtime: RuntimeConfig,
     pub logs: LogConfig,
     pub registries: Vec<RegistryConfig>,
-    pub heartbeat: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -134,10 +132,6 @@ impl Config {
         for taint in &parsed.taints {
             defaults::check_taint(taint).map_err(|why| invalid("taints", why))?;
         }
-        let heartbeat = parsed.heartbeat_seconds.unwrap_or(15);
-        if !(1..=300).contains(&heartbeat) {
-            return Err(invalid("heartbeat-seconds", format!("{heartbeat} is outside 1 to 300")));
-        }
         Ok(Self {
             node_name,
             labels: parsed.labels,
@@ -157,7 +151,6 @@ impl Config {
             runtime: RuntimeConfig { command: parsed.runtime.command.unwrap_or_else(|| "runc".into()), parallel },
             logs,
             registries: parsed.registry,
-            heartbeat: Duration::from_secs(heartbeat),
         })
     }
 }

@@ -31,7 +31,6 @@ fn wrong_values_name_their_key() {
         ("taints = ['a=b']", "taints"),
         ("max-pods = 0", "max-pods"),
         ("cgroup-parent = 'x'", "cgroup-parent"),
-        ("heartbeat-seconds = 0", "heartbeat-seconds"),
     ] {
         let error = load(text).expect_err(text).to_string();
         assert!(error.contains(key), "{text}: {error}");

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
+use edge_protocol::message::Report;
 use k8s_openapi::api::core::v1::Pod;
 use nix::fcntl::{Flock, FlockArg};
 use smol::LocalExecutor;
 
+use super::events::about_node;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
 use super::pulls::Pulls;
@@ -149,11 +151,12 @@ fn build(
     let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
     let opened = Store::open(&paths.store())?;
     let mut store = opened.store;
+    let mut notes = vec![(false, "Starting", "Starting edge-runtime.".to_owned())];
     if let Some((aside, why)) = &opened.quarantined {
-        log::error!(
-            "the store was damaged ({why}) and is now {}; pods come back from the cloud and from what runs",
-            aside.display()
-        );
+        let aside = aside.display();
+        let text = format!("the store was damaged ({why}) and is now {aside}; pods come back from the cloud");
+        log::error!("{text}");
+        notes.push((true, "StoreDamaged", text));
     }
     // A power cut may have taken part of a layer: what is damaged is forgotten, so that it is pulled again.
     match gc::forget_broken(&mut store, &Layers::new(paths)) {
@@ -164,6 +167,10 @@ fn build(
     }
     let boot_id = clock.boot_id().to_string();
     if store.fact(Fact::BootId)?.as_deref() != Some(&*boot_id) {
+        if store.fact(Fact::BootId)?.is_some() {
+            let text = format!("Node {} has been rebooted, boot id: {boot_id}", config.node_name);
+            notes.push((true, "Rebooted", text));
+        }
         store.write(|writer| writer.set_fact(Fact::BootId, &boot_id))?;
     }
     let config = Rc::new(config);
@@ -181,6 +188,13 @@ fn build(
     let host = HostFacts { host_ips: launcher.host_ips().to_vec() };
     let probes = Supervisor::new(Rc::clone(executor), exec_probe(paths, &config), tell_probe(&senders));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
+    let now = clock.now();
+    store.write(|writer| {
+        notes.iter().try_for_each(|(warning, reason, message)| {
+            let event = about_node(&config.node_name, *warning, reason, message, &now);
+            writer.report(&Report::Event { event }).map(drop)
+        })
+    })?;
     Ok(Node {
         config,
         paths: paths.clone(),
