@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Errors, env, invalid_number, invalid_text, names, one_of, probe, resources, security, too_many, volume};
+use super::{Errors, env, invalid_number, invalid_text, mount, names, one_of, probe, resources, security, too_many};
 use crate::api::json::{integer, items, present, text};
 use crate::api::strategy::FieldError;
 
@@ -86,7 +86,7 @@ fn common(errors: &mut Errors, path: &str, container: &Value, pod: &PodFacts<'_>
     ports(errors, &format!("{path}.ports"), container);
     env::env(errors, &format!("{path}.env"), container);
     env::env_from(errors, &format!("{path}.envFrom"), container);
-    volume::mounts(errors, path, container, &pod.volumes);
+    mount::mounts(errors, path, container, &pod.volumes);
     let pull = text(container, "imagePullPolicy");
     one_of(errors, format!("{path}.imagePullPolicy"), pull, &["Always", "IfNotPresent", "Never"]);
     resources::container(errors, &format!("{path}.resources"), &container["resources"], &pod.claims);

@@ -7,6 +7,7 @@ pub(super) mod config;
 pub(super) mod container;
 pub(super) mod env;
 pub(super) mod metadata;
+pub(super) mod mount;
 pub(super) mod names;
 pub(super) mod network;
 pub(super) mod node;

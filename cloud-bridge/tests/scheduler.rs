@@ -1,0 +1,88 @@
+//! The scheduler on the embedded API: pods get nodes, or learn why not.
+
+use std::time::Duration;
+
+use cloud_bridge::api::{Config, Server, UserInfo, scheduler};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
+
+/// Longer than a busy machine takes; the condition is usually met in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn pod_until(pods: &Api<Pod>, name: &str, met: impl Fn(&Pod) -> bool) -> Pod {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let pod = pods.get(name).await.expect("the pod");
+            if met(&pod) {
+                return pod;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("pod {name} did not get there"))
+}
+
+async fn create_pod(pods: &Api<Pod>, name: &str, cpu: &str) {
+    let pod = json!({"metadata": {"name": name}, "spec": {"containers": [
+        {"name": "a", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}});
+    let pod: Pod = serde_json::from_value(pod).expect("a pod");
+    pods.create(&PostParams::default(), &pod).await.expect("created");
+}
+
+async fn create_node(client: &Client, name: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a node");
+    nodes.create(&PostParams::default(), &node).await.expect("created");
+    let status = json!({"status": {
+        "allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }});
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.expect("ready");
+}
+
+#[tokio::test]
+async fn pods_are_bound_or_told_why_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::open(Config::new(folder.path().join("api.db"))).expect("a server");
+    let client = Client::new(server.service(UserInfo::master("test")), "default");
+    let scheduling = tokio::spawn(scheduler::run(client.clone()));
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+
+    create_pod(&pods, "first", "600m").await;
+    let condition = |pod: &Pod| {
+        let conditions = pod.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
+        conditions.into_iter().find(|c| c.type_ == "PodScheduled")
+    };
+    let told = |pod: &Pod, text: &str| condition(pod).is_some_and(|c| c.message.as_deref() == Some(text));
+    pod_until(&pods, "first", |pod| told(pod, "no nodes available to schedule pods")).await;
+
+    create_node(&client, "n1").await;
+    let bound = pod_until(&pods, "first", |pod| pod.spec.as_ref().is_some_and(|s| s.node_name.is_some())).await;
+    assert_eq!(bound.spec.and_then(|s| s.node_name).as_deref(), Some("n1"));
+
+    create_pod(&pods, "second", "600m").await;
+    let full = "0/1 nodes are available: 1 Insufficient cpu.";
+    let waiting = pod_until(&pods, "second", |pod| told(pod, full)).await;
+    assert_eq!(condition(&waiting).and_then(|c| c.reason).as_deref(), Some("Unschedulable"));
+
+    pods.delete("first", &kube::api::DeleteParams::default().grace_period(0)).await.expect("deleted");
+    pod_until(&pods, "second", |pod| pod.spec.as_ref().is_some_and(|s| s.node_name.is_some())).await;
+    let scheduled = pod_until(&pods, "second", |pod| condition(pod).is_some_and(|c| c.status == "True")).await;
+    assert_eq!(scheduled.name_any(), "second");
+
+    let events: Api<Event> = Api::namespaced(client, "default");
+    let reasons = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let list = events.list(&Default::default()).await.expect("events");
+            let of = |reason: &str| list.iter().filter(|e| e.reason.as_deref() == Some(reason)).count();
+            if of("Scheduled") == 2 && of("FailedScheduling") >= 2 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    reasons.await.expect("an event of each decision");
+    scheduling.abort();
+}
