@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -18,6 +19,9 @@ use super::error::ApiResult;
 use super::server::Server;
 use super::user::UserInfo;
 use super::{auth, http as front};
+
+/// Connections at one time; more wait in the listener's queue.
+const CONNECTIONS: usize = 1024;
 
 /// How long a client may take for its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -27,7 +31,9 @@ impl Server {
     /// against the cluster's CA (offering, not requiring them: tokens are the other way in).
     pub async fn serve_tls(&self, listener: TcpListener, config: Arc<ServerConfig>) -> io::Result<()> {
         let acceptor = TlsAcceptor::from(config);
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
+            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) if exhausted(&error) => {
@@ -39,6 +45,7 @@ impl Server {
             };
             let (server, acceptor) = (self.clone(), acceptor.clone());
             tokio::spawn(async move {
+                let _place = place;
                 if let Err(error) = connection(server, acceptor, stream).await {
                     log::debug!("a client's connection: {error}");
                 }

@@ -155,11 +155,6 @@ async fn definitions_are_validated_and_survive_a_restart() {
     api.post(path, definition).await.ok();
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "any": {"x": 1}});
     api.post("/apis/example.com/v1/things", thing).await.ok();
-    let file = api.folder().join("api.db");
-    let config = cloud_bridge::api::Config::new(&file);
-    let again = cloud_bridge::api::Server::open(config).unwrap();
-    let client = kube::Client::new(again.service(cloud_bridge::api::UserInfo::master("admin")), "default");
-    let request = http::Request::get("/apis/example.com/v1/things/t").body(Vec::new()).unwrap();
-    let thing: Value = client.request(request).await.unwrap();
+    let thing = api.reopen().await.get("/apis/example.com/v1/things/t").await.ok();
     assert_eq!(thing["any"]["x"], 1);
 }

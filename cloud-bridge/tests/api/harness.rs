@@ -98,6 +98,23 @@ impl Api {
         Self { client, ns: "default".into(), real: false, server: Some(server), dir: Some(dir) }
     }
 
+    /// Ends the embedded API and opens its state again, as a restart does.
+    pub(crate) async fn reopen(self) -> Self {
+        let Self { client, ns, dir, server, .. } = self;
+        drop((client, server));
+        let file = dir.as_ref().unwrap().path().join("api.db");
+        // The last users of the old one end when the runtime gets to them.
+        let server = loop {
+            match Server::open(Config::new(&file)) {
+                Ok(server) => break server,
+                Err(error) => assert!(error.to_string().contains("locked"), "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        let client = Client::new(server.service(UserInfo::master("admin")), "default");
+        Self { client, ns, real: false, server: Some(server), dir }
+    }
+
     /// Where the embedded API keeps its state.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.dir.as_ref().unwrap().path()

@@ -1,6 +1,6 @@
 //! The state file: restarts and damage.
 
-use cloud_bridge::api::{Config, Server, UserInfo};
+use cloud_bridge::api::{Config, Server};
 use serde_json::{Value, json};
 
 use crate::harness::{Api, MERGE, config};
@@ -10,9 +10,7 @@ async fn a_restart_keeps_objects_and_history() {
     let api = Api::embedded(|_| {});
     let made = api.post(&api.path("configmaps"), config("c", json!({}))).await.ok();
     let changed = api.patch(&api.path("configmaps/c"), MERGE, json!({"data": {"n": "1"}})).await.ok();
-    let again = Server::open(Config::new(api.folder().join("api.db"))).unwrap();
-    let second =
-        Api { client: kube::Client::new(again.service(UserInfo::master("admin")), "default"), ..Api::embedded(|_| {}) };
+    let second = api.reopen().await;
     let version = made["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watch = second.watch(&second.path(&format!("configmaps?watch=1&resourceVersion={version}"))).await;
     assert_eq!(watch.line().await, ("MODIFIED".to_owned(), "c".to_owned()));
@@ -30,6 +28,13 @@ async fn a_damaged_file_is_named_and_left_alone() {
     let error = Server::open(Config::new(&path)).err().unwrap().to_string();
     assert!(error.contains(path.to_str().unwrap()), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), rubbish);
+}
+
+#[tokio::test]
+async fn a_second_server_on_one_file_is_refused() {
+    let api = Api::embedded(|_| {});
+    let error = Server::open(Config::new(api.folder().join("api.db"))).err().unwrap().to_string();
+    assert!(error.contains("api.db") && error.contains("locked"), "{error}");
 }
 
 #[tokio::test]

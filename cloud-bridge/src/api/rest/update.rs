@@ -96,12 +96,10 @@ pub(crate) fn replace(
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource, &name, &errors));
     }
-    let mut compared = new.clone();
-    meta::set(&mut compared, "resourceVersion", old["metadata"]["resourceVersion"].clone());
-    meta::set(&mut compared, "managedFields", old["metadata"]["managedFields"].clone());
     let owners = &old["metadata"]["managedFields"];
-    if compared == *old && ctx.managed.as_ref().is_none_or(|managed| apply::same_owners(managed, owners)) {
-        return Ok(compared);
+    meta::set(&mut new, "managedFields", owners.clone());
+    if new == *old && ctx.managed.as_ref().is_none_or(|managed| apply::same_owners(managed, owners)) {
+        return Ok(new);
     }
     managed::stamp(ctx, &mut new, Some(old));
     if should_delete(&resource, &new, old) {

@@ -47,8 +47,10 @@ const MIGRATIONS: &[&str] = &["
 /// Why a schema cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaError {
+    #[error("it is locked: another process uses it")]
+    Locked,
     #[error(transparent)]
-    Sqlite(#[from] rusqlite::Error),
+    Sqlite(rusqlite::Error),
     #[error("it belongs to another program (application id {0:#x})")]
     Foreign(i32),
     #[error("it was written by a newer version (schema {found}, this one knows {known})")]
@@ -57,13 +59,26 @@ pub(super) enum SchemaError {
     Damaged(String),
 }
 
+impl From<rusqlite::Error> for SchemaError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => Self::Locked,
+            _ => Self::Sqlite(error),
+        }
+    }
+}
+
 /// Sets the connection up, checks the file and brings it to the current version.
 pub(super) fn prepare(conn: &mut Connection) -> Result<(), SchemaError> {
+    conn.busy_timeout(std::time::Duration::from_millis(200))?;
+    // Two processes on one file would both count revisions: the second is refused.
+    conn.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     conn.pragma_update(None, "synchronous", "NORMAL")?;
     // Kilobytes: the bridge's memory budget pays for this cache.
     conn.pragma_update(None, "cache_size", -512)?;
-    conn.pragma_update(None, "wal_autocheckpoint", 400)?;
+    // A checkpoint syncs while requests wait; this many pages make it rare.
+    conn.pragma_update(None, "wal_autocheckpoint", 2000)?;
     let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
         return Err(SchemaError::Damaged(verdict));
