@@ -28,13 +28,13 @@ impl Paths {
         self.root.join("run/edge-runtime")
     }
 
-    /// Written by the administrator: `config.toml`, static pods.
+    /// Written by the administrator: `config.yaml`, static pods.
     pub fn config(&self) -> PathBuf {
         self.root.join("etc/edge-runtime")
     }
 
     pub fn config_file(&self) -> PathBuf {
-        self.config().join("config.toml")
+        self.config().join("config.yaml")
     }
 
     /// Pod manifests that run without any cloud (the kubelet's `staticPodPath`).

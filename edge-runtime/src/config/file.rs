@@ -1,4 +1,4 @@
-//! The shape of `config.toml`: every key optional, an unknown one refused. Knows no defaults.
+//! The shape of `config.yaml`: every key optional, an unknown one refused. Knows no defaults.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ impl ConfigFile {
     /// An absent file is an empty one.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML, or has an unknown key (named with its line).
+    /// The file cannot be read, is not YAML, or has an unknown key (named with its line).
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         match std::fs::read_to_string(file) {
             Ok(text) => Self::parse(&text, file),
@@ -80,7 +80,10 @@ impl ConfigFile {
     /// # Errors
     /// As [`ConfigFile::read`]; `file` is only named in them.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        toml::from_str(text)
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_yaml_ng::from_str(text)
             .map_err(|error| ConfigError::Parse { file: file.into(), message: error.to_string().trim().to_owned() })
     }
 }

@@ -1,4 +1,4 @@
-//! The node's configuration: one TOML file and the flags of `run`, made into valid values before
+//! The node's configuration: one YAML file and the flags of `run`, made into valid values before
 //! anything is opened. Owns defaults and their checks; knows nothing of what the values are used for.
 
 mod defaults;

@@ -3,7 +3,7 @@
 use super::*;
 
 fn load(text: &str) -> Result<Config, ConfigError> {
-    let file = Path::new("/etc/edge-runtime/config.toml");
+    let file = Path::new("/etc/edge-runtime/config.yaml");
     let overrides = Overrides { node_name: Some("edge-1".into()) };
     Config::from_file(ConfigFile::parse(text, file)?, file, Path::new("/"), &overrides, None)
 }
@@ -19,18 +19,18 @@ fn empty_file_gives_the_defaults_of_a_board() {
 
 #[test]
 fn unknown_key_is_named_with_its_line() {
-    let error = load("max-pods = 3\nmax-podz = 4\n").expect_err("unknown key").to_string();
-    assert!(error.contains("max-podz") && error.contains("config.toml") && error.contains("line 2"), "{error}");
+    let error = load("max-pods: 3\nmax-podz: 4\n").expect_err("unknown key").to_string();
+    assert!(error.contains("max-podz") && error.contains("config.yaml") && error.contains("line 2"), "{error}");
 }
 
 #[test]
 fn wrong_values_name_their_key() {
     for (text, key) in [
-        ("[network]\nsubnet = '10.0.0.1/24'", "network.subnet"),
-        ("[network]\nbridge = 'a-name-that-is-too-long'", "network.bridge"),
-        ("taints = ['a=b']", "taints"),
-        ("max-pods = 0", "max-pods"),
-        ("cgroup-parent = 'x'", "cgroup-parent"),
+        ("network: {subnet: 10.0.0.1/24}", "network.subnet"),
+        ("network: {bridge: a-name-that-is-too-long}", "network.bridge"),
+        ("taints: [a=b]", "taints"),
+        ("max-pods: 0", "max-pods"),
+        ("cgroup-parent: x", "cgroup-parent"),
     ] {
         let error = load(text).expect_err(text).to_string();
         assert!(error.contains(key), "{text}: {error}");

@@ -1,9 +1,9 @@
-//! How the administrator describes registries. Owns the `[[registry]]` tables of the config file; opens no connection.
+//! How the administrator describes registries. Owns the entry of `registry` in the configurations of the config file; opens no connection.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// One `[[registry]]` table. Without a table a registry is reached by https at its own name, with the system's CAs.
+/// One entry of `registry` in the configuration. Without a table a registry is reached by https at its own name, with the system's CAs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RegistryConfig {

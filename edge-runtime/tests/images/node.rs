@@ -30,12 +30,12 @@ impl Node {
     pub(crate) fn config(&self, text: &str) {
         let dir = self.root().join("etc/edge-runtime");
         fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("config.toml"), text).unwrap();
+        fs::write(dir.join("config.yaml"), text).unwrap();
     }
 
     /// Plain http to a registry on loopback.
     pub(crate) fn plain_http(&self, registry: &str) {
-        self.config(&format!("[[registry]]\nhost = \"{registry}\"\nplain-http = true\n"));
+        self.config(&format!("registry:\n- host: \"{registry}\"\n  plain-http: true\n"));
     }
 
     pub(crate) fn command(&self, verb: &str) -> Command {

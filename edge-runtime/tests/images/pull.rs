@@ -125,7 +125,7 @@ fn logins_come_from_a_file_a_secret_or_the_configuration() {
     let file = node.root().join("auth.json");
     fs::write(&file, auth("secret")).unwrap();
     node.config(&format!(
-        "[[registry]]\nhost = \"{}\"\nplain-http = true\nauth-file = \"{}\"\n",
+        "registry:\n- host: \"{}\"\n  plain-http: true\n  auth-file: \"{}\"\n",
         registry.address,
         file.display()
     ));
@@ -164,10 +164,10 @@ fn tls_trusts_the_named_ca_and_no_other() {
     let image = registry.image("busybox:1");
     let node = Node::new();
     node.pull(&image).expect_error(&["cannot be reached", &image, "certificate"]);
-    node.config(&format!("[[registry]]\nhost = \"{}\"\ninsecure = true\n", registry.address));
+    node.config(&format!("registry:\n- host: \"{}\"\n  insecure: true\n", registry.address));
     node.pull(&image).expect();
     let node = Node::new();
-    node.config(&format!("[[registry]]\nhost = \"{}\"\nca = \"{}\"\n", registry.address, cert.display()));
+    node.config(&format!("registry:\n- host: \"{}\"\n  ca: \"{}\"\n", registry.address, cert.display()));
     node.pull(&image).expect();
     is_busybox(&node);
 }
@@ -181,7 +181,7 @@ fn a_dead_mirror_costs_nothing_but_a_warning() {
     registry.push(&busybox_source(), "library/busybox:1", &[]);
     let node = Node::new();
     node.config(&format!(
-        "[[registry]]\nhost = \"docker.io\"\nmirrors = [\"http://127.0.0.1:1\", \"http://{}\"]\n",
+        "registry:\n- host: docker.io\n  mirrors: [\"http://127.0.0.1:1\", \"http://{}\"]\n",
         registry.address
     ));
     let done = node.pull("busybox:1").expect();
@@ -210,6 +210,6 @@ fn errors_name_the_image_and_the_reason() {
     assert_eq!(reason(&image, serde_json::json!([{"host": registry.address, "plain-http": true}])), "ErrImagePull");
     assert_eq!(reason("127.0.0.1:1/app", serde_json::json!([])), "RegistryUnavailable");
     assert_eq!(reason("a//b", serde_json::json!([])), "InvalidImageName");
-    node.config("[[registry]]\nhost = \"a\"\nplain_http = true\n");
-    node.pull("a").expect_error(&["config.toml", "plain_http"]);
+    node.config("registry:\n- host: a\n  plain_http: true\n");
+    node.pull("a").expect_error(&["config.yaml", "plain_http"]);
 }
