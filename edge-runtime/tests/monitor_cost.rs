@@ -94,10 +94,10 @@ fn fifty_containers() {
         eprintln!("monitor: started               {:6.1} ms each", ms(since));
         let pid = node.monitor_pid().unwrap();
         let before = cpu_ms(pid);
-        smol::Timer::after(Duration::from_secs(4)).await;
+        smol::Timer::after(Duration::from_secs(7)).await;
         let (pss, private) = memory(pid);
         eprintln!("monitor: PSS {pss} kB, private dirty {private} kB, CPU for the starts {before} ms");
-        eprintln!("monitor: CPU for 250 lines a second {:.1} ms a second", (cpu_ms(pid) - before) as f64 / 4.0);
+        eprintln!("monitor: CPU for 250 lines a second {:.1} ms a second", (cpu_ms(pid) - before) as f64 / 7.0);
         let since = Instant::now();
         for id in &ids {
             node.client.kill(id, 9).await.unwrap();

@@ -7,11 +7,11 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::container::{Parent, Running, State};
 use super::exit;
-use super::process::{Monitor, note, token};
+use super::process::{Monitor, note};
 use super::protocol::StartContainer;
 use super::saved::{self, SavedPhase};
 use super::stdio::Output;
-use super::{pidfd, runtime};
+use super::{pidfd, runtime, token};
 use crate::logs::write::LogWriter;
 
 /// How long an exit may be unreadable before it counts as unknown.

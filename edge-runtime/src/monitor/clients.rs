@@ -9,8 +9,8 @@ use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use serde::Serialize;
 
 use super::frame;
-use super::process::token;
 use super::protocol::{Answer, Call, Event};
+use super::token;
 
 /// More connections than any node needs; beyond, the newcomer is refused.
 const MAX_CLIENTS: usize = 16;

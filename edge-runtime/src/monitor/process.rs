@@ -18,14 +18,18 @@ use super::clients::Clients;
 use super::container::{Container, Parent, State};
 use super::exit::ExitRecord;
 use super::protocol::{Answer, Call, Request, VERSION};
-use super::socket;
 use super::stdio::{Buffers, stamp};
+use super::{socket, token};
 use crate::logs::read::Stream;
 use crate::paths::Paths;
 use crate::sys;
 
 /// Calm before memory is given back.
 pub(crate) const CALM: Duration = Duration::from_secs(5);
+
+/// How long exits are gathered before they go to disk together: a pod's containers end at once, and an fsync on an
+/// SD card stops the loop for as long as it takes.
+const GATHER: Duration = Duration::from_millis(3);
 
 /// How this monitor works; given on its command line.
 #[derive(Clone, Debug)]
@@ -35,45 +39,6 @@ pub struct Options {
     pub workers: usize,
     /// Added to the environment of the OCI runtime.
     pub environment: Vec<(String, String)>,
-}
-
-/// What an epoll event is about, in 64 bits: a serial number and a kind.
-pub(crate) mod token {
-    pub(crate) const LISTENER: u64 = u64::MAX;
-    pub(crate) const SIGNALS: u64 = u64::MAX - 1;
-
-    pub(crate) enum Kind {
-        Stdout,
-        Stderr,
-        Ended,
-        Client,
-    }
-
-    pub(crate) fn stdout(serial: u64) -> u64 {
-        serial << 2
-    }
-
-    pub(crate) fn stderr(serial: u64) -> u64 {
-        serial << 2 | 1
-    }
-
-    pub(crate) fn ended(serial: u64) -> u64 {
-        serial << 2 | 2
-    }
-
-    pub(crate) fn client(serial: u64) -> u64 {
-        serial << 2 | 3
-    }
-
-    pub(crate) fn split(token: u64) -> (u64, Kind) {
-        let kind = match token & 3 {
-            0 => Kind::Stdout,
-            1 => Kind::Stderr,
-            2 => Kind::Ended,
-            _ => Kind::Client,
-        };
-        (token >> 2, kind)
-    }
 }
 
 /// A running OCI runtime process of ours.
@@ -105,8 +70,9 @@ pub(crate) struct Monitor {
     pub(crate) buffers: Buffers,
     /// When to give memory back; put off by whatever happens to containers.
     pub(crate) trim_at: Option<Instant>,
-    /// Exits that are neither on disk nor told yet; empty between turns of the loop.
+    /// Exits that are neither on disk nor told yet, and when the first of them was seen.
     pub(crate) untold: Vec<ExitRecord>,
+    pub(crate) untold_since: Option<Instant>,
     /// Look for dead children although no SIGCHLD came.
     pub(crate) look_for_dead: bool,
     finished: bool,
@@ -148,6 +114,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
         buffers: Buffers::new(),
         trim_at: Some(Instant::now()),
         untold: Vec::new(),
+        untold_since: None,
         look_for_dead: false,
         finished: false,
     };
@@ -268,7 +235,9 @@ impl Monitor {
     fn tick(&mut self) -> EpollTimeout {
         self.look_at_inherited_starts();
         self.look_at_adopted();
-        self.tell_exits();
+        if self.untold_since.is_some_and(|since| since.elapsed() >= GATHER) {
+            self.tell_exits();
+        }
         let soon = self.containers.values().any(|c| match &c.state {
             State::Starting { runtime_pid: None, .. } => true,
             State::Running(r) => matches!(&r.parent, Parent::Other { ended: Some(_), .. }),
@@ -282,6 +251,9 @@ impl Monitor {
         if calm_in.is_some_and(|wait| wait.is_zero()) {
             self.trim_at = None;
             sys::memory::trim();
+        }
+        if self.untold_since.is_some() {
+            return EpollTimeout::try_from(GATHER).unwrap_or(EpollTimeout::ZERO);
         }
         match (soon, unwatched, self.trim_at) {
             (true, ..) => EpollTimeout::from(10u8),

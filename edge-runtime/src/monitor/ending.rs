@@ -1,0 +1,157 @@
+//! How a container leaves the monitor: signalled, ended, deleted.
+
+use std::fs;
+use std::io;
+use std::time::Instant;
+
+use super::container::{Container, State};
+use super::exit::{self, ExitRecord};
+use super::process::{CALM, Job, JobKind, Monitor, note};
+use super::protocol::{Answer, Event};
+use super::stdio::stamp;
+use super::{cgroup, pidfd, runtime, saved};
+
+impl Monitor {
+    /// The container's first process has ended; `None`: nobody knows how. [`Self::tell_exits`] follows soon.
+    pub(crate) fn ended(&mut self, id: &str, status: Option<i32>) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let State::Running(running) = &container.state else { return };
+        if let Some(error) = container.output.take().and_then(|output| output.finish(&mut self.buffers)) {
+            note(&format!("log file {}: {error}", container.spec.log_path.display()));
+        }
+        let (code, signal) = status.map_or((137, None), pidfd::decode_status);
+        let record = ExitRecord {
+            id: id.to_owned(),
+            pid: running.pid,
+            code,
+            signal,
+            oom_killed: container.spec.cgroup.as_deref().is_some_and(cgroup::oom_killed),
+            unknown: status.is_none(),
+            started_at: running.started_at.clone(),
+            finished_at: stamp(),
+        };
+        container.state = State::Exited(record.clone());
+        self.untold.push(record);
+        self.untold_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Makes the exits of the last moments durable, then tells them. Before this, nobody may learn of them.
+    pub(crate) fn tell_exits(&mut self) {
+        self.untold_since = None;
+        let records = std::mem::take(&mut self.untold);
+        if records.is_empty() {
+            return;
+        }
+        self.trim_at = Some(Instant::now() + CALM);
+        if let Err(e) = exit::write_all(&self.options.paths.exits(), &records) {
+            note(&format!("exit records: {e}"));
+        }
+        for record in records {
+            self.clients.tell_all(&Event::Exited(record), &self.epoll);
+        }
+    }
+
+    pub(crate) fn kill(&mut self, client: u64, id: &str, signal: i32) -> Result<(), String> {
+        if self.untold.iter().any(|record| record.id == id) {
+            // The news is on its way.
+            return Ok(());
+        }
+        let Some(container) = self.containers.get_mut(id) else { return Err(format!("no container {id}")) };
+        match &mut container.state {
+            State::Queued => {
+                self.queue.retain(|queued| queued != id);
+                self.has_failed(id, "stopped before it was started".to_owned());
+            }
+            State::Starting { signals, .. } => {
+                if !signals.contains(&signal) {
+                    signals.push(signal);
+                }
+            }
+            State::Running(running) => {
+                return running.signal(signal).map_err(|e| format!("signal {signal} to {id}: {e}"));
+            }
+            // Whoever asks has missed the news.
+            State::Exited(record) => self.clients.tell(client, &Event::Exited(record.clone()), &self.epoll),
+            State::Failed { message } => {
+                let event = Event::StartFailed { id: id.to_owned(), message: message.clone() };
+                self.clients.tell(client, &event, &self.epoll);
+            }
+            State::CleaningUp { .. } => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn signal(&self, id: &str, signal: i32) {
+        let Some(Container { state: State::Running(running), .. }) = self.containers.get(id) else { return };
+        if let Err(e) = running.signal(signal) {
+            note(&format!("signal {signal} to {id}: {e}"));
+        }
+    }
+
+    /// Whether it is done already; if not, `asked` gets its answer when it is.
+    ///
+    /// What the OCI runtime would do in 10 ms of CPU time is removing a cgroup and a folder; only where that does
+    /// not suffice is it called.
+    pub(crate) fn delete(&mut self, id: &str, asked: (u64, u64)) -> Result<bool, String> {
+        if self.untold.iter().any(|record| record.id == id) {
+            self.tell_exits();
+        }
+        let Some(container) = self.containers.get(id) else { return Ok(true) };
+        match &container.state {
+            State::Exited(_) | State::Failed { .. } => {}
+            _ => return Err(format!("container {id} has not ended")),
+        }
+        let state_folder = runtime::state_folder(&container.spec);
+        let removed = match &container.spec.cgroup {
+            Some(cgroup) => cgroup::remove(cgroup).and_then(|()| remove_folder(&state_folder)),
+            None if state_folder.exists() => Err(io::Error::other("cgroup not told")),
+            None => Ok(()),
+        };
+        if removed.is_ok() {
+            self.remove(id);
+            return Ok(true);
+        }
+        if self.jobs.values().any(|job| job.id == id) {
+            return Err(format!("container {id} is being deleted"));
+        }
+        let pid = runtime::spawn_delete(&container.spec, &self.options.environment)
+            .map_err(|e| format!("deleting {id}: starting the OCI runtime: {e}"))?;
+        self.jobs.insert(pid, Job { id: id.to_owned(), kind: JobKind::Delete { asked: Some(asked) } });
+        self.look_for_dead = true;
+        Ok(false)
+    }
+
+    pub(crate) fn delete_ended(&mut self, id: &str, asked: Option<(u64, u64)>, status: i32) {
+        let Some(container) = self.containers.get(id) else { return };
+        let deleted = status == 0 && !runtime::state_folder(&container.spec).exists();
+        if let State::CleaningUp { message } = &container.state {
+            let message = message.clone();
+            if !deleted {
+                note(&format!("container {id}: {}", runtime::failure(&container.spec.bundle, "")));
+            }
+            self.has_failed(id, message);
+        }
+        let Some((client, seq)) = asked else { return };
+        let mut answer = Answer { answer: seq, ..Answer::default() };
+        if deleted {
+            self.remove(id);
+        } else {
+            let Some(container) = self.containers.get(id) else { return };
+            answer.error = Some(format!("deleting {id}: {}", runtime::failure(&container.spec.bundle, "")));
+        }
+        self.clients.answer(client, &answer, &self.epoll);
+    }
+
+    fn remove(&mut self, id: &str) {
+        if let Some(container) = self.containers.remove(id) {
+            saved::clear(&container.spec.bundle);
+        }
+    }
+}
+
+fn remove_folder(folder: &std::path::Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
