@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::{Change, ChangeKind, Store, StoreError, Stored, deleted_state, seconds, unsigned};
+use super::rows::{deleted_state, place, seconds, unsigned};
+use super::{Change, ChangeKind, Store, StoreError, Stored};
 use crate::api::resource::ObjectKey;
 
 /// A revision older than the history that is kept, or one that may have been lost.
@@ -147,7 +148,7 @@ impl Store {
         let expired: Vec<(String, ObjectKey)> = self
             .conn
             .prepare_cached("SELECT storage, ns, name FROM objects WHERE expires < ?1 LIMIT 512")
-            .and_then(|mut statement| statement.query_map([now], super::place)?.collect())
+            .and_then(|mut statement| statement.query_map([now], place)?.collect())
             .map_err(|e| self.sql(e))?;
         for (storage, key) in expired {
             if let Some(stored) = self.get(&storage, &key)? {

@@ -4,6 +4,7 @@
 //! revisions; the only fields of an object that it reads are in `metadata`.
 
 mod history;
+mod rows;
 mod schema;
 mod subscribers;
 #[cfg(test)]
@@ -11,13 +12,14 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use super::resource::ObjectKey;
+use rows::{deleted_state, insert_change, owners_of, place, seconds, set_owners, unsigned};
 pub(super) use subscribers::Subscription;
 
 /// Watch history is trimmed once in so many writes.
@@ -221,7 +223,7 @@ impl Store {
         let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
         let owners = owners_of(&value);
         let old_owners = before.map(|b| owners_of(b.value())).unwrap_or_default();
-        let now = self.now();
+        let now = seconds(SystemTime::now());
         let written = self.conn.unchecked_transaction().and_then(|tx| {
             let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
             insert_change(&tx, storage, &key, rev, kind, now, before)?;
@@ -263,7 +265,7 @@ impl Store {
         let rev = self.rev + 1;
         let key = before.key.clone();
         let last = deleted_state(before, rev);
-        let now = self.now();
+        let now = seconds(SystemTime::now());
         let written =
             self.conn.unchecked_transaction().and_then(|tx| {
                 insert_change(&tx, storage, &key, rev, ChangeKind::Deleted, now, Some(before))?;
@@ -334,72 +336,4 @@ impl Store {
             reason: e.to_string(),
         })
     }
-
-    #[allow(clippy::unused_self)]
-    fn now(&self) -> i64 {
-        seconds(SystemTime::now())
-    }
-}
-
-fn seconds(time: SystemTime) -> i64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
-}
-
-fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(index).map(i64::cast_unsigned)
-}
-
-fn place(row: &Row<'_>) -> rusqlite::Result<(String, ObjectKey)> {
-    Ok((row.get(0)?, ObjectKey { namespace: row.get(1)?, name: row.get(2)? }))
-}
-
-fn owners_of(value: &Value) -> Vec<String> {
-    let references = value["metadata"]["ownerReferences"].as_array();
-    references.into_iter().flatten().filter_map(|r| r["uid"].as_str()).map(str::to_owned).collect()
-}
-
-fn set_owners(conn: &Connection, storage: &str, key: &ObjectKey, owners: &[String]) -> rusqlite::Result<()> {
-    conn.prepare_cached("DELETE FROM owners WHERE storage = ?1 AND ns = ?2 AND name = ?3")?.execute(params![
-        storage,
-        key.namespace,
-        key.name
-    ])?;
-    for owner in owners {
-        conn.prepare_cached("INSERT OR IGNORE INTO owners (owner, storage, ns, name) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![owner, storage, key.namespace, key.name])?;
-    }
-    Ok(())
-}
-
-fn insert_change(
-    conn: &Connection,
-    storage: &str,
-    key: &ObjectKey,
-    rev: u64,
-    kind: ChangeKind,
-    at: i64,
-    before: Option<&Arc<Stored>>,
-) -> rusqlite::Result<usize> {
-    conn.prepare_cached(
-        "INSERT INTO changes (rev, storage, ns, name, kind, at, before) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-    )?
-    .execute(params![
-        rev.cast_signed(),
-        storage,
-        key.namespace,
-        key.name,
-        kind as i64,
-        at,
-        before.map(|b| b.body.as_ref())
-    ])
-}
-
-/// The last state of an object as its deletion event shows it.
-fn deleted_state(before: &Stored, rev: u64) -> Arc<Stored> {
-    let mut value = before.value().clone();
-    value["metadata"]["resourceVersion"] = rev.to_string().into();
-    let body = serde_json::to_vec(&value).unwrap_or_default();
-    let stored = Stored::new(before.key.clone(), rev, body);
-    let _ = stored.value.set(value);
-    Arc::new(stored)
 }

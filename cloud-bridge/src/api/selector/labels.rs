@@ -1,11 +1,8 @@
-//! Label and field selectors: parsing and matching. Pure.
-
-use std::borrow::Cow;
+//! Label selectors.
 
 use serde_json::Value;
 
-use super::strategy::Strategy;
-use super::validate::names;
+use crate::api::validate::names;
 
 /// One requirement on labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,14 +17,14 @@ enum Requirement {
 
 /// A label selector; empty matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct LabelSelector(Vec<Requirement>);
+pub(crate) struct LabelSelector(Vec<Requirement>);
 
 impl LabelSelector {
     /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
     ///
     /// # Errors
     /// A text like the API server's.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Tokens { rest: text };
         let mut requirements = Vec::new();
         if text.trim().is_empty() {
@@ -47,12 +44,12 @@ impl LabelSelector {
     }
 
     /// True without requirements.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether the object's labels meet every requirement.
-    pub(super) fn matches(&self, object: &Value) -> bool {
+    pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         let get = |key: &String| labels[key.as_str()].as_str();
         self.0.iter().all(|requirement| match requirement {
@@ -204,143 +201,5 @@ fn value(text: &str) -> Result<String, String> {
     match names::label_value(text).first() {
         None => Ok(text.to_owned()),
         Some(why) => Err(format!("values[0]: Invalid value: {text:?}: {why}")),
-    }
-}
-
-/// A field selector; empty matches all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct FieldSelector(Vec<(String, bool, String)>);
-
-impl FieldSelector {
-    /// Parses `a=b,c!=d` with `\\`, `\,` and `\=` as escapes.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mut terms = Vec::new();
-        for term in split_terms(text) {
-            if term.is_empty() {
-                continue;
-            }
-            let (at, operator) =
-                operator(&term).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
-            let field = term[..at].to_owned();
-            let value = unescape(&term[at + operator.len()..])
-                .ok_or_else(|| format!("invalid field selector: invalid escape in {term}"))?;
-            terms.push((field, operator != "!=", value));
-        }
-        Ok(Self(terms))
-    }
-
-    /// True without terms.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The first field that the kind does not support.
-    pub(super) fn unsupported(&self, strategy: &dyn Strategy, namespaced: bool) -> Option<&str> {
-        let known = |field: &str| {
-            field == "metadata.name"
-                || (field == "metadata.namespace" && namespaced)
-                || strategy.field(&Value::Null, field).is_some()
-        };
-        self.0.iter().map(|(field, _, _)| field.as_str()).find(|field| !known(field))
-    }
-
-    /// Whether the object meets every term.
-    pub(super) fn matches(&self, strategy: &dyn Strategy, object: &Value) -> bool {
-        self.0.iter().all(|(field, equal, wanted)| {
-            let found = match field.as_str() {
-                "metadata.name" => object["metadata"]["name"].as_str().unwrap_or_default().into(),
-                "metadata.namespace" => object["metadata"]["namespace"].as_str().unwrap_or_default().into(),
-                other => strategy.field(object, other).unwrap_or(Cow::Borrowed("")),
-            };
-            (found == *wanted) == *equal
-        })
-    }
-}
-
-fn split_terms(text: &str) -> Vec<String> {
-    let mut terms = vec![String::new()];
-    let mut escaped = false;
-    for c in text.chars() {
-        if c == ',' && !escaped {
-            terms.push(String::new());
-            continue;
-        }
-        escaped = c == '\\' && !escaped;
-        if let Some(last) = terms.last_mut() {
-            last.push(c);
-        }
-    }
-    terms
-}
-
-fn operator(term: &str) -> Option<(usize, &'static str)> {
-    term.char_indices()
-        .find_map(|(at, _)| ["!=", "==", "="].into_iter().find(|op| term[at..].starts_with(op)).map(|op| (at, op)))
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => match chars.next()? {
-                e @ ('\\' | ',' | '=') => out.push(e),
-                _ => return None,
-            },
-            ',' | '=' => return None,
-            other => out.push(other),
-        }
-    }
-    Some(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::strategy::Plain;
-    use super::*;
-
-    #[test]
-    fn label_operators() {
-        let object = json!({"metadata": {"labels": {"a": "b", "n": "5", "k8s.io/x": ""}}});
-        for yes in [
-            "",
-            "a=b",
-            "a==b",
-            "a",
-            "!z",
-            "a!=c",
-            "z!=c",
-            "a in (b,c)",
-            "z notin (b)",
-            "n>4",
-            "n<6",
-            "a=b,n,!z",
-            "k8s.io/x=",
-            "k8s.io/x",
-            " a = b , n ",
-        ] {
-            assert!(LabelSelector::parse(yes).unwrap().matches(&object), "{yes}");
-        }
-        for no in ["a=c", "z", "!a", "a in (c)", "a notin (b)", "n>5", "a>1", "a="] {
-            assert!(!LabelSelector::parse(no).unwrap().matches(&object), "{no}");
-        }
-        for bad in ["a=b=c", "a in b", "a,", "=b", "a b", "-a=b", "n>x"] {
-            assert!(LabelSelector::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn field_terms() {
-        let object = json!({"metadata": {"name": "x", "namespace": "n"}});
-        for (text, expected) in
-            [("metadata.name=x", true), ("metadata.name!=x", false), ("metadata.name==x,metadata.namespace=n", true)]
-        {
-            assert_eq!(FieldSelector::parse(text).unwrap().matches(&Plain, &object), expected, "{text}");
-        }
-        assert!(FieldSelector::parse("nonsense").is_err());
-        let selector = FieldSelector::parse("spec.foo=1").unwrap();
-        assert_eq!(selector.unsupported(&Plain, true), Some("spec.foo"));
     }
 }

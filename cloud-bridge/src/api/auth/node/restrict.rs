@@ -1,0 +1,167 @@
+//! The NodeRestriction admission: a node writes its own Node, Lease and pods only.
+
+use serde_json::Value;
+
+use crate::api::admission::MIRROR;
+use crate::api::error::{ApiError, ApiResult};
+use crate::api::meta;
+use crate::api::rest::Context;
+use crate::api::storage::{Store, Stored};
+
+fn node_of<'a>(ctx: &'a Context<'_>) -> Option<&'a str> {
+    ctx.user.node_name()
+}
+
+fn refuse(ctx: &Context<'_>, name: &str, why: &str) -> ApiResult<()> {
+    Err(ApiError::forbidden(&ctx.resource, name, why))
+}
+
+/// NodeRestriction on creation.
+pub(crate) fn restrict_create(ctx: &Context<'_>, store: &Store, value: &Value) -> ApiResult<()> {
+    let Some(node) = node_of(ctx) else { return Ok(()) };
+    let name = meta::text(value, "name");
+    match (ctx.resource.group.as_ref(), ctx.resource.plural.as_ref()) {
+        ("", "pods") => mirror_pod(ctx, store, node, value),
+        ("", "nodes") => {
+            own_node(ctx, node, name)?;
+            let wrong = forbidden_labels(&value["metadata"]["labels"], &Value::Null);
+            if wrong.is_empty() {
+                return Ok(());
+            }
+            let why = format!("node {node:?} is not allowed to set the following labels: {}", wrong.join(", "));
+            refuse(ctx, name, &why)
+        }
+        ("coordination.k8s.io", "leases") if name != node => {
+            refuse(ctx, name, "can only access node lease with the same name as the requesting node")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn own_node(ctx: &Context<'_>, node: &str, name: &str) -> ApiResult<()> {
+    if name == node {
+        return Ok(());
+    }
+    refuse(ctx, name, &format!("node {node:?} is not allowed to modify node {name:?}"))
+}
+
+fn mirror_pod(ctx: &Context<'_>, store: &Store, node: &str, pod: &Value) -> ApiResult<()> {
+    let name = meta::text(pod, "name");
+    if !pod["metadata"]["annotations"][MIRROR].is_string() {
+        let why = format!("pod does not have {MIRROR:?} annotation, node {node:?} can only create mirror pods");
+        return refuse(ctx, name, &why);
+    }
+    if pod["spec"]["nodeName"] != node {
+        let why = format!("node {node:?} can only create pods with spec.nodeName set to itself");
+        return refuse(ctx, name, &why);
+    }
+    let owners = pod["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let [owner] = owners else {
+        let why = if owners.is_empty() {
+            format!("node {node:?} can only create pods with an owner reference set to itself")
+        } else {
+            format!("node {node:?} can only create pods with a single owner reference set to itself")
+        };
+        return refuse(ctx, name, &why);
+    };
+    if owner["kind"] != "Node" || owner["apiVersion"] != "v1" || owner["name"] != node {
+        let why = format!("node {node:?} can only create pods with an owner reference set to itself");
+        return refuse(ctx, name, &why);
+    }
+    if owner["controller"] != true {
+        let why = format!("node {node:?} can only create pods with a controller owner reference set to itself");
+        return refuse(ctx, name, &why);
+    }
+    if owner["blockOwnerDeletion"] == true {
+        let why = format!("node {node:?} must not set blockOwnerDeletion on an owner reference");
+        return refuse(ctx, name, &why);
+    }
+    let found = store.get("nodes", &crate::api::lifecycle::cluster_key(node))?;
+    let uid = found.as_ref().map(|n| meta::text(n.value(), "uid").to_owned()).unwrap_or_default();
+    if owner["uid"] != uid.as_str() {
+        let asked = owner["uid"].as_str().unwrap_or_default();
+        return refuse(ctx, name, &format!("node {node} UID mismatch: expected {asked} got {uid}"));
+    }
+    Ok(())
+}
+
+/// NodeRestriction on an update of the main resource or of a status.
+pub(crate) fn restrict_update(ctx: &Context<'_>, new: &Value, old: &Value) -> ApiResult<()> {
+    let Some(node) = node_of(ctx) else { return Ok(()) };
+    let name = meta::text(old, "name");
+    match (ctx.resource.group.as_ref(), ctx.resource.plural.as_ref()) {
+        ("", "pods") => {
+            if ctx.path.subresource != "status" {
+                return refuse(
+                    ctx,
+                    name,
+                    &format!("unexpected operation \"UPDATE\", node {node:?} can only create and delete mirror pods"),
+                );
+            }
+            if old["spec"]["nodeName"] != node {
+                let why = format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself");
+                return refuse(ctx, name, &why);
+            }
+            if new["metadata"]["labels"] != old["metadata"]["labels"] {
+                return refuse(ctx, name, &format!("node {node:?} cannot update labels through pod status"));
+            }
+            Ok(())
+        }
+        ("", "nodes") => {
+            own_node(ctx, node, name)?;
+            if ctx.path.subresource.is_empty() && new["spec"]["taints"] != old["spec"]["taints"] {
+                return refuse(ctx, name, &format!("node {node:?} is not allowed to modify taints"));
+            }
+            if new["metadata"]["ownerReferences"] != old["metadata"]["ownerReferences"] {
+                return refuse(ctx, name, &format!("node {node:?} is not allowed to modify ownerReferences"));
+            }
+            let wrong = forbidden_labels(&new["metadata"]["labels"], &old["metadata"]["labels"]);
+            if wrong.is_empty() {
+                return Ok(());
+            }
+            refuse(ctx, name, &format!("is not allowed to modify labels: {}", wrong.join(", ")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// NodeRestriction on deletion.
+pub(crate) fn restrict_delete(ctx: &Context<'_>, current: &Stored) -> ApiResult<()> {
+    let Some(node) = node_of(ctx) else { return Ok(()) };
+    let is_pod = ctx.resource.group.is_empty() && ctx.resource.plural == "pods";
+    if is_pod && current.value()["spec"]["nodeName"] != node {
+        let why = format!("node {node:?} can only delete pods with spec.nodeName set to itself");
+        return refuse(ctx, &current.key.name, &why);
+    }
+    Ok(())
+}
+
+/// Changed labels of the kubernetes.io domains that a kubelet may not set on its node.
+pub(super) fn forbidden_labels(new: &Value, old: &Value) -> Vec<String> {
+    const ALLOWED: &[&str] = &[
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+    ];
+    let keys = |v: &Value| v.as_object().map(|m| m.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let mut changed: Vec<String> =
+        keys(new).into_iter().chain(keys(old)).filter(|k| new[k.as_str()] != old[k.as_str()]).collect();
+    changed.sort();
+    changed.dedup();
+    changed.retain(|key| {
+        let Some((domain, _)) = key.split_once('/') else { return false };
+        let within = |suffix: &str| domain == suffix || domain.ends_with(&format!(".{suffix}"));
+        let free = within("kubelet.kubernetes.io")
+            || within("node.kubernetes.io") && !within("node-restriction.kubernetes.io");
+        (within("kubernetes.io") || within("k8s.io")) && !free && !ALLOWED.contains(&key.as_str())
+    });
+    changed
+}

@@ -1,0 +1,94 @@
+//! Field selectors.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::api::strategy::Strategy;
+
+/// A field selector; empty matches all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FieldSelector(Vec<(String, bool, String)>);
+
+impl FieldSelector {
+    /// Parses `a=b,c!=d` with `\\`, `\,` and `\=` as escapes.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut terms = Vec::new();
+        for term in split_terms(text) {
+            if term.is_empty() {
+                continue;
+            }
+            let (at, operator) =
+                operator(&term).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
+            let field = term[..at].to_owned();
+            let value = unescape(&term[at + operator.len()..])
+                .ok_or_else(|| format!("invalid field selector: invalid escape in {term}"))?;
+            terms.push((field, operator != "!=", value));
+        }
+        Ok(Self(terms))
+    }
+
+    /// True without terms.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first field that the kind does not support.
+    pub(crate) fn unsupported(&self, strategy: &dyn Strategy, namespaced: bool) -> Option<&str> {
+        let known = |field: &str| {
+            field == "metadata.name"
+                || (field == "metadata.namespace" && namespaced)
+                || strategy.field(&Value::Null, field).is_some()
+        };
+        self.0.iter().map(|(field, _, _)| field.as_str()).find(|field| !known(field))
+    }
+
+    /// Whether the object meets every term.
+    pub(crate) fn matches(&self, strategy: &dyn Strategy, object: &Value) -> bool {
+        self.0.iter().all(|(field, equal, wanted)| {
+            let found = match field.as_str() {
+                "metadata.name" => object["metadata"]["name"].as_str().unwrap_or_default().into(),
+                "metadata.namespace" => object["metadata"]["namespace"].as_str().unwrap_or_default().into(),
+                other => strategy.field(object, other).unwrap_or(Cow::Borrowed("")),
+            };
+            (found == *wanted) == *equal
+        })
+    }
+}
+
+fn split_terms(text: &str) -> Vec<String> {
+    let mut terms = vec![String::new()];
+    let mut escaped = false;
+    for c in text.chars() {
+        if c == ',' && !escaped {
+            terms.push(String::new());
+            continue;
+        }
+        escaped = c == '\\' && !escaped;
+        if let Some(last) = terms.last_mut() {
+            last.push(c);
+        }
+    }
+    terms
+}
+
+fn operator(term: &str) -> Option<(usize, &'static str)> {
+    term.char_indices()
+        .find_map(|(at, _)| ["!=", "==", "="].into_iter().find(|op| term[at..].starts_with(op)).map(|op| (at, op)))
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next()? {
+                e @ ('\\' | ',' | '=') => out.push(e),
+                _ => return None,
+            },
+            ',' | '=' => return None,
+            other => out.push(other),
+        }
+    }
+    Some(out)
+}

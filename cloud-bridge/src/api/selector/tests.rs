@@ -1,0 +1,47 @@
+use serde_json::json;
+
+use super::{FieldSelector, LabelSelector};
+use crate::api::strategy::Plain;
+
+#[test]
+fn label_operators() {
+    let object = json!({"metadata": {"labels": {"a": "b", "n": "5", "k8s.io/x": ""}}});
+    for yes in [
+        "",
+        "a=b",
+        "a==b",
+        "a",
+        "!z",
+        "a!=c",
+        "z!=c",
+        "a in (b,c)",
+        "z notin (b)",
+        "n>4",
+        "n<6",
+        "a=b,n,!z",
+        "k8s.io/x=",
+        "k8s.io/x",
+        " a = b , n ",
+    ] {
+        assert!(LabelSelector::parse(yes).unwrap().matches(&object), "{yes}");
+    }
+    for no in ["a=c", "z", "!a", "a in (c)", "a notin (b)", "n>5", "a>1", "a="] {
+        assert!(!LabelSelector::parse(no).unwrap().matches(&object), "{no}");
+    }
+    for bad in ["a=b=c", "a in b", "a,", "=b", "a b", "-a=b", "n>x"] {
+        assert!(LabelSelector::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn field_terms() {
+    let object = json!({"metadata": {"name": "x", "namespace": "n"}});
+    for (text, expected) in
+        [("metadata.name=x", true), ("metadata.name!=x", false), ("metadata.name==x,metadata.namespace=n", true)]
+    {
+        assert_eq!(FieldSelector::parse(text).unwrap().matches(&Plain, &object), expected, "{text}");
+    }
+    assert!(FieldSelector::parse("nonsense").is_err());
+    let selector = FieldSelector::parse("spec.foo=1").unwrap();
+    assert_eq!(selector.unsupported(&Plain, true), Some("spec.foo"));
+}

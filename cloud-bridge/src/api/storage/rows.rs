@@ -1,0 +1,73 @@
+//! The small statements and conversions that the storage's operations share.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, Row, params};
+use serde_json::Value;
+
+use super::{ChangeKind, Stored};
+use crate::api::resource::ObjectKey;
+
+pub(super) fn seconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+}
+
+pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(index).map(i64::cast_unsigned)
+}
+
+pub(super) fn place(row: &Row<'_>) -> rusqlite::Result<(String, ObjectKey)> {
+    Ok((row.get(0)?, ObjectKey { namespace: row.get(1)?, name: row.get(2)? }))
+}
+
+pub(super) fn owners_of(value: &Value) -> Vec<String> {
+    let references = value["metadata"]["ownerReferences"].as_array();
+    references.into_iter().flatten().filter_map(|r| r["uid"].as_str()).map(str::to_owned).collect()
+}
+
+pub(super) fn set_owners(conn: &Connection, storage: &str, key: &ObjectKey, owners: &[String]) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM owners WHERE storage = ?1 AND ns = ?2 AND name = ?3")?.execute(params![
+        storage,
+        key.namespace,
+        key.name
+    ])?;
+    for owner in owners {
+        conn.prepare_cached("INSERT OR IGNORE INTO owners (owner, storage, ns, name) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![owner, storage, key.namespace, key.name])?;
+    }
+    Ok(())
+}
+
+pub(super) fn insert_change(
+    conn: &Connection,
+    storage: &str,
+    key: &ObjectKey,
+    rev: u64,
+    kind: ChangeKind,
+    at: i64,
+    before: Option<&Arc<Stored>>,
+) -> rusqlite::Result<usize> {
+    conn.prepare_cached(
+        "INSERT INTO changes (rev, storage, ns, name, kind, at, before) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .execute(params![
+        rev.cast_signed(),
+        storage,
+        key.namespace,
+        key.name,
+        kind as i64,
+        at,
+        before.map(|b| b.body.as_ref())
+    ])
+}
+
+/// The last state of an object as its deletion event shows it.
+pub(super) fn deleted_state(before: &Stored, rev: u64) -> Arc<Stored> {
+    let mut value = before.value().clone();
+    value["metadata"]["resourceVersion"] = rev.to_string().into();
+    let body = serde_json::to_vec(&value).unwrap_or_default();
+    let stored = Stored::new(before.key.clone(), rev, body);
+    let _ = stored.value.set(value);
+    Arc::new(stored)
+}
