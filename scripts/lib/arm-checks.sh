@@ -2,8 +2,8 @@
 
 # PSS of our processes on the board, in bytes, and who they are.
 pss_command='for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/edge-runtime ] && cat $p/smaps_rollup; done | awk "/^Pss:/ {s += \$2} END {print s * 1024}"'
-processes_command='for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/edge-runtime ] && echo "$(tr "\0" " " <$p/cmdline | cut -d" " -f2) $(awk "/^Pss:/ {print \$2}" $p/smaps_rollup) kB,"; done'
-daemon_command='for p in /proc/[0-9]*; do tr "\0" " " <$p/cmdline | grep -q "^/usr/bin/edge-runtime run" && basename $p; done'
+processes_command='for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/edge-runtime ] && echo "$(tr "\0" " " <$p/cmdline | cut -d" " -f2) $(awk "/^Pss:/ {all = \$2} /^Pss_Anon:/ {print all \" kB (\" \$2 \" anonymous)\"}" $p/smaps_rollup),"; done; true'
+daemon_command='for p in /proc/[0-9]*; do tr "\0" " " <$p/cmdline | grep -q "^/usr/bin/edge-runtime run" && basename $p; done; true'
 
 # board_pod NUMBER: its memory limit is 16 MiB more with each number; it tells the board's uptime when it runs.
 board_pod() {
@@ -26,6 +26,10 @@ spec:
           memory: $((16 * $1))Mi
 YAML
 }
+
+# What the node itself says, for a report of failure.
+node_tells() { board 15 "edge-runtime ps -a; tail -n 20 /run/edge-runtime/monitor.log; tail -n 3 /var/log/pods/default_board-*/*/*.log; true"; }
+node_failed() { node_tells >&2; board_failed "$@"; }
 
 kubectl_waits() {
     local deadline=$((SECONDS + $1)) what=$2; shift 2
@@ -71,15 +75,34 @@ check_daemon_killed() {
     kubectl delete pod board-4 --timeout=30s || board_failed "the fourth pod could not be deleted"
 }
 
-# Prints the seconds from the daemon's start until the last of the three containers ran.
+# Sets offline_seconds: from the daemon's start until the last of the three containers ran, by the board's own clock.
 check_offline() {
-    local deadline=$((SECONDS + 60)) rows=
-    until [ "$(grep -c . <<<"$rows")" = 3 ]; do
-        [ "$SECONDS" -lt "$deadline" ] || board_failed "the pods do not run again within 60 s: $rows"
+    local deadline=$((SECONDS + 60)) rows= ups=
+    # The log of attempt 0 is that of the boot before.
+    local tell='for log in /var/log/pods/default_board-*/main/[1-9]*.log; do sed -n "s/.* F up //p" $log; done 2>/dev/null; true'
+    until [ "$(grep -c . <<<"$rows")" = 3 ] && [ "$(grep -c . <<<"$ups")" -ge 3 ]; do
+        [ "$SECONDS" -lt "$deadline" ] || node_failed "the pods do not all run again within 60 s: $rows $ups"
         sleep 1
         rows=$(running_pids)
+        ups=$(board 10 "$tell")
     done
-    board 10 'ip link show eth0 2>/dev/null' >&2 && board_failed "the board has a network device" >&2
-    board 10 'cat /run/node-started; for log in $(ls -t /var/log/pods/default_board-*/main/*.log | head -n 3); do sed -n "s/.* F up //p" $log; done' |
-        awk 'NR == 1 {began = $1; next} $1 > last {last = $1} END {if (NR != 4) exit 1; printf "%.1f\n", last - began}'
+    [ "$(board 10 'ls /sys/class/net | grep -c eth0; true')" = 0 ] || board_failed "the board has a network device"
+    [ "$(grep -c . <<<"$ups")" = 3 ] || { say "more starts than pods, at" $ups "s of uptime:"; node_tells; } >&2
+    local started; started=$(board 10 'cat /run/node-started')
+    offline_seconds=$(awk -v began="$started" '$1 > last {last = $1} END {printf "%.1f", last - began}' <<<"$ups")
+}
+
+# The cloud learns what happened while it was away. How often a container was restarted is not synced to the disk at
+# once, so the second power cut may have cost the count of the first: never below 1, and the same on both sides.
+check_reconnected() {
+    local deadline=$((SECONDS + 60)) here= there=
+    kubectl_waits 60 "node board after its return" --for=condition=Ready node/board
+    until [ "$(grep -c ' [12]$' <<<"$here")" = 3 ] && [ "$here" = "$there" ]; do
+        [ "$SECONDS" -lt "$deadline" ] || node_failed "restarts as the board knows them: '$here', as the API does: '$there'"
+        sleep 0.5
+        here=$(board 15 "edge-runtime ps" | awk '$4 == "Running" {print $2, $5}' | sort)
+        there=$(kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name} {.status.containerStatuses[0].restartCount}{"\n"}{end}' | sort)
+    done
+    kubectl_waits 60 "the pods after the node's return" --for=condition=Ready pod/board-1 pod/board-2 pod/board-3
+    kubectl get pods
 }
