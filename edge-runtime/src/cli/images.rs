@@ -1,5 +1,6 @@
 //! `edge-runtime images`: the images on this node, and what an administrator does to them.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use lexopt::prelude::*;
@@ -9,7 +10,8 @@ use crate::image::digest::hex;
 use crate::image::helper::Helper;
 use crate::image::{ImageError, ImageRecord, Reference};
 use crate::paths::Paths;
-use crate::store::Store;
+use crate::pod::record::ContainerState;
+use crate::store::{Store, StoreError};
 
 /// # Errors
 /// Called wrongly, or the store cannot be read.
@@ -71,18 +73,31 @@ fn verify_all(paths: &Paths) -> Result<Vec<String>, ImageError> {
 
 fn remove_all(paths: &Paths, names: &[String]) -> Result<(), ImageError> {
     let mut helper = Helper::begin(paths)?;
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let used = used_images(paths)?;
     let mut ids = Vec::new();
     for name in names {
         let fail = |why: &str| ImageError::Broken { image: name.clone(), what: "image".into(), why: why.into() };
         let by_name = || helper.known(&Reference::parse(name).ok()?.to_string());
         let image = helper.known(name).or_else(by_name).ok_or_else(|| fail("is not on this node"))?;
-        if image.layers.iter().any(|layer| mounts.contains(hex(layer))) {
+        if used.contains(&image.id) || used.contains(image.image_id()) {
             return Err(fail("is in use by a container"));
         }
         ids.push(image.id);
     }
     helper.remove(&ids)
+}
+
+/// What this node's pods are made from, as their records name it.
+fn used_images(paths: &Paths) -> Result<BTreeSet<String>, ImageError> {
+    let broken = |error: StoreError| ImageError::Broken {
+        image: "all images".into(),
+        what: "pods that may use them".into(),
+        why: error.to_string(),
+    };
+    let (pods, _) = Store::open_shared(&paths.store()).and_then(|store| store.pods()).map_err(broken)?;
+    let containers = pods.into_iter().flat_map(|pod| pod.record.containers.into_values());
+    let present = containers.filter(|container| !matches!(container.state, ContainerState::Terminated(_)));
+    Ok(present.map(|container| container.image_id).collect())
 }
 
 /// Columns as `docker images` has them; one line per name.
