@@ -79,6 +79,25 @@ impl Kubectl {
         self.try_apply(manifest).unwrap_or_else(|error| panic!("apply: {error}\n{manifest}"));
     }
 
+    /// `kubectl apply` of all `objects` in one call.
+    ///
+    /// # Panics
+    /// One is not accepted.
+    pub fn apply_all(&self, objects: &[Value]) {
+        self.apply(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
+    }
+
+    /// Waits until the pod's log (`kubectl logs`) contains `text`; gives the log.
+    ///
+    /// # Panics
+    /// It does not within 20 s.
+    pub fn wait_log(&self, pod: &str, text: &str) -> String {
+        until(Duration::from_secs(20), &format!("{pod} logs {text:?}"), || {
+            let log = self.run(&["logs", pod])?;
+            if log.contains(text) { Ok(log) } else { Err(log) }
+        })
+    }
+
     /// An object as JSON.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod kubectl;
+pub mod manifest;
 pub mod node;
 pub mod process;
 pub mod wait;

@@ -125,6 +125,17 @@ impl EdgeNode {
         })
     }
 
+    /// Waits until no container of this node runs.
+    ///
+    /// # Panics
+    /// One still does after 15 s.
+    pub fn wait_no_container(&self) {
+        until(Duration::from_secs(15), "no container is left", || {
+            let left = self.container_pids();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        });
+    }
+
     /// Processes of this node's containers: pid by container id.
     #[must_use]
     pub fn container_pids(&self) -> std::collections::BTreeMap<String, u32> {

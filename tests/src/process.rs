@@ -72,6 +72,23 @@ impl Drop for Process {
     }
 }
 
+/// Sends a signal (`KILL`, `STOP`) to one process.
+///
+/// # Panics
+/// There is no such process.
+pub fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status().expect("kill starts");
+    assert!(sent.success(), "SIG{name} to {pid}");
+}
+
+/// When a process started, in clock ticks since boot: with its pid this names a process for good.
+#[must_use]
+pub fn start_time(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may itself contain spaces and parentheses.
+    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// Path of one of our binaries.
 #[must_use]
 pub fn binary(name: &str) -> PathBuf {

@@ -89,7 +89,8 @@ impl Launcher {
         // Environment first: it fails most often (a ConfigMap that is not there yet) and costs nothing.
         let facts = self.downward(ips);
         let environment = environment(pod, container, &facts, objects)?;
-        let env = merge_env(&image.config.env, &environment.vars);
+        let host_name = self.host_name(pod).map_err(|failure| config(failure.message))?;
+        let env = merge_env(&host_name, &image.config.env, &environment.vars);
         let argv = env::argv(container, &image.config.entrypoint, &image.config.cmd, &environment.vars);
         if argv.is_empty() {
             return Err(create("no command specified"));
@@ -202,17 +203,16 @@ fn environment(
     env::environment(pod, container, &sources).map_err(config)
 }
 
-/// The image's variables, then the container's; a container's value takes the image's place.
-fn merge_env(image: &[String], own: &[(String, String)]) -> Vec<(String, String)> {
-    let mut merged: Vec<(String, String)> = image
-        .iter()
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-    for (name, value) in own {
+/// `HOSTNAME`, as containerd and CRI-O set it, the image's variables, then the container's; a later value takes the
+/// place of an earlier one.
+fn merge_env(host_name: &str, image: &[String], own: &[(String, String)]) -> Vec<(String, String)> {
+    let mut merged = vec![("HOSTNAME".to_owned(), host_name.to_owned())];
+    let image = image.iter().filter_map(|pair| pair.split_once('='));
+    let own = own.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in image.chain(own) {
         match merged.iter_mut().find(|(held, _)| held == name) {
-            Some((_, held)) => held.clone_from(value),
-            None => merged.push((name.clone(), value.clone())),
+            Some((_, held)) => value.clone_into(held),
+            None => merged.push((name.to_owned(), value.to_owned())),
         }
     }
     merged

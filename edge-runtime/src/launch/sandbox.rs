@@ -119,20 +119,28 @@ impl Launcher {
         Ok((namespaces, Some(address)))
     }
 
+    /// What `hostname` says in the pod: its own name, or the node's on the node's network.
+    pub(super) fn host_name(&self, pod: &Pod) -> Result<String, SandboxFailure> {
+        if host_network(pod) {
+            return Ok(self.facts.hostname.clone());
+        }
+        hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)
+    }
+
     fn pod_etc_files(
         &self,
         pod: &Pod,
         uid: &str,
         ips: &[IpAddr],
     ) -> Result<Vec<(&'static str, String)>, SandboxFailure> {
-        let (hosts, hostname) = if host_network(pod) {
+        let hosts = if host_network(pod) {
             let own = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-            (hosts::hosts_file_host_network(pod, &own), self.facts.hostname.clone())
+            hosts::hosts_file_host_network(pod, &own)
         } else {
             let ips: Vec<String> = ips.iter().map(IpAddr::to_string).collect();
-            let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
-            (hosts::hosts_file(pod, &ips, &self.dns.cluster_domain), name)
+            hosts::hosts_file(pod, &ips, &self.dns.cluster_domain)
         };
+        let hostname = self.host_name(pod)?;
         let dns = NodeDns { node_resolv_conf: resolv::read_node_resolv_conf(), ..self.dns.clone() };
         let resolv = resolv::resolv_conf(pod, &dns);
         let files = etc_files::EtcFiles { hosts, hostname: hostname + "\n", resolv_conf: resolv.content };

@@ -1,12 +1,24 @@
 //! A pod from `kubectl apply` to its end, as a user sees it.
 
-use sampan_tests::node::BUSYBOX;
-use sampan_tests::{Cluster, can_run};
+mod containers;
+mod end;
+mod env;
+mod limits;
+mod logs;
+mod network;
+mod probes;
+mod statics;
+mod volumes;
 
-fn pod(name: &str, node: &str, spec: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  nodeName: {node}\n  terminationGracePeriodSeconds: 1\n{spec}"
-    )
+use sampan_tests::manifest::{pod, shell};
+use sampan_tests::{Cluster, can_run};
+use serde_json::{Value, json};
+
+/// Status of the container `name`, init containers included.
+fn status(pod: &Value, name: &str) -> Value {
+    let of = |list: &str| pod["status"][list].as_array().cloned().unwrap_or_default();
+    let all = of("containerStatuses").into_iter().chain(of("initContainerStatuses"));
+    all.into_iter().find(|one| one["name"] == name).unwrap_or(Value::Null)
 }
 
 #[test]
@@ -17,13 +29,10 @@ fn a_pod_runs_logs_and_goes() {
     let cluster = Cluster::start("road");
     let node = cluster.node("edge");
     let kubectl = &cluster.kubectl;
-    let spec = format!(
-        "  containers:\n  - name: c\n    image: {BUSYBOX}\n    imagePullPolicy: Never\n    command: [sh, -c, 'echo hello; exec sleep 1000']\n"
-    );
-    kubectl.apply(&pod("hello", &node.name, &spec));
+    kubectl.apply_all(&[pod("hello", &node.name, json!([shell("c", "echo hello; exec sleep 1000")]))]);
     let ready = kubectl.wait_ready("hello");
     assert_eq!(ready["status"]["phase"], "Running");
-    let status = &ready["status"]["containerStatuses"][0];
+    let status = status(&ready, "c");
     assert!(status["containerID"].as_str().is_some_and(|id| id.starts_with("runc://")), "{status}");
     assert_eq!(status["restartCount"], 0);
     assert_eq!(kubectl.ok(&["logs", "hello"]), "hello\n");
