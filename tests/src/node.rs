@@ -103,6 +103,25 @@ impl EdgeNode {
         })
     }
 
+    /// Waits until the bridge has this node's session again: a change of a label reaches the node by it.
+    ///
+    /// # Panics
+    /// It does not within 40 s.
+    pub fn wait_connected(&self, cluster: &Cluster) {
+        let line = format!("node {}: connected", self.name);
+        let ended = format!("node {}: connection", self.name);
+        until(Duration::from_secs(40), &format!("node {} is connected", self.name), || {
+            let log = cluster.log();
+            // The bridge's log is appended to across its restarts; a start begins a new chapter.
+            let chapter = log.rfind("nodes connect to").map_or(&log[..], |at| &log[at..]);
+            match (chapter.rfind(&line), chapter.rfind(&ended)) {
+                (Some(connected), Some(gone)) if gone > connected => Err("it was, and is no more".to_owned()),
+                (Some(_), _) => Ok(()),
+                (None, _) => Err(self.log()),
+            }
+        });
+    }
+
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root

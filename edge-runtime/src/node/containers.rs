@@ -38,12 +38,21 @@ impl Node {
         Ok(())
     }
 
-    /// The exit is committed to the record before the monitor may forget it.
     fn exited(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
-        let owner = self.owners.get(&exit.id).cloned();
-        if let Some(owner) = owner {
+        self.tell_exit(exit);
+        self.settle_exit(exit)
+    }
+
+    fn tell_exit(&mut self, exit: &ExitRecord) {
+        if let Some(owner) = self.owners.get(&exit.id).cloned() {
             let event = self.exit_event(&owner, exit);
             self.tell(&owner.uid, event);
+        }
+    }
+
+    /// The exit is committed to the record before the monitor may forget it.
+    fn settle_exit(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
+        if let Some(owner) = self.owners.get(&exit.id).cloned() {
             self.settle(&owner.uid)?;
             self.streams_ended(&exit.id);
         }
@@ -79,6 +88,9 @@ impl Node {
         let running = containers.iter().filter(|one| matches!(one.phase, Phase::Running { .. })).count();
         log::info!("the monitor has {} containers, {running} running", containers.len());
         let mut live = std::collections::BTreeMap::new();
+        // No pod may act on its news before it knows what runs: the next attempt that an exit makes it start is not
+        // in the monitor's list, and would be taken for lost and started once more.
+        let mut exits = Vec::new();
         for container in containers {
             match container.phase {
                 Phase::Running { pid, started_at } => {
@@ -94,11 +106,8 @@ impl Node {
                 // Its outcome will be told.
                 Phase::Starting => drop(live.insert(container.id, 0)),
                 Phase::Exited(exit) => {
-                    let known = self.owners.contains_key(&exit.id);
-                    self.exited(&exit)?;
-                    if !known {
-                        self.delete_container(&exit.id, std::time::Duration::ZERO);
-                    }
+                    self.tell_exit(&exit);
+                    exits.push(exit);
                 }
                 Phase::Failed { message } => {
                     self.start_failed(&container.id, &message)?;
@@ -112,6 +121,13 @@ impl Node {
             let ids = entry.record.containers.values().filter_map(|container| container.state.live_id());
             let own = ids.filter_map(|id| Some((id.to_owned(), *live.get(id)?))).collect();
             self.tell(&uid, PodEvent::Resumed { live: own, sandbox_exists });
+        }
+        for exit in exits {
+            let known = self.owners.contains_key(&exit.id);
+            self.settle_exit(&exit)?;
+            if !known {
+                self.delete_container(&exit.id, std::time::Duration::ZERO);
+            }
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use nix::sys::signal::Signal;
 
+use super::pods::Entry;
 use super::sources::News;
 use super::{Node, Owner};
 use crate::image::Reference;
@@ -27,8 +28,10 @@ const REMOVE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Node {
     pub(super) fn prepare_sandbox(&mut self, uid: &str, pod: &Pod) -> PodEvent {
-        let taken: BTreeSet<Ipv4Addr> =
-            self.pods.iter().filter(|(other, _)| *other != uid).flat_map(|(_, e)| v4(&e.record.ips)).collect();
+        // An ended pod only remembers its address.
+        let holds = |other: &str, entry: &Entry| other != uid && entry.record.sandbox.state != SandboxState::Gone;
+        let holders = self.pods.iter().filter(|(other, entry)| holds(other, entry));
+        let taken: BTreeSet<Ipv4Addr> = holders.flat_map(|(_, entry)| v4(&entry.record.ips)).collect();
         let keep = self.pods.get(uid).and_then(|entry| v4(&entry.record.ips).next());
         let store = &self.store;
         let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();

@@ -39,8 +39,8 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         }
         PodEvent::TornDown => {
             if record.sandbox.state == SandboxState::TearingDown {
+                // The address stays in view: the API shows an ended pod's last one, as a kubelet does.
                 record.sandbox.state = SandboxState::Gone;
-                record.ips.clear();
                 for c in record.containers.values_mut() {
                     c.garbage.clear();
                 }

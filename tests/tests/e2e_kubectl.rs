@@ -1,0 +1,101 @@
+//! kubectl as its users know it, an old and a current one (`SAMPAN_KUBECTL_OLD`, `SAMPAN_KUBECTL_NEW`).
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use sampan_tests::manifest::{pod, shell};
+use sampan_tests::{Cluster, Kubectl, can_run};
+use serde_json::json;
+
+#[test]
+fn old_and_new_kubectl_feel_at_home() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("kubectl");
+    let node = cluster.node("edge");
+    let mut tried = 0;
+    for variable in ["SAMPAN_KUBECTL_OLD", "SAMPAN_KUBECTL_NEW"] {
+        if let Some(program) = std::env::var_os(variable) {
+            let kubectl = Kubectl { program: program.into(), ..cluster.kubectl.clone() };
+            everyday_use(&kubectl, &node.name);
+            tried += 1;
+        }
+    }
+    if tried == 0 {
+        everyday_use(&cluster.kubectl, &node.name);
+    }
+}
+
+fn everyday_use(kubectl: &Kubectl, node: &str) {
+    let space = format!("{}-made", kubectl.namespace);
+    let made = kubectl.ok(&["create", "namespace", &space]);
+    assert_eq!(made, format!("namespace/{space} created\n"));
+    let _ = kubectl.ok(&["create", "configmap", "cm", "--from-literal=a=1"]);
+    let _ = kubectl.ok(&["create", "secret", "generic", "s", "--from-literal=b=2"]);
+    assert_eq!(kubectl.ok(&["get", "configmap", "cm", "-o", "jsonpath={.data.a}"]), "1");
+    assert_eq!(kubectl.ok(&["get", "secret", "s", "-o", "jsonpath={.data.b}"]), "Mg==");
+
+    let mut watch = kubectl
+        .command(&["get", "pods", "-w", "--no-headers"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("kubectl starts");
+    let manifest = pod("p", node, json!([shell("c", "echo hello; exec sleep 1000")]));
+    assert_eq!(kubectl.try_apply(&manifest.to_string()).expect("accepted"), "pod/p created\n");
+    assert_eq!(kubectl.try_apply(&manifest.to_string()).expect("accepted"), "pod/p unchanged\n");
+    let waited = kubectl.ok(&["wait", "--for=condition=Ready", "pod/p", "--timeout=30s"]);
+    assert_eq!(waited, "pod/p condition met\n");
+    let lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let seen: Vec<String> = lines.take_while(|line| !line.contains("1/1")).collect();
+    assert!(seen.iter().any(|line| line.contains("0/1")), "{seen:?}");
+    let _ = watch.kill();
+    let _ = watch.wait();
+
+    let wide = kubectl.ok(&["get", "pods", "-o", "wide"]);
+    let (head, row) = wide.split_once('\n').expect("two lines");
+    let head: Vec<&str> = head.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+    assert_eq!(head, ["NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "NOMINATED NODE", "READINESS GATES"]);
+    assert!(row.contains("1/1") && row.contains("Running") && row.contains(node), "{row}");
+    let yaml = kubectl.ok(&["get", "pod", "p", "-o", "yaml"]);
+    assert!(yaml.contains("kind: Pod") && yaml.contains("phase: Running"), "{yaml}");
+    let nodes = kubectl.ok(&["get", "nodes"]);
+    assert!(nodes.lines().any(|line| line.starts_with(node) && line.contains(" Ready ")), "{nodes}");
+    let about = kubectl.ok(&["describe", "pod", "p"]);
+    for part in ["Container ID:  runc://", "State:          Running", "Restart Count:  0", "Started", "Node:"] {
+        assert!(about.contains(part), "{part} is missing in:\n{about}");
+    }
+    let about = kubectl.ok(&["describe", "node", node]);
+    assert!(about.contains("Allocatable:") && about.contains("MemoryPressure"), "{about}");
+    let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=p"]);
+    assert!(events.contains("Started") && events.contains("Created"), "{events}");
+    assert_eq!(kubectl.ok(&["logs", "p"]), "hello\n");
+
+    assert!(kubectl.ok(&["label", "pod", "p", "tier=front"]).contains("labeled"));
+    assert!(kubectl.ok(&["annotate", "pod", "p", "note=one"]).contains("annotated"));
+    assert!(kubectl.ok(&["get", "pods", "-l", "tier=front", "-o", "name"]).contains("pod/p"));
+    assert!(kubectl.run(&["label", "pod", "p", "tier=back"]).is_err_and(|error| error.contains("overwrite")));
+    let edited = kubectl.command(&["edit", "pod", "p"]).env("EDITOR", "sed -i s/note:.one/note:\\ two/").output();
+    let edited = edited.expect("kubectl starts");
+    assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
+    let note = "jsonpath={.metadata.annotations.note}";
+    assert_eq!(kubectl.ok(&["get", "pod", "p", "-o", note]), "two");
+    for (kind, patch) in [
+        ("merge", r#"{"metadata":{"annotations":{"note":"three"}}}"#),
+        ("json", r#"[{"op":"replace","path":"/metadata/annotations/note","value":"four"}]"#),
+        ("strategic", r#"{"spec":{"containers":[{"name":"c","image":"busybox:latest"}]}}"#),
+    ] {
+        assert!(kubectl.ok(&["patch", "pod", "p", "--type", kind, "-p", patch]).contains("patched"), "{kind}");
+    }
+    assert_eq!(kubectl.ok(&["get", "pod", "p", "-o", note]), "four");
+    let list = kubectl.ok(&["get", "pod", "p", "-o", "jsonpath={.spec.containers[*].image}"]);
+    assert_eq!(list, "busybox:latest", "one container, patched by its name");
+    let refused = kubectl.run(&["patch", "pod", "p", "--type=merge", "-p", r#"{"spec":{"nodeName":"x"}}"#]);
+    assert!(refused.is_err_and(|error| error.contains("pod updates may not change fields")));
+
+    let deleted = kubectl.ok(&["delete", "pod", "p"]);
+    assert!(deleted.contains("deleted") && kubectl.run(&["get", "pod", "p"]).is_err_and(|e| e.contains("NotFound")));
+    let _ = kubectl.ok(&["delete", "configmap/cm", "secret/s"]);
+    let _ = kubectl.ok(&["delete", "namespace", &space]);
+}

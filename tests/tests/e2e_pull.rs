@@ -1,0 +1,74 @@
+//! An image from a real registry on loopback to a running pod, and a name that is wrong at first.
+
+use std::process::Command;
+use std::time::Duration;
+
+use sampan_tests::cluster::free_address;
+use sampan_tests::manifest::{pod, shell};
+use sampan_tests::process::Process;
+use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use serde_json::{Value, json};
+
+fn waiting(pod: &Value) -> String {
+    pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_pod_pulls_its_image() {
+    let installed = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !can_run() || !installed("docker-registry") || !installed("skopeo") {
+        return;
+    }
+    let cluster = Cluster::start("pull");
+    let address = free_address();
+    let config = cluster.folder().join("registry.yml");
+    let storage = cluster.folder().join("registry");
+    let text = json!({"version": 0.1, "log": {"level": "warn"}, "http": {"addr": address.to_string()},
+        "storage": {"filesystem": {"rootdirectory": storage}}});
+    std::fs::write(&config, text.to_string()).expect("written");
+    let mut command = Command::new("docker-registry");
+    command.arg("serve").arg(&config);
+    let _registry = Process::start(&mut command, &cluster.folder().join("registry.log"));
+
+    let name = format!("edge-{}", std::process::id());
+    let mut node = EdgeNode::prepare(&cluster, &name);
+    let table = format!("[[registry]]\nhost = \"{address}\"\nplain-http = true\n");
+    std::fs::create_dir_all(node.root().join("etc/edge-runtime")).expect("a folder");
+    std::fs::write(node.root().join("etc/edge-runtime/config.toml"), table).expect("written");
+    node.start();
+    node.wait_ready();
+    let push = || {
+        let from = format!("docker-archive:{}", cluster.folder().join("busybox.tar").display());
+        let to = format!("docker://{address}/tools/busybox:1");
+        let args = ["copy", "-q", "--insecure-policy", "--dest-tls-verify=false", &from, &to];
+        let output = Command::new("skopeo").args(args).output().expect("skopeo starts");
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    };
+    until(Duration::from_secs(15), "the image is pushed", push);
+
+    let kubectl = &cluster.kubectl;
+    let image = |image: &str| {
+        let mut container = shell("c", "echo pulled; exec sleep 1000");
+        container["image"] = json!(format!("{address}/{image}"));
+        container["imagePullPolicy"] = json!("IfNotPresent");
+        json!([container])
+    };
+    kubectl.apply_all(&[
+        pod("right", &node.name, image("tools/busybox:1")),
+        pod("wrong", &node.name, image("tools/bussybox:1")),
+    ]);
+    kubectl.wait_ready("right");
+    kubectl.wait_log("right", "pulled");
+    kubectl.wait_pod("wrong", 20, "cannot be pulled", |pod| {
+        ["ErrImagePull", "ImagePullBackOff"].contains(&&*waiting(pod))
+    });
+    let back = kubectl.wait_pod("wrong", 20, "waits", |pod| waiting(pod) == "ImagePullBackOff");
+    assert!(back["status"].to_string().contains("tools/bussybox:1"), "{}", back["status"]);
+    let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=wrong"]);
+    assert!(events.contains("Failed to pull image"), "{events}");
+    let fixed = format!(r#"{{"spec":{{"containers":[{{"name":"c","image":"{address}/tools/busybox:1"}}]}}}}"#);
+    let _ = kubectl.ok(&["patch", "pod", "wrong", "-p", &fixed]);
+    kubectl.wait_ready("wrong");
+    let images = node.edge_ok(&["images"]);
+    assert!(images.contains("tools/busybox"), "{images}");
+}
