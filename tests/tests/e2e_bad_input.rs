@@ -11,6 +11,11 @@ use sampan_tests::process::binary;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;
 
+/// The changed configuration `$c` gets the name of its digest, and all is packed as another image.
+const RENAME: &str = "id=$(sha256sum $c | cut -d' ' -f1); mv $c $id.json; \
+    sed -i \"s/\\\"Config\\\":\\\"[^\\\"]*/\\\"Config\\\":\\\"$id.json/; s/busybox:latest/other:latest/\" manifest.json; \
+    tar -cf ../bad.tar .";
+
 #[test]
 fn wrong_manifests_archives_and_verbs_are_named() {
     if !can_run() {
@@ -47,17 +52,18 @@ fn wrong_manifests_archives_and_verbs_are_named() {
     let error = import(&node);
     assert!(!error.contains("panicked") && error.contains("bad.tar"), "{error}");
     // A layer that is not what the configuration announces.
-    make("l=$(ls */layer.tar); printf x >>$l; tar -cf ../bad.tar .");
+    make(&format!(
+        "new={}; c=$(ls *.json | grep -v manifest); sed -i s/sha256:[0-9a-f]*/sha256:$new/ $c; {RENAME}",
+        "0".repeat(64)
+    ));
     let error = import(&node);
     assert!(error.contains("sha256:"), "{error}");
     // A layer that climbs out of its root, announced honestly.
-    make(
-        "l=$(ls */layer.tar); old=$(sha256sum $l | cut -d' ' -f1); echo x >../climbed; \
-        tar -P -cf $l ../climbed; new=$(sha256sum $l | cut -d' ' -f1); rm ../climbed; \
-        c=$(ls *.json | grep -v manifest); sed -i s/$old/$new/ $c; id=$(sha256sum $c | cut -d' ' -f1); mv $c $id.json; \
-        sed -i \"s/\\\"Config\\\":\\\"[^\\\"]*/\\\"Config\\\":\\\"$id.json/; s/busybox:latest/climb:latest/\" manifest.json; \
-        tar -cf ../bad.tar .",
-    );
+    make(&format!(
+        "l=$(ls */layer.tar); echo x >../climbed; tar -P -cf $l ../climbed; rm ../climbed; \
+        new=$(sha256sum $l | cut -d' ' -f1); c=$(ls *.json | grep -v manifest); \
+        sed -i s/sha256:[0-9a-f]*/sha256:$new/ $c; {RENAME}"
+    ));
     let error = import(&node);
     assert!(error.contains("../climbed"), "{error}");
     assert!(!node.root().join("var/lib/edge-runtime/layers/climbed").exists());
@@ -66,12 +72,12 @@ fn wrong_manifests_archives_and_verbs_are_named() {
     let error = node.edge(&["dance"]).expect_err("no such verb");
     assert!(error.contains("unknown verb dance"), "{error}");
 
-    let config = node.root().join("etc/edge-runtime/config.toml");
+    let config = node.root().join("etc/edge-runtime/config.yaml");
     let held = std::fs::read_to_string(&config).ok();
-    std::fs::write(&config, "max-pots = 3\n").expect("written");
+    std::fs::write(&config, "max-pots: 3\n").expect("written");
     node.kill();
     let error = node.edge(&["run"]).expect_err("the key is unknown");
-    assert!(error.contains("config.toml") && error.contains("max-pots"), "{error}");
+    assert!(error.contains("config.yaml") && error.contains("max-pots"), "{error}");
     match held {
         Some(text) => std::fs::write(&config, text).expect("written"),
         None => std::fs::remove_file(&config).expect("removed"),

@@ -32,9 +32,9 @@ fn a_pod_pulls_its_image() {
 
     let name = format!("edge-{}", std::process::id());
     let mut node = EdgeNode::prepare(&cluster, &name);
-    let table = format!("[[registry]]\nhost = \"{address}\"\nplain-http = true\n");
+    let table = format!("registry:\n- host: {address}\n  plain-http: true\n");
     std::fs::create_dir_all(node.root().join("etc/edge-runtime")).expect("a folder");
-    std::fs::write(node.root().join("etc/edge-runtime/config.toml"), table).expect("written");
+    std::fs::write(node.root().join("etc/edge-runtime/config.yaml"), table).expect("written");
     node.start();
     node.wait_ready();
     let push = || {

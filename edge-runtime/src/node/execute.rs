@@ -19,7 +19,7 @@ use crate::launch::Attempt;
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
 use crate::pod::reconcile::Refusal;
-use crate::pod::record::{ContainerKind, PodSource, StopReason};
+use crate::pod::record::{ContainerKind, PodSource, SandboxState, StopReason};
 use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
 use crate::store::StoreError;
 
