@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_runtime::monitor::client::ClientError;
+use edge_runtime::monitor::exit::ExitRecord;
 use edge_runtime::monitor::protocol::Phase;
 use monitor_support::{Node, can_run, kill, lives, runc_list, wait_until};
 
@@ -18,6 +19,32 @@ fn pidfds_tell_exits() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
     (numbers.next(), numbers.next()) >= (Some(6), Some(15))
+}
+
+/// After a power cut: the exit of an earlier boot is forgotten while the first start waits for its monitor.
+#[test]
+fn a_forgotten_exit_does_not_make_a_new_start_look_lost() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    let old = ExitRecord { id: "old".into(), code: 137, unknown: true, ..ExitRecord::default() };
+    edge_runtime::monitor::exit::write(&node.paths.exits(), &old).unwrap();
+    node.run(async {
+        assert_eq!(node.reconnected().await.len(), 1);
+        node.client.forget("old").await.unwrap();
+        node.client.start(node.bundle("new", "sleep 1000")).await.unwrap();
+        node.started("new").await;
+        let told_again = async { Some(node.reconnected().await) };
+        let never = async {
+            sleep_ms(50).await;
+            None
+        };
+        assert_eq!(smol::future::or(told_again, never).await, None);
+        node.client.kill("new", 9).await.unwrap();
+        node.exited("new").await;
+        node.client.delete("new").await.unwrap();
+    });
 }
 
 #[test]

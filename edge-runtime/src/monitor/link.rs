@@ -163,7 +163,9 @@ impl Link {
             }
         };
         let containers: Vec<_> = containers.into_iter().map(|c| self.amend(c)).collect();
-        if told.as_ref() != Some(&containers) {
+        // A monitor spawned for a start has no containers; records told before may have been forgotten since, but
+        // starts wait in the queue meanwhile, and a list without them would declare them lost.
+        if first.is_none() && told.as_ref() != Some(&containers) {
             self.tell(MonitorEvent::Reconnected { containers });
         }
         let write = async {
