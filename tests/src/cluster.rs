@@ -42,6 +42,12 @@ impl Cluster {
         };
         cluster.start_bridge();
         cluster.kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}\n"));
+        if cluster.real.is_some() {
+            // Admission refuses pods until the controller manager has made it.
+            until(Duration::from_secs(20), "the default service account", || {
+                cluster.kubectl.get("serviceaccount", "default")
+            });
+        }
         cluster
     }
 

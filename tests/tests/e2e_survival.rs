@@ -242,10 +242,11 @@ fn twenty_random_deaths_of_the_daemon() {
                     of(&fail)
                 );
                 assert_eq!(read(&fail), "start\n", "seed {seed}, round {round}: {fail}");
-                until(Duration::from_secs(5), "it has begun", || match read(&run) {
-                    empty if empty.is_empty() => Err(empty),
-                    notes => Ok(assert_eq!(notes, "start\n", "seed {seed}, round {round}: {run}")),
+                let notes = until(Duration::from_secs(5), "it has begun", || {
+                    let notes = read(&run);
+                    if notes.is_empty() { Err(run.clone()) } else { Ok(notes) }
                 });
+                assert_eq!(notes, "start\n", "seed {seed}, round {round}: {run}");
             }
             let status = of(&again);
             assert_eq!(status["lastState"]["terminated"]["exitCode"], 9, "seed {seed}, round {round}: {status}");
