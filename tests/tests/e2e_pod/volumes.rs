@@ -28,7 +28,7 @@ fn files_come_from_their_sources_and_follow_them() {
         shell("writer", "echo shared >/disk/f; cat /host/in; echo back >/host/out; exec sleep 1000"),
         &mounts(&[("disk", "/disk"), ("host", "/host")]),
     );
-    let script = "until [ -e /disk/f ]; do sleep 0.1; done; cat /disk/f; grep ' /memory ' /proc/mounts; ls /config; \
+    let script = "until [ -s /disk/f ]; do sleep 0.1; done; cat /disk/f; grep ' /memory ' /proc/mounts; ls /config; \
         cat /config/page; echo; stat -Lc %a /secret/deep/pin; cat /secret/deep/pin; echo; cat /info/labels; echo; \
         while :; do cat /config/page >/host/page; cat /info/labels >/host/labels; sleep 0.2; done";
     let reader = with(
