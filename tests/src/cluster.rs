@@ -112,8 +112,8 @@ impl Cluster {
     /// Joins and starts a node with the busybox image on it, and waits until it is Ready.
     #[must_use]
     pub fn node(&self, name: &str) -> EdgeNode {
-        // On a shared API server two runs must not meet.
-        let name = format!("{name}-{}", std::process::id());
+        // On a shared API server a node must not get the pods that an earlier test's namespace takes along.
+        let name = format!("{name}-{}", self.kubectl.namespace);
         let mut node = EdgeNode::prepare(self, &name);
         node.start();
         node.wait_ready();
