@@ -1,3 +1,5 @@
+//! What `selector` promises, case by case.
+
 use serde_json::json;
 
 use super::{FieldSelector, LabelSelector};

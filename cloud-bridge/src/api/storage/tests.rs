@@ -1,3 +1,5 @@
+//! What `storage` promises, case by case.
+
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! What `watched` promises, case by case.
+
 use super::*;
 
 fn pod(value: Value) -> WatchedPod {

@@ -1,3 +1,5 @@
+//! What `world` promises, case by case.
+
 use edge_protocol::message::ObjectDigest;
 use serde_json::json;
 

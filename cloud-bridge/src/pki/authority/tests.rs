@@ -1,3 +1,5 @@
+//! What `authority` promises, case by case.
+
 use super::*;
 
 fn request(common_name: &str) -> Vec<u8> {

@@ -1,3 +1,5 @@
+//! What `token` promises, case by case.
+
 use super::*;
 
 fn authority() -> String {

@@ -1,3 +1,5 @@
+//! What `oci_spec` promises, case by case.
+
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;

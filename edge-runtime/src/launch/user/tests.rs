@@ -1,3 +1,5 @@
+//! What `user` promises, case by case.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 

@@ -1,3 +1,5 @@
+//! What `read` promises, case by case.
+
 use super::*;
 use crate::logs::write::LogWriter;
 

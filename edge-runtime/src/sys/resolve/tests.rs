@@ -1,3 +1,5 @@
+//! What `resolve` promises, case by case.
+
 use super::config::{Config, hosts};
 use super::search::Search;
 use super::wire::{Answer, RecordType, answer, is_host_name, query};

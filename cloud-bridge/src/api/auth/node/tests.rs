@@ -1,3 +1,5 @@
+//! What `node` promises, case by case.
+
 use serde_json::{Value, json};
 
 use super::names;

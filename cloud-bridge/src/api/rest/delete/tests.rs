@@ -1,3 +1,5 @@
+//! What `delete` promises, case by case.
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
