@@ -67,7 +67,8 @@ start() {
 }
 
 # Field 22 of /proc/PID/stat: with it a recycled pid is never taken for ours.
-start_time() { awk '{sub(/.*\) /, ""); print $20}' "/proc/$1/stat" 2>/dev/null || true; }
+# Nothing for a process that has ended and only waits to be reaped.
+start_time() { awk '{sub(/.*\) /, ""); if ($1 != "Z" && $1 != "X") print $20}' "/proc/$1/stat" 2>/dev/null || true; }
 
 running() {
     local pid began

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use edge_protocol::message::Report;
 use k8s_openapi::api::core::v1::Pod;
@@ -40,6 +40,10 @@ use crate::sys::files::{self, private_dir};
 use crate::sys::host;
 use crate::sys::signal::Signals;
 use crate::sys::watch::FolderWatch;
+
+/// How long a predecessor may take to be gone.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the node did not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -113,8 +117,16 @@ fn run_on_tmpfs(paths: &Paths) -> Result<(), StartError> {
 /// Another process holds the lock.
 pub fn lock(paths: &Paths) -> Result<Flock<std::fs::File>, StartError> {
     let path = paths.run().join("daemon.lock");
-    let file = std::fs::File::create(&path).map_err(io(path.display().to_string()))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| StartError::Locked(path))
+    let mut file = std::fs::File::create(&path).map_err(io(path.display().to_string()))?;
+    // A killed daemon holds its lock until the kernel has taken it apart, which a quick supervisor does not wait for.
+    for _ in 0..LOCK_TRIES {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((held, _)) => file = held,
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Err(StartError::Locked(path))
 }
 
 fn watch_signals(executor: &Rc<LocalExecutor<'static>>, senders: &Senders, signals: Signals) {
