@@ -86,8 +86,10 @@ check_offline() {
         rows=$(running_pids)
         ups=$(board 10 "$tell")
     done
-    # Asked for the name, not for a count: an answer that the busy board delays must not read as a device.
-    if board 10 'ls /sys/class/net; true' | grep -q eth0; then board_failed "the board has a network device"; fi
+    # Whole names: a pod's link on the host side may be called veth0..., which holds "eth0".
+    local devices; devices=$(board 10 'ls -1 /sys/class/net')
+    grep -qx lo <<<"$devices" || board_failed "the board does not tell its network devices: $devices"
+    ! grep -qx eth0 <<<"$devices" || board_failed "the board has a network device: $devices"
     [ "$(grep -c . <<<"$ups")" = 3 ] || { say "more starts than pods, at" $ups "s of uptime:"; node_tells; } >&2
     local started; started=$(board 10 'cat /run/node-started')
     offline_seconds=$(awk -v began="$started" '$1 > last {last = $1} END {printf "%.1f", last - began}' <<<"$ups")
