@@ -12,6 +12,7 @@
 //! | [`bridge`] | [`BridgeSession`](bridge::BridgeSession): one connection, seen from the bridge |
 //! | [`edge`] | [`EdgeSession`](edge::EdgeSession): one connection, seen from the node |
 //! | [`stream`] | byte streams (logs, ...) under credit |
+//! | [`channel`] | records inside a stream: exec, attach, port-forward |
 //!
 //! # Driving both sessions
 //! Either side does the same four things: hand in each frame read from the socket, hand in the passing of
@@ -64,6 +65,7 @@
 //! ```
 
 pub mod bridge;
+pub mod channel;
 pub mod edge;
 pub mod frame;
 mod liveness;

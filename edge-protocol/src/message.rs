@@ -70,6 +70,43 @@ pub enum StreamRequest {
         #[serde(default)]
         limit_bytes: Option<u64>,
     },
+    /// A command in a running container, as the kubelet's `/exec`. Bytes in both directions are records of
+    /// [`channel`](crate::channel); the first from the edge is an empty one on `OPENED`, the last its `STATUS`.
+    Exec {
+        namespace: String,
+        pod: String,
+        uid: String,
+        container: String,
+        command: Vec<String>,
+        #[serde(default)]
+        stdin: bool,
+        #[serde(default)]
+        stdout: bool,
+        #[serde(default)]
+        stderr: bool,
+        #[serde(default)]
+        tty: bool,
+    },
+    /// The standard streams of a container's own process, as the kubelet's `/attach`. Records as for `Exec`.
+    Attach {
+        namespace: String,
+        pod: String,
+        uid: String,
+        container: String,
+        #[serde(default)]
+        stdin: bool,
+        #[serde(default)]
+        stdout: bool,
+        #[serde(default)]
+        stderr: bool,
+        #[serde(default)]
+        tty: bool,
+    },
+    /// One TCP connection to a port inside the pod's network namespace. Records of [`channel`](crate::channel):
+    /// `OPENED` when it is established, then `STDIN` towards the pod and `STDOUT` from it, each closed by `CLOSE`.
+    PortForward { namespace: String, pod: String, uid: String, port: u16 },
+    /// Usage of the node, its pods and their containers: the JSON of the kubelet's `/stats/summary`, then the end.
+    Stats {},
     /// A request this build does not know; answered by ending the stream with a reason.
     #[serde(other)]
     Unknown,

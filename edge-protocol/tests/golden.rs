@@ -65,6 +65,46 @@ fn to_edge() -> Vec<ToEdge> {
             },
             credit: 65_536,
         },
+        ToEdge::StreamOpen {
+            stream: 2,
+            request: StreamRequest::Exec {
+                namespace: "default".into(),
+                pod: "web".into(),
+                uid: "u-1".into(),
+                container: "c".into(),
+                command: vec!["ls".into(), "-l".into()],
+                stdin: true,
+                stdout: true,
+                stderr: false,
+                tty: true,
+            },
+            credit: 65_536,
+        },
+        ToEdge::StreamOpen {
+            stream: 3,
+            request: StreamRequest::Attach {
+                namespace: "default".into(),
+                pod: "web".into(),
+                uid: "u-1".into(),
+                container: "c".into(),
+                stdin: false,
+                stdout: true,
+                stderr: true,
+                tty: false,
+            },
+            credit: 65_536,
+        },
+        ToEdge::StreamOpen {
+            stream: 4,
+            request: StreamRequest::PortForward {
+                namespace: "default".into(),
+                pod: "web".into(),
+                uid: "u-1".into(),
+                port: 8080,
+            },
+            credit: 65_536,
+        },
+        ToEdge::StreamOpen { stream: 5, request: StreamRequest::Stats {}, credit: 65_536 },
         ToEdge::StreamData { stream: 1, data: vec![0, 255, 10] },
         ToEdge::StreamCredit { stream: 1, bytes: 32_768 },
         ToEdge::StreamEnd { stream: 1, error: None },
@@ -147,7 +187,7 @@ fn skew_of_one_version_reads() {
     let dance = r#"{"up":{"id":1,"report":{"report":"dance","steps":[1]}}}"#;
     assert_eq!(read(dance), Ok(Decoded::Message(ToCloud::Up { id: 1, report: Report::Unknown })));
     assert_eq!(read(r#"{"dance":{"steps":3}}"#), Ok(Decoded::Unknown("dance".into())));
-    let open = r#"{"streamOpen":{"stream":1,"request":{"request":"exec","tty":true},"credit":1}}"#;
+    let open = r#"{"streamOpen":{"stream":1,"request":{"request":"dance","tty":true},"credit":1}}"#;
     let wanted = ToEdge::StreamOpen { stream: 1, request: StreamRequest::Unknown, credit: 1 };
     assert_eq!(Decoder::default().decode::<ToEdge>(open), Ok(Decoded::Message(wanted)));
 }
