@@ -10,6 +10,8 @@ mod subscribers;
 #[cfg(test)]
 mod tests;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -111,6 +113,8 @@ impl Store {
     pub(super) fn open(path: &Path, history: Duration, history_rows: u64) -> Result<Self, StoreError> {
         let fail = |reason: String| StoreError::Open { path: path.to_owned(), reason };
         let mut conn = Connection::open(path).map_err(|e| fail(e.to_string()))?;
+        // It holds Secrets. SQLite gives its journals the mode of the file, so this comes before the first write.
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|e| fail(e.to_string()))?;
         schema::prepare(&mut conn).map_err(|e| fail(e.to_string()))?;
         conn.set_prepared_statement_cache_capacity(32);
         let last: Option<u64> = conn

@@ -85,6 +85,18 @@ fn a_damaged_file_is_named_and_kept() {
 }
 
 #[test]
+fn nobody_else_reads_the_secrets() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    store.write("secrets", object("s", "1"), None, None).unwrap();
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.path());
+    }
+}
+
+#[test]
 fn expired_events_go_with_the_trim() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);
