@@ -10,7 +10,7 @@ use crate::image::layers::Layers;
 use crate::image::limits::Limits;
 use crate::image::manifest::{Document, parse_configuration, parse_document};
 use crate::image::platform::Wanted;
-use crate::image::registry::{Endpoint, Repository, endpoints};
+use crate::image::registry::{Endpoint, Repository, endpoints, without_tls};
 use crate::image::registry_config::{RegistryConfig, registry_for};
 use crate::image::{ImageError, ImageRecord, Reference, assemble, download};
 
@@ -39,7 +39,11 @@ impl Pull<'_> {
             let Some(place) = places.next() else {
                 return Err(ImageError::InvalidName { name: reference.to_string(), why: "it names no registry" });
             };
-            match self.from(place, &config, reference) {
+            let mut done = self.from(place.clone(), &config, reference);
+            if let Some(plain) = done.as_ref().err().and_then(|error| without_tls(&place, error)) {
+                done = self.from(plain, &config, reference);
+            }
+            match done {
                 // Content that is wrong in itself would be so everywhere.
                 Err(
                     error @ (ImageError::Unavailable { .. }

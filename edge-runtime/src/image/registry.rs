@@ -46,6 +46,26 @@ pub fn endpoints(config: &RegistryConfig, registry: &str) -> Vec<Endpoint> {
     mirrors.chain([own]).collect()
 }
 
+/// The same place without TLS, if it is on this very machine and answered the TLS greeting with something else:
+/// a registry on loopback needs no configuration, as with containerd.
+pub fn without_tls(place: &Endpoint, error: &ImageError) -> Option<Endpoint> {
+    let ImageError::Unavailable { source, .. } = error else { return None };
+    let Some(ureq::Error::Io(io)) = source.downcast_ref::<ureq::Error>() else { return None };
+    let tls = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let address = place.base.strip_prefix("https://")?;
+    let plain = matches!(tls, Some(rustls::Error::InvalidMessage(_))) && is_loopback(address);
+    plain.then(|| Endpoint { base: format!("http://{address}"), ..place.clone() })
+}
+
+/// Of `host[:port]`.
+fn is_loopback(address: &str) -> bool {
+    let host = match address.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or(v6),
+        None => address.split(':').next().unwrap_or(address),
+    };
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// A repository that answers.
 pub struct Repository<'a> {
     agent: Agent,
@@ -269,5 +289,15 @@ mod tests {
         );
         let plain = RegistryConfig { plain_http: true, ..RegistryConfig::default() };
         assert_eq!(endpoints(&plain, "r:5000")[0].base, "http://r:5000");
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for address in ["localhost:5000", "localhost", "127.0.0.1:5000", "127.9.9.9", "[::1]:5000"] {
+            assert!(is_loopback(address), "{address}");
+        }
+        for address in ["localhost.example:5000", "10.0.0.1:5000", "[fe80::1]:5000", "registry"] {
+            assert!(!is_loopback(address), "{address}");
+        }
     }
 }

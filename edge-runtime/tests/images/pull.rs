@@ -173,6 +173,24 @@ fn tls_trusts_the_named_ca_and_no_other() {
 }
 
 #[test]
+fn a_registry_on_loopback_needs_no_table() {
+    if !tools() {
+        return;
+    }
+    let registry = Registry::start();
+    registry.push(&busybox_source(), "busybox:1", &[]);
+    let port = registry.address.rsplit(':').next().unwrap();
+    for host in ["127.0.0.1", "localhost"] {
+        let node = Node::new();
+        node.pull(&format!("{host}:{port}/busybox:1")).expect();
+        is_busybox(&node);
+    }
+    let registry = Registry::with_login();
+    registry.push(&busybox_source(), "busybox:1", &[]);
+    Node::new().pull(&registry.image("busybox:1")).expect_error(&["refused", "needs a login"]);
+}
+
+#[test]
 fn a_dead_mirror_costs_nothing_but_a_warning() {
     if !tools() {
         return;
