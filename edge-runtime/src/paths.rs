@@ -37,6 +37,11 @@ impl Paths {
         self.config().join("config.yaml")
     }
 
+    /// Seccomp profiles that a pod may name as `Localhost` (the kubelet's `seccomp` folder below its root).
+    pub fn seccomp(&self) -> PathBuf {
+        self.state().join("seccomp")
+    }
+
     /// Pod manifests that run without any cloud (the kubelet's `staticPodPath`).
     pub fn static_pods(&self) -> PathBuf {
         self.config().join("manifests")

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::security::SecurityFile;
 use crate::image::registry_config::RegistryConfig;
 
 /// What was typed, before defaults and checks.
@@ -20,6 +21,7 @@ pub struct ConfigFile {
     pub cgroup_parent: Option<String>,
     pub runtime: RuntimeFile,
     pub logs: LogFile,
+    pub security: SecurityFile,
     pub registry: Vec<RegistryConfig>,
 }
 

@@ -3,6 +3,7 @@
 
 mod defaults;
 mod file;
+mod security;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 pub use defaults::instance_suffix;
 pub use file::{ConfigError, ConfigFile};
+pub use security::SecurityConfig;
 
 use crate::image::registry_config::RegistryConfig;
 
@@ -34,6 +36,7 @@ pub struct Config {
     pub cgroup_parent: String,
     pub runtime: RuntimeConfig,
     pub logs: LogConfig,
+    pub security: SecurityConfig,
     pub registries: Vec<RegistryConfig>,
 }
 
@@ -132,6 +135,7 @@ impl Config {
         for taint in &parsed.taints {
             defaults::check_taint(taint).map_err(|why| invalid("taints", why))?;
         }
+        let security = parsed.security.check().map_err(|(key, why)| invalid(key, why))?;
         Ok(Self {
             node_name,
             labels: parsed.labels,
@@ -150,6 +154,7 @@ impl Config {
             cgroup_parent,
             runtime: RuntimeConfig { command: parsed.runtime.command.unwrap_or_else(|| "runc".into()), parallel },
             logs,
+            security,
             registries: parsed.registry,
         })
     }

@@ -31,6 +31,8 @@ fn wrong_values_name_their_key() {
         ("taints: [a=b]", "taints"),
         ("max-pods: 0", "max-pods"),
         ("cgroup-parent: x", "cgroup-parent"),
+        ("security: {allowed-unsafe-sysctls: [vm.swappiness]}", "security.allowed-unsafe-sysctls"),
+        ("security: {pod-pids-limit: 0}", "security.pod-pids-limit"),
     ] {
         let error = load(text).expect_err(text).to_string();
         assert!(error.contains(key), "{text}: {error}");

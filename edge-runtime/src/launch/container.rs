@@ -10,11 +10,13 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::launcher::{Launcher, Objects, Prepared};
 use super::sandbox::{class, read_bounded, spec, uid};
+use super::security::{apparmor, seccomp};
 use super::{oci_spec, resources, user};
 use crate::image::{ImageRecord, rootfs};
 use crate::monitor::protocol::StartContainer;
 use crate::pod::env::{self, Environment, Sources};
 use crate::pod::event::StartFailure;
+use crate::pod::record::ProcessUser;
 use crate::sys::files;
 use crate::volume::mounts::{self, MountContext};
 use crate::volume::{DownwardFacts, downward};
@@ -35,6 +37,7 @@ pub struct Attempt<'a> {
 #[derive(Debug)]
 pub struct Ready {
     pub start: StartContainer,
+    pub user: ProcessUser,
     /// Reason and message of Warning events.
     pub warnings: Vec<(&'static str, String)>,
 }
@@ -96,6 +99,8 @@ impl Launcher {
             return Err(create("no command specified"));
         }
 
+        let seccomp = seccomp::of(pod, container, &self.paths.seccomp(), self.config.security.seccomp_default)?;
+        let apparmor = apparmor::of(pod, container, self.apparmor, apparmor::loaded).map_err(create)?;
         let root = self.root_file_system(&dir, &bundle, image)?;
         let user = user::resolve(pod, container, &image.config.user, &root).map_err(config)?;
         let termination_log = dir.join("termination-log");
@@ -126,8 +131,11 @@ impl Launcher {
             user,
             oom_score_adj: resources::oom_score_adj(pod, container, self.facts.memory_bytes),
             pids_limit: None,
+            seccomp,
+            apparmor,
             host: &self.oci_facts,
         };
+        let user = ProcessUser { uid: input.user.uid, gid: input.user.gid, groups: input.user.all_groups() };
         let spec = oci_spec::build(&input).map_err(config)?;
         spec.save(bundle.join("config.json")).map_err(create)?;
 
@@ -149,7 +157,7 @@ impl Launcher {
             .then(|| ("InvalidEnvironmentVariableNames", environment.invalid.join("; ")))
             .into_iter()
             .collect();
-        Ok(Ready { start, warnings })
+        Ok(Ready { start, user, warnings })
     }
 
     fn root_file_system(&self, dir: &Path, bundle: &Path, image: &ImageRecord) -> Result<PathBuf, Failure> {

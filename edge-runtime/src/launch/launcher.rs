@@ -6,14 +6,17 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::oci_spec;
+use super::security::{admit, apparmor};
 use crate::config::Config;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
 use crate::net::resolv::NodeDns;
 use crate::net::{NetError, Network, NetworkSettings, Subnet};
 use crate::paths::Paths;
+use crate::pod::reconcile::Refusal;
 use crate::sys::cgroup::{CgroupError, Cgroups};
 use crate::sys::host;
 use crate::sys::trash::Trash;
@@ -40,6 +43,7 @@ pub struct Launcher {
     pub(super) cgroups: Cgroups,
     pub(super) oci_facts: oci_spec::HostFacts,
     pub(super) facts: host::HostFacts,
+    pub(super) apparmor: apparmor::Support,
     pub(super) dns: NodeDns,
     pub(super) last_address: Option<Ipv4Addr>,
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
@@ -82,6 +86,8 @@ impl Launcher {
                 oci_facts.min_oom_score_adj
             ));
         }
+        let (apparmor, warning) = apparmor::detect();
+        warnings.extend(warning);
         let dns = NodeDns {
             cluster_dns: config.network.cluster_dns.clone(),
             cluster_domain: config.network.cluster_domain.clone(),
@@ -96,6 +102,7 @@ impl Launcher {
             cgroups,
             oci_facts,
             facts: host::facts(),
+            apparmor,
             dns,
             last_address: None,
             prepared: BTreeMap::new(),
@@ -121,6 +128,7 @@ impl Launcher {
             config,
             oci_facts: oci_spec::HostFacts::default(),
             facts: host::HostFacts::default(),
+            apparmor: apparmor::Support::Off,
             dns: NodeDns::default(),
             last_address: None,
             prepared: BTreeMap::new(),
@@ -135,6 +143,12 @@ impl Launcher {
 
     pub fn host_ips(&self) -> &[IpAddr] {
         &self.host_ips
+    }
+
+    /// Why this node can never run `pod` as its security context says.
+    pub fn refusal(&self, pod: &Pod) -> Option<Refusal> {
+        let unsafe_sysctls = &self.config.security.allowed_unsafe_sysctls;
+        admit::refusal(pod, &admit::Abilities { unsafe_sysctls, apparmor: self.apparmor })
     }
 
     /// Whether memory limits can be enforced here.

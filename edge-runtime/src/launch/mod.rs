@@ -5,6 +5,7 @@ pub mod launcher;
 pub mod oci_spec;
 pub mod resources;
 pub mod sandbox;
+pub mod security;
 pub mod user;
 
 pub use container::Attempt;

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::launcher::{Launcher, Objects, Prepared};
 use super::resources;
+use super::security::sysctl;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
 use crate::net::resolv::NodeDns;
 use crate::net::{address, etc_files, hostname, hosts, resolv};
@@ -87,7 +88,7 @@ impl Launcher {
             cpu_shares: Some(values.cpu_shares),
             cpu_quota_us: values.cpu_quota_us,
             memory_limit_bytes: values.memory_limit.and_then(|bytes| u64::try_from(bytes).ok()),
-            pids_limit: None,
+            pids_limit: self.config.security.pod_pids_limit,
         };
         self.cgroups.create_pod(class(pod), uid, &values).map_err(sandbox_failure)
     }
@@ -101,7 +102,8 @@ impl Launcher {
     ) -> Result<(PodNamespaces, Option<Ipv4Addr>), SandboxFailure> {
         let own_network = !host_network(pod);
         let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
-        let request = namespace_request(pod, &name);
+        let sysctls = sysctl::of_sandbox(pod);
+        let request = NamespaceRequest { sysctls: &sysctls, ..namespace_request(pod, &name) };
         let dir = self.paths.namespaces(uid);
         let namespaces = self.namespaces.create(&dir, &request).map_err(sandbox_failure)?;
         if !own_network {
@@ -222,7 +224,7 @@ fn mount_failure(error: &VolumeError) -> SandboxFailure {
 fn namespace_request<'a>(pod: &Pod, name: &'a str) -> NamespaceRequest<'a> {
     let own_network = !host_network(pod);
     let host_ipc = spec(pod).and_then(|spec| spec.host_ipc).unwrap_or(false);
-    NamespaceRequest { net: own_network, ipc: !host_ipc, hostname: own_network.then_some(name) }
+    NamespaceRequest { net: own_network, ipc: !host_ipc, hostname: own_network.then_some(name), sysctls: &[] }
 }
 
 pub(super) fn spec(pod: &Pod) -> Option<&PodSpec> {

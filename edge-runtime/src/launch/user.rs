@@ -24,6 +24,15 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
+impl User {
+    /// The primary group, then the others: a process that drops its primary group must not escape a file's
+    /// "group: no".
+    pub fn all_groups(&self) -> Vec<u32> {
+        let others = self.groups.iter().copied().filter(|gid| *gid != self.gid);
+        std::iter::once(self.gid).chain(others).collect()
+    }
+}
+
 /// Each is a `CreateContainerConfigError` to the pod; texts as the kubelet's where it has them.
 #[derive(Debug, Error)]
 pub enum UserError {

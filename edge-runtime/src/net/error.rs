@@ -21,6 +21,8 @@ pub enum NetError {
     NotABridge { name: String },
     #[error("the kernel cannot make {kind} links: load the module {kind} or use a kernel that has it")]
     NoKernelSupport { kind: &'static str },
+    #[error("{0}")]
+    Sysctl(String),
     #[error("pods cannot reach beyond this node: {0}")]
     Firewall(String),
 }

@@ -32,6 +32,8 @@ pub struct NamespaceRequest<'a> {
     pub ipc: bool,
     /// Host name inside; `None` keeps the node's (CRI runtimes do so for `hostNetwork` pods).
     pub hostname: Option<&'a str>,
+    /// Names and values written inside, in this order.
+    pub sysctls: &'a [(String, String)],
 }
 
 impl NamespaceRequest<'_> {
@@ -153,6 +155,9 @@ fn fill(dir: &Path, wanted: &[(&str, CloneFlags)], request: &NamespaceRequest<'_
     if request.net {
         let mut socket = Socket::open().map_err(|source| NetError::namespace("open netlink socket", source))?;
         link::loopback_up(&mut socket).map_err(|source| NetError::namespace("set loopback up", source))?;
+    }
+    for (name, value) in request.sysctls {
+        crate::sys::sysctl::write(name, value).map_err(NetError::Sysctl)?;
     }
     for (name, _) in wanted {
         let (source, target) = (Path::new("/proc/thread-self/ns").join(name), dir.join(name));

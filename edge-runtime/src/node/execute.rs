@@ -112,6 +112,7 @@ impl Node {
         }
         let owner = Owner { uid: uid.to_owned(), container: container.to_owned(), attempt };
         self.owners.insert(id.to_owned(), owner);
+        let prepared = PodEvent::Prepared { container: container.to_owned(), id: id.to_owned(), user: ready.user };
         let (monitor, news, id) = (self.monitor.clone(), self.senders.news.clone(), id.to_owned());
         self.executor
             .spawn(async move {
@@ -121,7 +122,7 @@ impl Node {
                 }
             })
             .detach();
-        None
+        Some(prepared)
     }
 
     pub(super) fn kill_container(&self, uid: &str, container: &str, id: &str, signal: StopSignal, because: StopReason) {
@@ -269,6 +270,9 @@ impl Node {
     pub(super) fn admit(&self, pod: &Pod) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         if let Some(refusal) = self.pods.get(uid).and_then(|entry| entry.refusal.clone()) {
+            return Some(refusal);
+        }
+        if let Some(refusal) = self.launcher.refusal(pod) {
             return Some(refusal);
         }
         let others = self.pods.iter().filter(|(other, entry)| *other != uid && entry.record.terminal.is_none());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{
-    ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
+    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -103,6 +103,7 @@ pub fn node_object(
             conditions: Some(conditions),
             images: Some(largest(images)),
             node_info: Some(node_info(facts, settings)),
+            features: Some(NodeFeatures { supplemental_groups_policy: Some(true) }),
             ..NodeStatus::default()
         }),
     }

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
+use super::record::ProcessUser;
+
 /// One piece of news. Container news carries the attempt's id; news of any other attempt changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodEvent {
@@ -20,6 +22,8 @@ pub enum PodEvent {
     ImageReady { container: String, image_id: String },
     /// `EnsureImage` failed.
     ImageFailed { container: String, failure: ImageFailure, message: String },
+    /// `Start` is under way: who the first process will run as is known.
+    Prepared { container: String, id: String, user: ProcessUser },
     /// `Start` succeeded: the container's first process runs (or ran).
     Started { container: String, id: String, pid: i32, started_at: Timestamp },
     /// `Start` failed and undid itself.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::container::{
-    ContainerKind, ContainerRecord, ContainerState, ProbeResults, SignalState, StopReason, Terminated,
+    ContainerKind, ContainerRecord, ContainerState, ProbeResults, ProcessUser, SignalState, StopReason, Terminated,
 };
 use super::clock::{Mono, Now};
 

@@ -53,9 +53,6 @@ impl Finding {
             Answer::Refuse("PodOSNotSupported") => {
                 "Failed to admit pod as the OS field doesn't match node OS".to_owned()
             }
-            Answer::Refuse("SupplementalGroupsPolicyNotSupported") => {
-                "SupplementalGroupsPolicy=Strict is not supported in this node".to_owned()
-            }
             Answer::Warn if self.path.ends_with(".emptyDir") => {
                 format!("{}.sizeLimit has no effect on this node", self.path)
             }

@@ -73,6 +73,11 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
                 image_failed(c, failure, message, now);
             }
         }),
+        PodEvent::Prepared { container, id, user } => with(&mut record, &container, |c| {
+            if c.state.live_id() == Some(&id) {
+                c.user = Some(user);
+            }
+        }),
         PodEvent::Started { container, id, pid, started_at } => with(&mut record, &container, |c| {
             started(c, id, pid, started_at, now);
         }),

@@ -9,5 +9,6 @@ pub mod memory;
 pub mod quantity;
 pub mod resolve;
 pub mod signal;
+pub mod sysctl;
 pub mod trash;
 pub mod watch;

@@ -28,8 +28,7 @@ const DEFAULT: [Capability; 14] = [
 /// Bounding, permitted and effective set. Nothing is inheritable or ambient: a process that is not root has none of
 /// them, unless a file's capabilities say so.
 pub(super) fn capabilities(input: &Input) -> Result<LinuxCapabilities, SpecError> {
-    let own: HashSet<Capability> = input.host.capabilities.iter().filter_map(|name| parse(name).ok()).collect();
-    let set = if is_privileged(input) { own } else { asked_for(input, &own)? };
+    let set = set(input)?;
     let mut all = LinuxCapabilities::default();
     all.set_bounding(Some(set.clone()));
     all.set_effective(Some(set.clone()));
@@ -37,6 +36,12 @@ pub(super) fn capabilities(input: &Input) -> Result<LinuxCapabilities, SpecError
     all.set_inheritable(None);
     all.set_ambient(None);
     Ok(all)
+}
+
+/// All that the process can ever have.
+pub(super) fn set(input: &Input) -> Result<HashSet<Capability>, SpecError> {
+    let own: HashSet<Capability> = input.host.capabilities.iter().filter_map(|name| parse(name).ok()).collect();
+    if is_privileged(input) { Ok(own) } else { asked_for(input, &own) }
 }
 
 /// `ALL` first, then the names: `drop: [ALL], add: [X]` leaves X. A name that is added although this node does not

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use oci_spec::runtime::LinuxSeccomp;
 use thiserror::Error;
 
 use crate::launch::user::User;
@@ -34,7 +35,21 @@ pub struct Input<'a> {
     pub oom_score_adj: i32,
     /// Most processes and threads in the container; none: unlimited.
     pub pids_limit: Option<i64>,
+    pub seccomp: Seccomp,
+    /// Name of a profile that the kernel has loaded.
+    pub apparmor: Option<String>,
     pub host: &'a HostFacts,
+}
+
+/// The system call filter of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Seccomp {
+    #[default]
+    Unconfined,
+    /// Made here, by the container's capabilities.
+    RuntimeDefault,
+    /// Given by the administrator.
+    Profile(Box<LinuxSeccomp>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

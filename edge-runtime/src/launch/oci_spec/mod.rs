@@ -8,10 +8,13 @@ mod host;
 mod input;
 mod limits;
 mod mounts;
+mod seccomp;
 #[cfg(test)]
 mod tests;
 
-pub use input::{HostDevice, HostFacts, Input, Mount, MountKind, Namespaces, PidNamespace, Propagation, SpecError};
+pub use input::{
+    HostDevice, HostFacts, Input, Mount, MountKind, Namespaces, PidNamespace, Propagation, Seccomp, SpecError,
+};
 
 use std::path::PathBuf;
 
@@ -70,16 +73,16 @@ fn is_privileged(input: &Input) -> bool {
     security(input.container).and_then(|s| s.privileged).unwrap_or(false)
 }
 
+/// `procMount: Unmasked`, which admission grants in a user namespace only.
+fn is_proc_unmasked(input: &Input) -> bool {
+    security(input.container).and_then(|s| s.proc_mount.as_deref()) == Some("Unmasked")
+}
+
 fn process(input: &Input) -> Result<Process, SpecError> {
     let mut user = ProcessUser::default();
     user.set_uid(input.user.uid);
     user.set_gid(input.user.gid);
-    let mut groups = input.user.groups.clone();
-    // A process that drops its primary group must not escape a file's "group: no".
-    if !groups.contains(&input.user.gid) {
-        groups.push(input.user.gid);
-    }
-    user.set_additional_gids(Some(groups));
+    user.set_additional_gids(Some(input.user.all_groups()));
 
     let mut process = Process::default();
     process.set_terminal(Some(false));
@@ -90,6 +93,7 @@ fn process(input: &Input) -> Result<Process, SpecError> {
     process.set_capabilities(Some(capabilities::capabilities(input)?));
     process.set_rlimits(None);
     let may_escalate = security(input.container).and_then(|s| s.allow_privilege_escalation).unwrap_or(true);
+    process.set_apparmor_profile(input.apparmor.clone());
     process.set_no_new_privileges(Some(!may_escalate));
     process.set_oom_score_adj(Some(input.oom_score_adj.max(input.host.min_oom_score_adj)));
     Ok(process)
@@ -97,7 +101,8 @@ fn process(input: &Input) -> Result<Process, SpecError> {
 
 fn linux(input: &Input) -> Result<Linux, SpecError> {
     let privileged = is_privileged(input);
-    let paths = |list: &[&str]| (!privileged).then(|| list.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>());
+    let masks = !privileged && !is_proc_unmasked(input);
+    let paths = |list: &[&str]| masks.then(|| list.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>());
     let masked = paths(&MASKED_PATHS).map(|mut all| {
         all.extend(input.host.thermal_throttle.iter().cloned());
         all
@@ -108,6 +113,11 @@ fn linux(input: &Input) -> Result<Linux, SpecError> {
     linux.set_resources(Some(limits::resources(input, privileged)?));
     linux.set_masked_paths(masked);
     linux.set_readonly_paths(paths(&READ_ONLY_PATHS));
+    linux.set_seccomp(match &input.seccomp {
+        Seccomp::Unconfined => None,
+        Seccomp::RuntimeDefault => Some(seccomp::runtime_default(&capabilities::set(input)?)),
+        Seccomp::Profile(profile) => Some((**profile).clone()),
+    });
     linux.set_rootfs_propagation(mounts::rootfs_propagation(&input.mounts).map(str::to_owned));
     if privileged {
         linux.set_devices(Some(input.host.devices.iter().map(device).collect()));

@@ -54,6 +54,8 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
         user: User { uid: 1000, gid: 2000, groups: vec![5] },
         oom_score_adj: -997,
         pids_limit: None,
+        seccomp: Seccomp::Unconfined,
+        apparmor: None,
         host,
     };
     change(&mut input);
@@ -73,7 +75,7 @@ fn a_plain_container() {
     assert_eq!(process["args"], json!(["sleep", "1"]));
     assert_eq!(process["env"], json!(["A=b=c"]));
     assert_eq!(process["cwd"], "/");
-    assert_eq!(process["user"], json!({"uid": 1000, "gid": 2000, "additionalGids": [5, 2000]}));
+    assert_eq!(process["user"], json!({"uid": 1000, "gid": 2000, "additionalGids": [2000, 5]}));
     assert_eq!(process["oomScoreAdj"], 0, "clamped");
     assert_eq!(process["noNewPrivileges"], false);
     assert_eq!(process.get("rlimits"), None);
@@ -201,6 +203,8 @@ fn what_cannot_be_expressed_is_named() {
         user: User::default(),
         oom_score_adj: 0,
         pids_limit: None,
+        seccomp: Seccomp::Unconfined,
+        apparmor: None,
         host: &facts,
     };
     assert_eq!(build(&input).unwrap_err(), SpecError::UnknownCapability("MAGIC".into()));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::net::namespaces::{self, NamespaceMaker, NamespaceRequest, tests::isolate};
 
-const POD: NamespaceRequest<'_> = NamespaceRequest { net: true, ipc: true, hostname: Some("pod") };
+const POD: NamespaceRequest<'_> = NamespaceRequest { net: true, ipc: true, hostname: Some("pod"), sysctls: &[] };
 
 struct Node {
     temp: tempfile::TempDir,

@@ -24,7 +24,7 @@ fn mounts_below(dir: &Path) -> usize {
     fs::read_to_string("/proc/thread-self/mountinfo").unwrap().matches(&dir).count()
 }
 
-const POD: NamespaceRequest<'_> = NamespaceRequest { net: true, ipc: true, hostname: Some("web-0") };
+const POD: NamespaceRequest<'_> = NamespaceRequest { net: true, ipc: true, hostname: Some("web-0"), sysctls: &[] };
 
 #[test]
 fn a_pods_namespaces_are_its_own_and_the_thread_comes_back() {
@@ -65,7 +65,7 @@ fn host_network_pins_only_what_is_asked_for() {
     }
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("u1");
-    let request = NamespaceRequest { net: false, ipc: true, hostname: None };
+    let request = NamespaceRequest { net: false, ipc: true, hostname: None, sysctls: &[] };
     let made = NamespaceMaker::open().unwrap().create(&dir, &request).unwrap();
     assert_eq!((made.net, made.uts), (None, None));
     assert!(made.ipc.is_some() && existing(&dir, &request).is_some() && existing(&dir, &POD).is_none());

@@ -165,6 +165,15 @@ pub struct ProbeResults {
     pub liveness: Option<bool>,
 }
 
+/// Identity of a container's first process, as `status.containerStatuses[].user` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessUser {
+    pub uid: u32,
+    pub gid: u32,
+    /// All groups of the process, the primary one first.
+    pub groups: Vec<u32>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRecord {
     pub kind: ContainerKind,
@@ -188,6 +197,9 @@ pub struct ContainerRecord {
     pub pull_backoff: Option<Backoff>,
     #[serde(default)]
     pub probes: ProbeResults,
+    /// Who its first process runs as, once an attempt was prepared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<ProcessUser>,
     /// Ended attempts still present on the node; true once `RemoveContainer` was issued.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub garbage: BTreeMap<u32, bool>,
@@ -205,6 +217,7 @@ impl ContainerRecord {
             restart_backoff: None,
             pull_backoff: None,
             probes: ProbeResults::default(),
+            user: None,
             garbage: BTreeMap::new(),
         }
     }

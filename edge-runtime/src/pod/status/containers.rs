@@ -2,11 +2,13 @@
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, PodSpec,
+    ContainerStatus, ContainerUser, LinuxContainerUser, PodSpec,
 };
 
 use super::super::reconcile::kind_of;
-use super::super::record::{ContainerKind, ContainerRecord, ContainerState, PodRecord, SandboxState, Terminated};
+use super::super::record::{
+    ContainerKind, ContainerRecord, ContainerState, PodRecord, ProcessUser, SandboxState, Terminated,
+};
 use super::{text, time};
 
 /// Termination messages of a whole pod, bytes (the kubelet's limit).
@@ -67,6 +69,7 @@ impl View<'_> {
             image: image.to_owned(),
             image_id: c.image_id.clone(),
             container_id: id.map(runtime_id),
+            user: c.user.as_ref().map(user),
             ..ContainerStatus::default()
         }
     }
@@ -143,6 +146,12 @@ fn restarts(c: &ContainerRecord) -> u32 {
         }
         _ => c.attempt,
     }
+}
+
+fn user(user: &ProcessUser) -> ContainerUser {
+    let groups = user.groups.iter().map(|gid| i64::from(*gid)).collect();
+    let linux = LinuxContainerUser { uid: user.uid.into(), gid: user.gid.into(), supplemental_groups: Some(groups) };
+    ContainerUser { linux: Some(linux) }
 }
 
 fn runtime_id(id: &str) -> String {

@@ -154,11 +154,9 @@ pub(super) const POD_SECURITY: Table = &[
     ("seLinuxOptions", Only(&["{}"])),
     ("seccompProfile", In(PROFILE)),
     ("supplementalGroups", Built),
-    (
-        "supplementalGroupsPolicy",
-        Check(|_, policy| (policy != "Merge").then_some(Refuse("SupplementalGroupsPolicyNotSupported"))),
-    ),
-    ("sysctls", No(Refuse("SysctlForbidden"))),
+    ("supplementalGroupsPolicy", Built),
+    // Which ones, the node decides: `launch/security/sysctl.rs`.
+    ("sysctls", Built),
     ("windowsOptions", Only(&["{}"])),
 ];
 
@@ -177,8 +175,8 @@ pub(super) const SECURITY: Table = &[
     ("windowsOptions", Only(&["{}"])),
 ];
 
-/// Seccomp and AppArmor alike: no profile is applied, so only the wish for none can be met.
-pub(super) const PROFILE: Table = &[("localhostProfile", Only(&[])), ("type", Only(&["Unconfined"]))];
+/// Seccomp and AppArmor alike. Whether the kernel has AppArmor, the node decides: `launch/security/apparmor.rs`.
+pub(super) const PROFILE: Table = &[("localhostProfile", Built), ("type", Built)];
 
 pub(super) const VOLUME: Table = &[
     ("awsElasticBlockStore", No(MOUNT)),

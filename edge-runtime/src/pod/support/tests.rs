@@ -101,16 +101,6 @@ fn refused_for_good() {
         (with(json!({"os": {"name": "windows"}})), "PodOSNotSupported", "Failed to admit pod as the OS field"),
         (with(json!({"resources": {"limits": {"cpu": "1"}}})), UNSUPPORTED, "spec.resources is not"),
         (
-            with(json!({"securityContext": {"sysctls": [{"name": "a", "value": "b"}]}})),
-            "SysctlForbidden",
-            "spec.securityContext.sysctls is not",
-        ),
-        (
-            with(json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}})),
-            "SupplementalGroupsPolicyNotSupported",
-            "SupplementalGroupsPolicy=Strict",
-        ),
-        (
             container(json!({"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}})),
             UNSUPPORTED,
             "spec.containers[0].lifecycle.preStop is not supported by this node",
@@ -130,11 +120,6 @@ fn refused_for_good() {
             container(json!({"resources": {"limits": {"example.com/gpu": "1"}}})),
             UNSUPPORTED,
             "spec.containers[0].resources.limits.example.com/gpu is not",
-        ),
-        (
-            container(json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}})),
-            UNSUPPORTED,
-            "spec.containers[0].securityContext.seccompProfile.type: \"RuntimeDefault\" is not",
         ),
         (
             with(json!({"initContainers": [{"name": "i", "image": "x", "restartPolicy": "Never"}]})),
@@ -214,7 +199,8 @@ fn defaulted_pods_are_taken() {
             "ports": [{"containerPort": 80, "protocol": "TCP"}],
             "livenessProbe": {"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1,
                               "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
-            "securityContext": {"allowPrivilegeEscalation": false, "procMount": "Default"},
+            "securityContext": {"allowPrivilegeEscalation": false, "procMount": "Default",
+                                "seccompProfile": {"type": "RuntimeDefault"}},
             "lifecycle": {}, "stdin": false,
         }],
         "restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",

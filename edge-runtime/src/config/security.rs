@@ -1,0 +1,42 @@
+//! The `security` section: what pods get by default and what an administrator allows beyond it.
+
+use serde::Deserialize;
+
+use crate::launch::security::sysctl;
+
+/// As typed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct SecurityFile {
+    pub seccomp_default: bool,
+    pub allowed_unsafe_sysctls: Vec<String>,
+    pub pod_pids_limit: Option<u64>,
+}
+
+/// Checked.
+#[derive(Clone, Debug, Default)]
+pub struct SecurityConfig {
+    /// A container without a seccomp profile gets `RuntimeDefault` (the kubelet's `seccompDefault`).
+    pub seccomp_default: bool,
+    /// Names and patterns ending in `*` (the kubelet's `allowedUnsafeSysctls`); namespaced ones only.
+    pub allowed_unsafe_sysctls: Vec<String>,
+    /// Most processes and threads of a pod (the kubelet's `podPidsLimit`); none: unlimited.
+    pub pod_pids_limit: Option<u64>,
+}
+
+impl SecurityFile {
+    /// The key and what is wrong with its value.
+    pub(super) fn check(self) -> Result<SecurityConfig, (&'static str, String)> {
+        for pattern in &self.allowed_unsafe_sysctls {
+            sysctl::check_pattern(pattern).map_err(|why| ("security.allowed-unsafe-sysctls", why))?;
+        }
+        if self.pod_pids_limit == Some(0) {
+            return Err(("security.pod-pids-limit", "must be at least 1".to_owned()));
+        }
+        Ok(SecurityConfig {
+            seccomp_default: self.seccomp_default,
+            allowed_unsafe_sysctls: self.allowed_unsafe_sysctls,
+            pod_pids_limit: self.pod_pids_limit,
+        })
+    }
+}
