@@ -1,12 +1,16 @@
-//! Runs a process inside a running container and waits for it: exec probes and lifecycle hooks.
+//! Runs a process inside a running container: for exec probes and lifecycle hooks it is waited for ([`exec`]), for
+//! whoever sits at the other end of a stream it is a [`session`].
 //!
 //! The OCI runtime's `exec` is started by the daemon itself: a probe that dies with the daemon does no harm, and
 //! the monitor stays small.
 
-use std::fs;
+mod process;
+pub mod session;
+
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use smol::Async;
@@ -15,7 +19,9 @@ use smol::io::AsyncReadExt;
 use smol::process::{Command, Stdio};
 use thiserror::Error;
 
-use super::{pidfd, runtime};
+use super::runtime;
+use process::Process;
+pub use process::sweep;
 
 /// Output beyond this is read and thrown away (the kubelet's limit for probes).
 pub const OUTPUT_CAP: usize = 10 * 1024;
@@ -59,18 +65,15 @@ pub enum ExecError {
 /// It could not be started, or took longer than `timeout`.
 pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duration) -> Result<Output, ExecError> {
     let failed = |source| ExecError::Runtime { program: runtime.program.clone(), source };
-    let folder = folder(&runtime.root).map_err(failed)?;
-    let mut process = Process { pid_file: folder.join("pid"), folder, runtime_pid: 0 };
+    let mut process = Process::new(&runtime.root, id).map_err(failed)?;
     let (reader, writer) = io::pipe().map_err(failed)?;
-    let mut command = Command::new(&runtime.program);
-    command.arg("--root").arg(&runtime.root).args(&runtime.args);
-    command.arg("--log").arg(runtime::log_file(&process.folder)).args(["--log-format", "json"]);
-    command.args(["exec", "--pid-file"]).arg(&process.pid_file).arg(id).args(argv);
-    command.stdin(Stdio::null()).stdout(writer.try_clone().map_err(failed)?).stderr(writer).kill_on_drop(true);
+    let mut command = runtime.exec(&process);
+    command.arg(id).args(argv);
+    command.stdin(Stdio::null()).stdout(writer.try_clone().map_err(failed)?).stderr(writer);
     let mut child = command.spawn().map_err(failed)?;
     // It holds our copies of the pipe's writing end.
     drop(command);
-    process.runtime_pid = i32::try_from(child.id()).unwrap_or(0);
+    process.runs_as(child.id());
 
     let mut reader = Async::new(reader).map_err(failed)?;
     let mut output = Vec::new();
@@ -87,18 +90,32 @@ pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duratio
         return Err(ExecError::TimedOut(timeout));
     };
     let status = status.map_err(failed)?;
-    process.runtime_pid = 0;
+    process.has_ended();
     // What was written last is in the pipe.
     or(collect(&mut reader, &mut output), yield_now()).await;
-    let message = runtime::failure(&process.folder, "");
+    let message = runtime::failure(process.folder(), "");
     match status.code() {
         Some(0) => {}
-        Some(_) if runtime::has_failed(&process.folder) => return Err(ExecError::NotStarted(message)),
+        Some(_) if runtime::has_failed(process.folder()) => return Err(ExecError::NotStarted(message)),
         _ => {}
     }
-    let code =
-        status.code().unwrap_or_else(|| 128 + std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or(9));
-    Ok(Output { code, output })
+    Ok(Output { code: code(status), output })
+}
+
+impl Runtime {
+    /// `exec` with all but its own flags, the container and the command.
+    fn exec(&self, process: &Process) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--root").arg(&self.root).args(&self.args);
+        command.arg("--log").arg(runtime::log_file(process.folder())).args(["--log-format", "json"]);
+        command.args(["exec", "--pid-file"]).arg(process.pid_file());
+        command
+    }
+}
+
+/// As shells count: 128 + signal for a death by signal.
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(9))
 }
 
 /// Reads to the end; keeps the first [`OUTPUT_CAP`] bytes.
@@ -108,58 +125,4 @@ async fn collect(reader: &mut Async<io::PipeReader>, output: &mut Vec<u8>) {
         let room = OUTPUT_CAP - output.len();
         output.extend_from_slice(&chunk[..count.min(room)]);
     }
-}
-
-/// A folder of its own for the runtime's pid file and log, beside its `--root`.
-fn folder(runtime_root: &Path) -> io::Result<PathBuf> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = runtime_root.with_file_name("exec").join(format!("{}-{number}", std::process::id()));
-    fs::create_dir_all(&folder)?;
-    Ok(folder)
-}
-
-/// Kills what still runs when it is dropped, and removes the folder.
-struct Process {
-    folder: PathBuf,
-    pid_file: PathBuf,
-    /// Zero once the runtime has returned.
-    runtime_pid: i32,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if self.runtime_pid != 0 {
-            self.kill();
-        }
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-impl Process {
-    fn kill(&self) {
-        let pid = fs::read_to_string(&self.pid_file).ok().and_then(|text| text.trim().parse::<i32>().ok());
-        // Its parent is the runtime, which is ours and not reaped yet: the pid is still the process's.
-        let mut doomed: Vec<i32> = pid
-            .filter(|pid| pidfd::stat(*pid).is_some_and(|stat| stat.parent == self.runtime_pid))
-            .into_iter()
-            .collect();
-        let mut next = 0;
-        while let Some(pid) = doomed.get(next) {
-            doomed.extend(children(*pid));
-            next += 1;
-        }
-        doomed.push(self.runtime_pid);
-        for pid in doomed {
-            if let Ok(pidfd) = pidfd::open(pid) {
-                // Gone meanwhile is as good.
-                let _ = pidfd::signal(&pidfd, nix::libc::SIGKILL);
-            }
-        }
-    }
-}
-
-fn children(pid: i32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }

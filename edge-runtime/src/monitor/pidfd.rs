@@ -75,6 +75,8 @@ pub(crate) fn reap() -> Option<(i32, i32)> {
 pub(crate) struct Stat {
     pub(crate) ended: bool,
     pub(crate) parent: i32,
+    /// Pid of the session's leader.
+    pub(crate) session: i32,
     /// In clock ticks since boot: tells two users of one pid apart.
     pub(crate) start_time: u64,
     /// Wait status, once it has ended.
@@ -90,6 +92,7 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     Some(Stat {
         ended: matches!(field(3)?, "Z" | "X"),
         parent: field(4)?.parse().ok()?,
+        session: field(6)?.parse().ok()?,
         start_time: field(22)?.parse().ok()?,
         exit_status: field(52)?.parse().ok()?,
     })

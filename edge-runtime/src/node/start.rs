@@ -27,7 +27,7 @@ use crate::launch::launcher::LauncherError;
 use crate::link::identity::{Identity, IdentityError};
 use crate::link::{self, LinkSettings};
 use crate::monitor::client::{MonitorClient, Settings};
-use crate::monitor::exec::{Runtime, exec};
+use crate::monitor::exec::{self, Runtime, exec};
 use crate::paths::Paths;
 use crate::pod::reconcile::Refusal;
 use crate::pod::record::PodSource;
@@ -188,6 +188,7 @@ fn build(
     let config = Rc::new(config);
     let (launcher, warnings) = Launcher::new(paths, Rc::clone(&config))?;
     warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    exec::sweep(&paths.runtime_root());
     let settings = Settings { workers: config.runtime.parallel, ..Settings::default() };
     let monitor = MonitorClient::connect_or_spawn(executor, paths.clone(), settings, senders.monitor.clone());
     let version = host::runtime_version(&config.runtime.command);

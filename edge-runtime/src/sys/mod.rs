@@ -10,5 +10,6 @@ pub mod quantity;
 pub mod resolve;
 pub mod signal;
 pub mod sysctl;
+pub mod terminal;
 pub mod trash;
 pub mod watch;

@@ -106,6 +106,10 @@ impl Node {
             "mounts": [
                 {"destination": "/proc", "type": "proc", "source": "proc"},
                 {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+                {
+                    "destination": "/dev/pts", "type": "devpts", "source": "devpts",
+                    "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"],
+                },
             ],
             "linux": {
                 "cgroupsPath": cgroup, "resources": resources,

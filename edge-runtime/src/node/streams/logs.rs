@@ -1,36 +1,19 @@
-//! Logs to whoever asked through the bridge: one task per stream, as fast as its credit allows.
+//! What a container has written, read from its log files.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use edge_protocol::message::{StreamId, StreamRequest};
-use edge_protocol::stream::StreamEvent;
-use smol::Task;
-use smol::channel::{Receiver, Sender, bounded};
+use smol::channel::Receiver;
 use smol::future::FutureExt;
 
-use super::Node;
+use super::{Wires, target};
 use crate::link::LinkHandle;
 use crate::logs::read::{Chunk, LogOptions, LogReader};
+use crate::node::Node;
 use crate::pod::record::ContainerState;
 
 /// Most bytes read at once.
 const CHUNK: usize = 16 << 10;
-
-/// The streams being served. Dropping one ends its task.
-#[derive(Default)]
-pub(super) struct Streams {
-    open: BTreeMap<StreamId, Serving>,
-}
-
-struct Serving {
-    _task: Task<()>,
-    /// There is room again.
-    room: Sender<()>,
-    /// Container whose end ends a followed log.
-    container: String,
-    ended: Sender<()>,
-}
 
 /// A log to read.
 struct Found {
@@ -41,51 +24,15 @@ struct Found {
 }
 
 impl Node {
-    pub(super) fn take_stream(&mut self, event: StreamEvent) {
-        match event {
-            StreamEvent::Opened { stream, request } => self.open_stream(stream, request),
-            StreamEvent::Room { stream } => {
-                if let Some(serving) = self.streams.open.get(&stream) {
-                    // Full means that the task knows already.
-                    let _ = serving.room.try_send(());
-                }
-            }
-            StreamEvent::Closed { stream, .. } => drop(self.streams.open.remove(&stream)),
-            // Logs take nothing in.
-            StreamEvent::Data { stream, data } => {
-                if let Some(link) = &self.link {
-                    link.stream_consumed(stream, data.len());
-                }
-            }
+    pub(super) fn open_logs(&mut self, stream: StreamId, request: &StreamRequest) -> Result<(), String> {
+        let (found, options) = self.log_asked_for(request)?;
+        let mut reader =
+            LogReader::open(&found.directory, found.attempt, options).map_err(|error| error.to_string())?;
+        if !found.running {
+            reader.container_ended();
         }
-    }
-
-    fn open_stream(&mut self, stream: StreamId, request: StreamRequest) {
-        let Some(link) = self.link.clone() else { return };
-        let opened = self.log_asked_for(&request).and_then(|(found, options)| {
-            let mut reader =
-                LogReader::open(&found.directory, found.attempt, options).map_err(|error| error.to_string())?;
-            if !found.running {
-                reader.container_ended();
-            }
-            Ok((found, reader))
-        });
-        match opened {
-            Err(error) => link.stream_end(stream, Some(error)),
-            Ok((found, reader)) => {
-                let (room, room_again) = bounded(1);
-                let (ended, has_ended) = bounded(1);
-                let task = self.executor.spawn(serve(link, stream, reader, room_again, has_ended));
-                self.streams.open.insert(stream, Serving { _task: task, room, container: found.id, ended });
-            }
-        }
-    }
-
-    /// A container has ended: those who follow its log get the rest and the end.
-    pub(super) fn streams_ended(&mut self, id: &str) {
-        for serving in self.streams.open.values().filter(|serving| serving.container == id) {
-            let _ = serving.ended.try_send(());
-        }
+        self.serve(stream, &found.id, |wires| serve(wires, reader));
+        Ok(())
     }
 
     fn log_asked_for(&self, request: &StreamRequest) -> Result<(Found, LogOptions), String> {
@@ -105,20 +52,8 @@ impl Node {
         else {
             return Err("this node does not know the request; upgrade edge-runtime".into());
         };
-        let mirrored = self.pods.iter().find(|(own, entry)| *own == uid || entry.mirror_uid.as_ref() == Some(uid));
-        let entry = match mirrored {
-            Some((_, entry)) => entry,
-            None => self
-                .pods
-                .by_name(namespace, pod)
-                .filter(|_| uid.is_empty())
-                .ok_or_else(|| format!("pod {namespace}/{pod} is not on this node"))?,
-        };
-        let record = entry
-            .record
-            .containers
-            .get(container)
-            .ok_or_else(|| format!("container {container} not found in pod {pod}"))?;
+        let entry = self.target(namespace, pod, uid)?;
+        let record = target::container(entry, container)?;
         let attempt = match (previous, &record.state) {
             (true, _) if record.attempt == 0 => {
                 return Err(format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"));
@@ -161,7 +96,8 @@ impl Node {
 }
 
 /// Moves a log into a stream until its end.
-async fn serve(link: LinkHandle, stream: StreamId, mut reader: LogReader, room: Receiver<()>, ended: Receiver<()>) {
+async fn serve(wires: Wires, mut reader: LogReader) {
+    let Wires { link, stream, room, ended } = wires;
     loop {
         match reader.next_chunk(CHUNK) {
             Ok(Chunk::Data(data)) => {

@@ -1,0 +1,149 @@
+//! What a process inside a container leaves on the host while it runs, and how it is ended: it, its children and all
+//! that belongs to its session. Knows nothing of its input and output.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::monitor::{pidfd, runtime};
+
+/// Kills are repeated until nothing is left that was not there before: a process may fork meanwhile.
+const ROUNDS: u32 = 4;
+
+/// Kills what still runs when it is dropped, and removes its folder.
+pub(super) struct Process {
+    folder: PathBuf,
+    /// Zero before the runtime is started, and once it has returned.
+    runtime_pid: i32,
+}
+
+impl Process {
+    /// A folder of its own for the runtime's pid file and log, beside its `--root`.
+    pub(super) fn new(runtime_root: &Path, container: &str) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{container}.{}-{number}", std::process::id());
+        let folder = runtime_root.with_file_name("exec").join(name);
+        fs::create_dir_all(&folder)?;
+        Ok(Self { folder, runtime_pid: 0 })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn pid_file(&self) -> PathBuf {
+        runtime::pid_file(&self.folder)
+    }
+
+    /// The runtime has been started as a child of ours.
+    pub(super) fn runs_as(&mut self, runtime_pid: u32) {
+        self.runtime_pid = i32::try_from(runtime_pid).unwrap_or(0);
+    }
+
+    /// The runtime has returned, so the process has ended.
+    pub(super) fn has_ended(&mut self) {
+        self.runtime_pid = 0;
+    }
+
+    pub(super) fn runtime_pid(&self) -> i32 {
+        self.runtime_pid
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The runtime is ours and not reaped yet, so its pid still is its own, and what it has started is below it;
+        // unless somebody else has killed the runtime and nothing but that.
+        let runtime = (self.runtime_pid != 0).then_some(self.runtime_pid);
+        let doomed: BTreeSet<i32> = runtime.into_iter().chain(left_behind(&self.folder)).collect();
+        if !doomed.is_empty() {
+            kill_all(&doomed);
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Ends what processes a former daemon has left in containers: nobody reads their output any more. For the start of
+/// the daemon, before any [`super::exec`].
+pub fn sweep(runtime_root: &Path) {
+    let folder = runtime_root.with_file_name("exec");
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        if let Some(pid) = left_behind(&entry.path()) {
+            kill_all(&BTreeSet::from([pid]));
+        }
+        if let Err(error) = fs::remove_dir_all(entry.path()) {
+            log::warn!("{}: {error}", entry.path().display());
+        }
+    }
+}
+
+/// The process of a former daemon's folder, if the pid still is that: the leader of a session in the container.
+fn left_behind(folder: &Path) -> Option<i32> {
+    let (container, _) = folder.file_name()?.to_str()?.rsplit_once('.')?;
+    let pid = runtime::read_pid(folder)?;
+    let is_leader = pidfd::stat(pid)?.session == pid;
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    (is_leader && cgroups.contains(container)).then_some(pid)
+}
+
+/// SIGKILL to `roots`, all below them and all of their sessions.
+fn kill_all(roots: &BTreeSet<i32>) {
+    let mut killed = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let doomed = family(&killed | roots, &processes());
+        let news: Vec<i32> = doomed.into_iter().filter(|pid| !killed.contains(pid)).collect();
+        if news.is_empty() {
+            return;
+        }
+        for pid in news {
+            if let Ok(pidfd) = pidfd::open(pid) {
+                // Gone meanwhile is as good.
+                let _ = pidfd::signal(&pidfd, nix::libc::SIGKILL);
+            }
+            killed.insert(pid);
+        }
+    }
+}
+
+/// Every process of the machine: pid, parent, session.
+fn processes() -> Vec<(i32, i32, i32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| pidfd::stat(pid).filter(|stat| !stat.ended).map(|stat| (pid, stat.parent, stat.session)))
+        .collect()
+}
+
+/// `family`, what it and its like have started, and whoever is in a session that one of them leads. (The OCI runtime
+/// leads none: its session is the daemon's.)
+fn family(mut family: BTreeSet<i32>, all: &[(i32, i32, i32)]) -> BTreeSet<i32> {
+    loop {
+        let belongs = |(pid, parent, session): &&(i32, i32, i32)| {
+            !family.contains(pid) && (family.contains(parent) || family.contains(session))
+        };
+        let more: Vec<i32> = all.iter().filter(belongs).map(|(pid, ..)| *pid).collect();
+        if more.is_empty() {
+            return family;
+        }
+        family.extend(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_descendants_and_their_sessions() {
+        // Daemon 1 leads session 1; runtime 10, its command 11 (a leader) with child 12; 13 was orphaned in 11's
+        // session; 20 is another process of the daemon, 30 a container's first process.
+        let all =
+            [(1, 0, 1), (10, 1, 1), (11, 10, 11), (12, 11, 11), (13, 30, 11), (14, 13, 14), (20, 1, 1), (30, 2, 30)];
+        let family_of = |pid| family(BTreeSet::from([pid]), &all);
+        assert_eq!(family_of(10), BTreeSet::from([10, 11, 12, 13, 14]));
+        assert_eq!(family_of(11), BTreeSet::from([11, 12, 13, 14]));
+        assert_eq!(family_of(99), BTreeSet::from([99]));
+    }
+}

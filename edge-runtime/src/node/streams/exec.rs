@@ -1,0 +1,118 @@
+//! A command in a running container. Its life is the stream's: when that ends, so do the command, its children and
+//! its session.
+
+use std::rc::Rc;
+
+use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STATUS, STDERR, STDIN, STDOUT};
+use edge_protocol::message::{StreamId, StreamRequest};
+use smol::future::{or, zip};
+use smol::io::AsyncWriteExt;
+
+use super::channels::{Channels, Incoming, Outgoing, Over};
+use super::{outcome, target};
+use crate::monitor::exec::session::{Session, Streams, Terminal, Wanted};
+use crate::monitor::exec::{ExecError, Runtime};
+use crate::node::Node;
+
+impl Node {
+    pub(super) fn open_exec(&mut self, stream: StreamId, request: &StreamRequest) -> Result<(), String> {
+        let StreamRequest::Exec { namespace, pod, uid, container, command, stdin, stdout, stderr, tty } = request
+        else {
+            return Err("no exec".into());
+        };
+        let id = target::running(self.target(namespace, pod, uid)?, container)?;
+        if command.is_empty() {
+            return Err("you must specify at least one command for the container".into());
+        }
+        let wanted = Wanted { stdin: *stdin, stdout: *stdout, stderr: *stderr, tty: *tty };
+        let (session, streams) =
+            Session::start(&self.oci_runtime(), &id, command, wanted).map_err(|error| error.to_string())?;
+        self.serve_channels(stream, &id, |channels, _ended| serve(channels, session, streams));
+        Ok(())
+    }
+
+    fn oci_runtime(&self) -> Runtime {
+        Runtime { program: self.config.runtime.command.clone(), root: self.paths.runtime_root(), args: Vec::new() }
+    }
+}
+
+async fn serve(channels: Channels, mut session: Session, streams: Streams) {
+    let Channels { to, mut from } = channels;
+    let Streams { stdin, stdout, stderr } = streams;
+    let terminal = session.terminal();
+    let output = async {
+        to.send(OPENED, &[]).await?;
+        let (out, err) = zip(copy(&to, STDOUT, stdout), copy(&to, STDERR, stderr)).await;
+        out.and(err)
+    };
+    let work = async {
+        let (moved, ended) = zip(output, session.ended()).await;
+        moved.map(|()| ended)
+    };
+    let input = async {
+        let Err(error) = feed(&mut from, stdin, &terminal).await;
+        log::debug!("exec: {error}");
+        Err(Over)
+    };
+    match or(work, input).await {
+        Ok(ended) => drop(conclude(&to, ended).await),
+        Err(Over) => to.end(Some("the stream is broken".into())),
+    }
+}
+
+async fn copy(to: &Outgoing, channel: u8, reader: Option<smol::Async<std::fs::File>>) -> Result<(), Over> {
+    match reader {
+        Some(reader) => to.copy(channel, reader).await,
+        None => Ok(()),
+    }
+}
+
+/// The last words: how it ended.
+async fn conclude(to: &Outgoing, ended: Result<i32, ExecError>) -> Result<(), Over> {
+    let status = match ended {
+        Ok(code) => outcome::exited(code),
+        Err(ExecError::NotStarted(message)) => {
+            let text = format!("OCI runtime exec failed: {message}");
+            match outcome::shell_code(&message) {
+                // As Docker has taught everybody, so that scripts can tell it by the code.
+                Some(code) => {
+                    to.send(STDERR, format!("{text}: unknown\r\n").as_bytes()).await?;
+                    outcome::exited(code)
+                }
+                None => outcome::failed(&format!("error executing command in container: {text}")),
+            }
+        }
+        Err(error) => outcome::failed(&format!("error executing command in container: {error}")),
+    };
+    to.send(STATUS, status.to_string().as_bytes()).await?;
+    to.end(None);
+    Ok(())
+}
+
+/// Moves what comes to the process, for ever.
+async fn feed(
+    from: &mut Incoming,
+    mut stdin: Option<smol::Async<std::fs::File>>,
+    terminal: &Rc<Terminal>,
+) -> std::io::Result<std::convert::Infallible> {
+    loop {
+        let record = from.next().await?;
+        match record.channel {
+            STDIN => {
+                if let Some(pipe) = &mut stdin
+                    && pipe.write_all(&record.data).await.is_err()
+                {
+                    // The process reads no more, which is its right.
+                    stdin = None;
+                }
+            }
+            CLOSE if record.data == [STDIN] => stdin = None,
+            RESIZE => {
+                if let Ok(size) = serde_json::from_slice(&record.data) {
+                    terminal.resize(size);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Streams to and from whoever asked through the bridge: one task each, as fast as its credit allows.
+//!
+//! | file | serves |
+//! |---|---|
+//! | `logs` | what a container has written |
+//! | `exec` | a command in a container |
+//! | `channels` | records in both directions, for whatever is more than one flow of bytes |
+//! | `target` | which pod and container is meant |
+//! | `outcome` | how a command ended, in Kubernetes' words |
+
+mod channels;
+mod exec;
+mod logs;
+mod outcome;
+mod target;
+
+use std::collections::BTreeMap;
+
+use edge_protocol::message::{StreamId, StreamRequest};
+use edge_protocol::stream::StreamEvent;
+use smol::Task;
+use smol::channel::{Receiver, Sender, bounded, unbounded};
+
+use super::Node;
+use crate::link::LinkHandle;
+use channels::Channels;
+
+/// The streams being served. Dropping one ends its task, and with it whatever that has started.
+#[derive(Default)]
+pub(super) struct Streams {
+    open: BTreeMap<StreamId, Serving>,
+}
+
+struct Serving {
+    task: Task<()>,
+    /// There is room again.
+    room: Sender<()>,
+    /// Bytes from the bridge, no more than its credit; none for what takes nothing in.
+    input: Option<Sender<Vec<u8>>>,
+    /// Container whose end ends a followed log.
+    container: String,
+    ended: Sender<()>,
+}
+
+/// What a task is given to serve one stream.
+struct Wires {
+    link: LinkHandle,
+    stream: StreamId,
+    room: Receiver<()>,
+    /// The container has ended.
+    ended: Receiver<()>,
+}
+
+impl Node {
+    pub(super) fn take_stream(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Opened { stream, request } => self.open_stream(stream, &request),
+            StreamEvent::Room { stream } => {
+                if let Some(serving) = self.streams.open.get(&stream) {
+                    // Full means that the task knows already.
+                    let _ = serving.room.try_send(());
+                }
+            }
+            StreamEvent::Closed { stream, .. } => drop(self.streams.open.remove(&stream)),
+            StreamEvent::Data { stream, data } => self.stream_data(stream, data),
+        }
+    }
+
+    fn stream_data(&self, stream: StreamId, data: Vec<u8>) {
+        let length = data.len();
+        let input = self.streams.open.get(&stream).and_then(|serving| serving.input.as_ref());
+        let taken = input.is_some_and(|input| input.try_send(data).is_ok());
+        if let (false, Some(link)) = (taken, &self.link) {
+            link.stream_consumed(stream, length);
+        }
+    }
+
+    fn open_stream(&mut self, stream: StreamId, request: &StreamRequest) {
+        let Some(link) = self.link.clone() else { return };
+        // Those that have ended from this side.
+        self.streams.open.retain(|_, serving| !serving.task.is_finished());
+        let opened = match request {
+            StreamRequest::Logs { .. } => self.open_logs(stream, request),
+            StreamRequest::Exec { .. } => self.open_exec(stream, request),
+            _ => Err("this node does not know the request; upgrade edge-runtime".into()),
+        };
+        if let Err(error) = opened {
+            link.stream_end(stream, Some(error));
+        }
+    }
+
+    /// Has a task serve the stream; `work` makes it from the stream's ends.
+    fn serve<W: Future<Output = ()> + 'static>(
+        &mut self,
+        stream: StreamId,
+        container: &str,
+        work: impl FnOnce(Wires) -> W,
+    ) {
+        self.begin(stream, container, None, work);
+    }
+
+    /// As [`Node::serve`], for a stream of records in both directions.
+    fn serve_channels<W: Future<Output = ()> + 'static>(
+        &mut self,
+        stream: StreamId,
+        container: &str,
+        work: impl FnOnce(Channels, Receiver<()>) -> W,
+    ) {
+        // As much as the bridge's credit allows, so it has a bound.
+        let (sender, input) = unbounded();
+        self.begin(stream, container, Some(sender), |wires| {
+            let Wires { link, stream, room, ended } = wires;
+            work(Channels::new(link, stream, room, input), ended)
+        });
+    }
+
+    fn begin<W: Future<Output = ()> + 'static>(
+        &mut self,
+        stream: StreamId,
+        container: &str,
+        input: Option<Sender<Vec<u8>>>,
+        work: impl FnOnce(Wires) -> W,
+    ) {
+        let Some(link) = self.link.clone() else { return };
+        let (room, room_again) = bounded(1);
+        let (ended, has_ended) = bounded(1);
+        let task = self.executor.spawn(work(Wires { link, stream, room: room_again, ended: has_ended }));
+        let container = container.to_owned();
+        self.streams.open.insert(stream, Serving { task, room, input, container, ended });
+    }
+
+    /// A container has ended: those who follow its log get the rest and the end.
+    pub(super) fn streams_ended(&mut self, id: &str) {
+        for serving in self.streams.open.values().filter(|serving| serving.container == id) {
+            let _ = serving.ended.try_send(());
+        }
+    }
+}

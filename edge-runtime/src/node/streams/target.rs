@@ -1,0 +1,31 @@
+//! Which pod and which container of it somebody means. Reads records only.
+
+use crate::node::Node;
+use crate::node::pods::Entry;
+use crate::pod::record::{ContainerRecord, ContainerState};
+
+impl Node {
+    /// The pod of this name, which `uid` (if any) confirms: its own, or that of its mirror.
+    pub(super) fn target(&self, namespace: &str, pod: &str, uid: &str) -> Result<&Entry, String> {
+        let mut pods = self.pods.iter();
+        let by_uid = pods.find(|(own, entry)| *own == uid || entry.mirror_uid.as_deref() == Some(uid));
+        let entry = by_uid.map(|(_, entry)| entry);
+        let entry = entry.or_else(|| self.pods.by_name(namespace, pod).filter(|_| uid.is_empty()));
+        entry.ok_or_else(|| format!("pod {namespace}/{pod} is not on this node"))
+    }
+}
+
+/// The container of this name. The words are the kubelet's (K8s pkg/kubelet/kubelet_pods.go).
+pub(super) fn container<'a>(entry: &'a Entry, name: &str) -> Result<&'a ContainerRecord, String> {
+    entry.record.containers.get(name).ok_or_else(|| format!("container not found (\"{name}\")"))
+}
+
+/// Id of the container of this name, which runs.
+pub(super) fn running(entry: &Entry, name: &str) -> Result<String, String> {
+    let record = container(entry, name)?;
+    let id = match &record.state {
+        ContainerState::Running { id, .. } | ContainerState::Stopping { id, pid: 1.., .. } => Some(id),
+        _ => None,
+    };
+    id.cloned().ok_or_else(|| format!("container {name} of pod {} is not running", entry.record.name))
+}

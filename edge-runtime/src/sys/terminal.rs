@@ -1,0 +1,78 @@
+//! Pseudo-terminals: made, and given their size. Knows nothing of who sits at either end.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::libc;
+use nix::pty::{OpenptyResult, Winsize, openpty};
+use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+
+/// Columns and rows, as a client of Kubernetes sends them (client-go tools/remotecommand `TerminalSize`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Size {
+    #[serde(rename = "Width")]
+    pub width: u16,
+    #[serde(rename = "Height")]
+    pub height: u16,
+}
+
+mod ioctl {
+    nix::ioctl_write_ptr_bad!(set_size, nix::libc::TIOCSWINSZ, nix::pty::Winsize);
+}
+
+/// A new pseudo-terminal that passes every byte as it is: master and slave, neither inherited by children.
+///
+/// # Errors
+/// No `/dev/ptmx`, or no terminal is free.
+pub fn open_raw() -> io::Result<(File, File)> {
+    let OpenptyResult { master, slave } = openpty(None, None)?;
+    for fd in [&master, &slave] {
+        fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    }
+    let mut settings = tcgetattr(&slave)?;
+    cfmakeraw(&mut settings);
+    tcsetattr(&slave, SetArg::TCSANOW, &settings)?;
+    Ok((master.into(), slave.into()))
+}
+
+/// Either end may be given. The foreground process is told (SIGWINCH) if the size is another.
+///
+/// # Errors
+/// It is no terminal.
+pub fn resize(terminal: &impl AsFd, size: Size) -> io::Result<()> {
+    let size = Winsize { ws_col: size.width, ws_row: size.height, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the descriptor lives as long as the reference, and the kernel only reads `size` during the call.
+    unsafe { ioctl::set_size(terminal.as_fd().as_raw_fd(), &raw const size) }?;
+    Ok(())
+}
+
+/// Whether a read has failed because nobody has the terminal's other end open.
+#[must_use]
+pub fn is_hung_up(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn bytes_pass_unchanged_and_the_end_is_a_hang_up() {
+        let (mut master, mut slave) = open_raw().unwrap();
+        resize(&master, Size { width: 91, height: 17 }).unwrap();
+        slave.write_all(b"a\n\x03").unwrap();
+        let mut seen = [0; 3];
+        master.read_exact(&mut seen).unwrap();
+        assert_eq!(&seen, b"a\n\x03");
+        drop(slave);
+        assert!(is_hung_up(&master.read(&mut seen).unwrap_err()));
+        assert_eq!(
+            serde_json::from_str::<Size>(r#"{"Width":80,"Height":24}"#).unwrap(),
+            Size { width: 80, height: 24 }
+        );
+    }
+}
