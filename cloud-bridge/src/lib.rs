@@ -5,7 +5,8 @@
 //! | [`api`] | a small Kubernetes API on SQLite, for when there is no cluster |
 //! | [`bridge`] | watches of the API, sessions of the nodes, and what goes between |
 //! | [`listen`] | the port that nodes know: joining, connecting |
-//! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs` |
+//! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
+//! | `streaming` | what exec, attach and port-forward speak with their clients |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | [`standalone`], [`serve`] | wiring of the two ways to run |
@@ -21,3 +22,4 @@ pub mod pki;
 pub mod serve;
 pub mod signal;
 pub mod standalone;
+mod streaming;

@@ -5,7 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use edge_protocol::channel::Record;
 use futures::Stream;
+use serde_json::Value;
 
 /// A boxed future, so that the trait stays object-safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -54,8 +56,64 @@ pub enum BackendError {
     Internal(String),
 }
 
+/// What `exec` and `attach` ask for, validated: at least one of the three streams, and no stderr with a terminal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionOptions {
+    pub container: String,
+    /// Empty for `attach`.
+    pub command: Vec<String>,
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+    pub tty: bool,
+}
+
+/// Records of the node, after its `OPENED`; an error ends them.
+pub type RecordStream = Pin<Box<dyn Stream<Item = Result<Record, BackendError>> + Send>>;
+
+/// The way of records to the node.
+pub trait RecordSender: Send + Sync {
+    /// Sends one record, as soon as the node has room for it.
+    ///
+    /// # Errors
+    /// The stream is over.
+    fn send<'a>(&'a self, channel: u8, data: &'a [u8]) -> BoxFuture<'a, Result<(), StreamOver>>;
+}
+
+/// Nothing more can be sent; why is said by the records that come.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the node's end of the stream is closed")]
+pub struct StreamOver;
+
+/// Both directions of a stream with a node. Dropping `records` ends it on the node.
+pub struct Channels {
+    pub records: RecordStream,
+    pub sender: Box<dyn RecordSender>,
+}
+
 /// The kubelet side of pod subresources.
 pub trait KubeletBackend: Send + Sync {
     /// Opens the log of one container. Dropping the stream cancels it on the node.
     fn logs(&self, pod: PodOnNode, options: LogOptions) -> BoxFuture<'_, Result<LogStream, BackendError>>;
+
+    /// Runs a command in a container.
+    fn exec(&self, pod: PodOnNode, options: SessionOptions) -> BoxFuture<'_, Result<Channels, BackendError>>;
+
+    /// Joins a container's own streams.
+    fn attach(&self, pod: PodOnNode, options: SessionOptions) -> BoxFuture<'_, Result<Channels, BackendError>>;
+
+    /// Connects to a port in the pod's network namespace.
+    fn port_forward(&self, pod: PodOnNode, port: u16) -> BoxFuture<'_, Result<Channels, BackendError>>;
+
+    /// Whether the node can be asked now.
+    ///
+    /// # Errors
+    /// It is not connected: since when.
+    fn connected(&self, node: &str) -> Result<(), BackendError>;
+
+    /// The node's own measurements: the object of a kubelet's `/stats/summary`.
+    fn stats(&self, node: &str) -> BoxFuture<'_, Result<Value, BackendError>>;
+
+    /// The pods of the node: a `PodList`.
+    fn pods(&self, node: &str) -> BoxFuture<'_, Result<Value, BackendError>>;
 }

@@ -13,6 +13,7 @@ pub mod backend;
 mod body;
 mod bootstrap;
 pub mod builtin;
+mod connect;
 mod crd;
 pub mod decode;
 mod defaults;

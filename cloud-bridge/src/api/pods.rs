@@ -9,6 +9,7 @@ use super::error::{ApiError, ApiResult};
 use super::meta;
 use super::rest::delete::{self, Options};
 use super::rest::{Answer, Context};
+use super::storage::Stored;
 use super::strategy::FieldError;
 use super::{decode, lifecycle};
 
@@ -138,13 +139,32 @@ pub(super) fn log_request(ctx: &Context<'_>) -> ApiResult<Option<(PodOnNode, Log
     if node.is_empty() {
         return Ok(None);
     }
-    let place = PodOnNode {
-        node: node.into(),
+    Ok(Some((place_of(&current, node), options)))
+}
+
+/// Where the pod of the path is and, if one is asked for, which container is meant.
+///
+/// # Errors
+/// No such pod or container, or the pod has no node yet (K8s pkg/registry/core/pod/strategy.go streamLocation).
+pub(super) fn place(ctx: &Context<'_>, with_container: bool) -> ApiResult<(PodOnNode, String)> {
+    let store = ctx.store();
+    let current = ctx.current(&store)?;
+    let pod = current.value();
+    let container = if with_container { container(ctx, pod)? } else { String::new() };
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if node.is_empty() {
+        return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", current.key.name)));
+    }
+    Ok((place_of(&current, node), container))
+}
+
+fn place_of(current: &Stored, node: &str) -> PodOnNode {
+    PodOnNode {
+        node: node.to_owned(),
         namespace: current.key.namespace.clone(),
         pod: current.key.name.clone(),
-        uid: meta::text(pod, "uid").into(),
-    };
-    Ok(Some((place, options)))
+        uid: meta::text(current.value(), "uid").to_owned(),
+    }
 }
 
 fn log_options(ctx: &Context<'_>, pod: &Value) -> ApiResult<LogOptions> {

@@ -15,7 +15,7 @@ pub type Text = Cow<'static, str>;
 /// A subresource beside `status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subresource {
-    /// `status`, `log`, `binding`, `eviction`, `scale`, `token`.
+    /// `status`, `log`, `exec`, `binding`, `eviction`, `scale`, `token`…
     pub name: Text,
     /// Group, version and kind of what it takes and returns.
     pub group: Text,
@@ -87,6 +87,8 @@ impl Resource {
 /// All verbs of an ordinary resource.
 pub const ALL_VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const CREATE: &[&str] = &["create"];
+/// Verbs of what is upgraded.
+const CONNECT: &[&str] = &["create", "get"];
 const GET: &[&str] = &["get"];
 /// Verbs of a status subresource.
 pub const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
@@ -199,9 +201,12 @@ impl Row {
             });
         };
         if self.kind == "Pod" {
+            sub("attach", "", "PodAttachOptions", CONNECT);
             sub("binding", "", "Binding", CREATE);
             sub("eviction", "policy", "Eviction", CREATE);
+            sub("exec", "", "PodExecOptions", CONNECT);
             sub("log", "", "Pod", GET);
+            sub("portforward", "", "PodPortForwardOptions", CONNECT);
         }
         if self.status {
             sub("status", self.group, self.kind, STATUS_VERBS);

@@ -37,11 +37,15 @@ use std::time::Duration;
 
 use async_tungstenite::WebSocketStream;
 use edge_protocol::message::{ObjectKey, StreamRequest};
+use futures::StreamExt;
 use futures::io::{AsyncRead, AsyncWrite};
 use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::api::backend::{BackendError, BoxFuture, KubeletBackend, LogOptions, LogStream, PodOnNode};
+use crate::api::backend::{
+    BackendError, BoxFuture, Channels, KubeletBackend, LogOptions, LogStream, PodOnNode, SessionOptions,
+};
 use crate::pki::authority::hex;
 use clients::Clients;
 use node::{Command, Node};
@@ -51,6 +55,9 @@ pub use reports::{KubeletEndpoint, NodeOverrides};
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// Bytes of one node's measurements: 110 pods of ten containers are a tenth of this.
+const MAX_STATS: usize = 4 << 20;
 
 /// Says where the kubelet API of a node is served, if it is.
 pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
@@ -131,7 +138,7 @@ impl Bridge {
     /// # Errors
     /// As [`KubeletBackend::logs`].
     pub async fn logs(&self, pod: PodOnNode, options: LogOptions) -> Result<LogStream, BackendError> {
-        let node = self.shared.known(&pod.node).ok_or_else(|| streams::offline(&pod.node, None))?;
+        let node = self.node(&pod.node)?;
         let count = |number: Option<i64>| number.map(|n| u64::try_from(n).unwrap_or(0));
         let request = StreamRequest::Logs {
             namespace: pod.namespace,
@@ -149,11 +156,76 @@ impl Bridge {
         let stream = NodeStream::open(&node, request, options.follow).await?;
         Ok(Box::pin(stream))
     }
+
+    fn node(&self, name: &str) -> Result<Arc<Node>, BackendError> {
+        self.shared.known(name).ok_or_else(|| streams::offline(name, None))
+    }
+
+    async fn channels(&self, node: &str, request: StreamRequest) -> Result<Channels, BackendError> {
+        streams::open_channels(&*self.node(node)?, request).await
+    }
+
+    async fn measure(&self, node: &str) -> Result<Value, BackendError> {
+        let mut stream = NodeStream::open(&*self.node(node)?, StreamRequest::Stats {}, false).await?;
+        let mut text = Vec::new();
+        while let Some(bytes) = stream.next().await {
+            text.extend(bytes?);
+            if text.len() > MAX_STATS {
+                return Err(BackendError::Internal(format!("node {node} sent more than {MAX_STATS} bytes of stats")));
+            }
+        }
+        serde_json::from_slice(&text)
+            .map_err(|error| BackendError::Internal(format!("node {node} sent stats that are no JSON: {error}")))
+    }
+
+    async fn list_pods(&self, node: &str) -> Result<Value, BackendError> {
+        if !requests::is_path_segment(node) {
+            return Err(BackendError::BadRequest(format!("{node:?} is no name of a node")));
+        }
+        let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
+        let requests = requests::Requests::new(self.shared.clients.own().clone());
+        requests.get(&path).await.map_err(|error| BackendError::Internal(format!("listing pods: {error}")))
+    }
 }
 
 impl KubeletBackend for Bridge {
     fn logs(&self, pod: PodOnNode, options: LogOptions) -> BoxFuture<'_, Result<LogStream, BackendError>> {
         Box::pin(self.logs(pod, options))
+    }
+
+    fn exec(&self, pod: PodOnNode, options: SessionOptions) -> BoxFuture<'_, Result<Channels, BackendError>> {
+        let PodOnNode { node, namespace, pod, uid } = pod;
+        let SessionOptions { container, command, stdin, stdout, stderr, tty } = options;
+        let request = StreamRequest::Exec { namespace, pod, uid, container, command, stdin, stdout, stderr, tty };
+        Box::pin(async move { self.channels(&node, request).await })
+    }
+
+    fn attach(&self, pod: PodOnNode, options: SessionOptions) -> BoxFuture<'_, Result<Channels, BackendError>> {
+        let PodOnNode { node, namespace, pod, uid } = pod;
+        let SessionOptions { container, command: _, stdin, stdout, stderr, tty } = options;
+        let request = StreamRequest::Attach { namespace, pod, uid, container, stdin, stdout, stderr, tty };
+        Box::pin(async move { self.channels(&node, request).await })
+    }
+
+    fn port_forward(&self, pod: PodOnNode, port: u16) -> BoxFuture<'_, Result<Channels, BackendError>> {
+        let PodOnNode { node, namespace, pod, uid } = pod;
+        let request = StreamRequest::PortForward { namespace, pod, uid, port };
+        Box::pin(async move { self.channels(&node, request).await })
+    }
+
+    fn connected(&self, node: &str) -> Result<(), BackendError> {
+        let node = self.node(node)?;
+        node.link().map(drop).ok_or_else(|| streams::offline(&node.name, node.last_seen()))
+    }
+
+    fn stats(&self, node: &str) -> BoxFuture<'_, Result<Value, BackendError>> {
+        let node = node.to_owned();
+        Box::pin(async move { self.measure(&node).await })
+    }
+
+    fn pods(&self, node: &str) -> BoxFuture<'_, Result<Value, BackendError>> {
+        let node = node.to_owned();
+        Box::pin(async move { self.list_pods(&node).await })
     }
 }
 

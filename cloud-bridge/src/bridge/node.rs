@@ -1,17 +1,26 @@
 //! What the bridge knows of one node, connected or not, and the way to its present connection.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use edge_protocol::message::{StreamId, StreamRequest};
 use edge_protocol::state::NodeState;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use crate::api::backend::BackendError;
 
 /// Bytes of a stream, in order; an error ends it.
 pub(super) type Chunks = mpsc::UnboundedReceiver<Result<Bytes, BackendError>>;
+
+/// A stream that the connection has opened.
+#[derive(Debug)]
+pub(super) struct OpenStream {
+    pub id: StreamId,
+    pub chunks: Chunks,
+    /// A permit for each byte that may wait for the node's credit; closed when the stream is over.
+    pub room: Arc<Semaphore>,
+}
 
 /// What others ask of a connection.
 #[derive(Debug)]
@@ -24,7 +33,12 @@ pub(super) enum Command {
     RewriteNode,
     Open {
         request: StreamRequest,
-        answer: oneshot::Sender<Result<(StreamId, Chunks), BackendError>>,
+        answer: oneshot::Sender<Result<OpenStream, BackendError>>,
+    },
+    /// Bytes for the node, as many as permits of the stream's room were taken.
+    Send {
+        stream: StreamId,
+        data: Vec<u8>,
     },
     /// Bytes that the reader of a stream has taken.
     Consumed {
@@ -42,7 +56,7 @@ pub(super) enum Command {
 pub(super) struct Link {
     /// Its fencing number.
     pub session: u64,
-    /// Unbounded, but what is in it is bounded: by readers of streams, and by the credit of their bytes.
+    /// Unbounded, but what is in it is bounded: by readers of streams, and by the credit and room of their bytes.
     pub commands: mpsc::UnboundedSender<Command>,
 }
 

@@ -1,33 +1,31 @@
 //! One task per connected node: moves frames between the websocket and the session value, and carries out what
 //! the session says. No decisions of its own about order, resume or refusal: those are the session's.
 
+mod serving;
 mod socket;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_tungstenite::WebSocketStream;
-use bytes::Bytes;
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
-use edge_protocol::message::{ObjectKey, Report, StreamId, StreamRequest};
-use edge_protocol::stream::StreamEvent;
+use edge_protocol::message::{ObjectKey, Report};
 use edge_protocol::version::RefuseReason;
 use futures::future::{BoxFuture, FusedFuture};
 use futures::io::{AsyncRead, AsyncWrite};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 
 use super::Shared;
 use super::lanes::{Answer, Attempt, Lane, Lanes, Outcome, describe};
 use super::lease::{self, Renewal};
-use super::node::{Chunks, Command, Link, Node};
+use super::node::{Command, Link, Node};
 use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
-use crate::api::backend::BackendError;
+use serving::Serving;
 use socket::{next_frame, write};
 
 /// Requests of one node under way at the API at the same time.
@@ -48,11 +46,6 @@ enum Done {
 }
 
 type Work = FuturesUnordered<BoxFuture<'static, Done>>;
-type Opened = oneshot::Sender<Result<(StreamId, Chunks), BackendError>>;
-
-struct Stream {
-    chunks: mpsc::UnboundedSender<Result<Bytes, BackendError>>,
-}
 
 /// Serves one connection until it ends.
 pub(super) async fn run<S>(shared: Arc<Shared>, node: Arc<Node>, socket: WebSocketStream<S>)
@@ -65,7 +58,7 @@ where
     let mut connection = Connection::new(shared, Arc::clone(&node), &link);
     let why = connection.serve(socket, commands).await;
     log::info!("node {name}: connection {} ended: {why}", link.session);
-    connection.fail_streams();
+    connection.streams.fail(&name);
     node.detach(link.session, SystemTime::now());
 }
 
@@ -81,7 +74,7 @@ struct Connection {
     work: Work,
     renewal: Renewal,
     requests: Requests,
-    streams: HashMap<StreamId, Stream>,
+    streams: Serving,
 }
 
 impl Connection {
@@ -101,7 +94,7 @@ impl Connection {
             work: Work::new(),
             renewal: Renewal::default(),
             requests: Requests::new(as_node),
-            streams: HashMap::new(),
+            streams: Serving::default(),
             shared,
             node,
         }
@@ -208,7 +201,7 @@ impl Connection {
                         self.shared.look_up(&self.node.name, object.key, object.uid);
                     }
                 }
-                BridgeEvent::Stream(event) => self.stream(event),
+                BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
             }
         }
     }
@@ -289,51 +282,11 @@ impl Connection {
                 };
                 self.work.push(rewrite.boxed());
             }
-            Command::Open { request, answer } => self.open(request, answer),
+            Command::Open { request, answer } => self.streams.open(&mut self.session, request, answer),
+            Command::Send { stream, data } => self.streams.send(&mut self.session, stream, data),
             Command::Consumed { stream, bytes } => self.session.stream_consumed(stream, bytes),
-            Command::EndStream { stream } => {
-                if self.streams.remove(&stream).is_some() {
-                    self.session.stream_end(stream, None);
-                }
-            }
+            Command::EndStream { stream } => self.streams.end(&mut self.session, stream),
         }
         Ok(())
-    }
-
-    fn open(&mut self, request: StreamRequest, answer: Opened) {
-        let opened = self.session.open_stream(request).map_err(|error| BackendError::Unavailable(error.to_string()));
-        let opened = opened.map(|stream| {
-            let (chunks, reader) = mpsc::unbounded_channel();
-            self.streams.insert(stream, Stream { chunks });
-            (stream, reader)
-        });
-        if let Err(Ok((stream, _))) = answer.send(opened) {
-            self.streams.remove(&stream);
-            self.session.stream_end(stream, None);
-        }
-    }
-
-    fn stream(&mut self, event: StreamEvent) {
-        match event {
-            StreamEvent::Data { stream, data } => {
-                let reader = self.streams.get(&stream);
-                // A reader that has gone says so by a command of its own.
-                let _ = reader.map(|reader| reader.chunks.send(Ok(data.into())));
-            }
-            StreamEvent::Closed { stream, error } => {
-                if let (Some(reader), Some(error)) = (self.streams.remove(&stream), error) {
-                    let _ = reader.chunks.send(Err(super::streams::error_of(error)));
-                }
-            }
-            // Only a node is asked to serve streams, and nothing is sent on one from here.
-            StreamEvent::Opened { .. } | StreamEvent::Room { .. } => {}
-        }
-    }
-
-    fn fail_streams(&mut self) {
-        for (_, reader) in self.streams.drain() {
-            let gone = BackendError::Unavailable(format!("the connection to node {} broke", self.node.name));
-            let _ = reader.chunks.send(Err(gone));
-        }
     }
 }

@@ -1,17 +1,19 @@
-//! Streams that a node serves over its connection: opening one, and its bytes with their credit.
+//! Streams that a node serves over its connection: opening one, and its bytes or records with their credit.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use edge_protocol::channel::{self, Record, Records};
 use edge_protocol::message::{StreamId, StreamRequest};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::node::{Chunks, Command, Node};
-use crate::api::backend::BackendError;
+use super::node::{Chunks, Command, Node, OpenStream};
+use crate::api::backend::{BackendError, BoxFuture, Channels, RecordSender, RecordStream, StreamOver};
 
 /// For the node's first answer to a stream that does not follow.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
@@ -21,6 +23,7 @@ pub(super) struct NodeStream {
     id: StreamId,
     first: Option<Result<Bytes, BackendError>>,
     chunks: Chunks,
+    room: Arc<Semaphore>,
     commands: mpsc::UnboundedSender<Command>,
 }
 
@@ -35,8 +38,8 @@ impl NodeStream {
         let (answer, opened) = oneshot::channel();
         let broke = || BackendError::Unavailable(format!("the connection to node {} broke", node.name));
         link.commands.send(Command::Open { request, answer }).map_err(|_| broke())?;
-        let (id, chunks) = opened.await.map_err(|_| broke())??;
-        let mut stream = Self { id, first: None, chunks, commands: link.commands };
+        let OpenStream { id, chunks, room } = opened.await.map_err(|_| broke())??;
+        let mut stream = Self { id, first: None, chunks, room, commands: link.commands };
         let first = stream.chunks.recv();
         let first = if patient {
             first.await
@@ -74,6 +77,67 @@ impl Stream for NodeStream {
 impl Drop for NodeStream {
     fn drop(&mut self) {
         let _ = self.commands.send(Command::EndStream { stream: self.id });
+    }
+}
+
+/// Opens a stream of records and waits for its `OPENED`.
+///
+/// # Errors
+/// The node is not connected, refuses, or speaks otherwise.
+pub(super) async fn open_channels(node: &Node, request: StreamRequest) -> Result<Channels, BackendError> {
+    let stream = NodeStream::open(node, request, false).await?;
+    let sender = Sender { id: stream.id, room: Arc::clone(&stream.room), commands: stream.commands.clone() };
+    let mut records = records(stream);
+    match records.next().await {
+        Some(Ok(record)) if record.channel == channel::OPENED => Ok(Channels { records, sender: Box::new(sender) }),
+        Some(Ok(record)) => Err(BackendError::Internal(format!(
+            "node {} began a stream with a record on channel {}",
+            node.name, record.channel
+        ))),
+        Some(Err(error)) => Err(error),
+        None => Err(BackendError::Internal(format!("node {} ended a stream without a word", node.name))),
+    }
+}
+
+fn records(stream: NodeStream) -> RecordStream {
+    let start = Some((stream, Records::default()));
+    Box::pin(futures::stream::unfold(start, |state| async move {
+        let (mut stream, mut records) = state?;
+        loop {
+            match records.next_record() {
+                Ok(Some(record)) => return Some((Ok(record), Some((stream, records)))),
+                Ok(None) => {}
+                Err(error) => return Some((Err::<Record, _>(BackendError::Internal(error.to_string())), None)),
+            }
+            match stream.next().await? {
+                Ok(bytes) => records.push(&bytes),
+                Err(error) => return Some((Err(error), None)),
+            }
+        }
+    }))
+}
+
+struct Sender {
+    id: StreamId,
+    room: Arc<Semaphore>,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+impl RecordSender for Sender {
+    fn send<'a>(&'a self, channel: u8, data: &'a [u8]) -> BoxFuture<'a, Result<(), StreamOver>> {
+        Box::pin(async move {
+            // One record at a time: none is larger than the room.
+            let mut parts = data.chunks(channel::MAX_RECORD);
+            let mut next = Some(parts.next().unwrap_or_default());
+            while let Some(part) = next {
+                let data = channel::records(channel, part);
+                let bytes = u32::try_from(data.len()).map_err(|_| StreamOver)?;
+                self.room.acquire_many(bytes).await.map_err(|_| StreamOver)?.forget();
+                self.commands.send(Command::Send { stream: self.id, data }).map_err(|_| StreamOver)?;
+                next = parts.next();
+            }
+            Ok(())
+        })
     }
 }
 

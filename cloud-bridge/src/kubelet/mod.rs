@@ -4,7 +4,9 @@
 //! Owns those ports and who may use them. What is asked goes to the node over its connection.
 
 mod auth;
-mod query;
+mod metrics;
+pub(crate) mod query;
+pub(crate) mod read;
 mod server;
 
 use std::collections::HashMap;

@@ -1,35 +1,82 @@
-//! What is asked of a kubelet: paths and parameters of `/containerLogs`. Pure.
+//! What is asked of a kubelet: its paths and their parameters. Pure.
 
-use http::Uri;
+use http::{Method, Uri};
 
 use crate::api::backend::LogOptions;
+use crate::streaming::Work;
+use crate::streaming::options::{self, Dialect};
 
 /// A request that is understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     Healthz,
-    Logs { namespace: String, pod: String, options: LogOptions },
+    /// Measurements as the node gives them.
+    Stats {
+        only_cpu_and_memory: bool,
+    },
+    /// Measurements for Prometheus.
+    Metrics,
+    Pods,
+    Logs {
+        namespace: String,
+        pod: String,
+        options: LogOptions,
+    },
+    /// `uid` is empty where the path has none.
+    Connect {
+        namespace: String,
+        pod: String,
+        uid: String,
+        work: Work,
+    },
 }
 
 /// Why a request is not understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Misunderstood {
+pub(crate) enum Misunderstood {
     NotFound,
+    BadMethod,
     BadRequest(String),
 }
 
-/// Takes a request's path and query apart.
-pub(super) fn parse(uri: &Uri) -> Result<Asked, Misunderstood> {
+/// Takes a request apart (K8s pkg/kubelet/server/server.go InstallDefaultHandlers and InstallDebuggingHandlers).
+pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Asked, Misunderstood> {
     let parts: Vec<&str> = uri.path().trim_matches('/').split('/').collect();
-    match parts[..] {
-        ["healthz"] => Ok(Asked::Healthz),
-        // The names of pods and containers need no percent-encoding, so one that has it is none.
-        ["containerLogs", namespace, pod, container] => {
-            let options = log_options(container, uri.query().unwrap_or_default()).map_err(Misunderstood::BadRequest)?;
-            Ok(Asked::Logs { namespace: namespace.to_owned(), pod: pod.to_owned(), options })
+    let query = uri.query().unwrap_or_default();
+    // The names of pods and containers need no percent-encoding, so one that has it is none.
+    let session = |[namespace, pod, uid, container]: [&str; 4], exec: bool| {
+        let options = options::session(Dialect::Kubelet, container, query, exec).map_err(Misunderstood::BadRequest)?;
+        Ok(connect(namespace, pod, uid, Work::Session(options)))
+    };
+    let (asked, posts) = match parts[..] {
+        ["healthz", ..] => (Asked::Healthz, false),
+        ["stats", "summary"] => {
+            let only = form_urlencoded::parse(query.as_bytes()).any(|(k, v)| k == "only_cpu_and_memory" && v == "true");
+            (Asked::Stats { only_cpu_and_memory: only }, true)
         }
-        _ => Err(Misunderstood::NotFound),
+        ["metrics", "resource"] => (Asked::Metrics, false),
+        ["pods"] => (Asked::Pods, false),
+        ["containerLogs", namespace, pod, container] => {
+            let options = log_options(container, query).map_err(Misunderstood::BadRequest)?;
+            (Asked::Logs { namespace: namespace.to_owned(), pod: pod.to_owned(), options }, false)
+        }
+        ["exec", namespace, pod, container] => (session([namespace, pod, "", container], true)?, true),
+        ["exec", namespace, pod, uid, container] => (session([namespace, pod, uid, container], true)?, true),
+        ["attach", namespace, pod, container] => (session([namespace, pod, "", container], false)?, true),
+        ["attach", namespace, pod, uid, container] => (session([namespace, pod, uid, container], false)?, true),
+        ["portForward", namespace, pod] => (connect(namespace, pod, "", Work::PortForward), true),
+        ["portForward", namespace, pod, uid] => (connect(namespace, pod, uid, Work::PortForward), true),
+        _ => return Err(Misunderstood::NotFound),
+    };
+    match *method {
+        Method::GET => Ok(asked),
+        Method::POST if posts => Ok(asked),
+        _ => Err(Misunderstood::BadMethod),
     }
+}
+
+fn connect(namespace: &str, pod: &str, uid: &str, work: Work) -> Asked {
+    Asked::Connect { namespace: namespace.to_owned(), pod: pod.to_owned(), uid: uid.to_owned(), work }
 }
 
 /// The rules of `PodLogOptions` (core/v1) as the kubelet checks them. Unknown parameters are for others
@@ -73,7 +120,7 @@ mod tests {
     use super::*;
 
     fn asked(uri: &str) -> Result<Asked, Misunderstood> {
-        parse(&uri.parse().unwrap())
+        parse(&Method::GET, &uri.parse().unwrap())
     }
 
     #[test]
@@ -107,6 +154,27 @@ mod tests {
             assert!(text.contains(word), "{text}");
         }
         assert_eq!(asked("/containerLogs/a/b"), Err(Misunderstood::NotFound));
-        assert_eq!(asked("/exec/a/b/c"), Err(Misunderstood::NotFound));
+        assert!(matches!(asked("/exec/a/b/c"), Err(Misunderstood::BadRequest(text)) if text.contains("stdin")));
+        let post = |path: &str| parse(&Method::POST, &path.parse().unwrap());
+        assert_eq!(post("/containerLogs/a/b/c"), Err(Misunderstood::BadMethod));
+        assert_eq!(parse(&Method::DELETE, &"/stats/summary".parse().unwrap()), Err(Misunderstood::BadMethod));
+    }
+
+    #[test]
+    fn sessions_come_with_a_uid_or_without() {
+        for (path, uid) in [("/exec/ns/p/c", ""), ("/exec/ns/p/u1/c", "u1"), ("/attach/ns/p/u1/c", "u1")] {
+            let Ok(Asked::Connect { namespace, pod, uid: found, work: Work::Session(options) }) =
+                parse(&Method::POST, &format!("{path}?output=1&command=ls").parse().unwrap())
+            else {
+                panic!("{path}");
+            };
+            assert_eq!((namespace.as_str(), pod.as_str(), found.as_str()), ("ns", "p", uid));
+            assert_eq!((options.container.as_str(), options.stdout), ("c", true));
+            assert_eq!(options.command.is_empty(), path.starts_with("/attach"));
+        }
+        let forward =
+            Asked::Connect { namespace: "ns".into(), pod: "p".into(), uid: "u".into(), work: Work::PortForward };
+        assert_eq!(asked("/portForward/ns/p/u"), Ok(forward));
+        assert_eq!(asked("/stats/summary?only_cpu_and_memory=true"), Ok(Asked::Stats { only_cpu_and_memory: true }));
     }
 }

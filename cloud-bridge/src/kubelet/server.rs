@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -20,9 +21,11 @@ use tokio_rustls::TlsAcceptor;
 
 use super::auth::{self, Denied};
 use super::query::{self, Asked, Misunderstood};
-use crate::api::backend::{BackendError, LogOptions, PodOnNode};
+use super::read::{self, PLAIN};
+use crate::api::backend::{BackendError, PodOnNode};
 use crate::bridge::Bridge;
 use crate::pki::identity::Subject;
+use crate::streaming::{self, Problem};
 
 /// For a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -64,16 +67,17 @@ async fn connection(socket: TcpStream, acceptor: TlsAcceptor, served: Arc<Served
     let subject = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(Subject::of);
     let service = service_fn(move |request: Request<Incoming>| {
         let (served, subject) = (Arc::clone(&served), subject.clone());
-        async move { Ok::<_, std::convert::Infallible>(answer(&served, subject.as_ref(), &request).await) }
+        async move { Ok::<_, std::convert::Infallible>(answer(&served, subject.as_ref(), request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
     builder.http2().timer(TokioTimer::new());
-    builder.serve_connection(TokioIo::new(tls), service).await.map_err(io::Error::other)
+    builder.serve_connection_with_upgrades(TokioIo::new(tls), service).await.map_err(io::Error::other)
 }
 
-async fn answer(served: &Served, subject: Option<&Subject>, request: &Request<Incoming>) -> Response<Body> {
-    if let Err(denied) = auth::check(&served.client, &served.node, subject, request.headers()).await {
+async fn answer(served: &Served, subject: Option<&Subject>, request: Request<Incoming>) -> Response<Body> {
+    let (parts, _) = request.into_parts();
+    if let Err(denied) = auth::check(&served.client, &served.node, subject, &parts).await {
         let code = match denied {
             Denied::Unauthorized => StatusCode::UNAUTHORIZED,
             Denied::Forbidden { .. } => StatusCode::FORBIDDEN,
@@ -81,44 +85,52 @@ async fn answer(served: &Served, subject: Option<&Subject>, request: &Request<In
         };
         return text(code, denied.to_string());
     }
-    if request.method() != Method::GET {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is served here");
-    }
-    match query::parse(request.uri()) {
-        Ok(Asked::Healthz) => text(StatusCode::OK, "ok"),
-        Ok(Asked::Logs { namespace, pod, options }) => logs(served, namespace, pod, options).await,
-        Err(Misunderstood::BadRequest(problem)) => text(StatusCode::BAD_REQUEST, problem),
-        Err(Misunderstood::NotFound) => text(StatusCode::NOT_FOUND, "404 page not found"),
-    }
+    let answered = match query::parse(&parts.method, &parts.uri) {
+        Ok(asked) => reply(served, asked, &parts).await,
+        Err(Misunderstood::BadRequest(problem)) => return text(StatusCode::BAD_REQUEST, problem),
+        Err(Misunderstood::BadMethod) => return text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"),
+        Err(Misunderstood::NotFound) => return text(StatusCode::NOT_FOUND, "404 page not found"),
+    };
+    answered.unwrap_or_else(|problem| {
+        let headers = problem.headers();
+        let mut response = text(problem.code, problem.text);
+        response.headers_mut().extend(headers);
+        response
+    })
 }
 
-async fn logs(served: &Served, namespace: String, pod: String, options: LogOptions) -> Response<Body> {
-    // A kubelet is asked by name only; the node knows which pod has it now.
-    let place = PodOnNode { node: served.node.clone(), namespace, pod, uid: String::new() };
-    match served.bridge.logs(place, options).await {
-        Ok(stream) => {
+async fn reply(served: &Served, asked: Asked, parts: &Parts) -> Result<Response<Body>, Problem> {
+    // A kubelet is asked by name, mostly; the node knows which pod has it now.
+    let place = |namespace, pod, uid| PodOnNode { node: served.node.clone(), namespace, pod, uid };
+    match asked {
+        Asked::Logs { namespace, pod, options } => {
+            let stream = served.bridge.logs(place(namespace, pod, String::new()), options).await?;
             let body = StreamBody::new(stream.map_ok(Frame::data).boxed());
-            with_type(StatusCode::OK, body.boxed_unsync())
+            Ok(with_type(StatusCode::OK, PLAIN, body.boxed_unsync()))
         }
-        Err(error) => {
-            let code = match &error {
-                BackendError::BadRequest(_) => StatusCode::BAD_REQUEST,
-                BackendError::NotFound(_) => StatusCode::NOT_FOUND,
-                BackendError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-                BackendError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            text(code, error.to_string())
+        Asked::Connect { namespace, pod, uid, work } => {
+            let backend = Arc::new(served.bridge.clone());
+            let switched = streaming::upgrade(backend, place(namespace, pod, uid), work, parts).await?;
+            Ok(switched.map(|()| full(Bytes::new())))
+        }
+        other => {
+            let (kind, body) = read::read(&served.bridge, &served.node, &other).await?;
+            Ok(with_type(StatusCode::OK, kind, full(body.into())))
         }
     }
 }
 
 fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    with_type(code, Full::new(text.into()).map_err(|never| match never {}).boxed_unsync())
+    with_type(code, PLAIN, full(text.into()))
 }
 
-fn with_type(code: StatusCode, body: Body) -> Response<Body> {
+fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+fn with_type(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

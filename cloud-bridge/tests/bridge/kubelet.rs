@@ -45,7 +45,10 @@ async fn only_who_may_read_the_node_reads_its_logs() {
 
     let master = Identity::of_user(&callers, "kube-apiserver", "system:masters");
     assert_eq!(get(address, &ca, Some(&master), "/healthz", "").await, (200, "ok".to_owned()));
-    assert_eq!(get(address, &ca, Some(&master), "/exec/a/b/c", "").await.0, 404);
+    assert_eq!(get(address, &ca, Some(&master), "/exec/a/b/c?output=1&command=ls", "").await.0, 400, "no upgrade");
+    assert_eq!(get(address, &ca, Some(&master), "/nothing", "").await.0, 404);
+    let (code, pods) = get(address, &ca, Some(&master), "/pods", "").await;
+    assert!(code == 200 && pods.contains("\"PodList\""), "{code} {pods}");
     assert_eq!(get(address, &ca, Some(&master), "/containerLogs/a/b/c?tailLines=x", "").await.0, 400);
 
     let (path, reader) = (path.to_owned(), master.clone());

@@ -6,5 +6,6 @@ mod kubelet;
 mod pods;
 mod registration;
 mod reports;
+mod sessions;
 mod support;
 mod survival;

@@ -144,12 +144,15 @@ pub struct Store {
 
 /// A connected node.
 pub struct Edge {
+    pub name: String,
     pub session: EdgeSession,
     pub store: Store,
     pub acked: HashSet<u64>,
     pub refused: HashMap<u64, String>,
     pub streams: Vec<(StreamId, StreamRequest)>,
     pub closed: HashSet<StreamId>,
+    /// Bytes that came on streams, not taken yet.
+    pub data: Vec<(StreamId, Vec<u8>)>,
     pub deleted: Vec<ObjectKey>,
     /// Puts received, also those that changed nothing.
     pub puts: usize,
@@ -175,12 +178,14 @@ impl Edge {
         facts.position = store.position.clone();
         facts.held = store.held.values().map(|object| object.digest.clone()).collect::<Vec<ObjectDigest>>();
         Ok(Self {
+            name: name.to_owned(),
             session: EdgeSession::new(facts, Duration::ZERO),
             store,
             acked: HashSet::new(),
             refused: HashMap::new(),
             streams: Vec::new(),
             closed: HashSet::new(),
+            data: Vec::new(),
             deleted: Vec::new(),
             puts: 0,
             synced: false,
@@ -242,7 +247,8 @@ impl Edge {
         }
     }
 
-    async fn step(&mut self, pause: Duration) -> Result<(), String> {
+    /// Sends what there is and takes one frame, if one comes within `pause`.
+    pub async fn step(&mut self, pause: Duration) -> Result<(), String> {
         let now = self.start.elapsed();
         self.session.on_timeout(now).map_err(|e| e.to_string())?;
         while let Some(frame) = self.session.poll_transmit(now) {
@@ -290,7 +296,8 @@ impl Edge {
             EdgeEvent::UpRefused(id, reason) => drop(self.refused.insert(id, reason)),
             EdgeEvent::Stream(StreamEvent::Opened { stream, request }) => self.streams.push((stream, request)),
             EdgeEvent::Stream(StreamEvent::Closed { stream, .. }) => drop(self.closed.insert(stream)),
-            EdgeEvent::Stream(_) => {}
+            EdgeEvent::Stream(StreamEvent::Data { stream, data }) => self.data.push((stream, data)),
+            EdgeEvent::Stream(StreamEvent::Room { .. }) => {}
         }
     }
 

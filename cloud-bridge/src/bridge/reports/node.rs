@@ -110,12 +110,27 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
         }
         status.insert("daemonEndpoints".to_owned(), json!({"kubeletEndpoint": {"Port": endpoint.port}}));
     }
+    declare(&mut status, kubelet.is_some());
     // Merges by type; an address that is no more would stay.
     if let Some(Value::Array(addresses)) = status.get_mut("addresses") {
         addresses.insert(0, json!({"$patch": "replace"}));
     }
     let spec = json!({"taints": node["spec"]["taints"].as_array().cloned().unwrap_or_default()});
     Ok(Wanted { metadata, spec, status: Value::Object(status) })
+}
+
+/// Says of the kubelet API that is served here, and of no other, that it takes WebSockets: an API server then passes
+/// those of its clients through (K8s pkg/registry/core/pod/rest/subresources.go). The list is sorted.
+fn declare(status: &mut Map<String, Value>, served: bool) {
+    const WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
+    let features = status.get("declaredFeatures").and_then(Value::as_array);
+    let mut features: Vec<Value> = features.into_iter().flatten().filter(|f| *f != WEBSOCKETS).cloned().collect();
+    if served {
+        features.push(WEBSOCKETS.into());
+        features.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+    }
+    // Left out it would stay as it was.
+    status.insert("declaredFeatures".to_owned(), features.into());
 }
 
 /// A new object takes no patch directives.
@@ -198,5 +213,12 @@ mod tests {
             json!([{"type": "InternalIP", "address": "192.0.2.5"}, {"type": "Hostname", "address": "n"}])
         );
         assert_eq!(served["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10361);
+        assert_eq!(served["declaredFeatures"], json!(["ExtendWebSocketsToKubelet"]));
+        assert_eq!(plain.status["declaredFeatures"], json!([]));
+        let other =
+            json!({"metadata": {"name": "n"}, "status": {"declaredFeatures": ["A", "ExtendWebSocketsToKubelet", "Z"]}});
+        assert_eq!(wanted(&other, None, now()).unwrap().status["declaredFeatures"], json!(["A", "Z"]));
+        let both = wanted(&other, Some(endpoint), now()).unwrap().status;
+        assert_eq!(both["declaredFeatures"], json!(["A", "ExtendWebSocketsToKubelet", "Z"]));
     }
 }

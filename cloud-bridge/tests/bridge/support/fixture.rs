@@ -103,6 +103,11 @@ impl Cluster {
         Self { clients: Clients::new(client.clone(), as_node), client, _folder: Some(folder) }
     }
 
+    /// An API that the test has opened.
+    pub fn over(clients: Clients, client: kube::Client) -> Self {
+        Self { clients, client, _folder: None }
+    }
+
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), "default")
     }

@@ -1,0 +1,113 @@
+//! The streams that a connection carries: which reader gets which bytes, and bytes that wait for the node's credit.
+//!
+//! Knows nothing of what the bytes mean; credit is the session's.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use edge_protocol::bridge::BridgeSession;
+use edge_protocol::message::{StreamId, StreamRequest};
+use edge_protocol::stream::StreamEvent;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use crate::api::backend::BackendError;
+use crate::bridge::node::OpenStream;
+use crate::bridge::streams;
+
+/// Bytes that may wait here for a node's credit, per stream.
+const ROOM: usize = 128 << 10;
+
+struct Stream {
+    chunks: mpsc::UnboundedSender<Result<Bytes, BackendError>>,
+    waiting: VecDeque<u8>,
+    room: Arc<Semaphore>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.room.close();
+    }
+}
+
+/// Streams by their number.
+#[derive(Default)]
+pub(super) struct Serving {
+    streams: HashMap<StreamId, Stream>,
+}
+
+impl Serving {
+    pub(super) fn open(
+        &mut self,
+        session: &mut BridgeSession,
+        request: StreamRequest,
+        answer: oneshot::Sender<Result<OpenStream, BackendError>>,
+    ) {
+        let opened = session.open_stream(request).map_err(|error| BackendError::Unavailable(error.to_string()));
+        let opened = opened.map(|id| {
+            let (sender, chunks) = mpsc::unbounded_channel();
+            let room = Arc::new(Semaphore::new(ROOM));
+            let stream = Stream { chunks: sender, waiting: VecDeque::new(), room: Arc::clone(&room) };
+            self.streams.insert(id, stream);
+            OpenStream { id, chunks, room }
+        });
+        if let Err(Ok(opened)) = answer.send(opened) {
+            self.end(session, opened.id);
+        }
+    }
+
+    pub(super) fn send(&mut self, session: &mut BridgeSession, id: StreamId, data: Vec<u8>) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.waiting.extend(data);
+        self.flush(session, id);
+    }
+
+    /// Hands over what the node has room for.
+    fn flush(&mut self, session: &mut BridgeSession, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let now = session.stream_room(id).min(stream.waiting.len());
+        if now == 0 {
+            return;
+        }
+        let data: Vec<u8> = stream.waiting.drain(..now).collect();
+        match session.stream_send(id, &data) {
+            Ok(()) => stream.room.add_permits(now),
+            // Its room was asked for above; so it is over, and its end is on its way here.
+            Err(error) => log::debug!("stream {id}: {error}"),
+        }
+    }
+
+    /// The reader has gone.
+    pub(super) fn end(&mut self, session: &mut BridgeSession, id: StreamId) {
+        if self.streams.remove(&id).is_some() {
+            session.stream_end(id, None);
+        }
+    }
+
+    pub(super) fn event(&mut self, session: &mut BridgeSession, event: StreamEvent) {
+        match event {
+            StreamEvent::Data { stream, data } => {
+                let reader = self.streams.get(&stream);
+                // A reader that has gone says so by a command of its own.
+                let _ = reader.map(|reader| reader.chunks.send(Ok(data.into())));
+            }
+            StreamEvent::Closed { stream, error } => {
+                if let (Some(reader), Some(error)) = (self.streams.remove(&stream), error) {
+                    let _ = reader.chunks.send(Err(streams::error_of(error)));
+                }
+            }
+            StreamEvent::Room { stream } => self.flush(session, stream),
+            // Only a node is asked to serve streams.
+            StreamEvent::Opened { .. } => {}
+        }
+    }
+
+    /// The connection has ended.
+    pub(super) fn fail(&mut self, node: &str) {
+        for (_, reader) in self.streams.drain() {
+            let gone = BackendError::Unavailable(format!("the connection to node {node} broke"));
+            // A reader that has gone does not mind.
+            let _ = reader.chunks.send(Err(gone));
+        }
+    }
+}

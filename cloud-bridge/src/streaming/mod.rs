@@ -1,0 +1,135 @@
+//! What `kubectl exec`, `attach` and `port-forward` speak, on one side an HTTP request, on the other a node's records.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `options` | pure: what a query asks for |
+//! | `negotiate` | pure: the protocol that both sides share |
+//! | `session` | exec and attach |
+//! | `forward` | port-forward |
+//! | `status`, `resize` | pure: how a session ended, and its terminal's size |
+//! | `spdy` | SPDY/3.1 |
+//! | `wire` | the upgraded connection's bytes |
+//!
+//! The embedded API and the kubelet API use the same code. Whether a caller may do this is theirs to decide.
+
+mod forward;
+mod negotiate;
+pub(crate) mod options;
+mod resize;
+mod session;
+mod spdy;
+mod status;
+mod wire;
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use hyper::upgrade::OnUpgrade;
+
+use crate::api::backend::{BackendError, KubeletBackend, PodOnNode, SessionOptions};
+use negotiate::Agreed;
+
+/// Why a request is not upgraded, as an answer.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) code: StatusCode,
+    pub(crate) text: String,
+    /// Protocols that would be served.
+    accepted: Vec<&'static str>,
+}
+
+impl Problem {
+    fn new(code: StatusCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), accepted: Vec::new() }
+    }
+
+    /// What else an answer says.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        const ACCEPTED: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
+        self.accepted.iter().map(|name| (ACCEPTED, HeaderValue::from_static(name))).collect()
+    }
+
+    pub(crate) fn bad_request(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, text)
+    }
+}
+
+impl From<BackendError> for Problem {
+    fn from(error: BackendError) -> Self {
+        let code = match &error {
+            BackendError::BadRequest(_) => StatusCode::BAD_REQUEST,
+            BackendError::NotFound(_) => StatusCode::NOT_FOUND,
+            BackendError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            BackendError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// What is to be done over the upgraded connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Exec or, without a command, attach.
+    Session(SessionOptions),
+    PortForward,
+}
+
+/// Begins the work at the node and answers 101, or says why not. The rest runs as a task of its own and ends with
+/// the client's connection.
+pub(crate) async fn upgrade(
+    backend: Arc<dyn KubeletBackend>,
+    pod: PodOnNode,
+    work: Work,
+    parts: &Parts,
+) -> Result<Response<()>, Problem> {
+    let upgrading = || {
+        let upgrading = parts.extensions.get::<OnUpgrade>().cloned();
+        upgrading.ok_or_else(|| Problem::bad_request("this connection cannot be upgraded: use HTTP/1.1 over TLS"))
+    };
+    let name = format!("{}/{}", pod.namespace, pod.pod);
+    match work {
+        Work::Session(options) => {
+            let (agreed, upgrading) = (negotiate::session(&parts.headers)?, upgrading()?);
+            // An exec without a command was refused when its query was read.
+            let channels = if options.command.is_empty() {
+                backend.attach(pod, options.clone()).await?
+            } else {
+                backend.exec(pod, options.clone()).await?
+            };
+            let answer = switch(&agreed);
+            tokio::spawn(async move {
+                match upgrading.await {
+                    Ok(upgraded) => session::serve(upgraded, &agreed, channels, &options).await,
+                    Err(error) => log::debug!("a session in {name}: upgrade: {error}"),
+                }
+            });
+            Ok(answer)
+        }
+        Work::PortForward => {
+            let agreed = negotiate::port_forward(&parts.headers)?;
+            let ports = if agreed.transport == negotiate::Transport::Socket {
+                options::ports(parts.uri.query().unwrap_or_default()).map_err(Problem::bad_request)?
+            } else {
+                Vec::new()
+            };
+            let upgrading = upgrading()?;
+            backend.connected(&pod.node)?;
+            let answer = switch(&agreed);
+            tokio::spawn(async move {
+                match upgrading.await {
+                    Ok(upgraded) => forward::serve(upgraded, agreed.transport, backend, pod, &ports).await,
+                    Err(error) => log::debug!("forwarding to {name}: upgrade: {error}"),
+                }
+            });
+            Ok(answer)
+        }
+    }
+}
+
+fn switch(agreed: &Agreed) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().extend(agreed.headers.clone());
+    response
+}

@@ -1,0 +1,210 @@
+//! Which protocol a client and this server share: from the headers of a request to those of the answer. Pure.
+
+use async_tungstenite::tungstenite::handshake::derive_accept_key;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use super::Problem;
+
+const SPDY: &str = "SPDY/3.1";
+const PORT_FORWARD: &str = "portforward.k8s.io";
+const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
+const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+
+/// Versions of `channel.k8s.io` (K8s staging/src/k8s.io/apimachinery/pkg/util/remotecommand): from 3 on terminals are
+/// resized, from 4 on the end is told as a Status, from 5 on (WebSocket only) a client can close its input.
+const CHANNELS: [(&str, u8); 5] = [
+    ("v5.channel.k8s.io", 5),
+    ("v4.channel.k8s.io", 4),
+    ("v3.channel.k8s.io", 3),
+    ("v2.channel.k8s.io", 2),
+    ("channel.k8s.io", 1),
+];
+
+/// How the streams travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// Messages that begin with the number of a channel.
+    Socket,
+    Spdy,
+    /// SPDY in the messages of a WebSocket.
+    Tunnel,
+}
+
+/// What was agreed on.
+#[derive(Debug)]
+pub(crate) struct Agreed {
+    pub(crate) transport: Transport,
+    /// Of `channel.k8s.io`; 1 for port-forward.
+    pub(crate) version: u8,
+    /// For the answer.
+    pub(crate) headers: HeaderMap,
+}
+
+/// Agrees on the protocol of exec and attach.
+///
+/// # Errors
+/// This is no upgrade, or nothing is shared.
+pub(crate) fn session(headers: &HeaderMap) -> Result<Agreed, Problem> {
+    match upgrade(headers) {
+        // A WebSocket has no versions 2 and 3, and no version that closes but 5.
+        Some(Upgrade::WebSocket) => {
+            let served: Vec<_> = CHANNELS.into_iter().filter(|(_, version)| matches!(version, 1 | 4 | 5)).collect();
+            websocket(headers, &served, Transport::Socket)
+        }
+        Some(Upgrade::Spdy) => spdy(headers, &CHANNELS[1..]),
+        None => Err(not_upgraded()),
+    }
+}
+
+/// Agrees on the protocol of port-forward.
+///
+/// # Errors
+/// As [`session`].
+pub(crate) fn port_forward(headers: &HeaderMap) -> Result<Agreed, Problem> {
+    match upgrade(headers) {
+        Some(Upgrade::WebSocket) if tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).any(|token| token == TUNNEL) => {
+            websocket(headers, &[(TUNNEL, 1)], Transport::Tunnel)
+        }
+        Some(Upgrade::WebSocket) => websocket(headers, &[("v4.channel.k8s.io", 1)], Transport::Socket),
+        Some(Upgrade::Spdy) => spdy(headers, &[(PORT_FORWARD, 1)]),
+        None => Err(not_upgraded()),
+    }
+}
+
+enum Upgrade {
+    WebSocket,
+    Spdy,
+}
+
+fn upgrade(headers: &HeaderMap) -> Option<Upgrade> {
+    let has = |name: HeaderName, wanted: &str| tokens(headers, &name).any(|token| token.eq_ignore_ascii_case(wanted));
+    if !has(header::CONNECTION, "upgrade") {
+        None
+    } else if has(header::UPGRADE, "websocket") {
+        Some(Upgrade::WebSocket)
+    } else {
+        has(header::UPGRADE, SPDY).then_some(Upgrade::Spdy)
+    }
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
+}
+
+fn not_upgraded() -> Problem {
+    Problem::bad_request("you must upgrade to WebSocket or SPDY/3.1 here (headers Connection and Upgrade)")
+}
+
+fn websocket(headers: &HeaderMap, served: &[(&'static str, u8)], transport: Transport) -> Result<Agreed, Problem> {
+    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return Err(Problem::bad_request("Sec-WebSocket-Version: 13 is expected"));
+    }
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or_else(|| Problem::bad_request("no Sec-WebSocket-Key"))?;
+    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
+        .map_err(|_| Problem::bad_request("Sec-WebSocket-Key is no key"))?;
+    let mut answer = HeaderMap::from_iter([
+        (header::CONNECTION, HeaderValue::from_static("Upgrade")),
+        (header::UPGRADE, HeaderValue::from_static("websocket")),
+        (header::SEC_WEBSOCKET_ACCEPT, accept),
+    ]);
+    let asked: Vec<&str> = tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).collect();
+    if asked.is_empty() {
+        // What clients without a subprotocol are taken to speak.
+        return Ok(Agreed { transport, version: 1, headers: answer });
+    }
+    let (protocol, version) =
+        choose(&asked, served).ok_or_else(|| Problem::bad_request(disagreement(&asked, served)))?;
+    answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+    Ok(Agreed { transport, version, headers: answer })
+}
+
+/// K8s staging/src/k8s.io/apimachinery/pkg/util/httpstream Handshake: 400 without protocols, 403 without a shared one.
+fn spdy(headers: &HeaderMap, served: &[(&'static str, u8)]) -> Result<Agreed, Problem> {
+    let asked: Vec<&str> = tokens(headers, &STREAM_PROTOCOL).collect();
+    if asked.is_empty() {
+        return Err(Problem::bad_request("unable to upgrade: no protocol in X-Stream-Protocol-Version"));
+    }
+    let Some((protocol, version)) = choose(&asked, served) else {
+        let mut problem = Problem::new(StatusCode::FORBIDDEN, disagreement(&asked, served));
+        problem.accepted = served.iter().map(|(name, _)| *name).collect();
+        return Err(problem);
+    };
+    let headers = HeaderMap::from_iter([
+        (header::CONNECTION, HeaderValue::from_static("Upgrade")),
+        (header::UPGRADE, HeaderValue::from_static(SPDY)),
+        (STREAM_PROTOCOL, HeaderValue::from_static(protocol)),
+    ]);
+    Ok(Agreed { transport: Transport::Spdy, version, headers })
+}
+
+/// The client's first choice that is served.
+fn choose(asked: &[&str], served: &[(&'static str, u8)]) -> Option<(&'static str, u8)> {
+    asked.iter().find_map(|asked| served.iter().find(|(name, _)| name == asked).copied())
+}
+
+fn disagreement(asked: &[&str], served: &[(&'static str, u8)]) -> String {
+    let served: Vec<&str> = served.iter().map(|(name, _)| *name).collect();
+    let (asked, served) = (asked.join(" "), served.join(" "));
+    format!("unable to upgrade: unable to negotiate protocol: client supports [{asked}], server accepts [{served}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    fn socket(protocols: &'static str) -> HeaderMap {
+        headers(&[
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("sec-websocket-protocol", protocols),
+        ])
+    }
+
+    fn stream(protocols: &'static str) -> HeaderMap {
+        headers(&[("connection", "Upgrade"), ("upgrade", "SPDY/3.1"), ("x-stream-protocol-version", protocols)])
+    }
+
+    #[test]
+    fn the_clients_first_choice_is_taken() {
+        let agreed = session(&socket("v6.channel.k8s.io, v5.channel.k8s.io, v4.channel.k8s.io")).unwrap();
+        assert_eq!((agreed.transport, agreed.version), (Transport::Socket, 5));
+        assert_eq!(agreed.headers["sec-websocket-protocol"], "v5.channel.k8s.io");
+        assert_eq!(agreed.headers["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(session(&socket("channel.k8s.io")).unwrap().version, 1);
+        assert_eq!(session(&socket("")).unwrap().version, 1);
+
+        let agreed = session(&stream("v4.channel.k8s.io,v3.channel.k8s.io,v2.channel.k8s.io,channel.k8s.io")).unwrap();
+        assert_eq!((agreed.transport, agreed.version), (Transport::Spdy, 4));
+        assert_eq!(agreed.headers["x-stream-protocol-version"], "v4.channel.k8s.io");
+    }
+
+    #[test]
+    fn port_forward_is_spdy_plain_or_in_a_tunnel() {
+        assert_eq!(port_forward(&stream("portforward.k8s.io")).unwrap().transport, Transport::Spdy);
+        let tunnel = port_forward(&socket("SPDY/3.1+portforward.k8s.io")).unwrap();
+        assert_eq!(tunnel.transport, Transport::Tunnel);
+        assert_eq!(tunnel.headers["sec-websocket-protocol"], TUNNEL);
+        assert_eq!(port_forward(&socket("v4.channel.k8s.io")).unwrap().transport, Transport::Socket);
+    }
+
+    #[test]
+    fn what_cannot_be_agreed_on_is_said() {
+        let problem = session(&stream("v9.channel.k8s.io")).unwrap_err();
+        assert_eq!(problem.code, StatusCode::FORBIDDEN);
+        assert_eq!(problem.headers().iter().count(), 4);
+        assert_eq!(session(&stream("")).unwrap_err().code, StatusCode::BAD_REQUEST);
+        assert!(session(&socket("base64.channel.k8s.io")).unwrap_err().text.contains("base64"));
+        assert_eq!(session(&HeaderMap::new()).unwrap_err().code, StatusCode::BAD_REQUEST);
+        assert!(port_forward(&stream("v4.channel.k8s.io")).is_err());
+    }
+}

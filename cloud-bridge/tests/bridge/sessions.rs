@@ -1,0 +1,339 @@
+//! exec, attach and port-forward from a real kubectl through the embedded API to a node that follows a script: what
+//! the cloud side does, whatever a device makes of it. With Debian's kubectl (SPDY) and a current one (WebSocket).
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cloud_bridge::api::{Config, Server, UserInfo};
+use cloud_bridge::bridge::Settings;
+use cloud_bridge::bridge::clients::Clients;
+use cloud_bridge::pki::authority::{Authority, to_pem};
+use cloud_bridge::pki::tls;
+use edge_protocol::channel::{CLOSE, OPENED, RESIZE, Record, Records, STATUS, STDERR, STDIN, STDOUT, records};
+use edge_protocol::message::{StreamId, StreamRequest};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::support::Edge;
+use crate::support::fixture::{Cluster, TestBridge, running, status, unique};
+
+/// The kubectls to test with: those that are named, else the one on the path.
+fn kubectls() -> Vec<PathBuf> {
+    let named: Vec<PathBuf> = ["SAMPAN_KUBECTL_NEW", "SAMPAN_KUBECTL_OLD"]
+        .into_iter()
+        .filter_map(|name| std::env::var_os(name).map(PathBuf::from))
+        .collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let found = Command::new("kubectl").args(["version", "--client"]).output().is_ok();
+    if !found {
+        eprintln!("no kubectl is here: set SAMPAN_KUBECTL_NEW");
+    }
+    if found { vec!["kubectl".into()] } else { Vec::new() }
+}
+
+/// An embedded API with a bridge and a pod on a scripted node.
+struct Fixture {
+    folder: tempfile::TempDir,
+    _bridge: TestBridge,
+    node: tokio::task::JoinHandle<()>,
+}
+
+impl Fixture {
+    async fn start() -> Self {
+        tls::install_provider();
+        let folder = tempfile::tempdir().unwrap();
+        let api = Server::open(Config::new(folder.path().join("api.db"))).unwrap();
+        let client = kube::Client::new(api.service(UserInfo::master("test")), "default");
+        let inside = api.clone();
+        let as_node = move |node: &str| kube::Client::new(inside.service(UserInfo::node(node)), "default");
+        let clients = Clients::new(client.clone(), as_node);
+        let authority = Authority::create("sessions").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let ca = authority.certificate();
+        let signed = authority.server(&["127.0.0.1".into()]).unwrap();
+        let config = tls::server_config(ca, signed, std::slice::from_ref(ca), &[b"h2", b"http/1.1"]).unwrap();
+        kubeconfig(&folder.path().join("config"), &authority, &format!("https://{address}"));
+        let server = api.clone();
+        tokio::spawn(async move { server.serve_tls(listener, config).await });
+
+        let cluster = Cluster::over(clients, client);
+        let bridge = TestBridge::with_settings(&cluster, Authority::create("link").unwrap(), Settings::default()).await;
+        api.set_backend(Arc::new(bridge.bridge.clone()));
+        let (_, mut edge) = bridge.edge(&cluster, &unique("sessions")).await;
+        let name = edge.name.clone();
+        let pod = cluster.create_pod("p", &name, json!({})).await;
+        edge.report_and_wait(status(&pod, running())).await.unwrap();
+        let node = tokio::spawn(Script::default().serve(edge));
+        Self { folder, _bridge: bridge, node }
+    }
+
+    fn kubectl(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.arg("--kubeconfig").arg(self.folder.path().join("config")).args(args);
+        command.env("HOME", self.folder.path());
+        command
+    }
+
+    /// Runs it with this input: exit code, output, errors.
+    async fn run(&self, program: &Path, args: &[&str], input: Vec<u8>) -> (Option<i32>, Vec<u8>, String) {
+        let mut command = self.kubectl(program, args);
+        let run = move || {
+            let mut child =
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            // A command that ends early does not read it all.
+            let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+            let output = child.wait_with_output().unwrap();
+            writer.join().unwrap();
+            (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        tokio::time::timeout(Duration::from_secs(60), tokio::task::spawn_blocking(run)).await.expect("it ends").unwrap()
+    }
+}
+
+fn kubeconfig(path: &Path, authority: &Authority, server: &str) {
+    let signed = authority.client("admin", "system:masters").unwrap();
+    let text = |pem: String| STANDARD.encode(pem);
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "x", "cluster":
+            {"server": server, "certificate-authority-data": text(authority.certificate_pem().to_owned())}}],
+        "users": [{"name": "x", "user": {
+            "client-certificate-data": text(to_pem("CERTIFICATE", &signed.certificate)),
+            "client-key-data": text(to_pem("PRIVATE KEY", signed.key.secret_der()))}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+    });
+    std::fs::write(path, config.to_string()).unwrap();
+}
+
+/// One stream at the node.
+struct Served {
+    what: StreamRequest,
+    input: Records,
+    output: VecDeque<u8>,
+    /// Nothing more will be put out.
+    over: bool,
+    /// Then it fails. What was sent before is on its way.
+    broken: Option<Instant>,
+}
+
+/// What the node does: `cat` gives back what it gets, `exit N` ends with N, `both` writes to both outputs, `sleep`
+/// takes nothing, `cut` breaks off; every port gives back what it gets, except 81, which is refused.
+#[derive(Default)]
+struct Script {
+    streams: HashMap<StreamId, Served>,
+}
+
+impl Script {
+    async fn serve(mut self, mut edge: Edge) {
+        loop {
+            if edge.step(Duration::from_millis(20)).await.is_err() {
+                return;
+            }
+            for (id, what) in std::mem::take(&mut edge.streams) {
+                self.open(&mut edge, id, what);
+            }
+            for (id, data) in std::mem::take(&mut edge.data) {
+                self.input(&mut edge, id, &data);
+            }
+            for id in std::mem::take(&mut edge.closed) {
+                self.streams.remove(&id);
+            }
+            for (id, stream) in &mut self.streams {
+                let now = edge.session.stream_room(*id).min(stream.output.len());
+                let data: Vec<u8> = stream.output.drain(..now).collect();
+                edge.session.stream_send(*id, &data).unwrap();
+                if stream.broken.is_some_and(|at| Instant::now() > at) {
+                    edge.session.stream_end(*id, Some("disk on fire".into()));
+                    stream.over = true;
+                } else if stream.over && stream.output.is_empty() {
+                    edge.session.stream_end(*id, None);
+                }
+            }
+            self.streams.retain(|_, stream| !(stream.over && stream.output.is_empty()));
+        }
+    }
+
+    fn open(&mut self, edge: &mut Edge, id: StreamId, what: StreamRequest) {
+        let mut stream = Served { what, input: Records::default(), output: VecDeque::new(), over: false, broken: None };
+        match &stream.what {
+            StreamRequest::PortForward { port: 81, .. } => {
+                edge.session.stream_end(id, Some("connection refused".into()));
+                return;
+            }
+            StreamRequest::Exec { command, .. } if command[0] == "missing" => {
+                edge.session.stream_end(id, Some("not found: container \"c\" is not running".into()));
+                return;
+            }
+            _ => {}
+        }
+        stream.output.extend(records(OPENED, &[]));
+        if let StreamRequest::Exec { command, .. } = &stream.what {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            match words[..] {
+                ["exit", code] => {
+                    let failed = json!({"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+                        "message": format!("command terminated with exit code {code}"),
+                        "details": {"causes": [{"reason": "ExitCode", "message": code}]}});
+                    stream.output.extend(records(STATUS, failed.to_string().as_bytes()));
+                    stream.over = true;
+                }
+                ["both"] => {
+                    stream.output.extend([records(STDOUT, b"out\n"), records(STDERR, b"err\n")].concat());
+                    stream.finish();
+                }
+                ["cut"] => {
+                    stream.output.extend(records(STDOUT, b"begun\n"));
+                    stream.broken = Some(Instant::now() + Duration::from_millis(300));
+                }
+                _ => {}
+            }
+        }
+        self.streams.insert(id, stream);
+    }
+
+    fn input(&mut self, edge: &mut Edge, id: StreamId, data: &[u8]) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if matches!(&stream.what, StreamRequest::Exec { command, .. } if command[0] == "sleep") {
+            return;
+        }
+        edge.session.stream_consumed(id, data.len());
+        stream.input.push(data);
+        while let Some(Record { channel, data }) = stream.input.next_record().unwrap() {
+            match channel {
+                STDIN => stream.output.extend(records(STDOUT, &data)),
+                RESIZE => stream.output.extend(records(STDOUT, &[b"size ", &data[..], b"\n"].concat())),
+                CLOSE if data == [STDIN] => stream.finish(),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Served {
+    fn finish(&mut self) {
+        self.output.extend([records(CLOSE, &[STDOUT]), records(CLOSE, &[STDERR])].concat());
+        if !matches!(self.what, StreamRequest::PortForward { .. }) {
+            self.output.extend(records(STATUS, br#"{"metadata":{},"status":"Success"}"#));
+        }
+        self.over = true;
+    }
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        u8::try_from(state >> 24).unwrap()
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
+#[tokio::test]
+async fn exec_carries_streams_and_exit_codes() {
+    let fixture = Fixture::start().await;
+    for kubectl in kubectls() {
+        let (code, out, err) = fixture.run(&kubectl, &["exec", "-i", "p", "--", "cat"], b"hi\n".to_vec()).await;
+        assert_eq!((code, out.as_slice()), (Some(0), &b"hi\n"[..]), "{kubectl:?} {err}");
+        let (code, out, err) = fixture.run(&kubectl, &["exec", "p", "--", "exit", "7"], vec![]).await;
+        assert_eq!((code, out.as_slice()), (Some(7), &b""[..]), "{kubectl:?} {err}");
+        let (code, out, err) = fixture.run(&kubectl, &["exec", "p", "--", "both"], vec![]).await;
+        assert_eq!((code, out.as_slice(), err.contains("err\n")), (Some(0), &b"out\n"[..], true), "{kubectl:?} {err}");
+        let much = noise(3_000_000);
+        let (code, out, err) = fixture.run(&kubectl, &["exec", "-i", "p", "--", "cat"], much.clone()).await;
+        assert!(code == Some(0) && out == much, "{kubectl:?} {} {err}", out.len());
+        let (code, out, err) = fixture.run(&kubectl, &["attach", "-i", "p"], b"to the pod".to_vec()).await;
+        assert_eq!((code, out.as_slice()), (Some(0), &b"to the pod"[..]), "{kubectl:?} {err}");
+    }
+}
+
+#[tokio::test]
+async fn failures_are_told() {
+    let fixture = Fixture::start().await;
+    for kubectl in kubectls() {
+        let (code, _, err) = fixture.run(&kubectl, &["exec", "p", "--", "missing"], vec![]).await;
+        assert!(code == Some(1) && err.contains("container \"c\" is not running"), "{kubectl:?} {err}");
+        let (code, _, err) = fixture.run(&kubectl, &["exec", "-c", "x", "p", "--", "cat"], vec![]).await;
+        assert!(code == Some(1) && err.contains("container x is not valid for pod p"), "{kubectl:?} {err}");
+        let (code, out, err) = fixture.run(&kubectl, &["exec", "p", "--", "cut"], vec![]).await;
+        assert!(code == Some(1) && out == b"begun\n" && err.contains("disk on fire"), "{kubectl:?} {err}");
+        let (code, _, err) = fixture.run(&kubectl, &["exec", "nobody", "--", "cat"], vec![]).await;
+        assert!(code == Some(1) && err.contains("\"nobody\" not found"), "{kubectl:?} {err}");
+    }
+    fixture.node.abort();
+    for kubectl in kubectls() {
+        let asked = Instant::now();
+        let (code, _, err) = fixture.run(&kubectl, &["exec", "p", "--", "cat"], vec![]).await;
+        assert!(code == Some(1) && err.contains("last seen"), "{kubectl:?} {err}");
+        let (code, _, err) = fixture.run(&kubectl, &["port-forward", "p", ":80"], vec![]).await;
+        assert!(code == Some(1) && err.contains("last seen"), "{kubectl:?} {err}");
+        assert!(asked.elapsed() < Duration::from_secs(10), "it answers at once");
+    }
+}
+
+/// A kubectl that goes on until it is killed.
+struct Going(Child);
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a port-forward and gives its local port.
+fn forward(mut command: Command) -> (Going, u16) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = Vec::new();
+    let out = child.stdout.as_mut().unwrap();
+    let mut byte = [0];
+    while line.last() != Some(&b'\n') && out.read(&mut byte).unwrap() == 1 {
+        line.push(byte[0]);
+    }
+    let line = String::from_utf8(line).unwrap();
+    let port = line.split(':').nth(1).and_then(|rest| rest.split(' ').next()).expect(&line).parse().unwrap();
+    (Going(child), port)
+}
+
+/// Sends and receives at once, as the script gives back everything.
+fn echo(port: u16, bytes: Vec<u8>) -> Vec<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut sender = stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        sender.write_all(&bytes).unwrap();
+        sender.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).unwrap();
+    writer.join().unwrap();
+    back
+}
+
+#[tokio::test]
+async fn ports_are_forwarded_many_at_once() {
+    let fixture = Fixture::start().await;
+    for kubectl in kubectls() {
+        let command = fixture.kubectl(&kubectl, &["port-forward", "p", ":80"]);
+        let work = move || {
+            let (_going, port) = forward(command);
+            let much = noise(5_000_000);
+            assert!(echo(port, much.clone()) == much, "five megabytes both ways");
+            let each: Vec<_> = (0..20_usize)
+                .map(|n| std::thread::spawn(move || echo(port, noise(50_000 + n)) == noise(50_000 + n)))
+                .collect();
+            each.into_iter().all(|thread| thread.join().unwrap())
+        };
+        assert!(tokio::task::spawn_blocking(work).await.unwrap(), "{kubectl:?}");
+    }
+}
