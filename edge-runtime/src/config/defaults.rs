@@ -1,7 +1,8 @@
 //! Defaults that depend on the host or on `--root`, and the checks of single values.
 
-use std::net::Ipv4Addr;
 use std::path::Path;
+
+use crate::net::{NetError, Subnet};
 
 /// Distinguishes nodes that share a host: nothing for `/`, otherwise 8 hex digits of the root's path.
 #[must_use]
@@ -22,31 +23,24 @@ pub(super) fn cgroup_parent(suffix: Option<&str>) -> String {
 }
 
 /// 10.85.0.0/24 for the only node of a host; a /24 of 10.86.0.0 to 10.101.255.0 by the root's path otherwise.
-pub(super) fn subnet(root: &Path) -> (Ipv4Addr, u8) {
+pub(super) fn subnet(root: &Path) -> String {
     if root == Path::new("/") {
-        return (Ipv4Addr::new(10, 85, 0, 0), 24);
+        return "10.85.0.0/24".into();
     }
     let digest = ring::digest::digest(&ring::digest::SHA256, root.as_os_str().as_encoded_bytes());
     let bytes = digest.as_ref();
-    (Ipv4Addr::new(10, 86 + bytes[0] % 16, bytes[1], 0), 24)
+    format!("10.{}.{}.0/24", 86 + bytes[0] % 16, bytes[1])
 }
 
-pub(super) fn parse_subnet(text: &str) -> Result<(Ipv4Addr, u8), String> {
-    let wrong = || format!("'{text}' is not an IPv4 subnet like 10.85.0.0/24 with a prefix of 8 to 29");
-    let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
-    let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
-    let prefix: u8 = prefix.parse().map_err(|_| wrong())?;
-    if !(8..=29).contains(&prefix) {
-        return Err(wrong());
+/// One subnet, or one of each family; the first one's family is the pods' main one.
+pub(super) fn parse_subnets(texts: &[String]) -> Result<Vec<Subnet>, String> {
+    let subnets: Vec<Subnet> =
+        texts.iter().map(|text| text.parse().map_err(|error: NetError| error.to_string())).collect::<Result<_, _>>()?;
+    match subnets.as_slice() {
+        [_] => Ok(subnets),
+        [one, other] if one.is_ipv4() != other.is_ipv4() => Ok(subnets),
+        _ => Err("give one subnet, or one of IPv4 and one of IPv6".into()),
     }
-    let mask = u32::MAX << (32 - u32::from(prefix));
-    if u32::from(address) & !mask != 0 {
-        return Err(format!(
-            "'{text}' has host bits set; the subnet is {}/{prefix}",
-            Ipv4Addr::from(u32::from(address) & mask)
-        ));
-    }
-    Ok((address, prefix))
 }
 
 /// As many starts at once as cores, two at the least: one waits for the kernel while another computes.

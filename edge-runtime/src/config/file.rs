@@ -37,6 +37,7 @@ pub struct ReservedFile {
 pub struct NetworkFile {
     pub bridge: Option<String>,
     pub subnet: Option<String>,
+    pub pod_cidrs: Option<Vec<String>>,
     pub cluster_dns: Vec<String>,
     pub cluster_domain: Option<String>,
 }

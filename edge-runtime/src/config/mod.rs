@@ -6,7 +6,6 @@ mod file;
 mod security;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 pub use defaults::instance_suffix;
@@ -14,6 +13,7 @@ pub use file::{ConfigError, ConfigFile};
 pub use security::SecurityConfig;
 
 use crate::image::registry_config::RegistryConfig;
+use crate::net::Subnet;
 
 /// Flags of `edge-runtime run` that override the file.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +49,8 @@ pub struct Reserved {
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
     pub bridge: String,
-    pub subnet: (Ipv4Addr, u8),
+    /// Pod subnets of this node: one, or one of each family.
+    pub subnets: Vec<Subnet>,
     pub cluster_dns: Vec<String>,
     pub cluster_domain: String,
 }
@@ -104,10 +105,14 @@ impl Config {
             .unwrap_or_else(defaults::host_name);
         defaults::check_node_name(&node_name).map_err(|why| invalid("node-name", why))?;
         let network = parsed.network;
-        let subnet = match network.subnet {
-            Some(text) => defaults::parse_subnet(&text).map_err(|why| invalid("network.subnet", why))?,
-            None => defaults::subnet(root),
+        let (key, subnets) = match (network.subnet, network.pod_cidrs) {
+            (Some(_), Some(_)) => {
+                return Err(invalid("network.subnet", "is the same as network.pod-cidrs: give only one".into()));
+            }
+            (_, Some(several)) => ("network.pod-cidrs", several),
+            (one, None) => ("network.subnet", vec![one.unwrap_or_else(|| defaults::subnet(root))]),
         };
+        let subnets = defaults::parse_subnets(&subnets).map_err(|why| invalid(key, why))?;
         let bridge = network.bridge.unwrap_or_else(|| defaults::bridge_name(suffix.as_deref()));
         // The kernel's IFNAMSIZ is 16 with the terminating zero.
         if bridge.is_empty() || bridge.len() > 15 || bridge.contains(['/', ' ']) {
@@ -147,7 +152,7 @@ impl Config {
             },
             network: NetworkConfig {
                 bridge,
-                subnet,
+                subnets,
                 cluster_dns: network.cluster_dns,
                 cluster_domain: network.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
             },

@@ -12,7 +12,7 @@ fn load(text: &str) -> Result<Config, ConfigError> {
 fn empty_file_gives_the_defaults_of_a_board() {
     let config = load("").expect("an empty file is valid");
     assert_eq!(config.network.bridge, "sampan0");
-    assert_eq!(config.network.subnet, (Ipv4Addr::new(10, 85, 0, 0), 24));
+    assert_eq!(config.network.subnets, ["10.85.0.0/24".parse().expect("a subnet")]);
     assert_eq!(config.max_pods, 110);
     assert_eq!(config.logs.max_bytes, 10 << 20);
 }
@@ -27,6 +27,9 @@ fn unknown_key_is_named_with_its_line() {
 fn wrong_values_name_their_key() {
     for (text, key) in [
         ("network: {subnet: 10.0.0.1/24}", "network.subnet"),
+        ("network: {pod-cidrs: [10.0.0.0/24, 10.0.1.0/24]}", "network.pod-cidrs"),
+        ("network: {pod-cidrs: []}", "network.pod-cidrs"),
+        ("network: {pod-cidrs: [10.0.0.0/24], subnet: 10.0.0.0/24}", "network.subnet"),
         ("network: {bridge: a-name-that-is-too-long}", "network.bridge"),
         ("taints: [a=b]", "taints"),
         ("max-pods: 0", "max-pods"),
@@ -47,6 +50,13 @@ fn two_roots_share_nothing() {
     };
     let (one, two) = (at("/srv/one"), at("/srv/two"));
     assert_ne!(one.network.bridge, two.network.bridge);
-    assert_ne!(one.network.subnet, two.network.subnet);
+    assert_ne!(one.network.subnets, two.network.subnets);
     assert_ne!(one.cgroup_parent, two.cgroup_parent);
+}
+
+#[test]
+fn pods_can_have_both_families() {
+    let config = load("network: {pod-cidrs: [10.0.0.0/24, 'fd00::/64']}").expect("valid");
+    let families: Vec<bool> = config.network.subnets.iter().map(|subnet| subnet.is_ipv4()).collect();
+    assert_eq!(families, [true, false]);
 }

@@ -2,7 +2,7 @@
 //! Knows nothing of records, the store or the link.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -45,7 +45,7 @@ pub struct Launcher {
     pub(super) facts: host::HostFacts,
     pub(super) apparmor: apparmor::Support,
     pub(super) dns: NodeDns,
-    pub(super) last_address: Option<Ipv4Addr>,
+    pub(super) last_addresses: Vec<IpAddr>,
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
     pub(super) prepared: BTreeMap<String, Prepared>,
     host_ips: Vec<IpAddr>,
@@ -71,14 +71,8 @@ impl Launcher {
         let namespaces = NamespaceMaker::open()?;
         let cgroups = Cgroups::detect(&config.cgroup_parent)?;
         cgroups.prepare()?;
-        let (address, prefix) = config.network.subnet;
-        let subnet: Subnet = format!("{address}/{prefix}").parse()?;
-        let settings = NetworkSettings { bridge: config.network.bridge.clone(), subnet, mtu: 1500 };
-        let mut network = Network::new(settings)?;
-        match network.ensure() {
-            Err(error @ NetError::Firewall(_)) => warnings.push(error.to_string()),
-            done => done?,
-        }
+        let mut network = Network::new(network_settings(&config))?;
+        warnings.extend(network.ensure()?);
         let oci_facts = oci_spec::HostFacts::detect();
         if oci_facts.min_oom_score_adj > -999 {
             warnings.push(format!(
@@ -95,6 +89,7 @@ impl Launcher {
             node_resolv_conf: String::new(),
         };
         let launcher = Self {
+            host_ips: main_family_first(host::internal_ips(), &config.network.subnets),
             paths: paths.clone(),
             config,
             namespaces,
@@ -104,9 +99,8 @@ impl Launcher {
             facts: host::facts(),
             apparmor,
             dns,
-            last_address: None,
+            last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
-            host_ips: host::internal_ip().into_iter().collect(),
             trash: Trash::new(paths.trash()),
         };
         Ok((launcher, warnings))
@@ -117,20 +111,17 @@ impl Launcher {
     /// # Errors
     /// No cgroup file system, no netlink.
     pub fn for_teardown(paths: &Paths, config: Rc<Config>) -> Result<Self, LauncherError> {
-        let (address, prefix) = config.network.subnet;
-        let subnet: Subnet = format!("{address}/{prefix}").parse()?;
-        let settings = NetworkSettings { bridge: config.network.bridge.clone(), subnet, mtu: 1500 };
         Ok(Self {
             paths: paths.clone(),
             namespaces: NamespaceMaker::open()?,
             cgroups: Cgroups::detect(&config.cgroup_parent)?,
-            network: Network::new(settings)?,
+            network: Network::new(network_settings(&config))?,
             config,
             oci_facts: oci_spec::HostFacts::default(),
             facts: host::HostFacts::default(),
             apparmor: apparmor::Support::Off,
             dns: NodeDns::default(),
-            last_address: None,
+            last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
             host_ips: Vec::new(),
             trash: Trash::new(paths.trash()),
@@ -149,6 +140,11 @@ impl Launcher {
     pub fn refusal(&self, pod: &Pod) -> Option<Refusal> {
         let unsafe_sysctls = &self.config.security.allowed_unsafe_sysctls;
         admit::refusal(pod, &admit::Abilities { unsafe_sysctls, apparmor: self.apparmor })
+    }
+
+    /// The pods' network, for the rules that host ports need.
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 
     /// Whether memory limits can be enforced here.
@@ -203,4 +199,15 @@ impl Launcher {
     pub(super) fn pod_files(&self, uid: &str) -> PathBuf {
         self.paths.namespaces(uid)
     }
+}
+
+fn network_settings(config: &Config) -> NetworkSettings {
+    NetworkSettings { bridge: config.network.bridge.clone(), subnets: config.network.subnets.clone() }
+}
+
+/// The node's main address is of the family of the pods' main address.
+fn main_family_first(mut ips: Vec<IpAddr>, subnets: &[Subnet]) -> Vec<IpAddr> {
+    let main = subnets.first().is_none_or(|subnet| subnet.is_ipv4());
+    ips.sort_by_key(|ip| ip.is_ipv4() != main);
+    ips
 }

@@ -2,7 +2,7 @@
 //! namespaces, network, files, volumes. Each step can be repeated and undone at any time.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
@@ -13,6 +13,7 @@ use super::security::sysctl;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
 use crate::net::resolv::NodeDns;
 use crate::net::{address, etc_files, hostname, hosts, resolv};
+use crate::pod::ports;
 use crate::pod::qos::{QosClass, qos_class};
 use crate::sys::cgroup::{CgroupError, CgroupValues, PodCgroupClass};
 use crate::volume::{self, VolumeContext, VolumeError};
@@ -26,7 +27,7 @@ pub struct SandboxFailure {
 
 const SANDBOX: &str = "FailedCreatePodSandBox";
 
-fn sandbox_failure(error: impl std::fmt::Display) -> SandboxFailure {
+pub(crate) fn sandbox_failure(error: impl std::fmt::Display) -> SandboxFailure {
     SandboxFailure { reason: SANDBOX, message: format!("Failed to create pod sandbox: {error}") }
 }
 
@@ -40,15 +41,15 @@ pub struct SandboxDone {
 }
 
 impl Launcher {
-    /// The steps of a pod. `taken` are the addresses of all other pods; `keep` is the address this pod had before.
+    /// The steps of a pod. `taken` are the addresses of all other pods; `keep` are the addresses this pod had before.
     ///
     /// # Errors
     /// The first step that fails; what was made is undone.
     pub fn prepare_sandbox(
         &mut self,
         pod: &Pod,
-        taken: &BTreeSet<Ipv4Addr>,
-        keep: Option<Ipv4Addr>,
+        taken: &BTreeSet<IpAddr>,
+        keep: &[IpAddr],
         objects: Objects<'_>,
     ) -> Result<SandboxDone, SandboxFailure> {
         let uid = uid(pod);
@@ -65,16 +66,16 @@ impl Launcher {
         &mut self,
         pod: &Pod,
         uid: &str,
-        taken: &BTreeSet<Ipv4Addr>,
-        keep: Option<Ipv4Addr>,
+        taken: &BTreeSet<IpAddr>,
+        keep: &[IpAddr],
         objects: Objects<'_>,
     ) -> Result<SandboxDone, SandboxFailure> {
         let dir = self.paths.pod(uid);
         crate::sys::files::private_dir(&dir).map_err(sandbox_failure)?;
         self.pod_cgroup(pod, uid)?;
-        let (namespaces, address) = self.pod_network(pod, uid, taken, keep)?;
-        let ips: Vec<IpAddr> = address.map(IpAddr::V4).into_iter().collect();
-        let warnings = self.pod_etc_files(pod, uid, &ips)?;
+        let (namespaces, ips) = self.pod_network(pod, uid, taken, keep)?;
+        let mut warnings = self.pod_etc_files(pod, uid, &ips)?;
+        warnings.extend(unreachable_ports(pod, &ips));
         let facts = self.downward(&ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
@@ -97,9 +98,9 @@ impl Launcher {
         &mut self,
         pod: &Pod,
         uid: &str,
-        taken: &BTreeSet<Ipv4Addr>,
-        keep: Option<Ipv4Addr>,
-    ) -> Result<(PodNamespaces, Option<Ipv4Addr>), SandboxFailure> {
+        taken: &BTreeSet<IpAddr>,
+        keep: &[IpAddr],
+    ) -> Result<(PodNamespaces, Vec<IpAddr>), SandboxFailure> {
         let own_network = !host_network(pod);
         let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
         let sysctls = sysctl::of_sandbox(pod);
@@ -107,18 +108,15 @@ impl Launcher {
         let dir = self.paths.namespaces(uid);
         let namespaces = self.namespaces.create(&dir, &request).map_err(sandbox_failure)?;
         if !own_network {
-            return Ok((namespaces, None));
+            return Ok((namespaces, Vec::new()));
         }
-        let subnet = self.network.settings().subnet;
-        let address = keep
-            .filter(|address| subnet.contains(*address) && !taken.contains(address))
-            .or_else(|| address::allocate(subnet, taken, self.last_address))
-            .ok_or_else(|| sandbox_failure(format!("no address is left in the pod subnet {subnet}")))?;
-        self.last_address = Some(address);
+        let ips = address::assign(&self.network.settings().subnets, taken, keep, &self.last_addresses)
+            .map_err(|subnet| sandbox_failure(format!("no address is left in the pod subnet {subnet}")))?;
+        self.last_addresses.clone_from(&ips);
         if let Some(netns) = &namespaces.net {
-            self.network.attach(uid, netns, address).map_err(sandbox_failure)?;
+            self.network.attach(uid, netns, &ips).map_err(sandbox_failure)?;
         }
-        Ok((namespaces, Some(address)))
+        Ok((namespaces, ips))
     }
 
     /// What `hostname` says in the pod: its own name, or the node's on the node's network.
@@ -215,6 +213,20 @@ impl Launcher {
         let facts = self.downward(ips);
         volume::update(&VolumeContext { paths: &self.paths, pod, objects, facts: &facts })
     }
+}
+
+/// Host ports that no rule can forward, each as a Warning event.
+fn unreachable_ports(pod: &Pod, ips: &[IpAddr]) -> Vec<(&'static str, String)> {
+    if host_network(pod) {
+        return Vec::new();
+    }
+    let told = |port: ports::HostPort| {
+        let ip = port.ip.map(|ip| ip.to_string()).unwrap_or_default();
+        let message =
+            format!("host port {} of {ip} cannot be forwarded: the pod has no address of that family", port.port);
+        ("HostPortUnreachable", message)
+    };
+    ports::unreachable(pod, ips).into_iter().map(told).collect()
 }
 
 fn mount_failure(error: &VolumeError) -> SandboxFailure {

@@ -3,9 +3,9 @@
 //! Every call converges: it may be repeated after a crash at any point. Knows nothing of leases and containers.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ use nix::libc;
 
 use super::namespaces::OwnNetwork;
 use super::netlink::{Socket, address, link};
-use super::{NetError, Subnet, firewall};
+use super::{NetError, Subnet, firewall, sysctl};
+use crate::pod::ports::Forward;
 
 /// The link's name inside the pod.
 const POD_LINK: &str = "eth0";
@@ -21,16 +22,19 @@ const POD_LINK: &str = "eth0";
 const HOST_LINK: &str = "veth";
 /// Kernel limit of a link's name (`IFNAMSIZ` without its zero).
 const NAME_LIMIT: usize = 15;
-const IP_FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+/// Ethernet's, while nothing better is known.
+const DEFAULT_MTU: u32 = 1500;
+/// IPv6 works with no less.
+const LEAST_MTU: u32 = 1280;
+/// What a veth takes; loopback as uplink would ask for more.
+const MOST_MTU: u32 = 65_535;
 
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
     /// Name of the bridge (and of the nft table), at most 15 characters. Nodes on one host need different ones.
     pub bridge: String,
-    /// Pod subnet of this node; its first host address is the bridge's.
-    pub subnet: Subnet,
-    /// MTU of the pods' links; the uplink's, if that is smaller than 1500.
-    pub mtu: u32,
+    /// Pod subnets of this node, one or one of each family; the first host address of each is the bridge's.
+    pub subnets: Vec<Subnet>,
 }
 
 /// The bridge network of one node.
@@ -61,27 +65,55 @@ impl Network {
         &self.settings
     }
 
-    /// Makes the bridge, its address, forwarding and the nft table. Called once at start.
-    /// [`NetError::Firewall`] means: pods run and reach each other and the node, but not what lies beyond.
-    pub fn ensure(&mut self) -> Result<(), NetError> {
+    /// Makes the bridge, its addresses and forwarding. Called once at start; what the result says is for the user.
+    ///
+    /// # Errors
+    /// The kernel refuses, or has none of the configured families.
+    pub fn ensure(&mut self) -> Result<Vec<String>, NetError> {
+        let mut warnings = Vec::new();
+        if let Some(why) = sysctl::without_ipv6() {
+            let (v4, v6): (Vec<Subnet>, Vec<Subnet>) = self.settings.subnets.iter().partition(|one| one.is_ipv4());
+            match v6.first() {
+                Some(subnet) if v4.is_empty() => return Err(NetError::NoFamily { subnet: *subnet, why }),
+                Some(subnet) => warnings.push(format!("pods get no address of {subnet}: {why}")),
+                None => {}
+            }
+            self.settings.subnets = v4;
+        }
         let index = self.ensure_bridge()?;
         self.bridge = Some(index);
-        self.ensure_gateway(index)?;
-        let forwarding = fs::read_to_string(IP_FORWARD).is_ok_and(|text| text.trim() == "1");
-        if !forwarding {
-            fs::write(IP_FORWARD, "1").map_err(|source| NetError::path("enable forwarding in", IP_FORWARD, source))?;
+        for subnet in self.settings.subnets.clone() {
+            sysctl::forward(subnet.is_ipv4(), &self.settings.bridge)?;
         }
-        firewall::apply(&self.nft, &self.settings.bridge, self.settings.subnet)
+        self.ensure_gateways(index)?;
+        Ok(warnings)
+    }
+
+    /// What replaces this node's nft rules; `forwards` are all host ports that lead into pods.
+    pub fn firewall(&self, forwards: &[Forward]) -> firewall::Replacement {
+        firewall::Replacement::new(&self.nft, &self.settings.bridge, &self.settings.subnets, forwards)
+    }
+
+    /// Applies [`Network::firewall`] before the node's loop runs.
+    ///
+    /// # Errors
+    /// [`NetError::Firewall`]: pods run and reach each other and the node, but not what lies beyond.
+    pub fn firewall_at_start(&self, forwards: &[Forward]) -> Result<(), NetError> {
+        if self.settings.subnets.iter().all(|subnet| subnet.is_ipv4()) {
+            firewall::remove_v6(&self.nft, &self.settings.bridge);
+        }
+        self.firewall(forwards).apply_at_start()
     }
 
     fn ensure_bridge(&mut self) -> Result<u32, NetError> {
-        let NetworkSettings { bridge: name, subnet, mtu, .. } = self.settings.clone();
+        let name = self.settings.bridge.clone();
+        let mtu = self.mtu();
         let failed = |action, source| NetError::Netlink { action, object: format!("bridge {name}"), source };
         let find = |socket: &mut Socket| link::by_name(socket, &name).map_err(|source| failed("look up", source));
         let bridge = match find(&mut self.socket)? {
             Some(bridge) => bridge,
             None => {
-                let made = link::add_bridge(&mut self.socket, &name, hardware_address(subnet.gateway()), mtu);
+                let made = link::add_bridge(&mut self.socket, &name, self.settings.hardware_address(), mtu);
                 made.map_err(|source| unsupported(source, "bridge").unwrap_or_else(|source| failed("make", source)))?;
                 find(&mut self.socket)?.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?
             }
@@ -89,31 +121,48 @@ impl Network {
         if bridge.kind != "bridge" {
             return Err(NetError::NotABridge { name });
         }
+        if bridge.mtu != mtu {
+            link::set_mtu(&mut self.socket, bridge.index, mtu).map_err(|source| failed("set MTU of", source))?;
+        }
         if !bridge.up {
             link::set_up(&mut self.socket, bridge.index).map_err(|source| failed("set up", source))?;
         }
         Ok(bridge.index)
     }
 
-    /// Gives the bridge the gateway's address and takes others, which a changed configuration left there.
-    fn ensure_gateway(&mut self, index: u32) -> Result<(), NetError> {
-        let (gateway, prefix) = (self.settings.subnet.gateway(), self.settings.subnet.prefix());
+    /// The uplink's MTU, so that no pod sends packets that the next hop cannot take; 1500 while there is no uplink.
+    fn mtu(&mut self) -> u32 {
+        let far = [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+        let mut of = |far| {
+            let route = address::route_towards(&mut self.socket, far).ok()??;
+            let uplink = link::by_index(&mut self.socket, route.link?).ok()??;
+            Some(uplink.mtu)
+        };
+        let uplink = far.into_iter().filter_map(&mut of).min();
+        uplink.unwrap_or(DEFAULT_MTU).clamp(LEAST_MTU, MOST_MTU)
+    }
+
+    /// Gives the bridge the gateways' addresses and takes others, which a changed configuration left there.
+    fn ensure_gateways(&mut self, index: u32) -> Result<(), NetError> {
+        let wanted: Vec<_> = self.settings.subnets.iter().map(|subnet| (subnet.gateway(), subnet.prefix())).collect();
         let name = self.settings.bridge.clone();
         let failed = |action, source| NetError::Netlink { action, object: format!("address of {name}"), source };
         let all = address::list(&mut self.socket).map_err(|source| failed("list", source))?;
-        let mine = |found: &&address::LinkAddress| found.index == index && found.address.is_ipv4();
-        let wanted = |found: &address::LinkAddress| found.address == IpAddr::V4(gateway) && found.prefix == prefix;
-        for old in all.iter().filter(mine).filter(|found| !wanted(found)) {
+        let mine: Vec<_> = all.into_iter().filter(|found| found.index == index && found.global).collect();
+        for old in mine.iter().filter(|found| !wanted.contains(&(found.address, found.prefix))) {
             address::delete(&mut self.socket, old).map_err(|source| failed("delete", source))?;
         }
-        if !all.iter().filter(mine).any(wanted) {
-            address::add(&mut self.socket, index, gateway, prefix).map_err(|source| failed("set", source))?;
+        for (gateway, prefix) in wanted {
+            if !mine.iter().any(|found| (found.address, found.prefix) == (gateway, prefix)) {
+                address::add(&mut self.socket, index, gateway, prefix).map_err(|source| failed("set", source))?;
+            }
         }
         Ok(())
     }
 
-    /// Connects the namespace at `netns` as `eth0` with `ip`. A link left by an earlier attempt is replaced.
-    pub fn attach(&mut self, uid: &str, netns: &Path, ip: Ipv4Addr) -> Result<(), NetError> {
+    /// Connects the namespace at `netns` as `eth0` with `ips`, one of each subnet at most. A link left by an earlier
+    /// attempt is replaced.
+    pub fn attach(&mut self, uid: &str, netns: &Path, ips: &[IpAddr]) -> Result<(), NetError> {
         let namespace = File::open(netns).map_err(|source| NetError::path("open", netns, source))?;
         let master = match self.bridge {
             Some(index) => index,
@@ -127,8 +176,8 @@ impl Network {
             master,
             peer: POD_LINK,
             peer_namespace: namespace.as_fd(),
-            peer_address: hardware_address(ip),
-            mtu: self.settings.mtu,
+            peer_address: ips.first().map_or([0x0a, 0x58, 0, 0, 0, 0], |ip| hardware_address(*ip)),
+            mtu: self.mtu(),
         };
         if let Err(error) = link::add_veth(&mut self.socket, &pair) {
             if error.raw_os_error() != Some(libc::EEXIST) {
@@ -137,13 +186,22 @@ impl Network {
             link::delete(&mut self.socket, &host).map_err(|source| failed("replace", source))?;
             link::add_veth(&mut self.socket, &pair).map_err(|source| failed("make", source))?;
         }
-        let inside = self.own.inside(&namespace, Socket::open)?;
+        let subnets = &self.settings.subnets;
+        let of = |ip: &IpAddr| {
+            let subnet = subnets.iter().find(|subnet| subnet.contains(*ip))?;
+            Some((*ip, subnet.prefix(), subnet.gateway()))
+        };
+        let addresses: Vec<_> = ips.iter().filter_map(of).collect();
+        let inside = self.own.inside(&namespace, || {
+            if addresses.iter().any(|(ip, ..)| ip.is_ipv6()) {
+                sysctl::ipv6_in_pod(POD_LINK);
+            }
+            Socket::open()
+        })?;
         let mut socket = inside.map_err(|source| failed("open netlink socket for", source))?;
         let found = link::by_name(&mut socket, POD_LINK).map_err(|source| failed("look up", source))?;
         let eth0 = found.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?;
-        let (prefix, gateway) = (self.settings.subnet.prefix(), self.settings.subnet.gateway());
-        address::configure(&mut socket, eth0.index, ip, prefix, gateway)
-            .map_err(|source| failed("set address of", source))
+        address::configure(&mut socket, eth0.index, &addresses).map_err(|source| failed("set address of", source))
     }
 
     /// Nothing to do on a bridge: the pair dies with the pod's network namespace, in the kernel's own time and many
@@ -198,10 +256,22 @@ fn unsupported(error: io::Error, kind: &'static str) -> Result<NetError, io::Err
     if error.raw_os_error() == Some(libc::EOPNOTSUPP) { Ok(NetError::NoKernelSupport { kind }) } else { Err(error) }
 }
 
-/// Locally administered unicast address that carries the IPv4 address: a reused address keeps its neighbours' ARP
-/// entries right.
-fn hardware_address(ip: Ipv4Addr) -> [u8; 6] {
-    let [a, b, c, d] = ip.octets();
+impl NetworkSettings {
+    fn hardware_address(&self) -> [u8; 6] {
+        self.subnets.first().map_or([0x0a, 0x58, 0, 0, 0, 1], |subnet| hardware_address(subnet.gateway()))
+    }
+}
+
+/// Locally administered unicast address that carries the address (the end of it, of IPv6): a reused address keeps
+/// its neighbours' ARP entries right.
+fn hardware_address(ip: IpAddr) -> [u8; 6] {
+    let [a, b, c, d] = match ip {
+        IpAddr::V4(ip) => ip.octets(),
+        IpAddr::V6(ip) => {
+            let [.., a, b, c, d] = ip.octets();
+            [a, b, c, d]
+        }
+    };
     [0x0a, 0x58, a, b, c, d]
 }
 

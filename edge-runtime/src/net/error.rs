@@ -16,7 +16,9 @@ pub enum NetError {
     #[error("{name:?} is no usable bridge name: 1 to 15 letters, digits, '-', '_' or '.'")]
     BridgeName { name: String },
     #[error("{text:?} is no usable pod subnet: {reason}")]
-    Subnet { text: String, reason: &'static str },
+    Subnet { text: String, reason: String },
+    #[error("pods cannot have addresses of {subnet}: {why}")]
+    NoFamily { subnet: super::Subnet, why: &'static str },
     #[error("link {name} exists and is no bridge: choose another bridge name")]
     NotABridge { name: String },
     #[error("the kernel cannot make {kind} links: load the module {kind} or use a kernel that has it")]

@@ -14,6 +14,7 @@ pub mod hosts;
 pub mod namespaces;
 pub mod netlink;
 pub mod resolv;
+pub mod sysctl;
 
 pub use address::Subnet;
 pub use bridge::{Network, NetworkSettings};

@@ -65,12 +65,7 @@ pub fn resolv_conf(pod: &Pod, dns: &NodeDns) -> ResolvConf {
         "Default" => parse(&dns.node_resolv_conf),
         "ClusterFirst" if host_network => parse(&dns.node_resolv_conf),
         _ if dns.cluster_dns.is_empty() => {
-            warnings.push((
-                "MissingClusterDNS",
-                "this node has no cluster DNS address configured and cannot create Pod using \"ClusterFirst\" \
-                 policy. Falling back to \"Default\" policy."
-                    .to_string(),
-            ));
+            warnings.push(("MissingClusterDNS", missing_cluster_dns(pod)));
             parse(&dns.node_resolv_conf)
         }
         _ => cluster_first(pod, dns),
@@ -80,6 +75,19 @@ pub fn resolv_conf(pod: &Pod, dns: &NodeDns) -> ResolvConf {
     }
     fit(&mut settings, &mut warnings);
     ResolvConf { content: render(&settings), warnings }
+}
+
+/// In the kubelet's words (K8s pkg/kubelet/network/dns/dns.go `GetPodDNS`).
+fn missing_cluster_dns(pod: &Pod) -> String {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let meta = &pod.metadata;
+    format!(
+        "pod: \"{}_{}({})\". kubelet does not have ClusterDNS IP configured and cannot create Pod using \
+         \"ClusterFirst\" policy. Falling back to \"Default\" policy.",
+        text(&meta.name),
+        text(&meta.namespace),
+        text(&meta.uid)
+    )
 }
 
 fn cluster_first(pod: &Pod, dns: &NodeDns) -> Settings {

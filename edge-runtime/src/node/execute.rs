@@ -1,9 +1,6 @@
 //! What each step of a pod does: thin calls into launch, images and the monitor.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
 use std::process::Stdio;
-use std::rc::Rc;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
@@ -11,15 +8,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use nix::sys::signal::Signal;
 
-use super::pods::Entry;
 use super::sources::News;
 use super::{Node, Owner};
 use crate::image::Reference;
 use crate::launch::Attempt;
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
+use crate::pod::ports;
 use crate::pod::reconcile::Refusal;
-use crate::pod::record::{ContainerKind, PodSource, SandboxState, StopReason};
+use crate::pod::record::{ContainerKind, PodSource, StopReason};
 use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
 use crate::store::StoreError;
 
@@ -27,25 +24,6 @@ use crate::store::StoreError;
 const REMOVE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Node {
-    pub(super) fn prepare_sandbox(&mut self, uid: &str, pod: &Pod) -> PodEvent {
-        // An ended pod only remembers its address.
-        let holds = |other: &str, entry: &Entry| other != uid && entry.record.sandbox.state != SandboxState::Gone;
-        let holders = self.pods.iter().filter(|(other, entry)| holds(other, entry));
-        let taken: BTreeSet<Ipv4Addr> = holders.flat_map(|(_, entry)| v4(&entry.record.ips)).collect();
-        let keep = self.pods.get(uid).and_then(|entry| v4(&entry.record.ips).next());
-        let store = &self.store;
-        let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
-        match self.launcher.prepare_sandbox(pod, &taken, keep, &objects) {
-            Ok(done) => {
-                for (reason, message) in done.warnings {
-                    self.warn_about_pod(uid, reason, message);
-                }
-                PodEvent::SandboxReady { ips: done.ips }
-            }
-            Err(failure) => PodEvent::SandboxFailed { reason: failure.reason.to_owned(), message: failure.message },
-        }
-    }
-
     /// An answer at once, or none and a pull under way.
     pub(super) fn ensure_image(
         &mut self,
@@ -195,7 +173,7 @@ impl Node {
         self.probes.sync(uid, &[]);
         let ids = self.ids_of(uid);
         if ids.is_empty() {
-            return Some(self.take_down(uid));
+            return self.take_down(uid);
         }
         let (monitor, news, uid) = (self.monitor.clone(), self.senders.news.clone(), uid.to_owned());
         self.executor
@@ -213,25 +191,24 @@ impl Node {
     pub(super) fn cleared(&mut self, uid: &str, result: Result<(), String>) -> Result<(), StoreError> {
         let answer = match result {
             Ok(()) => self.take_down(uid),
-            Err(message) => PodEvent::TeardownFailed { message },
+            Err(message) => Some(PodEvent::TeardownFailed { message }),
         };
-        self.tell(uid, answer);
+        if let Some(answer) = answer {
+            self.tell(uid, answer);
+        }
         Ok(())
     }
 
-    fn take_down(&mut self, uid: &str) -> PodEvent {
-        let Some(pod) = self.pods.get(uid).map(|entry| Rc::clone(&entry.pod)) else { return PodEvent::TornDown };
+    fn take_down(&mut self, uid: &str) -> Option<PodEvent> {
+        let failed = |message| Some(PodEvent::TeardownFailed { message });
         for id in self.ids_of(uid) {
             let Some(owner) = self.owners.get(&id) else { continue };
             if let Err(message) = self.launcher.remove_container(uid, &owner.container, owner.attempt, &id) {
-                return PodEvent::TeardownFailed { message };
+                return failed(message);
             }
             self.owners.remove(&id);
         }
-        match self.launcher.teardown_sandbox(&pod, uid, true) {
-            Ok(()) => PodEvent::TornDown,
-            Err(message) => PodEvent::TeardownFailed { message },
-        }
+        self.disconnect(uid)
     }
 
     /// Starts the helper that deletes what is too large to be deleted here; it ends by itself.
@@ -275,7 +252,10 @@ impl Node {
         if let Some(refusal) = self.launcher.refusal(pod) {
             return Some(refusal);
         }
-        let others = self.pods.iter().filter(|(other, entry)| *other != uid && entry.record.terminal.is_none());
+        let others = || {
+            let running = self.pods.iter().filter(|(other, entry)| *other != uid && entry.record.terminal.is_none());
+            running.map(|(_, entry)| &*entry.pod)
+        };
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let facts = self.launcher.facts();
         let has = Allocatable {
@@ -283,10 +263,10 @@ impl Node {
             memory_bytes: count(facts.memory_bytes.saturating_sub(self.config.reserved.memory_bytes)),
             pods: usize::try_from(self.config.max_pods).unwrap_or(usize::MAX),
         };
-        admission::admit(pod, others.map(|(_, entry)| &*entry.pod), has)
+        admission::admit(pod, others(), has).or_else(|| ports::admit(pod, others()))
     }
 
-    fn warn_about_pod(&mut self, uid: &str, reason: &'static str, message: String) {
+    pub(super) fn warn_about_pod(&mut self, uid: &str, reason: &'static str, message: String) {
         let draft = EventDraft::pod(true, reason, message);
         if let Err(error) = self.pod_event(uid, &draft) {
             log::error!("{error}");
@@ -332,11 +312,4 @@ pub(super) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     let spec = pod.spec.as_ref();
     let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
     init.chain(spec.map(|spec| spec.containers.iter()).into_iter().flatten())
-}
-
-fn v4(ips: &[IpAddr]) -> impl Iterator<Item = Ipv4Addr> + '_ {
-    ips.iter().filter_map(|ip| match ip {
-        IpAddr::V4(ip) => Some(*ip),
-        IpAddr::V6(_) => None,
-    })
 }

@@ -7,6 +7,7 @@
 //! | `sources` | the channels that news arrives on |
 //! | `turn` | one turn of a pod: decide, commit, execute |
 //! | `execute` | what each step does |
+//! | `network` | connecting pods, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
 //! | `containers` | what the monitor said |
 //! | `pulls` | images to fetch, one at a time |
@@ -18,6 +19,7 @@
 mod containers;
 mod events;
 mod execute;
+mod network;
 mod objects;
 mod outgoing;
 mod pods;
@@ -36,6 +38,7 @@ use smol::LocalExecutor;
 
 use crate::config::Config;
 use crate::launch::Launcher;
+use crate::launch::sandbox::SandboxDone;
 use crate::link::LinkHandle;
 use crate::monitor::client::MonitorClient;
 use crate::paths::Paths;
@@ -45,6 +48,7 @@ use crate::probe::Supervisor;
 use crate::store::{Store, StoreError};
 use crate::sys::clock::Clock;
 
+use network::HostPorts;
 use outgoing::Outgoing;
 use pods::Pods;
 use pulls::Pulls;
@@ -82,6 +86,9 @@ pub struct Node {
     pods: Pods,
     /// By container id.
     owners: BTreeMap<String, Owner>,
+    /// Prepared pods whose host ports are on their way into the kernel, by uid.
+    connecting: BTreeMap<String, SandboxDone>,
+    host_ports: HostPorts,
     probes: Supervisor,
     pulls: Pulls,
     outgoing: Outgoing,
@@ -136,6 +143,7 @@ impl Node {
             News::StartRefused { id, message } => self.start_failed(&id, &message),
             News::Deleted { id, result } => self.deleted(&id, result),
             News::Cleared { uid, result } => self.cleared(&uid, result),
+            News::RulesReplaced(result) => self.rules_replaced(result),
             News::Probe(event) => self.take_probe(event),
             News::Pulled { reference, result } => self.pulled(&reference, result),
             News::ManifestsChanged => self.scan_manifests(),

@@ -78,7 +78,6 @@ impl Node {
     }
 
     fn node_object(&self) -> Result<NodeObject, StoreError> {
-        let (address, prefix) = self.config.network.subnet;
         let settings = NodeSettings {
             name: self.config.node_name.clone(),
             labels: self.config.labels.clone(),
@@ -87,10 +86,10 @@ impl Node {
             reserved_cpu_milli: self.config.reserved.cpu_millis,
             reserved_memory_bytes: self.config.reserved.memory_bytes,
             reserved_storage_bytes: 0,
-            internal_ip: self.host.host_ips.first().copied(),
+            internal_ips: self.host.host_ips.clone(),
             storage_bytes: host::disk_space(&self.paths.state()).map_or(0, |space| space.total_bytes),
             runtime_version: self.report.runtime_version.clone(),
-            pod_cidr: Some(format!("{address}/{prefix}")),
+            pod_cidrs: self.config.network.subnets.iter().map(ToString::to_string).collect(),
         };
         let images: Vec<NodeImage> = self
             .store

@@ -29,6 +29,8 @@ pub(super) enum News {
         uid: String,
         result: Result<(), String>,
     },
+    /// The kernel has the nft rules that were asked for, or refused them.
+    RulesReplaced(Result<(), String>),
     Probe(ProbeEvent),
     Pulled {
         reference: String,

@@ -222,6 +222,8 @@ fn build(
         host,
         pods: Pods::default(),
         owners: BTreeMap::new(),
+        connecting: BTreeMap::new(),
+        host_ports: super::network::HostPorts::default(),
         probes,
         pulls: Pulls::default(),
         outgoing: Outgoing::default(),
@@ -294,6 +296,7 @@ impl Node {
         if let Err(error) = self.launcher.sweep(&known) {
             log::warn!("leftovers of an earlier run stay: {error}");
         }
+        self.rules_at_start();
         Ok(())
     }
 

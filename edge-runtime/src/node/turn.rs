@@ -139,7 +139,7 @@ impl Node {
                 log::debug!("pod {}/{}: {step:?}", entry.record.namespace, entry.record.name);
             }
             match step {
-                Step::PrepareSandbox => answers.push(self.prepare_sandbox(uid, &pod)),
+                Step::PrepareSandbox => answers.extend(self.prepare_sandbox(uid, &pod)),
                 Step::EnsureImage { container, reference, policy } => {
                     answers.extend(self.ensure_image(uid, &pod, &container, &reference, policy));
                 }

@@ -31,13 +31,14 @@ pub struct NodeSettings {
     pub reserved_cpu_milli: u64,
     pub reserved_memory_bytes: u64,
     pub reserved_storage_bytes: u64,
-    pub internal_ip: Option<IpAddr>,
+    /// One of each family at most, the main one first.
+    pub internal_ips: Vec<IpAddr>,
     /// Size of the file system that holds the pods.
     pub storage_bytes: u64,
     /// `runc://1.1.5`
     pub runtime_version: String,
-    /// The node's pod subnet, shown as `spec.podCIDR`.
-    pub pod_cidr: Option<String>,
+    /// The node's pod subnets, shown as `spec.podCIDRs`; the first one is `spec.podCIDR` too.
+    pub pod_cidrs: Vec<String>,
 }
 
 /// One image on the node.
@@ -81,8 +82,8 @@ pub fn node_object(
             ..ObjectMeta::default()
         },
         spec: Some(NodeSpec {
-            pod_cidr: settings.pod_cidr.clone(),
-            pod_cidrs: settings.pod_cidr.clone().map(|cidr| vec![cidr]),
+            pod_cidr: settings.pod_cidrs.first().cloned(),
+            pod_cidrs: (!settings.pod_cidrs.is_empty()).then(|| settings.pod_cidrs.clone()),
             taints: (!settings.taints.is_empty()).then(|| settings.taints.clone()),
             ..NodeSpec::default()
         }),
@@ -135,8 +136,8 @@ fn resources(cpu_milli: u64, memory: u64, storage: u64, pods: u32) -> BTreeMap<S
 
 fn addresses(settings: &NodeSettings) -> Vec<NodeAddress> {
     let address = |type_: &str, address: String| NodeAddress { type_: type_.to_string(), address };
-    let internal = settings.internal_ip.map(|ip| address("InternalIP", ip.to_string()));
-    internal.into_iter().chain([address("Hostname", settings.name.clone())]).collect()
+    let internal = settings.internal_ips.iter().map(|ip| address("InternalIP", ip.to_string()));
+    internal.chain([address("Hostname", settings.name.clone())]).collect()
 }
 
 fn node_info(facts: &HostFacts, settings: &NodeSettings) -> NodeSystemInfo {
@@ -182,7 +183,7 @@ mod tests {
             reserved_cpu_milli: 100,
             reserved_memory_bytes: 64 << 20,
             storage_bytes: 1 << 30,
-            internal_ip: Some("192.168.1.7".parse().unwrap()),
+            internal_ips: vec!["192.168.1.7".parse().unwrap()],
             runtime_version: "runc://1.1.5".into(),
             labels: BTreeMap::from([("site".to_string(), "roof".to_string())]),
             ..NodeSettings::default()

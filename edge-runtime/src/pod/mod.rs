@@ -12,6 +12,7 @@ pub mod env;
 pub mod event;
 pub mod id;
 pub mod notice;
+pub mod ports;
 pub mod qos;
 pub mod reconcile;
 pub mod record;

@@ -74,19 +74,22 @@ fn first_line(paths: &[&str]) -> String {
     lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// The address other nodes see: the source address of the default route, else the first global one.
-/// No packet is sent. `None` while there is no network.
-pub fn internal_ip() -> Option<IpAddr> {
-    let mut socket = Socket::open().ok()?;
+/// The addresses other nodes see, at most one of each family, IPv4 first: the source address of the default route,
+/// else the first global one. No packet is sent. Empty while there is no network.
+pub fn internal_ips() -> Vec<IpAddr> {
+    let Ok(mut socket) = Socket::open() else { return Vec::new() };
+    let mut all = address::list(&mut socket).unwrap_or_default();
+    all.retain(|one| one.global && !one.address.is_loopback() && !one.address.is_unspecified());
     // Any address far away: the kernel answers from its tables which source it would use.
     let far = [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
     let usable = |ip: &IpAddr| !ip.is_loopback() && !ip.is_unspecified();
-    let routed = far.into_iter().find_map(|far| address::source_towards(&mut socket, far).ok()?.filter(usable));
-    routed.or_else(|| {
-        let all = address::list(&mut socket).ok()?;
-        let mut global = all.iter().filter(|one| one.global && usable(&one.address)).map(|one| one.address);
-        global.clone().find(IpAddr::is_ipv4).or_else(|| global.next())
-    })
+    let mut routed = |far| address::route_towards(&mut socket, far).ok()??.source.filter(usable);
+    let found: Vec<IpAddr> = far.into_iter().filter_map(&mut routed).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let first = |v4: bool| all.iter().map(|one| one.address).find(|ip| ip.is_ipv4() == v4);
+    [first(true), first(false)].into_iter().flatten().collect()
 }
 
 /// Lowest `oom_score_adj` this process may give: what it was started with (`oom_score_adj_min` of the kernel) without
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_internal_address_is_never_loopback() {
-        assert!(internal_ip().is_none_or(|ip| !ip.is_loopback()));
+    fn the_internal_addresses_are_never_loopback() {
+        assert!(internal_ips().iter().all(|ip| !ip.is_loopback()));
     }
 }

@@ -2,11 +2,12 @@
 #![allow(clippy::print_stderr)]
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::net::namespaces::{self, NamespaceMaker, NamespaceRequest, tests::isolate};
+use crate::pod::ports::{HostPort, Protocol};
 
 const POD: NamespaceRequest<'_> = NamespaceRequest { net: true, ipc: true, hostname: Some("pod"), sysctls: &[] };
 
@@ -19,7 +20,8 @@ struct Node {
 
 impl Node {
     fn new(bridge: &str, subnet: &str) -> Self {
-        let settings = NetworkSettings { bridge: bridge.into(), subnet: subnet.parse().unwrap(), mtu: 1500 };
+        let subnets = subnet.split(',').map(|subnet| subnet.parse().unwrap()).collect();
+        let settings = NetworkSettings { bridge: bridge.into(), subnets };
         Self {
             temp: tempfile::tempdir().unwrap(),
             namespaces: NamespaceMaker::open().unwrap(),
@@ -28,10 +30,18 @@ impl Node {
         }
     }
 
+    /// Bridge and rules, without host ports.
+    fn ensure(&mut self) {
+        assert_eq!(self.network.ensure().unwrap(), [""; 0]);
+        self.network.firewall_at_start(&[]).unwrap();
+    }
+
+    /// `ip` may be one address, or one of each family with a comma between.
     fn pod(&mut self, uid: &str, ip: &str) -> File {
         let made = self.namespaces.create(&self.temp.path().join(uid), &POD).unwrap();
         let netns = made.net.unwrap();
-        self.network.attach(uid, &netns, ip.parse().unwrap()).unwrap();
+        let ips: Vec<IpAddr> = ip.split(',').map(|ip| ip.parse().unwrap()).collect();
+        self.network.attach(uid, &netns, &ips).unwrap();
         File::open(netns).unwrap()
     }
 
@@ -43,9 +53,18 @@ impl Node {
         self.own.inside(netns, || TcpListener::bind(address)).unwrap().unwrap()
     }
 
+    /// As [`Node::dial`], to another port than the listener's.
+    fn dial_port(&self, netns: &File, listener: &TcpListener, to: &str) -> IpAddr {
+        self.reach(netns, listener, to.parse().unwrap())
+    }
+
     /// Connects from a namespace and returns the address under which the listener sees it.
     fn dial(&self, netns: &File, listener: &TcpListener, address: &str) -> IpAddr {
-        let to: SocketAddr = format!("{address}:{}", listener.local_addr().unwrap().port()).parse().unwrap();
+        let to = SocketAddr::new(address.parse().unwrap(), listener.local_addr().unwrap().port());
+        self.reach(netns, listener, to)
+    }
+
+    fn reach(&self, netns: &File, listener: &TcpListener, to: SocketAddr) -> IpAddr {
         let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(5));
         let mut client = self.own.inside(netns, connect).unwrap().unwrap();
         let (mut server, from) = listener.accept().unwrap();
@@ -73,7 +92,7 @@ fn pods_reach_each_other_the_node_and_themselves() {
         return;
     }
     let mut node = Node::new("tbr0", "10.99.1.0/24");
-    node.network.ensure().unwrap();
+    node.ensure();
     let (a, b) = (node.pod("a", "10.99.1.2"), node.pod("b", "10.99.1.3"));
     let listener = node.listen(&b, "10.99.1.3:0");
     assert_eq!(node.dial(&a, &listener, "10.99.1.3"), "10.99.1.2".parse::<IpAddr>().unwrap());
@@ -92,11 +111,11 @@ fn traffic_beyond_the_node_carries_the_nodes_address() {
         return;
     }
     let mut node = Node::new("tbr0", "10.99.1.0/24");
-    node.network.ensure().unwrap();
+    node.ensure();
     let pod = node.pod("a", "10.99.1.2");
     // The outside world: another namespace behind another bridge, without a route back to pods.
     let mut uplink = Node::new("uplink0", "192.168.77.0/24");
-    uplink.network.ensure_bridge().map(|index| uplink.network.ensure_gateway(index)).unwrap().unwrap();
+    uplink.network.ensure_bridge().map(|index| uplink.network.ensure_gateways(index)).unwrap().unwrap();
     let outside = uplink.pod("outside", "192.168.77.9");
     let mut socket = uplink.own.inside(&outside, Socket::open).unwrap().unwrap();
     let index = link::by_name(&mut socket, POD_LINK).unwrap().unwrap().index;
@@ -117,6 +136,132 @@ fn traffic_beyond_the_node_carries_the_nodes_address() {
     uplink.remove("outside");
 }
 
+fn host_port(ip: Option<&str>, port: u16, to: &SocketAddr) -> Forward {
+    let ip = ip.map(|ip| ip.parse().unwrap());
+    Forward { port: HostPort { ip, protocol: Protocol::Tcp, port, container_port: to.port() }, to: to.ip() }
+}
+
+fn datagrams(mut forward: Forward) -> Forward {
+    forward.port.protocol = Protocol::Udp;
+    forward
+}
+
+/// From the node (its loopback and its own address), from a neighbour, from the pod itself and from beyond.
+#[test]
+fn a_host_port_leads_into_the_pod_from_everywhere() {
+    if !isolate() {
+        return;
+    }
+    let mut node = Node::new("tbr0", "10.99.1.0/24,fd99:1::/64");
+    node.ensure();
+    let mut uplink = Node::new("uplink0", "192.168.77.0/24");
+    uplink.network.ensure_bridge().map(|index| uplink.network.ensure_gateways(index)).unwrap().unwrap();
+    let outside = uplink.pod("outside", "192.168.77.9");
+    link::loopback_up(&mut node.network.socket).unwrap();
+    let (a, b) = (node.pod("a", "10.99.1.2,fd99:1::2"), node.pod("b", "10.99.1.3,fd99:1::3"));
+    let host = File::open("/proc/thread-self/ns/net").unwrap();
+    let listener = node.listen(&b, "[::]:0");
+    let to = |ip: &str| SocketAddr::new(ip.parse().unwrap(), listener.local_addr().unwrap().port());
+    let forwards = [
+        host_port(Some("127.0.0.1"), 80, &to("10.99.1.3")),
+        host_port(None, 81, &to("10.99.1.3")),
+        host_port(None, 81, &to("fd99:1::3")),
+        datagrams(host_port(None, 82, &to("10.99.1.3"))),
+    ];
+    smol::block_on(node.network.firewall(&forwards).apply()).unwrap();
+    let seen = |ip: &str| format!("::ffff:{ip}").parse::<IpAddr>().unwrap();
+    assert_eq!(node.dial_port(&host, &listener, "127.0.0.1:80"), seen("10.99.1.1"));
+    assert_eq!(node.dial_port(&host, &listener, "127.0.0.1:81"), seen("10.99.1.1"));
+    assert_eq!(node.dial_port(&host, &listener, "192.168.77.1:81"), seen("192.168.77.1"));
+    assert_eq!(node.dial_port(&a, &listener, "192.168.77.1:81"), seen("10.99.1.1"));
+    assert_eq!(node.dial_port(&b, &listener, "192.168.77.1:81"), seen("10.99.1.1"), "itself");
+    assert_eq!(node.dial_port(&outside, &listener, "192.168.77.1:81"), seen("192.168.77.9"));
+    assert_eq!(node.dial_port(&a, &listener, "[fd99:1::1]:81"), "fd99:1::1".parse::<IpAddr>().unwrap());
+    let inbox = node.own.inside(&b, || UdpSocket::bind(to("10.99.1.3"))).unwrap().unwrap();
+    inbox.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let outbox = node.own.inside(&outside, || UdpSocket::bind("192.168.77.9:0")).unwrap().unwrap();
+    outbox.send_to(b"x", "192.168.77.1:82").unwrap();
+    assert_eq!(inbox.recv_from(&mut [0; 8]).unwrap().1, outbox.local_addr().unwrap());
+    // The node's loopback stays the node's: a pod that routes there by hand gets no answer.
+    let guarded = node.own.inside(&host, || TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
+    let mut socket = node.own.inside(&a, Socket::open).unwrap().unwrap();
+    let lo = link::by_name(&mut socket, "lo").unwrap().unwrap();
+    for old in address::list(&mut socket).unwrap().iter().filter(|one| one.index == lo.index) {
+        address::delete(&mut socket, old).unwrap();
+    }
+    let eth0 = link::by_name(&mut socket, POD_LINK).unwrap().unwrap();
+    address::add(&mut socket, eth0.index, "127.0.0.9".parse().unwrap(), 8).unwrap();
+    let closed = guarded.local_addr().unwrap();
+    let refused = node.own.inside(&a, || TcpStream::connect_timeout(&closed, Duration::from_millis(300))).unwrap();
+    assert!(refused.is_err());
+
+    // Without forwards nothing of them is left.
+    node.network.firewall_at_start(&[]).unwrap();
+    let gone: SocketAddr = "192.168.77.1:81".parse().unwrap();
+    assert!(TcpStream::connect_timeout(&gone, Duration::from_millis(300)).is_err());
+    ["a", "b"].map(|uid| node.remove(uid));
+    uplink.remove("outside");
+}
+
+#[test]
+fn pods_have_both_families_at_once() {
+    if !isolate() {
+        return;
+    }
+    let mut node = Node::new("tbr0", "fd99:1::/64,10.99.1.0/24");
+    node.ensure();
+    let (a, b) = (node.pod("a", "fd99:1::2,10.99.1.2"), node.pod("b", "fd99:1::3"));
+    // No waiting: the address is no candidate that might be a duplicate.
+    let listener = node.listen(&b, "[fd99:1::3]:0");
+    assert_eq!(node.dial(&a, &listener, "fd99:1::3"), "fd99:1::2".parse::<IpAddr>().unwrap());
+    let host = File::open("/proc/thread-self/ns/net").unwrap();
+    assert_eq!(node.dial(&host, &listener, "fd99:1::3"), "fd99:1::1".parse::<IpAddr>().unwrap());
+    let listener = node.listen(&a, "10.99.1.2:0");
+    node.dial(&host, &listener, "10.99.1.2");
+    ["a", "b"].map(|uid| node.remove(uid));
+}
+
+#[test]
+fn a_host_without_ipv6_gives_pods_what_it_has() {
+    if !isolate() {
+        return;
+    }
+    std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
+    let mut node = Node::new("tbr0", "10.99.1.0/24,fd99:1::/64");
+    let warnings = node.network.ensure().unwrap();
+    assert!(warnings[0].contains("fd99:1::/64") && warnings[0].contains("disable_ipv6"), "{warnings:?}");
+    node.network.firewall_at_start(&[]).unwrap();
+    let (a, b) = (node.pod("a", "10.99.1.2"), node.pod("b", "10.99.1.3"));
+    let listener = node.listen(&b, "10.99.1.3:0");
+    node.dial(&a, &listener, "10.99.1.3");
+    let mut only = Node::new("tbr1", "fd99:1::/64");
+    assert!(matches!(only.network.ensure(), Err(NetError::NoFamily { .. })));
+    ["a", "b"].map(|uid| node.remove(uid));
+}
+
+#[test]
+fn pods_links_have_the_uplinks_mtu() {
+    if !isolate() {
+        return;
+    }
+    let mut uplink = Node::new("uplink0", "192.168.77.0/24");
+    uplink.network.ensure_bridge().map(|index| uplink.network.ensure_gateways(index)).unwrap().unwrap();
+    let mut node = Node::new("tbr0", "10.99.1.0/24");
+    let mut socket = Socket::open().unwrap();
+    let index =
+        uplink.network.bridge.or(link::by_name(&mut socket, "uplink0").unwrap().map(|link| link.index)).unwrap();
+    node.ensure();
+    link::set_mtu(&mut socket, index, 1400).unwrap();
+    address::configure(&mut socket, index, &[("192.168.77.1".parse().unwrap(), 24, "192.168.77.254".parse().unwrap())])
+        .unwrap();
+    let pod = node.pod("a", "10.99.1.2");
+    let mut inside = node.own.inside(&pod, Socket::open).unwrap().unwrap();
+    assert_eq!(link::by_name(&mut inside, POD_LINK).unwrap().unwrap().mtu, 1400);
+    node.ensure();
+    assert_eq!(link::by_name(&mut socket, "tbr0").unwrap().unwrap().mtu, 1400);
+    node.remove("a");
+}
+
 #[test]
 fn everything_converges_when_repeated_and_nothing_is_left() {
     if !isolate() {
@@ -125,8 +270,8 @@ fn everything_converges_when_repeated_and_nothing_is_left() {
     let mut socket = Socket::open().unwrap();
     let before = link_count(&mut socket);
     let mut node = Node::new("tbr0", "10.99.1.0/24");
-    node.network.ensure().unwrap();
-    node.network.ensure().unwrap();
+    node.ensure();
+    node.ensure();
     // The same pod attached again: the second pair replaces the first, as after a crash between two steps.
     let first = node.pod("a", "10.99.1.2");
     let again = node.pod("a", "10.99.1.7");
@@ -140,7 +285,7 @@ fn everything_converges_when_repeated_and_nothing_is_left() {
 
     // A restart with another subnet takes the old gateway away.
     let mut moved = Node::new("tbr0", "10.99.2.0/24");
-    moved.network.ensure().unwrap();
+    moved.ensure();
     let index = moved.network.bridge.unwrap();
     let addresses = address::list(&mut socket).unwrap();
     let ours: Vec<_> = addresses.iter().filter(|a| a.index == index && a.address.is_ipv4()).collect();
@@ -160,7 +305,7 @@ fn a_pods_link_goes_with_its_namespace() {
         return;
     }
     let mut node = Node::new("tbr0", "10.99.1.0/24");
-    node.network.ensure().unwrap();
+    node.ensure();
     drop(node.pod("a", "10.99.1.2"));
     node.network.detach("a").unwrap();
     node.remove("a");
@@ -189,7 +334,8 @@ fn without_nft_pods_still_reach_each_other() {
     }
     let mut node = Node::new("tbr0", "10.99.1.0/24");
     node.network.nft = PathBuf::from("/nowhere/nft");
-    assert!(matches!(node.network.ensure(), Err(NetError::Firewall(_))));
+    node.network.ensure().unwrap();
+    assert!(matches!(node.network.firewall_at_start(&[]), Err(NetError::Firewall(_))));
     let (a, b) = (node.pod("a", "10.99.1.2"), node.pod("b", "10.99.1.3"));
     let listener = node.listen(&b, "10.99.1.3:0");
     node.dial(&a, &listener, "10.99.1.3");
@@ -201,8 +347,7 @@ fn without_nft_pods_still_reach_each_other() {
 fn names_differ_by_node_and_fit() {
     assert_eq!(link_name("b0", "u").len(), NAME_LIMIT);
     assert_ne!(link_name("b0", "u"), link_name("b1", "u"));
-    let bad =
-        NetworkSettings { bridge: "much-too-long-name".into(), subnet: "10.99.1.0/24".parse().unwrap(), mtu: 1500 };
+    let bad = NetworkSettings { bridge: "much-too-long-name".into(), subnets: vec!["10.99.1.0/24".parse().unwrap()] };
     assert!(matches!(Network::new(bad), Err(NetError::BridgeName { .. })));
 }
 
@@ -214,7 +359,7 @@ fn fifty_pods_cost() {
         return;
     }
     let mut node = Node::new("tbr0", "10.99.1.0/24");
-    node.network.ensure().unwrap();
+    node.ensure();
     let cpu = || {
         let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD).unwrap();
         Duration::from_micros(
@@ -232,8 +377,8 @@ fn fifty_pods_cost() {
     let dir = |n: u32| node.temp.path().join(n.to_string());
     timed("namespaces", &mut |n| drop(node.namespaces.create(&dir(n), &POD).unwrap()));
     timed("attach", &mut |n| {
-        let ip = Ipv4Addr::from(u32::from(node.network.settings.subnet.gateway()) + 1 + n);
-        node.network.attach(&n.to_string(), &dir(n).join("net"), ip).unwrap();
+        let ip = format!("10.99.1.{}", n + 2).parse().unwrap();
+        node.network.attach(&n.to_string(), &dir(n).join("net"), &[ip]).unwrap();
     });
     timed("etc files", &mut |n| {
         super::super::etc_files::write(&dir(n), &super::super::etc_files::EtcFiles::default()).unwrap()

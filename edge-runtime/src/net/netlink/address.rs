@@ -1,4 +1,4 @@
-//! IPv4 addresses and routes of a link (`ifaddrmsg`, `rtmsg` of rtnetlink(7)).
+//! Addresses and routes of a link (`ifaddrmsg`, `rtmsg` of rtnetlink(7)).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -26,35 +26,59 @@ pub struct LinkAddress {
 }
 
 /// Gives `address/prefix` to a link; fine when it has it already.
-pub fn add(socket: &mut Socket, index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+pub fn add(socket: &mut Socket, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     socket.request(vec![new_address(index, address, prefix)])
 }
 
-/// Sets a pod's link up with its address and default route, in one datagram.
-pub fn configure(socket: &mut Socket, index: u32, address: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> io::Result<()> {
-    socket.request(vec![link::up(index), new_address(index, address, prefix), default_route(index, gateway)])
+/// Sets a pod's link up with its addresses `(address, prefix, gateway)` and a default route of each family, in one
+/// datagram.
+pub fn configure(socket: &mut Socket, index: u32, addresses: &[(IpAddr, u8, IpAddr)]) -> io::Result<()> {
+    let mut requests = vec![link::up(index)];
+    requests.extend(addresses.iter().map(|(address, prefix, _)| new_address(index, *address, *prefix)));
+    requests.extend(addresses.iter().map(|(_, _, gateway)| default_route(index, *gateway)));
+    socket.request(requests)
 }
 
-fn new_address(index: u32, address: Ipv4Addr, prefix: u8) -> Request {
-    let broadcast = u32::from(address) | u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
-    Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &ifaddrmsg(AF_INET, prefix, index))
-        .attribute(libc::IFA_LOCAL, &address.octets())
-        .attribute(libc::IFA_ADDRESS, &address.octets())
-        .attribute(libc::IFA_BROADCAST, &broadcast.to_be_bytes())
+fn new_address(index: u32, address: IpAddr, prefix: u8) -> Request {
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    let request = Request::new(libc::RTM_NEWADDR, flags, &ifaddrmsg(family(address), prefix, index));
+    match address {
+        IpAddr::V4(address) => {
+            let broadcast = u32::from(address) | u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
+            request
+                .attribute(libc::IFA_LOCAL, &address.octets())
+                .attribute(libc::IFA_ADDRESS, &address.octets())
+                .attribute(libc::IFA_BROADCAST, &broadcast.to_be_bytes())
+        }
+        // Nobody else hands out addresses of the pod subnet: a pod need not wait a second for duplicates.
+        IpAddr::V6(address) => request
+            .attribute(libc::IFA_ADDRESS, &address.octets())
+            .attribute(libc::IFA_FLAGS, &libc::IFA_F_NODAD.to_ne_bytes()),
+    }
 }
 
-fn default_route(index: u32, gateway: Ipv4Addr) -> Request {
-    let fixed = rtmsg(AF_INET, libc::RT_TABLE_MAIN, libc::RTPROT_BOOT, libc::RTN_UNICAST);
+fn default_route(index: u32, gateway: IpAddr) -> Request {
+    let fixed = rtmsg(family(gateway), libc::RT_TABLE_MAIN, libc::RTPROT_BOOT, libc::RTN_UNICAST);
     Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed)
-        .attribute(libc::RTA_GATEWAY, &gateway.octets())
+        .attribute(libc::RTA_GATEWAY, &octets(gateway))
         .attribute(libc::RTA_OIF, &index.to_ne_bytes())
+}
+
+fn family(address: IpAddr) -> u8 {
+    if address.is_ipv4() { AF_INET } else { AF_INET6 }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
 }
 
 /// Takes an address from a link; fine when it has gone already.
 pub fn delete(socket: &mut Socket, address: &LinkAddress) -> io::Result<()> {
-    let IpAddr::V4(ip) = address.address else { return Ok(()) };
-    let request = Request::new(libc::RTM_DELADDR, 0, &ifaddrmsg(AF_INET, address.prefix, address.index))
-        .attribute(libc::IFA_LOCAL, &ip.octets());
+    let fixed = ifaddrmsg(family(address.address), address.prefix, address.index);
+    let request = Request::new(libc::RTM_DELADDR, 0, &fixed).attribute(libc::IFA_LOCAL, &octets(address.address));
     match socket.request(vec![request]) {
         Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Ok(()),
         result => result,
@@ -69,25 +93,42 @@ pub fn list(socket: &mut Socket) -> io::Result<Vec<LinkAddress>> {
     Ok(all)
 }
 
-/// Source address the kernel would use towards `destination`; `None` without a route. No packet is sent.
-pub fn source_towards(socket: &mut Socket, destination: IpAddr) -> io::Result<Option<IpAddr>> {
-    let (family, octets) = match destination {
-        IpAddr::V4(ip) => (AF_INET, ip.octets().to_vec()),
-        IpAddr::V6(ip) => (AF_INET6, ip.octets().to_vec()),
-    };
-    let mut fixed = rtmsg(family, 0, 0, 0);
+/// How the kernel would reach a destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Source address it would use.
+    pub source: Option<IpAddr>,
+    /// Index of the link it would use.
+    pub link: Option<u32>,
+}
+
+/// How the kernel would reach `destination`; `None` without a route. No packet is sent.
+pub fn route_towards(socket: &mut Socket, destination: IpAddr) -> io::Result<Option<Route>> {
+    let octets = octets(destination);
+    let mut fixed = rtmsg(family(destination), 0, 0, 0);
     fixed[1] = u8::try_from(octets.len() * 8).unwrap_or_default();
     let request = Request::new(libc::RTM_GETROUTE, 0, &fixed).attribute(libc::RTA_DST, &octets);
-    let mut source = None;
+    let mut route = Route::default();
     let result = socket.query(request, |body| {
-        let attribute = attributes(body.get(RTMSG..).unwrap_or_default()).find(|(kind, _)| *kind == libc::RTA_PREFSRC);
-        source = attribute.and_then(|(_, payload)| ip(payload));
+        for (kind, payload) in attributes(body.get(RTMSG..).unwrap_or_default()) {
+            match kind {
+                libc::RTA_PREFSRC => route.source = ip(payload),
+                libc::RTA_OIF => route.link = u32_at(payload, 0),
+                _ => {}
+            }
+        }
     });
     match result {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES)) => {
+        // EAFNOSUPPORT, EOPNOTSUPP: a kernel without IPv6.
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
+            ) =>
+        {
             Ok(None)
         }
-        result => result.map(|()| source),
+        result => result.map(|()| Some(route)),
     }
 }
 

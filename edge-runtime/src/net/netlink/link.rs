@@ -52,6 +52,15 @@ pub fn by_name(socket: &mut Socket, name: &str) -> io::Result<Option<Link>> {
     }
 }
 
+/// The link with this index; `None` when there is none.
+pub fn by_index(socket: &mut Socket, index: u32) -> io::Result<Option<Link>> {
+    let mut found = None;
+    match socket.query(Request::new(libc::RTM_GETLINK, 0, &ifinfomsg(index, false)), |body| found = parse(body)) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        result => result.map(|()| found),
+    }
+}
+
 /// All ports of the bridge with index `master`.
 pub fn ports(socket: &mut Socket, master: u32) -> io::Result<Vec<Link>> {
     let request = Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &ifinfomsg(0, false))
@@ -127,6 +136,11 @@ pub fn loopback_up(socket: &mut Socket) -> io::Result<()> {
 
 pub fn set_up(socket: &mut Socket, index: u32) -> io::Result<()> {
     socket.request(vec![up(index)])
+}
+
+pub fn set_mtu(socket: &mut Socket, index: u32, mtu: u32) -> io::Result<()> {
+    let request = Request::new(libc::RTM_NEWLINK, 0, &ifinfomsg(index, false));
+    socket.request(vec![request.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())])
 }
 
 pub(super) fn up(index: u32) -> Request {

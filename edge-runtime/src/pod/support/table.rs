@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Answer::{Refuse, Wait, Warn};
 use super::Rule::{Built, Check, Elsewhere, In, No, Only};
-use super::{Answer, Table, UNSUPPORTED};
+use super::{Answer, Table};
 
 /// Event reason of a volume that cannot be had.
 const MOUNT: Answer = Wait("FailedMount");
@@ -123,19 +123,8 @@ pub(super) const PROBE: Table = &[
     ("timeoutSeconds", Built),
 ];
 
-pub(super) const PORT: Table = &[
-    ("containerPort", Built),
-    ("hostIP", Check(on_host_network)),
-    ("hostPort", Check(on_host_network)),
-    ("name", Built),
-    ("protocol", Built),
-];
-
-/// A host port is there by itself on the host's network, and needs forwarding on any other.
-fn on_host_network(spec: &PodSpec, value: &Value) -> Option<Answer> {
-    let asks = value.as_i64() != Some(0);
-    (asks && spec.host_network != Some(true)).then_some(Refuse(UNSUPPORTED))
-}
+pub(super) const PORT: Table =
+    &[("containerPort", Built), ("hostIP", Built), ("hostPort", Built), ("name", Built), ("protocol", Built)];
 
 pub(super) const RESOURCES: Table = &[("claims", Only(&[])), ("limits", In(LIMITS)), ("requests", In(REQUESTS))];
 

@@ -112,11 +112,6 @@ fn refused_for_good() {
             "spec.containers[0].livenessProbe.grpc",
         ),
         (
-            container(json!({"ports": [{"containerPort": 80, "hostPort": 8080}]})),
-            UNSUPPORTED,
-            "spec.containers[0].ports[0].hostPort: 8080 is not",
-        ),
-        (
             container(json!({"resources": {"limits": {"example.com/gpu": "1"}}})),
             UNSUPPORTED,
             "spec.containers[0].resources.limits.example.com/gpu is not",
@@ -211,13 +206,6 @@ fn defaulted_pods_are_taken() {
         "priority": 0, "enableServiceLinks": true, "preemptionPolicy": "PreemptLowerPriority",
     }));
     assert_eq!((refusal(&pod), obstacle(&pod), warnings(&pod)), (None, None, Vec::new()));
-}
-
-#[test]
-fn host_ports_are_free_on_the_host_network() {
-    let mut spec = container(json!({"ports": [{"containerPort": 80, "hostPort": 80}]}));
-    spec["hostNetwork"] = json!(true);
-    assert_eq!(refusal(&pod(spec)), None);
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! The text of the node's nft tables. Pure; knows nothing of who runs it.
+
+use std::net::IpAddr;
+
+use super::super::Subnet;
+use crate::pod::ports::Forward;
+
+/// Name of the table in each family; its prefix keeps bridge names that are nft keywords usable.
+pub(super) fn table(bridge: &str) -> String {
+    format!("pods-{bridge}")
+}
+
+/// Commands that replace the tables as a whole, in one transaction: whatever an earlier run left is gone with it.
+pub(super) fn replace(bridge: &str, subnets: &[Subnet], forwards: &[Forward]) -> String {
+    subnets.iter().map(|subnet| family(bridge, *subnet, forwards)).collect()
+}
+
+/// Commands that delete the table of one family (`ip` or `ip6`), also when there is none.
+pub(super) fn delete(bridge: &str, family: &str) -> String {
+    let table = table(bridge);
+    // Adding first makes the deletion of a missing table no error.
+    format!("add table {family} {table}\ndelete table {family} {table}\n")
+}
+
+/// Traffic between pods stays on the bridge and keeps its addresses; multicast must not be translated.
+///
+/// What comes from a pod (itself included) or from the node's loopback through a host port carries the bridge's
+/// address, or the answer would not find its way back through the translation.
+fn family(bridge: &str, subnet: Subnet, forwards: &[Forward]) -> String {
+    let v4 = subnet.is_ipv4();
+    let (ip, multicast, loopback) = if v4 { ("ip", "224.0.0.0/4", "127.0.0.0/8") } else { ("ip6", "ff00::/8", "::1") };
+    let table = table(bridge);
+    let forwards: Vec<&Forward> = forwards.iter().filter(|forward| forward.to.is_ipv4() == v4).collect();
+    let mut text = delete(bridge, ip);
+    text.push_str(&format!("table {ip} {table} {{\n"));
+    if !forwards.is_empty() {
+        text.push_str("\tchain hostports {\n");
+        forwards.iter().for_each(|forward| text.push_str(&rule(forward)));
+        text.push_str("\t}\n");
+        for hook in ["prerouting", "output"] {
+            text.push_str(&format!(
+                "\tchain {hook} {{\n\t\ttype nat hook {hook} priority -100; policy accept;\n\t\tjump hostports\n\t}}\n"
+            ));
+        }
+        if v4 {
+            // `route_localnet`, which host ports of 127.0.0.1 need, would open the node's loopback to pods.
+            text.push_str(&format!(
+                "\tchain guard {{\n\t\ttype filter hook prerouting priority -300; policy accept;\n\
+                 \t\tiifname \"{bridge}\" ip daddr {loopback} drop\n\t}}\n"
+            ));
+        }
+    }
+    text.push_str(&format!(
+        "\tchain postrouting {{\n\t\ttype nat hook postrouting priority 100; policy accept;\n\
+         \t\t{ip} saddr {subnet} oifname != \"{bridge}\" {ip} daddr != {multicast} counter masquerade\n"
+    ));
+    if !forwards.is_empty() {
+        text.push_str(&format!(
+            "\t\toifname \"{bridge}\" {ip} saddr {subnet} ct status dnat masquerade\n\
+             \t\toifname \"{bridge}\" {ip} saddr {loopback} masquerade\n"
+        ));
+    }
+    text.push_str("\t}\n}\n");
+    text
+}
+
+fn rule(forward: &Forward) -> String {
+    let Forward { port, to } = forward;
+    let (protocol, host_port, inside) = (port.protocol, port.port, port.container_port);
+    match to {
+        IpAddr::V4(to) => {
+            let here = port.ip.map_or("fib daddr type local".to_owned(), |ip| format!("ip daddr {ip}"));
+            format!("\t\t{here} {protocol} dport {host_port} dnat to {to}:{inside}\n")
+        }
+        IpAddr::V6(to) => {
+            // The kernel routes no packet of ::1 anywhere else.
+            let here = port.ip.map_or("fib daddr type local".to_owned(), |ip| format!("ip6 daddr {ip}"));
+            format!("\t\tip6 saddr != ::1 {here} {protocol} dport {host_port} dnat to [{to}]:{inside}\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::ports::{HostPort, Protocol};
+
+    fn v4() -> Subnet {
+        "10.88.0.0/24".parse().unwrap()
+    }
+
+    #[test]
+    fn the_table_is_replaced_as_a_whole_and_spares_the_bridge() {
+        let rules = replace("sampan0", &[v4()], &[]);
+        assert!(rules.starts_with("add table ip pods-sampan0\ndelete table ip pods-sampan0\n"), "{rules}");
+        assert!(rules.contains("ip saddr 10.88.0.0/24 oifname != \"sampan0\""), "{rules}");
+        assert!(!rules.contains("hostports") && !rules.contains("guard") && !rules.contains("ip6"), "{rules}");
+    }
+
+    #[test]
+    fn host_ports_lead_into_pods_from_everywhere() {
+        let port = |ip: Option<&str>, protocol| HostPort {
+            ip: ip.map(|ip| ip.parse().unwrap()),
+            protocol,
+            port: 8080,
+            container_port: 80,
+        };
+        let to = "10.88.0.2".parse().unwrap();
+        let forwards = [
+            Forward { port: port(Some("127.0.0.1"), Protocol::Udp), to },
+            Forward { port: port(None, Protocol::Tcp), to },
+        ];
+        let rules = replace("b0", &[v4()], &forwards);
+        assert!(rules.contains("\t\tip daddr 127.0.0.1 udp dport 8080 dnat to 10.88.0.2:80\n"), "{rules}");
+        assert!(rules.contains("\t\tfib daddr type local tcp dport 8080 dnat to 10.88.0.2:80\n"), "{rules}");
+        assert!(rules.contains("iifname \"b0\" ip daddr 127.0.0.0/8 drop"), "{rules}");
+    }
+}

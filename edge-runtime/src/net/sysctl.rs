@@ -1,0 +1,69 @@
+//! The kernel's switches for forwarding and IPv6, as files below `/proc/sys/net`. Knows nothing of links and pods.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::NetError;
+
+const SYS: &str = "/proc/sys/net";
+
+/// Why this host has no IPv6, if it has none.
+pub fn without_ipv6() -> Option<&'static str> {
+    let conf = Path::new(SYS).join("ipv6/conf");
+    if !conf.is_dir() {
+        return Some("the kernel has no IPv6 (module ipv6, or ipv6.disable=1 on its command line)");
+    }
+    (read(&conf.join("all/disable_ipv6")) == "1")
+        .then_some("IPv6 is switched off by net.ipv6.conf.all.disable_ipv6=1: set it to 0 and restart")
+}
+
+/// Lets the host forward packets of one family.
+///
+/// A host that forwards IPv6 no longer listens to router advertisements, by which most boards get their own address:
+/// links that listen now (`accept_ra` 1) are told to go on (2).
+///
+/// # Errors
+/// A switch cannot be set.
+pub fn forward(v4: bool, bridge: &str) -> Result<(), NetError> {
+    if v4 {
+        return set(&Path::new(SYS).join("ipv4/ip_forward"), "1");
+    }
+    let conf = Path::new(SYS).join("ipv6/conf");
+    set(&conf.join(bridge).join("disable_ipv6"), "0")?;
+    // Nobody but this node gives the bridge its address.
+    set(&conf.join(bridge).join("accept_ra"), "0")?;
+    let all = conf.join("all/forwarding");
+    if read(&all) == "1" {
+        return Ok(());
+    }
+    for link in fs::read_dir(&conf).into_iter().flatten().flatten() {
+        let accept = link.path().join("accept_ra");
+        if read(&accept) == "1" {
+            set(&accept, "2")?;
+        }
+    }
+    set(&all, "1")
+}
+
+/// Prepares a pod's link for addresses of ours; called inside the pod's network namespace, before the link is up.
+pub fn ipv6_in_pod(link: &str) {
+    let conf: PathBuf = Path::new(SYS).join("ipv6/conf").join(link);
+    for (name, value) in [("disable_ipv6", "0"), ("accept_dad", "0"), ("accept_ra", "0")] {
+        if let Err(error) = set(&conf.join(name), value) {
+            // The address is set next, and says so if it cannot be.
+            log::debug!("{error}");
+        }
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// Writes only what differs: a read-only `/proc/sys` that is right already is fine.
+fn set(path: &Path, value: &str) -> Result<(), NetError> {
+    if read(path) == value {
+        return Ok(());
+    }
+    fs::write(path, value).map_err(|source| NetError::path("set", path, source))
+}

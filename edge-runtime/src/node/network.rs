@@ -1,0 +1,143 @@
+//! Connecting pods: what of a sandbox takes another process (nft), waited for without holding the loop.
+//!
+//! A pod's step is answered once: at once when nothing has to be waited for, else by news. A second order for a pod
+//! that is still being connected (after the monitor was lost) waits for the first one's answer.
+
+mod host_ports;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Pod;
+
+pub(super) use self::host_ports::HostPorts;
+use super::Node;
+use super::sources::News;
+use crate::launch::sandbox::{SandboxDone, sandbox_failure};
+use crate::pod::event::PodEvent;
+use crate::pod::ports::{Forward, forwards};
+use crate::pod::record::SandboxState;
+use crate::store::StoreError;
+
+impl Node {
+    /// An answer at once, or none and one later.
+    pub(super) fn prepare_sandbox(&mut self, uid: &str, pod: &Pod) -> Option<PodEvent> {
+        if self.connecting.contains_key(uid) {
+            return None;
+        }
+        let taken = self.taken_addresses(uid);
+        let keep = self.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
+        let store = &self.store;
+        let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
+        let done = match self.launcher.prepare_sandbox(pod, &taken, &keep, &objects) {
+            Ok(done) => done,
+            Err(failure) => {
+                return Some(PodEvent::SandboxFailed { reason: failure.reason.to_owned(), message: failure.message });
+            }
+        };
+        let ports = forwards(pod, &done.ips);
+        if self.host_ports.has(uid, &ports) {
+            return Some(self.sandbox_ready(uid, done));
+        }
+        self.connecting.insert(uid.to_owned(), done);
+        self.host_ports.want(uid, ports);
+        self.replace_rules();
+        None
+    }
+
+    fn sandbox_ready(&mut self, uid: &str, done: SandboxDone) -> PodEvent {
+        for (reason, message) in done.warnings {
+            self.warn_about_pod(uid, reason, message);
+        }
+        PodEvent::SandboxReady { ips: done.ips }
+    }
+
+    /// Addresses of all other pods. An ended pod only remembers its own; one being connected has its already.
+    fn taken_addresses(&self, uid: &str) -> BTreeSet<IpAddr> {
+        let others = self.pods.iter().filter(|(other, _)| *other != uid);
+        let held = others.filter(|(_, entry)| entry.record.sandbox.state != SandboxState::Gone);
+        let connecting = self.connecting.values().flat_map(|done| &done.ips);
+        held.flat_map(|(_, entry)| &entry.record.ips).chain(connecting).copied().collect()
+    }
+
+    /// Undoes [`Node::prepare_sandbox`] for good: an answer at once, or none and one later.
+    pub(super) fn disconnect(&mut self, uid: &str) -> Option<PodEvent> {
+        // The rules of a pod that is still being connected come first; their answer comes back here.
+        if self.connecting.contains_key(uid) {
+            return None;
+        }
+        if self.host_ports.has(uid, &[]) {
+            return Some(self.remove_sandbox(uid));
+        }
+        self.host_ports.want(uid, Vec::new());
+        self.replace_rules();
+        None
+    }
+
+    fn remove_sandbox(&mut self, uid: &str) -> PodEvent {
+        let Some(pod) = self.pods.get(uid).map(|entry| entry.pod.clone()) else { return PodEvent::TornDown };
+        match self.launcher.teardown_sandbox(&pod, uid, true) {
+            Ok(()) => PodEvent::TornDown,
+            Err(message) => PodEvent::TeardownFailed { message },
+        }
+    }
+
+    /// The next set of rules that is wanted, one at a time.
+    fn replace_rules(&mut self) {
+        let Some(forwards) = self.host_ports.next() else { return };
+        let (rules, news) = (self.launcher.network().firewall(&forwards), self.senders.news.clone());
+        self.executor
+            .spawn(async move {
+                let result = rules.apply().await.map_err(|error| error.to_string());
+                // The loop is gone only when the process ends.
+                let _ = news.send(News::RulesReplaced(result)).await;
+            })
+            .detach();
+    }
+
+    pub(super) fn rules_replaced(&mut self, result: Result<(), String>) -> Result<(), StoreError> {
+        let done = self.host_ports.done(result.is_ok());
+        self.replace_rules();
+        let Some(uid) = done else { return Ok(()) };
+        let ending = self.pods.get(&uid).is_some_and(|entry| entry.record.sandbox.state == SandboxState::TearingDown);
+        let connected = self.connecting.remove(&uid);
+        let answer = match (connected, result) {
+            // Its end was decided meanwhile.
+            (Some(_), _) if ending => self.disconnect(&uid),
+            (Some(done), Ok(())) => Some(self.sandbox_ready(&uid, done)),
+            (Some(_), Err(error)) => Some(self.not_connected(&uid, &error)),
+            (None, Ok(())) => Some(self.remove_sandbox(&uid)),
+            (None, Err(message)) => Some(PodEvent::TeardownFailed { message }),
+        };
+        if let Some(answer) = answer {
+            self.tell(&uid, answer);
+        }
+        Ok(())
+    }
+
+    fn not_connected(&mut self, uid: &str, error: &str) -> PodEvent {
+        if let Some(pod) = self.pods.get(uid).map(|entry| entry.pod.clone())
+            && let Err(error) = self.launcher.teardown_sandbox(&pod, uid, false)
+        {
+            log::warn!("pod {uid}: undoing a failed preparation: {error}");
+        }
+        let failure = sandbox_failure(error);
+        PodEvent::SandboxFailed { reason: failure.reason.to_owned(), message: failure.message }
+    }
+
+    /// At start: the rules of all pods whose sandbox is still there.
+    pub(super) fn rules_at_start(&mut self) {
+        let mut all: Vec<Forward> = Vec::new();
+        for (uid, entry) in self.pods.iter() {
+            let ready = matches!(entry.record.sandbox.state, SandboxState::Ready { .. });
+            if ready && self.launcher.sandbox_exists(&entry.pod) {
+                let own = forwards(&entry.pod, &entry.record.ips);
+                all.extend(&own);
+                self.host_ports.hold(uid, own);
+            }
+        }
+        if let Err(error) = self.launcher.network().firewall_at_start(&all) {
+            log::warn!("{error}");
+        }
+    }
+}
