@@ -199,7 +199,7 @@ fn a_host_port_leads_into_the_pod_from_everywhere() {
     node.network.firewall_at_start(&[]).unwrap();
     let gone: SocketAddr = "192.168.77.1:81".parse().unwrap();
     assert!(TcpStream::connect_timeout(&gone, Duration::from_millis(300)).is_err());
-    ["a", "b"].map(|uid| node.remove(uid));
+    ["a", "b"].iter().for_each(|uid| node.remove(uid));
     uplink.remove("outside");
 }
 
@@ -218,7 +218,7 @@ fn pods_have_both_families_at_once() {
     assert_eq!(node.dial(&host, &listener, "fd99:1::3"), "fd99:1::1".parse::<IpAddr>().unwrap());
     let listener = node.listen(&a, "10.99.1.2:0");
     node.dial(&host, &listener, "10.99.1.2");
-    ["a", "b"].map(|uid| node.remove(uid));
+    ["a", "b"].iter().for_each(|uid| node.remove(uid));
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_host_without_ipv6_gives_pods_what_it_has() {
     node.dial(&a, &listener, "10.99.1.3");
     let mut only = Node::new("tbr1", "fd99:1::/64");
     assert!(matches!(only.network.ensure(), Err(NetError::NoFamily { .. })));
-    ["a", "b"].map(|uid| node.remove(uid));
+    ["a", "b"].iter().for_each(|uid| node.remove(uid));
 }
 
 #[test]
