@@ -17,7 +17,7 @@ use crate::net::resolv::NodeDns;
 use crate::net::{NetError, Network, NetworkSettings, Subnet};
 use crate::paths::Paths;
 use crate::pod::reconcile::Refusal;
-use crate::sys::cgroup::{CgroupError, Cgroups};
+use crate::sys::cgroup::{CgroupError, Cgroups, UsageReader};
 use crate::sys::host;
 use crate::sys::trash::Trash;
 use crate::volume::{DownwardFacts, VolumeHostPath};
@@ -145,6 +145,21 @@ impl Launcher {
     /// The pods' network, for the rules that host ports need.
     pub fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// Reads what cgroups use.
+    pub fn usage_reader(&self) -> UsageReader {
+        self.cgroups.reader()
+    }
+
+    /// Cgroup of a pod; its containers' are below it, named by id.
+    pub fn cgroup_of_pod(&self, pod: &Pod, uid: &str) -> String {
+        self.cgroups.pod_path(super::sandbox::class(pod), uid)
+    }
+
+    /// Where a container attempt writes that is no volume.
+    pub fn writable_layer(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
+        self.attempt_dir(uid, container, attempt).join("upper")
     }
 
     /// Whether memory limits can be enforced here.

@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod bridge;
+pub mod dial;
 pub mod error;
 pub mod etc_files;
 pub mod firewall;

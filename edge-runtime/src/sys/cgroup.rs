@@ -7,13 +7,15 @@ mod burstable;
 mod hierarchy;
 mod tree;
 mod types;
+mod usage;
 pub mod weight;
 
 use std::path::{Path, PathBuf};
 
 use burstable::Burstable;
 use hierarchy::Hierarchies;
-pub use types::{CgroupError, CgroupUsage, CgroupValues, CgroupVersion, Controllers, PodCgroupClass};
+pub use types::{CgroupError, CgroupValues, CgroupVersion, Controllers, PodCgroupClass};
+pub use usage::{CgroupUsage, UsageReader};
 use weight::weight_of_shares;
 
 /// The kernel's smallest share: what is left over is all that best-effort pods get.
@@ -225,24 +227,9 @@ impl Cgroups {
         found
     }
 
-    /// Usage of any cgroup of ours (pod or container), `path` as from [`Self::pod_path`].
-    pub fn usage(&self, path: &str) -> CgroupUsage {
-        let read = |controller: &str, file: &str| {
-            let mount = self.hierarchies.of(controller)?;
-            std::fs::read_to_string(self.below(mount, path).join(file)).ok()
-        };
-        match self.hierarchies.version {
-            CgroupVersion::V1 => CgroupUsage {
-                memory_bytes: read("memory", "memory.usage_in_bytes").and_then(|text| text.trim().parse().ok()),
-                cpu_nanos: read("cpuacct", "cpuacct.usage").and_then(|text| text.trim().parse().ok()),
-            },
-            CgroupVersion::V2 => CgroupUsage {
-                memory_bytes: read("memory", "memory.current").and_then(|text| text.trim().parse().ok()),
-                cpu_nanos: read("cpu", "cpu.stat")
-                    .and_then(|text| tree::keyed(&text, "usage_usec"))
-                    .and_then(|micros| micros.checked_mul(1000)),
-            },
-        }
+    /// Reads usage without holding on to the tree.
+    pub fn reader(&self) -> UsageReader {
+        UsageReader::new(self.hierarchies.clone())
     }
 
     /// How often the kernel killed in this cgroup for memory (`oom_kill`).

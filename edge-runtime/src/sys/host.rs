@@ -108,6 +108,8 @@ pub struct DiskSpace {
     pub total_bytes: u64,
     /// To unprivileged users, as `df` shows.
     pub available_bytes: u64,
+    /// With what is reserved for root.
+    pub free_bytes: u64,
     /// 0 where the file system has no fixed number of inodes (btrfs).
     pub total_inodes: u64,
     pub free_inodes: u64,
@@ -118,16 +120,18 @@ pub fn disk_space(path: &Path) -> Option<DiskSpace> {
     let fs = nix::sys::statvfs::statvfs(path).ok()?;
     // These are 32 bits wide on 32-bit ARM.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-    let [unit, blocks, available, files, free] = [
+    let [unit, blocks, available, all_free, files, free] = [
         fs.fragment_size() as u64,
         fs.blocks() as u64,
         fs.blocks_available() as u64,
+        fs.blocks_free() as u64,
         fs.files() as u64,
         fs.files_free() as u64,
     ];
     Some(DiskSpace {
         total_bytes: blocks.saturating_mul(unit),
         available_bytes: available.saturating_mul(unit),
+        free_bytes: all_free.saturating_mul(unit),
         total_inodes: files,
         free_inodes: free,
     })
@@ -136,6 +140,26 @@ pub fn disk_space(path: &Path) -> Option<DiskSpace> {
 /// `MemAvailable` in bytes.
 pub fn memory_available() -> Option<u64> {
     parse::meminfo(&text("/proc/meminfo"), "MemAvailable")
+}
+
+/// Memory of the machine in use, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    pub total_bytes: u64,
+    pub used_bytes: u64,
+    /// Used, without what the page cache could let go of.
+    pub working_set_bytes: u64,
+    pub rss_bytes: u64,
+}
+
+/// What cAdvisor shows for the root cgroup where that counts nothing (libcontainer `statsFromMeminfo`).
+pub fn memory_use() -> MemoryUse {
+    let meminfo = text("/proc/meminfo");
+    let read = |key| parse::meminfo(&meminfo, key).unwrap_or_default();
+    let total_bytes = read("MemTotal");
+    let used_bytes = total_bytes.saturating_sub(read("MemFree"));
+    let working_set_bytes = used_bytes.saturating_sub(read("Inactive(file)"));
+    MemoryUse { total_bytes, used_bytes, working_set_bytes, rss_bytes: read("AnonPages") }
 }
 
 /// `(running and sleeping tasks, most the kernel allows)`, for PID pressure.

@@ -124,7 +124,7 @@ async fn serve(wires: Wires, mut reader: LogReader) {
 }
 
 /// False when the stream is over.
-async fn send_all(link: &LinkHandle, stream: StreamId, mut data: &[u8], room: &Receiver<()>) -> bool {
+pub(super) async fn send_all(link: &LinkHandle, stream: StreamId, mut data: &[u8], room: &Receiver<()>) -> bool {
     while !data.is_empty() {
         let (now, later) = data.split_at(link.stream_room(stream).min(data.len()));
         if now.is_empty() {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `logs` | what a container has written |
 //! | `exec` | a command in a container |
+//! | `port_forward` | one connection to a port of a pod |
+//! | `stats` | usage of the node and its pods |
 //! | `channels` | records in both directions, for whatever is more than one flow of bytes |
 //! | `target` | which pod and container is meant |
 //! | `outcome` | how a command ended, in Kubernetes' words |
@@ -12,9 +14,12 @@ mod channels;
 mod exec;
 mod logs;
 mod outcome;
+mod port_forward;
+mod stats;
 mod target;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use edge_protocol::message::{StreamId, StreamRequest};
 use edge_protocol::stream::StreamEvent;
@@ -29,6 +34,7 @@ use channels::Channels;
 #[derive(Default)]
 pub(super) struct Streams {
     open: BTreeMap<StreamId, Serving>,
+    usage: Rc<stats::Memory>,
 }
 
 struct Serving {
@@ -82,6 +88,8 @@ impl Node {
         let opened = match request {
             StreamRequest::Logs { .. } => self.open_logs(stream, request),
             StreamRequest::Exec { .. } => self.open_exec(stream, request),
+            StreamRequest::PortForward { .. } => self.open_port_forward(stream, request),
+            StreamRequest::Stats {} => self.open_stats(stream),
             _ => Err("this node does not know the request; upgrade edge-runtime".into()),
         };
         if let Err(error) = opened {

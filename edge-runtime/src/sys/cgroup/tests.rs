@@ -53,7 +53,7 @@ fn a_pods_values_reach_the_kernel_and_can_be_set_again() {
     if tree.0.controllers().memory {
         let file = if tree.0.version() == CgroupVersion::V1 { "memory.limit_in_bytes" } else { "memory.max" };
         assert_eq!(tree.read("memory", &path, file), (64 << 20).to_string());
-        assert!(tree.0.usage(&path).memory_bytes.is_some());
+        assert!(tree.0.reader().usage(&path).memory_bytes.is_some());
         assert_eq!(tree.0.oom_kills(&path), Some(0));
     }
     if tree.0.controllers().cpu && tree.0.version() == CgroupVersion::V1 {

@@ -47,9 +47,3 @@ pub struct CgroupValues {
     pub memory_limit_bytes: Option<u64>,
     pub pids_limit: Option<u64>,
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct CgroupUsage {
-    pub memory_bytes: Option<u64>,
-    pub cpu_nanos: Option<u64>,
-}

@@ -1,0 +1,86 @@
+//! One TCP connection to a port of a pod, as if from inside the pod.
+
+use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
+
+use edge_protocol::channel::{CLOSE, OPENED, STDIN, STDOUT};
+use edge_protocol::message::{StreamId, StreamRequest};
+use smol::Async;
+use smol::future::try_zip;
+use smol::io::AsyncWriteExt;
+
+use super::channels::{Channels, Incoming, Outgoing, Over};
+use crate::net::{NetError, dial};
+use crate::node::Node;
+
+/// Whose port it is.
+struct Target {
+    namespace: Option<PathBuf>,
+    port: u16,
+    pod: String,
+    uid: String,
+}
+
+impl Node {
+    pub(super) fn open_port_forward(&mut self, stream: StreamId, request: &StreamRequest) -> Result<(), String> {
+        let StreamRequest::PortForward { namespace, pod, uid, port } = request else {
+            return Err("no port-forward".into());
+        };
+        let entry = self.target(namespace, pod, uid)?;
+        if !entry.sandbox_ready() {
+            return Err(format!("pod {pod} is not running"));
+        }
+        let host = entry.pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
+        let uid = entry.record.uid.clone();
+        let namespace = (!host).then(|| self.paths.namespaces(&uid).join("net"));
+        let target = Target { namespace, port: *port, pod: pod.clone(), uid };
+        self.serve_channels(stream, "", |channels, _ended| serve(channels, target));
+        Ok(())
+    }
+}
+
+async fn serve(channels: Channels, target: Target) {
+    let Channels { to, mut from } = channels;
+    let connection = match dial::localhost(target.namespace.as_deref(), target.port).await {
+        Ok(connection) => connection,
+        Err(error) => return to.end(Some(refusal(&target, &error))),
+    };
+    // A direction that breaks ends the other.
+    let done = try_zip(move_down(&to, &connection), move_up(&mut from, &connection)).await;
+    to.end(done.err().map(|Over| "the connection is broken".into()));
+}
+
+/// From the port to the bridge, to the end.
+async fn move_down(to: &Outgoing, connection: &Async<TcpStream>) -> Result<(), Over> {
+    to.send(OPENED, &[]).await?;
+    to.copy(STDOUT, connection).await?;
+    to.send(CLOSE, &[STDOUT]).await
+}
+
+/// From the bridge to the port, to the end.
+async fn move_up(from: &mut Incoming, mut connection: &Async<TcpStream>) -> Result<(), Over> {
+    loop {
+        let record = from.next().await.map_err(|_| Over)?;
+        match record.channel {
+            STDIN => connection.write_all(&record.data).await.map_err(|_| Over)?,
+            CLOSE if record.data == [STDIN] => {
+                // The port may have closed its side already.
+                let _ = connection.get_ref().shutdown(Shutdown::Write);
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The kubelet's words (K8s k8s.io/cri-streaming/pkg/streaming/portforward).
+fn refusal(target: &Target, error: &NetError) -> String {
+    let Target { port, pod, uid, .. } = target;
+    let reason = match error {
+        NetError::Namespace { source, .. } if source.kind() == std::io::ErrorKind::ConnectionRefused => {
+            format!("failed to connect to localhost:{port} inside the pod: connection refused")
+        }
+        other => other.to_string(),
+    };
+    format!("error forwarding port {port} to pod {pod}, uid {uid}: {reason}")
+}

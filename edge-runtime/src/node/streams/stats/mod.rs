@@ -1,0 +1,82 @@
+//! Usage of the node, its pods and their containers, in the words of the kubelet's `/stats/summary`
+//! (K8s staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go). Read when asked for; nothing is measured
+//! while nobody asks.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `plan` | what is to be looked at |
+//! | `rates` | CPU use from two looks at the counters |
+//! | `disk` | bytes and files below a folder |
+//! | `network` | counters of a network namespace |
+//! | `summary` | the JSON |
+
+mod disk;
+mod network;
+mod plan;
+mod rates;
+mod summary;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use edge_protocol::message::StreamId;
+use smol::future::yield_now;
+
+use self::plan::Plan;
+use self::rates::Rates;
+use super::{Wires, logs};
+use crate::node::Node;
+use crate::sys::cgroup::{CgroupUsage, UsageReader};
+
+/// Between two looks, when there was none before that could serve.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is kept from one request to the next: a few numbers per container.
+#[derive(Default)]
+pub(super) struct Memory {
+    rates: RefCell<Rates>,
+    disk: RefCell<disk::Cache>,
+}
+
+/// By cgroup.
+type Usages = BTreeMap<String, CgroupUsage>;
+
+impl Node {
+    pub(super) fn open_stats(&mut self, stream: StreamId) -> Result<(), String> {
+        let plan = self.stats_plan().map_err(|error| error.to_string())?;
+        let memory = Rc::clone(&self.streams.usage);
+        self.serve(stream, "", |wires| serve(wires, plan, memory));
+        Ok(())
+    }
+}
+
+async fn serve(wires: Wires, plan: Plan, memory: Rc<Memory>) {
+    let mut usages = look(&plan).await;
+    let again = memory.rates.borrow_mut().take(Instant::now(), &counters(&usages));
+    if again {
+        smol::Timer::after(PAUSE).await;
+        usages = look(&plan).await;
+        memory.rates.borrow_mut().take(Instant::now(), &counters(&usages));
+    }
+    let disk = disk::measure(&plan, &memory.disk).await;
+    let summary = summary::summary(&plan, &usages, &memory.rates.borrow(), &disk, jiff::Timestamp::now());
+    if logs::send_all(&wires.link, wires.stream, summary.to_string().as_bytes(), &wires.room).await {
+        wires.link.stream_end(wires.stream, None);
+    }
+}
+
+async fn look(plan: &Plan) -> Usages {
+    let reader: &UsageReader = &plan.reader;
+    let mut usages = Usages::new();
+    for cgroup in plan.cgroups() {
+        usages.insert(cgroup.to_owned(), reader.usage(cgroup));
+        yield_now().await;
+    }
+    usages
+}
+
+fn counters(usages: &Usages) -> BTreeMap<String, u64> {
+    usages.iter().filter_map(|(cgroup, usage)| Some((cgroup.clone(), usage.cpu_nanos?))).collect()
+}

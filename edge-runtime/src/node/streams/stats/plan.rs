@@ -1,0 +1,124 @@
+//! What is to be looked at: names, cgroups and folders of everything that runs now.
+
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::node::Node;
+use crate::pod::record::ContainerState;
+use crate::store::StoreError;
+use crate::sys::cgroup::UsageReader;
+use crate::sys::clock::Clock;
+
+/// The machine's own cgroup.
+pub(super) const ROOT: &str = "/";
+
+pub(super) struct Plan {
+    pub(super) reader: UsageReader,
+    pub(super) node: String,
+    pub(super) booted: Timestamp,
+    /// File system of state, images and writable layers.
+    pub(super) state: PathBuf,
+    pub(super) image_bytes: u64,
+    pub(super) pods: Vec<PodPlan>,
+}
+
+pub(super) struct PodPlan {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) started: Timestamp,
+    pub(super) cgroup: String,
+    pub(super) host_network: bool,
+    pub(super) containers: Vec<ContainerPlan>,
+    /// Volumes that live and die with the pod: name and folder.
+    pub(super) volumes: Vec<(String, PathBuf)>,
+}
+
+pub(super) struct ContainerPlan {
+    pub(super) name: String,
+    pub(super) started: Timestamp,
+    pub(super) pid: i32,
+    pub(super) cgroup: String,
+    pub(super) writable: PathBuf,
+    pub(super) logs: PathBuf,
+}
+
+impl Plan {
+    pub(super) fn cgroups(&self) -> impl Iterator<Item = &str> {
+        let pods = self.pods.iter().flat_map(|pod| {
+            let containers = pod.containers.iter().map(|container| container.cgroup.as_str());
+            std::iter::once(pod.cgroup.as_str()).chain(containers)
+        });
+        std::iter::once(ROOT).chain(pods)
+    }
+
+    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.pods.iter().flat_map(|pod| {
+            let containers = pod.containers.iter().flat_map(|one| [one.writable.as_path(), one.logs.as_path()]);
+            containers.chain(pod.volumes.iter().map(|(_, folder)| folder.as_path()))
+        })
+    }
+}
+
+impl Node {
+    pub(super) fn stats_plan(&self) -> Result<Plan, StoreError> {
+        let up = SignedDuration::try_from(Clock::mono().since(crate::pod::clock::Mono(0))).unwrap_or_default();
+        let pods = self.pods.iter().map(|(_, entry)| self.pod_plan(entry)).filter(|pod| !pod.containers.is_empty());
+        Ok(Plan {
+            reader: self.launcher.usage_reader(),
+            node: self.config.node_name.clone(),
+            booted: self.wall().checked_sub(up).unwrap_or_default(),
+            state: self.paths.state(),
+            image_bytes: self.store.images()?.iter().map(|image| image.size).sum(),
+            pods: pods.collect(),
+        })
+    }
+
+    fn pod_plan(&self, entry: &crate::node::pods::Entry) -> PodPlan {
+        let record = &entry.record;
+        let cgroup = self.launcher.cgroup_of_pod(&entry.pod, &record.uid);
+        let containers = record.containers.iter().filter_map(|(name, container)| {
+            let (id, pid, started) = match &container.state {
+                ContainerState::Running { id, pid, started_at, .. } => (id, *pid, *started_at),
+                ContainerState::Stopping { id, pid: pid @ 1.., started_at: Some(started_at), .. } => {
+                    (id, *pid, *started_at)
+                }
+                _ => return None,
+            };
+            Some(ContainerPlan {
+                name: name.clone(),
+                started,
+                pid,
+                cgroup: format!("{cgroup}/{id}"),
+                writable: self.launcher.writable_layer(&record.uid, name, container.attempt),
+                logs: self.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(name),
+            })
+        });
+        let spec = entry.pod.spec.as_ref();
+        let kept = spec.into_iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let volumes = kept.filter_map(|volume| {
+            let folder = self.paths.pod(&record.uid);
+            let from_objects = volume.config_map.is_some()
+                || volume.secret.is_some()
+                || volume.projected.is_some()
+                || volume.downward_api.is_some();
+            let folder = match (volume.empty_dir.is_some(), from_objects) {
+                (true, _) => folder.join("volumes").join(&volume.name),
+                (_, true) => folder.join("objects").join(&volume.name),
+                _ => return None,
+            };
+            Some((volume.name.clone(), folder))
+        });
+        PodPlan {
+            namespace: record.namespace.clone(),
+            name: record.name.clone(),
+            uid: record.uid.clone(),
+            started: record.started_at,
+            host_network: spec.and_then(|spec| spec.host_network).unwrap_or(false),
+            containers: containers.collect(),
+            volumes: volumes.collect(),
+            cgroup,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The JSON of `/stats/summary`, from what was looked at. Absent is what the kernel does not count.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::disk::Usage;
+use super::plan::{ContainerPlan, Plan, PodPlan, ROOT};
+use super::rates::Rates;
+use super::{Usages, network};
+use crate::sys::cgroup::CgroupUsage;
+use crate::sys::host::{self, DiskSpace};
+
+struct Looked<'a> {
+    usages: &'a Usages,
+    rates: &'a Rates,
+    disk: &'a BTreeMap<PathBuf, Usage>,
+    space: DiskSpace,
+    time: String,
+}
+
+pub(super) fn summary(
+    plan: &Plan,
+    usages: &Usages,
+    rates: &Rates,
+    disk: &BTreeMap<PathBuf, Usage>,
+    now: Timestamp,
+) -> Value {
+    let space = host::disk_space(&plan.state).unwrap_or_default();
+    let looked = Looked { usages, rates, disk, space, time: text(now) };
+    let pods: Vec<Value> = plan.pods.iter().map(|pod| looked.pod(pod)).collect();
+    json!({"node": looked.node(plan), "pods": pods})
+}
+
+/// `metav1.Time`.
+fn text(time: Timestamp) -> String {
+    format!("{time:.0}")
+}
+
+impl Looked<'_> {
+    fn node(&self, plan: &Plan) -> Value {
+        let memory = host::memory_use();
+        let space = &self.space;
+        let mut file_system = self.file_system(None);
+        file_system["usedBytes"] = json!(space.total_bytes.saturating_sub(space.free_bytes));
+        file_system["inodesUsed"] = json!(space.total_inodes.saturating_sub(space.free_inodes));
+        let mut images = self.file_system(None);
+        images["usedBytes"] = json!(plan.image_bytes);
+        let (processes, most) = host::pid_usage().unwrap_or_default();
+        let mut node = json!({
+            "nodeName": plan.node,
+            "startTime": text(plan.booted),
+            "cpu": self.cpu(ROOT),
+            "memory": {
+                "time": self.time,
+                "availableBytes": memory.total_bytes.saturating_sub(memory.working_set_bytes),
+                "usageBytes": memory.used_bytes,
+                "workingSetBytes": memory.working_set_bytes,
+                "rssBytes": memory.rss_bytes,
+            },
+            "fs": file_system,
+            "runtime": {"imageFs": images.clone(), "containerFs": images},
+            "rlimit": {"time": self.time, "maxpid": most, "curproc": processes},
+        });
+        if let Some(traffic) = network::of("self", &self.time) {
+            node["network"] = traffic;
+        }
+        node
+    }
+
+    fn pod(&self, pod: &PodPlan) -> Value {
+        let containers: Vec<Value> = pod.containers.iter().map(|container| self.container(container)).collect();
+        let volumes: Vec<Value> = pod.volumes.iter().map(|(name, folder)| self.volume(name, folder)).collect();
+        let on_disk = |folder: &PathBuf| self.is_on_disk(folder).then(|| self.disk.get(folder)).flatten();
+        let folders = pod.containers.iter().flat_map(|one| [&one.writable, &one.logs]);
+        let local = folders.chain(pod.volumes.iter().map(|(_, folder)| folder)).filter_map(on_disk);
+        let total = local
+            .fold(Usage::default(), |sum, one| Usage { bytes: sum.bytes + one.bytes, inodes: sum.inodes + one.inodes });
+        let mut value = json!({
+            "podRef": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "startTime": text(pod.started),
+            "containers": containers,
+            "cpu": self.cpu(&pod.cgroup),
+            "memory": self.memory(&pod.cgroup),
+            "volume": volumes,
+            "ephemeral-storage": self.file_system(Some(&total)),
+        });
+        let processes = self.usages.get(&pod.cgroup).and_then(|usage| usage.processes);
+        if let Some(count) = processes {
+            value["process_stats"] = json!({"process_count": count});
+        }
+        // One process knows the network of all; with the host's, the pod has no counters of its own.
+        let traffic = pod.containers.iter().filter(|_| !pod.host_network);
+        if let Some(traffic) = traffic.filter_map(|one| network::of(&one.pid.to_string(), &self.time)).next() {
+            value["network"] = traffic;
+        }
+        value
+    }
+
+    fn container(&self, container: &ContainerPlan) -> Value {
+        json!({
+            "name": container.name,
+            "startTime": text(container.started),
+            "cpu": self.cpu(&container.cgroup),
+            "memory": self.memory(&container.cgroup),
+            "rootfs": self.file_system(self.disk.get(&container.writable)),
+            "logs": self.file_system(self.disk.get(&container.logs)),
+        })
+    }
+
+    fn cpu(&self, cgroup: &str) -> Value {
+        let counted = self.usages.get(cgroup).and_then(|usage| usage.cpu_nanos);
+        self.object([("usageNanoCores", self.rates.get(cgroup)), ("usageCoreNanoSeconds", counted)])
+    }
+
+    fn memory(&self, cgroup: &str) -> Value {
+        let usage: CgroupUsage = self.usages.get(cgroup).copied().unwrap_or_default();
+        let available = usage.memory_limit_bytes.zip(usage.working_set_bytes);
+        self.object([
+            ("availableBytes", available.map(|(limit, used)| limit.saturating_sub(used))),
+            ("usageBytes", usage.memory_bytes),
+            ("workingSetBytes", usage.working_set_bytes),
+            ("rssBytes", usage.rss_bytes),
+            ("pageFaults", usage.page_faults),
+            ("majorPageFaults", usage.major_page_faults),
+        ])
+    }
+
+    fn volume(&self, name: &str, folder: &Path) -> Value {
+        let space = host::disk_space(folder).unwrap_or(self.space);
+        let mut volume = self.file_system_of(&space, self.disk.get(folder));
+        volume["name"] = json!(name);
+        volume
+    }
+
+    fn file_system(&self, used: Option<&Usage>) -> Value {
+        self.file_system_of(&self.space, used)
+    }
+
+    fn file_system_of(&self, space: &DiskSpace, used: Option<&Usage>) -> Value {
+        self.object([
+            ("availableBytes", Some(space.available_bytes)),
+            ("capacityBytes", Some(space.total_bytes)),
+            ("usedBytes", used.map(|used| used.bytes)),
+            ("inodesFree", Some(space.free_inodes)),
+            ("inodes", Some(space.total_inodes)),
+            ("inodesUsed", used.map(|used| used.inodes)),
+        ])
+    }
+
+    /// Whether the folder is on the disk of the node, not in memory.
+    fn is_on_disk(&self, folder: &Path) -> bool {
+        use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+        statfs(folder).is_ok_and(|fs| fs.filesystem_type() != TMPFS_MAGIC)
+    }
+
+    fn object<const N: usize>(&self, fields: [(&str, Option<u64>); N]) -> Value {
+        let mut map = Map::new();
+        map.insert("time".into(), json!(self.time));
+        map.extend(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))));
+        Value::Object(map)
+    }
+}
