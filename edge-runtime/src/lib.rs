@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod eviction;
 pub mod image;
 pub mod launch;
 pub mod link;

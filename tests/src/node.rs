@@ -74,8 +74,20 @@ impl EdgeNode {
         self.edge(args).unwrap_or_else(|error| panic!("edge-runtime {args:?}: {error}"))
     }
 
-    /// Starts the daemon.
+    /// Starts the daemon. Unless a test says otherwise, the state of the host's disk and memory evicts nobody.
+    ///
+    /// # Panics
+    /// Its configuration cannot be written.
     pub fn start(&mut self) {
+        let folder = self.root.join("etc/edge-runtime");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let config = std::fs::read_to_string(folder.join("config.yaml")).unwrap_or_default();
+        if !config.contains("eviction:") {
+            let off = ["memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"];
+            let off = off.map(|signal| format!("{signal}: '0'")).join(", ");
+            let text = format!("{}\neviction: {{hard: {{{off}, imagefs.inodesFree: '0'}}}}\n", config.trim_end());
+            std::fs::write(folder.join("config.yaml"), text.trim_start()).expect("written");
+        }
         let mut command = Command::new(binary("edge-runtime"));
         command.arg("run").arg("--root").arg(&self.root);
         command.env("EDGE_RUNTIME_LOG", std::env::var("EDGE_RUNTIME_LOG").unwrap_or_else(|_| "info".into()));

@@ -16,18 +16,23 @@ use crate::store::{Store, StoreError};
 /// # Errors
 /// Called wrongly, or the store cannot be read.
 pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let (mut root, mut json, mut verify, mut remove) = (None, false, false, Vec::new());
+    let (mut root, mut json, mut verify, mut collect, mut remove) = (None, false, false, false, Vec::new());
     while let Some(arg) = args.next()? {
         match arg {
             Long("root") => root = Some(args.value()?.into()),
             Long("json") => json = true,
             Long("verify") => verify = true,
+            Long("collect") => collect = true,
             Long("remove") => remove.push(args.value()?.string()?),
             _ => return Err(arg.unexpected().into()),
         }
     }
     super::start_log();
     let paths = super::paths(root)?;
+    if collect {
+        Helper::begin(&paths).and_then(|helper| helper.collect()).map_err(CliError::failed)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if verify {
         let broken = verify_all(&paths).map_err(CliError::failed)?;
         return super::version::print(&match broken.as_slice() {

@@ -13,6 +13,7 @@ mod reset;
 mod run;
 mod selftest;
 mod sweep;
+mod usage;
 mod version;
 
 use std::ffi::OsString;
@@ -34,6 +35,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   monitor                                       parent of the containers; started by run
   reset [--all]                                 end all containers, leave nothing on the host
   sweep                                         delete what pods left; started by run
+  usage                                         measure what pods hold; started by run
   selftest --root DIR                           does this build work on this machine?
   version
 
@@ -93,6 +95,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("logs") => logs::run(parser),
         Some("monitor") => monitor::run(parser),
         Some("sweep") => sweep::run(parser),
+        Some("usage") => usage::run(parser),
         Some("version" | "--version" | "-V") => version::run(),
         Some("help" | "--help" | "-h") => version::print(USAGE),
         _ => Err(CliError::Usage(format!("unknown verb {}", verb.to_string_lossy()))),

@@ -23,6 +23,8 @@ pub struct ConfigFile {
     pub logs: LogFile,
     pub security: SecurityFile,
     pub registry: Vec<RegistryConfig>,
+    pub eviction: EvictionFile,
+    pub images: ImagesFile,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -30,6 +32,7 @@ pub struct ConfigFile {
 pub struct ReservedFile {
     pub cpu_millis: Option<u64>,
     pub memory_bytes: Option<u64>,
+    pub storage_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -54,6 +57,23 @@ pub struct RuntimeFile {
 pub struct LogFile {
     pub max_bytes: Option<u64>,
     pub max_files: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct EvictionFile {
+    /// Threshold by signal, as the kubelet's `evictionHard`.
+    pub hard: BTreeMap<String, String>,
+    pub pressure_transition_seconds: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ImagesFile {
+    pub gc_high_percent: Option<u64>,
+    pub gc_low_percent: Option<u64>,
+    pub gc_min_age_seconds: Option<u64>,
+    pub pinned: Vec<String>,
 }
 
 /// Why the configuration was refused.

@@ -3,6 +3,7 @@
 
 mod defaults;
 mod file;
+mod resources;
 mod security;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 pub use defaults::instance_suffix;
 pub use file::{ConfigError, ConfigFile};
+pub use resources::{EvictionConfig, ImagesConfig};
 pub use security::SecurityConfig;
 
 use crate::image::registry_config::RegistryConfig;
@@ -38,12 +40,15 @@ pub struct Config {
     pub logs: LogConfig,
     pub security: SecurityConfig,
     pub registries: Vec<RegistryConfig>,
+    pub eviction: EvictionConfig,
+    pub images: ImagesConfig,
 }
 
 #[derive(Clone, Debug)]
 pub struct Reserved {
     pub cpu_millis: u64,
     pub memory_bytes: u64,
+    pub storage_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +146,8 @@ impl Config {
             defaults::check_taint(taint).map_err(|why| invalid("taints", why))?;
         }
         let security = parsed.security.check().map_err(|(key, why)| invalid(key, why))?;
+        let eviction = EvictionConfig::from_file(&parsed.eviction).map_err(|(key, why)| invalid(&key, why))?;
+        let images = ImagesConfig::from_file(parsed.images).map_err(|(key, why)| invalid(key, why))?;
         Ok(Self {
             node_name,
             labels: parsed.labels,
@@ -149,6 +156,7 @@ impl Config {
             reserved: Reserved {
                 cpu_millis: parsed.reserved.cpu_millis.unwrap_or(0),
                 memory_bytes: parsed.reserved.memory_bytes.unwrap_or(0),
+                storage_bytes: parsed.reserved.storage_bytes.unwrap_or(0),
             },
             network: NetworkConfig {
                 bridge,
@@ -161,6 +169,8 @@ impl Config {
             logs,
             security,
             registries: parsed.registry,
+            eviction,
+            images,
         })
     }
 }

@@ -36,6 +36,11 @@ fn wrong_values_name_their_key() {
         ("cgroup-parent: x", "cgroup-parent"),
         ("security: {allowed-unsafe-sysctls: [vm.swappiness]}", "security.allowed-unsafe-sysctls"),
         ("security: {pod-pids-limit: 0}", "security.pod-pids-limit"),
+        ("eviction: {hard: {memory.free: 5%}}", "eviction.hard.memory.free"),
+        ("eviction: {hard: {memory.available: lots}}", "eviction.hard.memory.available"),
+        ("images: {gc-high-percent: 101}", "images.gc-high-percent"),
+        ("images: {gc-high-percent: 50, gc-low-percent: 50}", "images.gc-low-percent"),
+        ("images: {pinned: ['UPPER']}", "images.pinned"),
     ] {
         let error = load(text).expect_err(text).to_string();
         assert!(error.contains(key), "{text}: {error}");

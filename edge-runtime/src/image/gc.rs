@@ -1,24 +1,34 @@
 //! What may go: images nobody uses, layers of no image, and records whose layers are broken. Decisions are pure;
 //! [`sweep`] and [`forget_broken`] act on them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::image::layers::Layers;
 use crate::image::{ImageError, ImageRecord};
 use crate::store::Store;
 
-/// An image is not removed before it had this much time to be used (kubelet: `imageMinimumGCAge`).
-pub const MIN_AGE_SECONDS: i64 = 120;
+/// What [`select_unused`] needs to know beside the images.
+pub struct Rules<'a> {
+    /// Ids of images that something needs.
+    pub used: &'a BTreeSet<String>,
+    /// When an image was last seen in use, seconds of wall time; one that never was counts from its pull.
+    pub used_at: &'a BTreeMap<String, i64>,
+    /// An image is not removed before it had this many seconds to be used.
+    pub min_age: i64,
+    /// Seconds of wall time.
+    pub now: i64,
+}
 
-/// Ids of images to remove, the longest unused first, until `bytes` are freed. `used` holds the ids of images that
-/// containers have; sizes are those of the compressed layers, so that more is freed than counted.
-pub fn select_unused(images: &[ImageRecord], used: &BTreeSet<String>, bytes: u64, now: i64) -> Vec<String> {
-    let mut unused: Vec<&ImageRecord> = images
-        .iter()
-        .filter(|image| !used.contains(&image.id) && now.saturating_sub(image.pulled_at) >= MIN_AGE_SECONDS)
-        .collect();
-    unused.sort_by(|a, b| (a.pulled_at, &a.id).cmp(&(b.pulled_at, &b.id)));
+/// Ids of images to remove, the longest unused first, until `bytes` are freed. Sizes are those of the compressed
+/// layers, so that more is freed than counted.
+pub fn select_unused(images: &[ImageRecord], rules: &Rules<'_>, bytes: u64) -> Vec<String> {
+    // A pull in the future was made by a clock that has been set back since: no longer young.
+    let young = |image: &ImageRecord| (0..rules.min_age).contains(&rules.now.saturating_sub(image.pulled_at));
+    let mut unused: Vec<&ImageRecord> =
+        images.iter().filter(|image| !rules.used.contains(&image.id) && !young(image)).collect();
+    let last = |image: &ImageRecord| rules.used_at.get(&image.id).copied().unwrap_or(0).max(image.pulled_at);
+    unused.sort_by(|a, b| (last(a), &a.id).cmp(&(last(b), &b.id)));
     let mut freed = 0_u64;
     let mut chosen = Vec::new();
     for image in unused {
@@ -86,9 +96,17 @@ mod tests {
         let images =
             [image("new", 10, 990, &[]), image("b", 10, 200, &[]), image("a", 10, 100, &[]), image("c", 10, 300, &[])];
         let used = BTreeSet::from(["a".to_owned()]);
-        assert_eq!(select_unused(&images, &used, 15, 1000), ["b", "c"]);
-        assert_eq!(select_unused(&images, &used, 1000, 1000), ["b", "c"], "the new one has its time");
-        assert!(select_unused(&images, &used, 0, 1000).is_empty());
+        let mut used_at = BTreeMap::new();
+        let select = |used_at: &BTreeMap<String, i64>, bytes| {
+            select_unused(&images, &Rules { used: &used, used_at, min_age: 120, now: 1000 }, bytes)
+        };
+        assert_eq!(select(&used_at, 15), ["b", "c"]);
+        assert_eq!(select(&used_at, 1000), ["b", "c"], "the new one has its time");
+        assert!(select(&used_at, 0).is_empty());
+        used_at.insert("b".to_owned(), 900);
+        assert_eq!(select(&used_at, 5), ["c"], "b was used later");
+        let earlier = Rules { used: &used, used_at: &used_at, min_age: 120, now: 50 };
+        assert_eq!(select_unused(&images, &earlier, 5).len(), 1, "a clock set back makes nothing young");
     }
 
     #[test]

@@ -71,6 +71,14 @@ impl Helper {
         Ok(records)
     }
 
+    /// Removes every layer that belongs to no image. Needs no free space: renames and deletes.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a layer cannot be removed.
+    pub fn collect(&self) -> Result<(), ImageError> {
+        gc::sweep(&self.layers, &self.store.layers_in_use()?, Duration::ZERO)
+    }
+
     /// Forgets images and removes the layers that no other image needs. Images of containers must not be among them.
     ///
     /// # Errors

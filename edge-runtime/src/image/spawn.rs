@@ -43,7 +43,7 @@ pub enum Answer {
 const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 /// From the end of its output to its end.
 const FAREWELL: Duration = Duration::from_secs(10);
-const LONGEST_ANSWER: u64 = 64 * 1024;
+const LONGEST_ANSWER: u64 = 1 << 20;
 
 /// Fetches `image` in a helper process and returns the image's id; its record is in the store then.
 /// `auth` is what [`Request::auth`] says.
@@ -62,6 +62,14 @@ pub async fn pull(
     command.arg("pull").arg("--root").arg(paths.root()).arg("--helper").arg("--").arg(image);
     let output = run(command, &serde_json::to_vec(&request).map_err(|e| helper(e.into()))?).await.map_err(helper)?;
     interpret(&output, image)
+}
+
+/// Runs any helper: its input, then all of its output.
+///
+/// # Errors
+/// It cannot be run, or took too long.
+pub(crate) async fn talk(command: Command, input: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(run(command, input).await?.stdout)
 }
 
 /// What a helper left behind.

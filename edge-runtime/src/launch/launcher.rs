@@ -198,9 +198,10 @@ impl Launcher {
             node_name: self.config.node_name.clone(),
             host_ips: text(&self.host_ips),
             pod_ips: text(pod_ips),
-            allocatable_cpu_milli: (u64::from(self.facts.cpus) * 1000).saturating_sub(self.config.reserved.cpu_millis),
-            allocatable_memory_bytes: self.facts.memory_bytes.saturating_sub(self.config.reserved.memory_bytes),
-            allocatable_storage_bytes: host::disk_space(&self.paths.state()).map_or(0, |space| space.total_bytes),
+            allocatable_cpu_milli: self.config.allocatable_cpu_milli(self.facts.cpus),
+            allocatable_memory_bytes: self.config.allocatable_memory(self.facts.memory_bytes),
+            allocatable_storage_bytes: host::disk_space(&self.paths.state())
+                .map_or(0, |space| self.config.allocatable_storage(space.total_bytes)),
         }
     }
 

@@ -6,6 +6,7 @@ pub mod oci_spec;
 pub mod resources;
 pub mod sandbox;
 pub mod security;
+mod usage;
 pub mod user;
 
 pub use container::Attempt;

@@ -4,5 +4,6 @@
 
 pub mod cri;
 pub mod read;
+pub mod retain;
 pub mod rotate;
 pub mod write;

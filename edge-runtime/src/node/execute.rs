@@ -91,6 +91,12 @@ impl Node {
         let owner = Owner { uid: uid.to_owned(), container: container.to_owned(), attempt };
         self.owners.insert(id.to_owned(), owner);
         let prepared = PodEvent::Prepared { container: container.to_owned(), id: id.to_owned(), user: ready.user };
+        self.storage_changed();
+        let folder = self.pods.get(uid).map(|entry| {
+            let record = &entry.record;
+            self.paths.pod_logs(&record.namespace, &record.name, uid).join(container)
+        });
+        crate::logs::retain::drop_before(&folder.unwrap_or_default(), attempt.saturating_sub(1));
         let (monitor, news, id) = (self.monitor.clone(), self.senders.news.clone(), id.to_owned());
         self.executor
             .spawn(async move {
@@ -256,11 +262,15 @@ impl Node {
             let running = self.pods.iter().filter(|(other, entry)| *other != uid && entry.record.terminal.is_none());
             running.map(|(_, entry)| &*entry.pod)
         };
+        let is_static = self.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static);
+        if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.guard.pressure) {
+            return Some(refusal);
+        }
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let facts = self.launcher.facts();
         let has = Allocatable {
-            cpu_milli: count((u64::from(facts.cpus) * 1000).saturating_sub(self.config.reserved.cpu_millis)),
-            memory_bytes: count(facts.memory_bytes.saturating_sub(self.config.reserved.memory_bytes)),
+            cpu_milli: count(self.config.allocatable_cpu_milli(facts.cpus)),
+            memory_bytes: count(self.config.allocatable_memory(facts.memory_bytes)),
             pods: usize::try_from(self.config.max_pods).unwrap_or(usize::MAX),
         };
         admission::admit(pod, others(), has).or_else(|| ports::admit(pod, others()))
@@ -294,11 +304,43 @@ impl Node {
         self.queue_event(event)
     }
 
+    pub(super) fn node_event(&mut self, warning: bool, reason: &str, message: &str) -> Result<(), StoreError> {
+        let event = super::events::about_node(&self.config.node_name, warning, reason, message, &self.clock.now());
+        self.queue_event(event)
+    }
+
+    /// Stores an event and has it sent, unless there were too many of its kind.
     pub(super) fn queue_event(&mut self, event: serde_json::Value) -> Result<(), StoreError> {
-        let report = Report::Event { event };
-        let id = self.store.write(|writer| writer.report(&report))?;
-        self.outgoing.queue(std::iter::once((id, report)));
+        let Some(event) = self.correlated(event) else { return Ok(()) };
+        let (report, dropped) = (Report::Event { event }, self.series.dropped());
+        let id = self.store.write(|writer| {
+            dropped.iter().try_for_each(|row| writer.acknowledged(*row))?;
+            writer.report(&report)
+        })?;
+        self.queue_reports(vec![(id, report)]);
         Ok(())
+    }
+
+    /// The event as it is to be stored together with `series.dropped()`; `None` if there were too many.
+    pub(super) fn correlated(&mut self, event: serde_json::Value) -> Option<serde_json::Value> {
+        let (now, offline) = (self.mono(), !self.outgoing.is_connected());
+        let store = &self.store;
+        self.series.take(event, now, offline, |row| match store.outbox_row(row) {
+            Ok(Some(Report::Event { event })) => Some(event),
+            _ => None,
+        })
+    }
+
+    /// Reports just committed under these numbers.
+    pub(super) fn queue_reports(&mut self, reports: Vec<(u64, Report)>) {
+        if !self.outgoing.is_connected() {
+            for (row, report) in &reports {
+                if let Report::Event { event } = report {
+                    self.series.stored(event, *row);
+                }
+            }
+        }
+        self.outgoing.queue(reports.into_iter());
     }
 
     /// Moment of the last change of the wall clock worth remembering.

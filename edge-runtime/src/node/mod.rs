@@ -9,25 +9,31 @@
 //! | `execute` | what each step does |
 //! | `network` | connecting pods, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
+//! | `guard`, `storage`, `collect` | running short: eviction, pods' disk use, unused images |
 //! | `containers` | what the monitor said |
 //! | `pulls` | images to fetch, one at a time |
+//! | `events`, `series` | Kubernetes events: made, and kept few |
 //! | `outgoing` | reports on their way to the bridge |
 //! | `statics` | pods from manifest files |
 //! | `report` | the Node object |
 //! | `streams` | logs to whoever asked |
 
+mod collect;
 mod containers;
 mod events;
 mod execute;
+mod guard;
 mod network;
 mod objects;
 mod outgoing;
 mod pods;
 mod pulls;
 mod report;
+mod series;
 mod sources;
 mod start;
 mod statics;
+mod storage;
 mod streams;
 mod turn;
 
@@ -48,12 +54,16 @@ use crate::probe::Supervisor;
 use crate::store::{Store, StoreError};
 use crate::sys::clock::Clock;
 
+use collect::Collect;
+use guard::Guard;
 use network::HostPorts;
 use outgoing::Outgoing;
 use pods::Pods;
 use pulls::Pulls;
 use report::NodeReport;
+use series::Series;
 use sources::{News, Senders, Sources};
+use storage::Storage;
 use streams::Streams;
 
 pub use start::{StartError, lock, run};
@@ -92,7 +102,11 @@ pub struct Node {
     probes: Supervisor,
     pulls: Pulls,
     outgoing: Outgoing,
+    series: Series,
     report: NodeReport,
+    guard: Guard,
+    storage: Storage,
+    collect: Collect,
     streams: Streams,
     /// Names of manifest files that were refused, so that each is complained about once per content.
     refused_manifests: BTreeMap<String, String>,
@@ -146,6 +160,8 @@ impl Node {
             News::RulesReplaced(result) => self.rules_replaced(result),
             News::Probe(event) => self.take_probe(event),
             News::Pulled { reference, result } => self.pulled(&reference, result),
+            News::Walked(result) => self.walked(result),
+            News::Collected(result) => self.collected(result),
             News::ManifestsChanged => self.scan_manifests(),
             News::Woken | News::Stop => Ok(()),
         }

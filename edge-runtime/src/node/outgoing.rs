@@ -29,6 +29,10 @@ impl Outgoing {
         self.queue_at(rows.into_iter().map(|row| (row.id, row.report)), now);
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
     pub(super) fn disconnected(&mut self) {
         *self = Self::default();
     }

@@ -6,9 +6,10 @@ use edge_protocol::message::Report;
 use k8s_openapi::api::core::v1::{Node as NodeObject, NodeCondition, Taint};
 
 use super::Node;
-use crate::node_status::{NodeImage, NodeSettings, Pressure, ReadyState, conditions, node_object};
+use crate::node_status::{Board, NodeImage, NodeSettings, ReadyState, conditions, node_object};
 use crate::pod::clock::Mono;
 use crate::store::{Fact, StoreError};
+use crate::sys::board::{Sensors, clock_synchronized};
 use crate::sys::host;
 
 /// How often the host is looked at (the kubelet's node status period).
@@ -28,12 +29,17 @@ pub(super) struct NodeReport {
     repeat: Option<Mono>,
     time_mark: Option<Mono>,
     last: Option<NodeObject>,
+    /// Without heartbeat times, as stored.
+    conditions: Vec<NodeCondition>,
     runtime_version: String,
+    sensors: Sensors,
 }
 
 impl NodeReport {
-    pub(super) fn new(runtime_version: String) -> Self {
-        Self { runtime_version, ..Self::default() }
+    /// `conditions` as [`Fact::Conditions`] has them.
+    pub(super) fn new(runtime_version: String, conditions: Option<&str>, sensors: Sensors) -> Self {
+        let conditions = conditions.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        Self { runtime_version, conditions, sensors, ..Self::default() }
     }
 
     /// The bridge may have forgotten this node: tell it all.
@@ -43,6 +49,11 @@ impl NodeReport {
 
     pub(super) fn images_changed(&mut self) {
         self.next_look = None;
+    }
+
+    /// The host is looked at then at the latest.
+    pub(super) fn look_again(&mut self, at: Mono) {
+        self.next_look = self.next_look.map(|next| next.min(at));
     }
 
     pub(super) fn due(&self) -> Option<Mono> {
@@ -58,12 +69,14 @@ impl Node {
             return Ok(());
         }
         self.report.next_look = Some(now.after(LOOK));
+        self.guard(now)?;
         if self.report.time_mark.is_none_or(|at| at <= now) {
             let wall = self.wall().to_string();
             self.store.write(|writer| writer.set_fact(Fact::TimeFloor, &wall))?;
             self.report.time_mark = Some(now.after(TIME_MARK));
         }
         let object = self.node_object()?;
+        self.tell_conditions(&object)?;
         let repeat = self.report.repeat.is_none_or(|at| at <= now);
         if !repeat && self.report.last.as_ref().is_some_and(|last| same(last, &object)) {
             return Ok(());
@@ -77,17 +90,36 @@ impl Node {
         Ok(())
     }
 
+    /// A change is remembered, and told as the kubelet tells it.
+    fn tell_conditions(&mut self, object: &NodeObject) -> Result<(), StoreError> {
+        let all = object.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let still = |one: &NodeCondition| NodeCondition { last_heartbeat_time: None, ..one.clone() };
+        let all: Vec<NodeCondition> = all.into_iter().flatten().map(still).collect();
+        if all == self.report.conditions {
+            return Ok(());
+        }
+        for news in conditions::news(&self.report.conditions, &all, &self.config.node_name) {
+            self.node_event(news.warning, &news.reason, &news.message)?;
+        }
+        let text = serde_json::to_string(&all).unwrap_or_default();
+        self.store.write(|writer| writer.set_fact(Fact::Conditions, &text))?;
+        self.report.conditions = all;
+        Ok(())
+    }
+
     fn node_object(&self) -> Result<NodeObject, StoreError> {
+        let facts = self.launcher.facts();
+        let storage_bytes = host::disk_space(&self.paths.state()).map_or(0, |space| space.total_bytes);
         let settings = NodeSettings {
             name: self.config.node_name.clone(),
             labels: self.config.labels.clone(),
             taints: self.config.taints.iter().filter_map(|text| taint(text)).collect(),
             max_pods: self.config.max_pods,
-            reserved_cpu_milli: self.config.reserved.cpu_millis,
-            reserved_memory_bytes: self.config.reserved.memory_bytes,
-            reserved_storage_bytes: 0,
             internal_ips: self.host.host_ips.clone(),
-            storage_bytes: host::disk_space(&self.paths.state()).map_or(0, |space| space.total_bytes),
+            allocatable_cpu_milli: self.config.allocatable_cpu_milli(facts.cpus),
+            allocatable_memory_bytes: self.config.allocatable_memory(facts.memory_bytes),
+            allocatable_storage_bytes: self.config.allocatable_storage(storage_bytes),
+            storage_bytes,
             runtime_version: self.report.runtime_version.clone(),
             pod_cidrs: self.config.network.subnets.iter().map(ToString::to_string).collect(),
         };
@@ -97,30 +129,23 @@ impl Node {
             .into_iter()
             .map(|image| NodeImage { names: image.references, size_bytes: image.size })
             .collect();
-        let last = self.report.last.as_ref().and_then(|node| node.status.as_ref()?.conditions.as_deref());
-        let all = conditions(
+        let sensors = &self.report.sensors;
+        let was_hot = self.report.conditions.iter().any(|one| one.type_ == "HighTemperature" && one.status == "True");
+        let board = Board {
+            memory_controller: self.launcher.memory_controller(),
+            clock_synchronized: clock_synchronized(),
+            storage_trouble: sensors.storage_trouble(),
+            under_voltage: sensors.under_voltage(),
+            hot: sensors.hot(was_hot),
+        };
+        let all = conditions::conditions(
             &ReadyState::Ready,
-            pressure(&self.paths, self.launcher.facts().memory_bytes),
-            self.launcher.memory_controller(),
-            last.unwrap_or(&[]),
+            self.guard.pressure,
+            &board,
+            &self.report.conditions,
             self.wall(),
         );
         Ok(node_object(self.launcher.facts(), &settings, &images, all))
-    }
-}
-
-/// The kubelet's default thresholds, memory scaled to the board: 100 MiB is nothing on a server and
-/// everything on 256 MB.
-fn pressure(paths: &crate::paths::Paths, memory_bytes: u64) -> Pressure {
-    let threshold = (memory_bytes / 20).min(100 << 20);
-    let disk = host::disk_space(&paths.state());
-    Pressure {
-        memory: host::memory_available().is_some_and(|available| available < threshold),
-        disk: disk.is_some_and(|disk| {
-            disk.available_bytes < disk.total_bytes / 10
-                || (disk.total_inodes > 0 && disk.free_inodes < disk.total_inodes / 20)
-        }),
-        pid: false,
     }
 }
 

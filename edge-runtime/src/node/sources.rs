@@ -36,6 +36,10 @@ pub(super) enum News {
         reference: String,
         result: PullResult,
     },
+    /// The helper has measured pods' disk use, or could not.
+    Walked(Result<crate::eviction::walk::Answers, String>),
+    /// The helper has deleted layers of no image, or could not.
+    Collected(Result<(), String>),
     ManifestsChanged,
     /// The time asked for has come.
     Woken,

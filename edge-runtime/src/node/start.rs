@@ -2,7 +2,7 @@
 //! waits for a network.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -11,15 +11,20 @@ use k8s_openapi::api::core::v1::Pod;
 use nix::fcntl::{Flock, FlockArg};
 use smol::LocalExecutor;
 
+use super::collect::Collect;
 use super::events::about_node;
+use super::guard::Guard;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
 use super::pulls::Pulls;
 use super::report::NodeReport;
+use super::series::Series;
 use super::sources::{News, Senders, channels};
+use super::storage::Storage;
 use super::streams::Streams;
 use super::{Node, Owner};
 use crate::config::Config;
+use crate::eviction::{Manager, measure};
 use crate::image::gc;
 use crate::image::layers::Layers;
 use crate::launch::Launcher;
@@ -35,6 +40,7 @@ use crate::pod::status::HostFacts;
 use crate::pod::support::unknown_field;
 use crate::probe::{ExecProbe, Supervisor};
 use crate::store::{Fact, Store, StoreError};
+use crate::sys::board::Sensors;
 use crate::sys::clock::Clock;
 use crate::sys::files::{self, private_dir};
 use crate::sys::host;
@@ -84,6 +90,7 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
         watch_signals(&executor, &senders, signals);
         watch_manifests(&executor, &senders, paths)?;
         let mut node = build(paths, config, &executor, senders)?;
+        node.look(node.mono());
         node.load_pods()?;
         node.scan_manifests()?;
         match identity {
@@ -186,6 +193,7 @@ fn build(
         store.write(|writer| writer.set_fact(Fact::BootId, &boot_id))?;
     }
     let config = Rc::new(config);
+    let manager = Manager::new(config.eviction.thresholds.clone(), config.eviction.transition);
     let (launcher, warnings) = Launcher::new(paths, Rc::clone(&config))?;
     warnings.iter().for_each(|warning| log::warn!("{warning}"));
     exec::sweep(&paths.runtime_root());
@@ -202,6 +210,8 @@ fn build(
     let probes = Supervisor::new(Rc::clone(executor), exec_probe(paths, &config), tell_probe(&senders));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
     let now = clock.now();
+    let conditions = store.fact(Fact::Conditions)?;
+    let sensors = Sensors::find(Path::new("/sys"), vec![paths.state(), paths.layers()]);
     store.write(|writer| {
         notes.iter().try_for_each(|(warning, reason, message)| {
             let event = about_node(&config.node_name, *warning, reason, message, &now);
@@ -227,7 +237,11 @@ fn build(
         probes,
         pulls: Pulls::default(),
         outgoing: Outgoing::default(),
-        report: NodeReport::new(version.unwrap_or_default()),
+        series: Series::default(),
+        report: NodeReport::new(version.unwrap_or_default(), conditions.as_deref(), sensors),
+        guard: Guard::new(manager, measure::separate_images(paths)),
+        storage: Storage::default(),
+        collect: Collect::default(),
         streams: Streams::default(),
         refused_manifests: BTreeMap::new(),
         mirrors_asked: BTreeSet::new(),

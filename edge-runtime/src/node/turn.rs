@@ -73,7 +73,9 @@ impl Node {
         let changed = entry.unsaved || entry.record != record;
         let forget = plan.steps.contains(&Step::Forget);
         if changed || forget || !reports.is_empty() {
+            let dropped = self.series.dropped();
             let ids = self.store.write(|writer| {
+                dropped.iter().try_for_each(|row| writer.acknowledged(*row))?;
                 if forget {
                     writer.forget_pod(uid)?;
                 } else if changed {
@@ -81,7 +83,7 @@ impl Node {
                 }
                 reports.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()
             })?;
-            self.outgoing.queue(ids.into_iter().zip(reports));
+            self.queue_reports(ids.into_iter().zip(reports).collect());
         }
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.record = record;
@@ -95,19 +97,22 @@ impl Node {
     fn reports(&mut self, uid: &str, record: &PodRecord, status: Value, steps: &[Step], now: &Now) -> Vec<Report> {
         let mut reports = Vec::new();
         let Some(entry) = self.pods.get_mut(uid) else { return reports };
+        let notes = std::mem::take(&mut entry.notes);
         let api_uid = match record.source {
             PodSource::Api => Some(record.uid.clone()),
             PodSource::Static => entry.mirror_uid.clone(),
         };
-        let notes = std::mem::take(&mut entry.notes);
         let decided = steps.iter().filter_map(|step| match step {
             Step::Event(draft) => Some(draft),
             _ => None,
         });
         for draft in notes.iter().chain(decided) {
             let event = super::events::about_pod(record, api_uid.as_deref(), draft, &self.config.node_name, now);
-            reports.push(Report::Event { event });
+            if let Some(event) = self.correlated(event) {
+                reports.push(Report::Event { event });
+            }
         }
+        let Some(entry) = self.pods.get_mut(uid) else { return reports };
         let gone = steps.contains(&Step::ReportGone);
         let object_gone = record.deletion.as_ref().is_some_and(|deletion| deletion.object_gone);
         let Some(api_uid) = api_uid.filter(|_| !object_gone) else { return reports };

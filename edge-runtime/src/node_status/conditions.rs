@@ -1,8 +1,11 @@
-//! Node conditions in the kubelet's words, with transition times kept from the last report. Pure.
+//! Node conditions in the kubelet's words, with transition times kept from the last report, and the events about their
+//! changes. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::board::Board;
 
 /// What the eviction signals say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,53 +23,20 @@ pub enum ReadyState {
     NotReady(String),
 }
 
-/// What a user must add to the kernel command line of boards whose kernel leaves the memory controller off.
-const MEMORY_CONTROLLER_HINT: &str = "the kernel has no memory cgroup controller: memory limits are not enforced; \
-    add 'cgroup_enable=memory cgroup_memory=1' to the kernel command line and reboot";
-
 /// All conditions; `last` are those of the previous report, whose transition times stay while the status does.
 pub fn conditions(
     ready: &ReadyState,
     pressure: Pressure,
-    memory_controller: bool,
+    board: &Board,
     last: &[NodeCondition],
     now: Timestamp,
 ) -> Vec<NodeCondition> {
-    let mut all = vec![
-        if pressure.memory {
-            condition(
-                "MemoryPressure",
-                "True",
-                "KubeletHasInsufficientMemory",
-                "kubelet has insufficient memory available",
-            )
-        } else {
-            condition(
-                "MemoryPressure",
-                "False",
-                "KubeletHasSufficientMemory",
-                "kubelet has sufficient memory available",
-            )
-        },
-        if pressure.disk {
-            condition("DiskPressure", "True", "KubeletHasDiskPressure", "kubelet has disk pressure")
-        } else {
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
-        },
-        if pressure.pid {
-            condition("PIDPressure", "True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available")
-        } else {
-            condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available")
-        },
-    ];
-    if memory_controller {
-        all.push(condition("CgroupMemory", "True", "MemoryControllerPresent", "memory limits are enforced"));
-    } else {
-        all.push(condition("CgroupMemory", "False", "MemoryControllerMissing", MEMORY_CONTROLLER_HINT));
-    }
+    let mut all = of_pressure(pressure);
+    all.extend(board.conditions());
+    // Last, as a kubelet has it.
     all.push(match ready {
-        ReadyState::Ready => condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        ReadyState::NotReady(message) => condition("Ready", "False", "KubeletNotReady", message),
+        ReadyState::Ready => condition("Ready", true, "KubeletReady", "kubelet is posting ready status"),
+        ReadyState::NotReady(message) => condition("Ready", false, "KubeletNotReady", message),
     });
     for condition in &mut all {
         let same = last.iter().find(|old| old.type_ == condition.type_ && old.status == condition.status);
@@ -76,14 +46,90 @@ pub fn conditions(
     all
 }
 
-fn condition(type_: &str, status: &str, reason: &str, message: &str) -> NodeCondition {
+fn of_pressure(pressure: Pressure) -> Vec<NodeCondition> {
+    let one = |type_, status, [yes, no]: [(&str, &str); 2]| {
+        let (reason, message) = if status { yes } else { no };
+        condition(type_, status, reason, message)
+    };
+    vec![
+        one(
+            "MemoryPressure",
+            pressure.memory,
+            [
+                ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+                ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+            ],
+        ),
+        one(
+            "DiskPressure",
+            pressure.disk,
+            [
+                ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+                ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            ],
+        ),
+        one(
+            "PIDPressure",
+            pressure.pid,
+            [
+                ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+                ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ],
+        ),
+    ]
+}
+
+pub(super) fn condition(type_: &str, status: bool, reason: &str, message: &str) -> NodeCondition {
     NodeCondition {
         type_: type_.to_string(),
-        status: status.to_string(),
+        status: if status { "True" } else { "False" }.to_string(),
         reason: Some(reason.to_string()),
         message: Some(message.to_string()),
         ..NodeCondition::default()
     }
+}
+
+/// An event about the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    pub warning: bool,
+    pub reason: String,
+    pub message: String,
+}
+
+/// Events about what changed from `old` to `new`: for the kubelet's conditions its own (K8s
+/// pkg/kubelet/nodestatus/setters.go), for the board's their reason, when it got worse or well again.
+pub fn news(old: &[NodeCondition], new: &[NodeCondition], node: &str) -> Vec<News> {
+    let mut all = Vec::new();
+    for one in new {
+        let before = old.iter().find(|old| old.type_ == one.type_).map(|old| old.status.as_str());
+        if before == Some(one.status.as_str()) {
+            continue;
+        }
+        let holds = one.status == "True";
+        let usual = match (one.type_.as_str(), holds) {
+            ("MemoryPressure", true) => "NodeHasInsufficientMemory",
+            ("MemoryPressure", false) => "NodeHasSufficientMemory",
+            ("DiskPressure", true) => "NodeHasDiskPressure",
+            ("DiskPressure", false) => "NodeHasNoDiskPressure",
+            ("PIDPressure", true) => "NodeHasInsufficientPID",
+            ("PIDPressure", false) => "NodeHasSufficientPID",
+            ("Ready", true) => "NodeReady",
+            ("Ready", false) => "NodeNotReady",
+            (type_, _) => {
+                let bad = holds == super::board::is_bad_when_true(type_);
+                if bad || before.is_some() {
+                    let (reason, message) = (one.reason.clone(), one.message.clone());
+                    let (reason, message) = (reason.unwrap_or_default(), message.unwrap_or_default());
+                    all.push(News { warning: bad, reason, message });
+                }
+                continue;
+            }
+        };
+        let message = format!("Node {node} status is now: {usual}");
+        all.push(News { warning: false, reason: usual.to_owned(), message });
+    }
+    all
 }
 
 #[cfg(test)]
@@ -94,20 +140,24 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    fn board() -> Board {
+        Board { memory_controller: true, clock_synchronized: Some(true), ..Board::default() }
+    }
+
     #[test]
     fn a_healthy_node_reads_like_a_kubelets() {
-        let all = conditions(&ReadyState::Ready, Pressure::default(), true, &[], at(10));
-        let ready = all.iter().find(|c| c.type_ == "Ready").unwrap();
-        assert_eq!(ready.status, "True");
-        assert_eq!(ready.reason.as_deref(), Some("KubeletReady"));
-        assert!(all.iter().all(|c| c.type_ == "Ready" || c.type_ == "CgroupMemory" || c.status == "False"));
+        let all = conditions(&ReadyState::Ready, Pressure::default(), &board(), &[], at(10));
+        let ready = all.last().unwrap();
+        assert_eq!((&*ready.type_, &*ready.status, ready.reason.as_deref()), ("Ready", "True", Some("KubeletReady")));
+        let pressure = all.iter().filter(|one| one.type_.ends_with("Pressure"));
+        assert_eq!(pressure.filter(|one| one.status == "False").count(), 3);
     }
 
     #[test]
     fn transition_time_moves_only_with_the_status() {
-        let first = conditions(&ReadyState::Ready, Pressure::default(), true, &[], at(10));
+        let first = conditions(&ReadyState::Ready, Pressure::default(), &board(), &[], at(10));
         let pressure = Pressure { memory: true, ..Pressure::default() };
-        let second = conditions(&ReadyState::Ready, pressure, true, &first, at(20));
+        let second = conditions(&ReadyState::Ready, pressure, &board(), &first, at(20));
         let time = |name: &str| {
             let condition = second.iter().find(|c| c.type_ == name).unwrap();
             condition.last_transition_time.as_ref().unwrap().0
@@ -118,10 +168,22 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_memory_controller_names_its_cure() {
-        let all = conditions(&ReadyState::Ready, Pressure::default(), false, &[], at(10));
-        let condition = all.iter().find(|c| c.type_ == "CgroupMemory").unwrap();
-        assert_eq!(condition.status, "False");
-        assert!(condition.message.as_deref().unwrap().contains("cgroup_enable=memory cgroup_memory=1"));
+    fn changes_are_told_in_the_kubelets_words() {
+        let first = conditions(&ReadyState::Ready, Pressure::default(), &board(), &[], at(10));
+        let reasons = |old: &[NodeCondition], new: &[NodeCondition]| {
+            let all = news(old, new, "edge").into_iter();
+            all.map(|one| format!("{}{}", if one.warning { "! " } else { "" }, one.reason)).collect::<Vec<_>>()
+        };
+        let start = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"];
+        assert_eq!(reasons(&[], &first), start);
+        assert_eq!(news(&[], &first, "edge")[3].message, "Node edge status is now: NodeReady");
+        let hot = Board { hot: Some(true), clock_synchronized: Some(false), ..board() };
+        let down = ReadyState::NotReady("node is shutting down".into());
+        let second = conditions(&down, Pressure { disk: true, ..Pressure::default() }, &hot, &first, at(20));
+        let worse = ["NodeHasDiskPressure", "! ClockNotSynchronized", "! TemperatureHigh", "NodeNotReady"];
+        assert_eq!(reasons(&first, &second), worse);
+        assert_eq!(reasons(&second, &second), [""; 0]);
+        let well = ["NodeHasNoDiskPressure", "ClockSynchronized", "NodeReady"];
+        assert_eq!(reasons(&second, &first), well);
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Knows nothing of how it is sent and when.
 
+pub mod board;
 pub mod conditions;
 pub mod node;
 
-pub use conditions::{Pressure, ReadyState, conditions};
+pub use board::Board;
+pub use conditions::{Pressure, ReadyState};
 pub use node::{NodeImage, NodeSettings, node_object};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{
-    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
+    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeSpec, NodeStatus, NodeSwapStatus,
+    NodeSystemInfo, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -27,12 +28,12 @@ pub struct NodeSettings {
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
     pub max_pods: u32,
-    /// Kept back from allocatable for the system and this runtime.
-    pub reserved_cpu_milli: u64,
-    pub reserved_memory_bytes: u64,
-    pub reserved_storage_bytes: u64,
     /// One of each family at most, the main one first.
     pub internal_ips: Vec<IpAddr>,
+    /// What pods may use.
+    pub allocatable_cpu_milli: u64,
+    pub allocatable_memory_bytes: u64,
+    pub allocatable_storage_bytes: u64,
     /// Size of the file system that holds the pods.
     pub storage_bytes: u64,
     /// `runc://1.1.5`
@@ -51,21 +52,6 @@ pub struct NodeImage {
 /// `v1.36.0-sampan-0.1.0`: a Kubernetes version (inside the skew) with our own as its pre-release part.
 pub fn kubelet_version() -> String {
     format!("{KUBERNETES_VERSION}-sampan-{}", env!("CARGO_PKG_VERSION"))
-}
-
-/// Milli-cores pods may use.
-pub fn allocatable_cpu_milli(facts: &HostFacts, settings: &NodeSettings) -> u64 {
-    (u64::from(facts.cpus) * 1000).saturating_sub(settings.reserved_cpu_milli)
-}
-
-/// Bytes of memory pods may use.
-pub fn allocatable_memory(facts: &HostFacts, settings: &NodeSettings) -> u64 {
-    facts.memory_bytes.saturating_sub(settings.reserved_memory_bytes)
-}
-
-/// Bytes of disk pods may use.
-pub fn allocatable_storage(settings: &NodeSettings) -> u64 {
-    settings.storage_bytes.saturating_sub(settings.reserved_storage_bytes)
 }
 
 /// The whole Node object as it is to be registered or updated.
@@ -95,9 +81,9 @@ pub fn node_object(
                 settings.max_pods,
             )),
             allocatable: Some(resources(
-                allocatable_cpu_milli(facts, settings),
-                allocatable_memory(facts, settings),
-                allocatable_storage(settings),
+                settings.allocatable_cpu_milli,
+                settings.allocatable_memory_bytes,
+                settings.allocatable_storage_bytes,
                 settings.max_pods,
             )),
             addresses: Some(addresses(settings)),
@@ -153,7 +139,8 @@ fn node_info(facts: &HostFacts, settings: &NodeSettings) -> NodeSystemInfo {
         kube_proxy_version: String::new(),
         operating_system: "linux".to_string(),
         architecture: facts.architecture.to_string(),
-        ..NodeSystemInfo::default()
+        swap: (facts.swap_bytes > 0)
+            .then(|| NodeSwapStatus { capacity: Some(i64::try_from(facts.swap_bytes).unwrap_or(i64::MAX)) }),
     }
 }
 
@@ -180,8 +167,8 @@ mod tests {
         NodeSettings {
             name: "edge-1".into(),
             max_pods: 110,
-            reserved_cpu_milli: 100,
-            reserved_memory_bytes: 64 << 20,
+            allocatable_cpu_milli: 3900,
+            allocatable_memory_bytes: 448 << 20,
             storage_bytes: 1 << 30,
             internal_ips: vec!["192.168.1.7".parse().unwrap()],
             runtime_version: "runc://1.1.5".into(),
@@ -191,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_and_allocatable_differ_by_the_reserve() {
+    fn capacity_and_allocatable_differ() {
         let status = node_object(&facts(), &settings(), &[], Vec::new()).status.unwrap();
         let (capacity, allocatable) = (status.capacity.unwrap(), status.allocatable.unwrap());
         assert_eq!(capacity["cpu"].0, "4");

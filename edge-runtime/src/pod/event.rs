@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
-use super::record::ProcessUser;
+use super::record::{NodeEnd, ProcessUser};
 
 /// One piece of news. Container news carries the attempt's id; news of any other attempt changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +40,10 @@ pub enum PodEvent {
     ObjectGone { grace_s: u32 },
     /// A ConfigMap, Secret or image that the pod may wait for has arrived or changed: do not wait out retries.
     DependencyChanged,
-    /// End the pod for a reason of the node's (eviction, shutdown, deadline): phase Failed.
+    /// End the pod for a reason of the node's: phase Failed.
     Fail { reason: String, message: String },
+    /// End the pod because the node is short of something or shuts down: phase Failed, within `end.grace_s`.
+    Evict { reason: String, message: String, end: NodeEnd },
     /// The daemon has started again within the same boot, or met a new monitor. `live` maps ids of containers that
     /// run to their pid; 0 stands for a start that is still under way and will be answered.
     /// Exits that happened meanwhile are told as [`PodEvent::Exited`] before this.

@@ -7,6 +7,9 @@ use super::event::{ImageFailure, PodEvent, StartFailure};
 use super::record::{ContainerKind, PodRecord};
 use super::step::EventDraft;
 
+/// Reason of a pod's end for want of a resource.
+const EVICTED: &str = "Evicted";
+
 /// Events to record for `event`. `record` is the one before the event was applied.
 pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
     let of = |name: &str, warning, reason: &str, message: String| {
@@ -65,6 +68,10 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
         }
         PodEvent::TeardownFailed { message } => {
             vec![EventDraft::pod(true, "FailedKillPod", format!("error killing pod: {message}"))]
+        }
+        // A shutdown is told by the node, and by each container's `Killing`.
+        PodEvent::Evict { reason, message, .. } if reason == EVICTED && record.terminal.is_none() => {
+            vec![EventDraft::pod(true, reason, message.clone())]
         }
         PodEvent::Fail { reason, message } => vec![EventDraft::pod(true, reason, message.clone())],
         _ => Vec::new(),

@@ -36,6 +36,16 @@ pub struct Terminal {
     pub message: String,
 }
 
+/// The node itself ended the pod: for want of a resource, or because it shuts down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeEnd {
+    /// Most that its containers get to stop, in seconds.
+    pub grace_s: u32,
+    /// Shows as the condition `DisruptionTarget`: not the pod's own fault.
+    #[serde(default)]
+    pub disruption: bool,
+}
+
 /// Somebody asked for the pod's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deletion {
@@ -127,6 +137,9 @@ pub struct PodRecord {
     /// Decided end phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Terminal>,
+    /// Beside `terminal` when the node decided it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_end: Option<NodeEnd>,
     /// By condition type: for `lastTransitionTime`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conditions: BTreeMap<String, ConditionMark>,
@@ -149,6 +162,7 @@ impl PodRecord {
             containers: BTreeMap::new(),
             deletion: None,
             terminal: None,
+            node_end: None,
             conditions: BTreeMap::new(),
         }
     }

@@ -53,9 +53,6 @@ impl Finding {
             Answer::Refuse("PodOSNotSupported") => {
                 "Failed to admit pod as the OS field doesn't match node OS".to_owned()
             }
-            Answer::Warn if self.path.ends_with(".emptyDir") => {
-                format!("{}.sizeLimit has no effect on this node", self.path)
-            }
             Answer::Warn => format!("{}{} has no effect on this node", self.path, self.value),
             _ => format!("{}{} is not supported by this node", self.path, self.value),
         }

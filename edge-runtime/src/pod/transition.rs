@@ -57,6 +57,13 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         PodEvent::Fail { reason, message } => {
             record.terminal.get_or_insert(Terminal { succeeded: false, reason, message });
         }
+        PodEvent::Evict { reason, message, end } => {
+            // One that had ended keeps its own end.
+            if record.terminal.is_none() {
+                record.terminal = Some(Terminal { succeeded: false, reason, message });
+                record.node_end = Some(end);
+            }
+        }
         PodEvent::DependencyChanged => void_retries(&mut record, now),
         PodEvent::Resumed { live, sandbox_exists } => resume(&mut record, &live, sandbox_exists, now),
         PodEvent::ImageReady { container, image_id } => with(&mut record, &container, |c| {

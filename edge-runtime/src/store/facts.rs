@@ -17,6 +17,8 @@ pub enum Fact {
     TimeFloor,
     /// Kernel boot id at the last start: another one means that nothing runs any more.
     BootId,
+    /// The node's conditions as last reported, as JSON: their times outlive a restart.
+    Conditions,
 }
 
 impl Fact {
@@ -27,6 +29,7 @@ impl Fact {
             Self::Cluster => "cluster",
             Self::TimeFloor => "time-floor",
             Self::BootId => "boot-id",
+            Self::Conditions => "conditions",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Bounded: when full the oldest event goes, never a status.
 
 use edge_protocol::message::Report;
+use rusqlite::OptionalExtension;
 
 use super::{Store, StoreError, Writer};
 
@@ -45,6 +46,22 @@ impl Store {
             Some(OutboxRow { id: u64::try_from(id).ok()?, report: serde_json::from_str(&text).ok()? })
         };
         Ok(rows.into_iter().filter_map(known).collect())
+    }
+}
+
+impl Store {
+    /// The unacknowledged report with this number, if it still waits.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn outbox_row(&self, id: u64) -> Result<Option<Report>, StoreError> {
+        let id = i64::try_from(id).unwrap_or(i64::MAX);
+        let text: Option<String> = self
+            .db
+            .query_row("SELECT report FROM outbox WHERE id = ?1", [id], |row| row.get(0))
+            .optional()
+            .map_err(|source| self.sqlite(source))?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 }
 

@@ -9,6 +9,7 @@ mod tree;
 mod types;
 mod usage;
 pub mod weight;
+mod working_set;
 
 use std::path::{Path, PathBuf};
 

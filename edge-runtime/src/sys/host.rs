@@ -137,6 +137,11 @@ pub fn disk_space(path: &Path) -> Option<DiskSpace> {
     })
 }
 
+/// `MemTotal` in bytes; 0 when `/proc` is not mounted.
+pub fn memory_total() -> u64 {
+    parse::meminfo(&text("/proc/meminfo"), "MemTotal").unwrap_or_default()
+}
+
 /// `MemAvailable` in bytes.
 pub fn memory_available() -> Option<u64> {
     parse::meminfo(&text("/proc/meminfo"), "MemAvailable")

@@ -10,6 +10,27 @@ pub fn value(text: &str) -> Option<i64> {
     scaled(text, 1)
 }
 
+/// Bytes as Kubernetes prints them: `100Mi`, and `1000` where no binary unit divides the number.
+pub fn binary(amount: u64) -> String {
+    with_suffix(amount, 1024, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])
+}
+
+/// Numbers of things as Kubernetes prints them: `50k`, `1234`.
+pub fn decimal(amount: u64) -> String {
+    with_suffix(amount, 1000, &["", "k", "M", "G", "T", "P", "E"])
+}
+
+fn with_suffix(mut amount: u64, unit: u64, suffixes: &[&str]) -> String {
+    let mut suffixes = suffixes.iter();
+    let mut suffix = suffixes.next();
+    while amount > 0 && amount.is_multiple_of(unit) {
+        let Some(next) = suffixes.next() else { break };
+        suffix = Some(next);
+        amount /= unit;
+    }
+    format!("{amount}{}", suffix.unwrap_or(&""))
+}
+
 fn scaled(text: &str, scale: i128) -> Option<i64> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -78,6 +99,12 @@ mod tests {
         assert_eq!(value("-5"), Some(-5));
         assert_eq!(value(".5"), Some(1));
         assert_eq!(value("5."), Some(5));
+    }
+
+    #[test]
+    fn amounts_are_printed_with_the_largest_whole_unit() {
+        assert_eq!([0, 1, 1024, 100 << 20, 1500].map(binary), ["0", "1", "1Ki", "100Mi", "1500"]);
+        assert_eq!([0, 999, 50_000, 1_000_001].map(decimal), ["0", "999", "50k", "1000001"]);
     }
 
     #[test]

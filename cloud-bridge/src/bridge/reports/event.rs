@@ -47,14 +47,15 @@ enum Decision {
 }
 
 impl Correlator {
-    fn decide(&mut self, same: &str, name: &str) -> Decision {
+    /// `times`: how often it happened; more than once while the node had no link.
+    fn decide(&mut self, same: &str, name: &str, times: u64) -> Decision {
         self.clock += 1;
         match self.known.get_mut(same) {
             None => Decision::Create,
             Some(known) if known.newest == name => Decision::Nothing,
             Some(known) => {
                 known.used = self.clock;
-                Decision::Count { name: known.name.clone(), count: known.count + 1 }
+                Decision::Count { name: known.name.clone(), count: known.count + times }
             }
         }
     }
@@ -82,7 +83,8 @@ impl Reports {
         }
         let same = same(event);
         let list = format!("/api/v1/namespaces/{namespace}/events");
-        let decision = self.correlator().decide(&same, name);
+        let times = event["count"].as_u64().unwrap_or(1);
+        let decision = self.correlator().decide(&same, name, times);
         if let Decision::Nothing = decision {
             return Ok(());
         }
@@ -170,25 +172,25 @@ mod tests {
     #[test]
     fn repeats_are_counted_and_repetitions_of_the_link_are_not() {
         let mut correlator = Correlator::default();
-        assert_eq!(correlator.decide("s", "p.1"), Decision::Create);
+        assert_eq!(correlator.decide("s", "p.1", 1), Decision::Create);
         correlator.written("s".into(), "p.1", "p.1", 1);
-        assert_eq!(correlator.decide("s", "p.1"), Decision::Nothing);
-        assert_eq!(correlator.decide("s", "p.2"), Decision::Count { name: "p.1".into(), count: 2 });
+        assert_eq!(correlator.decide("s", "p.1", 1), Decision::Nothing);
+        assert_eq!(correlator.decide("s", "p.2", 1), Decision::Count { name: "p.1".into(), count: 2 });
         correlator.written("s".into(), "p.1", "p.2", 2);
-        assert_eq!(correlator.decide("s", "p.3"), Decision::Count { name: "p.1".into(), count: 3 });
+        assert_eq!(correlator.decide("s", "p.3", 4), Decision::Count { name: "p.1".into(), count: 6 });
         correlator.forget("s");
-        assert_eq!(correlator.decide("s", "p.4"), Decision::Create);
+        assert_eq!(correlator.decide("s", "p.4", 1), Decision::Create);
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut correlator = Correlator::default();
         for number in 0..REMEMBERED + 10 {
-            correlator.decide(&number.to_string(), "e");
+            correlator.decide(&number.to_string(), "e", 1);
             correlator.written(number.to_string(), "e", "e", 1);
         }
         assert_eq!(correlator.known.len(), REMEMBERED);
-        assert_eq!(correlator.decide("0", "f"), Decision::Create, "the oldest went");
+        assert_eq!(correlator.decide("0", "f", 1), Decision::Create, "the oldest went");
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl Turn<'_> {
         let because = if self.record.deletion.is_some() { StopReason::Deleted } else { StopReason::PodTerminal };
         let deadline = match &self.record.deletion {
             Some(d) => d.requested_at.after(Duration::from_secs(d.grace_s.into())),
-            None => self.now.mono.after(self.grace()),
+            None => self.now.mono.after(self.grace_of_end()),
         };
         self.drop_waiting();
         self.stop_all(because, deadline);
@@ -150,6 +150,12 @@ impl Turn<'_> {
             StopReason::Deleted | StopReason::SpecChanged | StopReason::PodTerminal => None,
         };
         own.and_then(|s| u64::try_from(s).ok()).map_or_else(|| self.grace(), Duration::from_secs)
+    }
+
+    /// The node may be in a hurry.
+    fn grace_of_end(&self) -> Duration {
+        let most = self.record.node_end.as_ref().map(|end| Duration::from_secs(end.grace_s.into()));
+        most.map_or_else(|| self.grace(), |most| most.min(self.grace()))
     }
 
     fn grace(&self) -> Duration {

@@ -1,5 +1,7 @@
 //! Roads of a pod, told as news in and steps out. Every turn also checks that asking twice adds nothing.
 
+use super::super::record::NodeEnd;
+use super::super::status::{HostFacts, publish};
 use serde_json::json;
 
 use super::super::event::{ImageFailure, PodEvent, ProbeKind, StartFailure};
@@ -473,4 +475,22 @@ fn what_can_never_run_is_refused_at_once() {
     assert_eq!(sim.events, ["PodFeatureUnsupported: spec.hostUsers: false is not supported by this node"]);
     assert_eq!(sim.record.terminal.as_ref().unwrap().reason, "PodFeatureUnsupported");
     assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 9 }), ["gone"]);
+}
+
+#[test]
+fn an_eviction_stops_within_its_own_grace_and_fails_the_pod() {
+    let mut sim = Sim::new(one("Always"));
+    sim.bring_up();
+    let end = NodeEnd { grace_s: 1, disruption: true };
+    let event = PodEvent::Evict { reason: "Evicted".into(), message: "The node was low. ".into(), end };
+    assert_eq!(sim.tell(event.clone()), ["stop c 1"]);
+    assert_eq!(sim.wait(1), ["kill c"]);
+    assert_eq!(sim.exited("c", 137), ["teardown"]);
+    let (_, status) = publish(&sim.pod, sim.record.clone(), &HostFacts::default(), &sim.now());
+    assert_eq!(status.phase.as_deref(), Some("Failed"));
+    assert_eq!((status.reason.as_deref(), status.message.as_deref()), (Some("Evicted"), Some("The node was low. ")));
+    let condition = status.conditions.iter().flatten().find(|one| one.type_ == "DisruptionTarget").unwrap();
+    assert_eq!((&*condition.status, condition.reason.as_deref()), ("True", Some("TerminationByKubelet")));
+    sim.tell(PodEvent::TornDown);
+    assert!(sim.tell(event).is_empty(), "ended once");
 }

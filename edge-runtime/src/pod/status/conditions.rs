@@ -42,8 +42,14 @@ pub(super) fn all(
         ("ContainersReady", containers_ready),
         ("PodScheduled", Verdict::of(true)),
     ];
+    let disrupted = record.terminal.as_ref().filter(|_| record.node_end.as_ref().is_some_and(|end| end.disruption));
+    let disrupted = disrupted.map(|end| {
+        let message = end.message.clone();
+        ("DisruptionTarget", Verdict { ok: true, reason: "TerminationByKubelet", message })
+    });
     verdicts
         .into_iter()
+        .chain(disrupted)
         .map(|(type_, v)| PodCondition {
             type_: type_.to_owned(),
             status: if v.ok { "True" } else { "False" }.to_owned(),

@@ -129,7 +129,7 @@ pub(super) const PORT: Table =
 pub(super) const RESOURCES: Table = &[("claims", Only(&[])), ("limits", In(LIMITS)), ("requests", In(REQUESTS))];
 
 /// Rows by resource name: extended resources and huge pages have none, so they are refused.
-const LIMITS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", No(Warn))];
+const LIMITS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Built)];
 const REQUESTS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Elsewhere)];
 
 pub(super) const POD_SECURITY: Table = &[
@@ -201,12 +201,11 @@ pub(super) const VOLUME: Table = &[
     ("vsphereVolume", No(MOUNT)),
 ];
 
-/// The kernel bounds a memory volume; nothing bounds one on disk.
+/// The kernel bounds a memory volume; one on disk is measured, and its pod evicted.
 fn empty_dir(_: &PodSpec, value: &Value) -> Option<Answer> {
     let medium = value.get("medium").and_then(Value::as_str).unwrap_or_default();
     match medium {
-        "Memory" => None,
-        "" => value.get("sizeLimit").map(|_| Warn),
+        "Memory" | "" => None,
         _ => Some(MOUNT),
     }
 }

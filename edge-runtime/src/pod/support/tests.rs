@@ -174,9 +174,7 @@ fn run_with_a_warning() {
     assert_eq!(
         warnings(&pod),
         [
-            "spec.containers[0].resources.limits.ephemeral-storage: \"1Gi\" has no effect on this node",
             "spec.containers[0].terminationMessagePolicy: \"FallbackToLogsOnError\" has no effect on this node",
-            "spec.volumes[0].emptyDir.sizeLimit has no effect on this node",
             "spec.volumes[1].projected.sources[0].serviceAccountToken has no effect on this node",
         ]
     );

@@ -1,0 +1,29 @@
+//! `edge-runtime usage`: how much disk pods hold, as a helper of the daemon: questions as JSON on standard input,
+//! answers on standard output.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use super::{CliError, paths};
+use crate::eviction::walk::{Answers, Question, usage_of};
+use crate::image::limits::{Limits, confine_process};
+
+const LONGEST: u64 = 4 << 20;
+
+pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let mut root = None;
+    while let Some(arg) = parser.next()? {
+        match arg {
+            lexopt::Arg::Long("root") => root = Some(parser.value()?.into()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    // What containers wrote decides how much this remembers.
+    confine_process(&Limits::default());
+    let paths = paths(root)?;
+    let mut text = Vec::new();
+    std::io::stdin().take(LONGEST).read_to_end(&mut text).map_err(CliError::failed)?;
+    let questions: Vec<Question> = serde_json::from_slice(&text).map_err(CliError::failed)?;
+    let answers: Answers = questions.iter().map(|one| (one.uid.clone(), usage_of(&paths, one))).collect();
+    super::version::print(&serde_json::to_string(&answers).map_err(CliError::failed)?)
+}

@@ -1,0 +1,144 @@
+//! Disk that a pod may use: what its manifest limits, and what is over. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde::{Deserialize, Serialize};
+
+use super::message;
+use crate::sys::quantity;
+
+/// Bytes on disk, as `du` counts blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskUsage {
+    /// By name of the emptyDir.
+    pub volumes: BTreeMap<String, u64>,
+    /// Writable layers, by container.
+    pub layers: BTreeMap<String, u64>,
+    /// By container.
+    pub logs: BTreeMap<String, u64>,
+    /// Files, folders and links of all of it.
+    pub inodes: u64,
+}
+
+impl DiskUsage {
+    pub fn total(&self) -> u64 {
+        [&self.volumes, &self.layers, &self.logs].into_iter().flat_map(|map| map.values()).sum()
+    }
+
+    /// Writable layer and logs of each container.
+    pub fn containers(&self) -> Vec<(String, u64)> {
+        let mut sums = self.layers.clone();
+        for (name, bytes) in &self.logs {
+            *sums.entry(name.clone()).or_default() += bytes;
+        }
+        sums.into_iter().collect()
+    }
+}
+
+/// Whether anything in the manifest limits disk, so that the pod is worth a walk.
+pub fn has_limits(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let sized = |volume: &k8s_openapi::api::core::v1::Volume| {
+        volume.empty_dir.as_ref().is_some_and(|dir| {
+            dir.medium.as_deref().unwrap_or_default().is_empty() && bytes(dir.size_limit.as_ref()) > 0
+        })
+    };
+    spec.volumes.iter().flatten().any(sized) || containers(pod).any(|one| bytes(limit(one)) > 0)
+}
+
+/// Why the pod must go, in the kubelet's order (K8s pkg/kubelet/eviction `localStorageEviction`); none while it keeps
+/// to its limits. `separate_images`: writable layers lie on the images' own file system and do not count for a
+/// single container.
+pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    for volume in spec.volumes.iter().flatten() {
+        let Some(given) = volume.empty_dir.as_ref().and_then(|dir| dir.size_limit.as_ref()) else { continue };
+        let held = used.volumes.get(&volume.name).copied().unwrap_or(0);
+        if bytes(Some(given)) > 0 && held > bytes(Some(given)) {
+            return Some(message::empty_dir(&volume.name, &given.0));
+        }
+    }
+    if let Some(limit) = pod_limit(pod)
+        && used.total() > limit
+    {
+        return Some(message::pod_storage(limit));
+    }
+    spec.containers.iter().find_map(|container| {
+        let given = limit(container)?;
+        let of = |map: &BTreeMap<String, u64>| map.get(&container.name).copied().unwrap_or(0);
+        let held = of(&used.logs) + if separate_images { 0 } else { of(&used.layers) };
+        (bytes(Some(given)) > 0 && held > bytes(Some(given)))
+            .then(|| message::container_storage(&container.name, &given.0))
+    })
+}
+
+/// The app containers' limits together, or an init container's if that is more.
+fn pod_limit(pod: &Pod) -> Option<u64> {
+    let spec = pod.spec.as_ref()?;
+    let sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+    let together = spec.containers.iter().chain(spec.init_containers.iter().flatten().filter(sidecar));
+    let sum: u64 = together.filter_map(limit).map(|one| bytes(Some(one))).sum();
+    let init = spec.init_containers.iter().flatten().filter_map(limit).map(|one| bytes(Some(one))).max();
+    Some(sum.max(init.unwrap_or(0))).filter(|limit| *limit > 0)
+}
+
+fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    let spec = pod.spec.as_ref();
+    spec.map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten())).into_iter().flatten()
+}
+
+fn limit(container: &Container) -> Option<&Quantity> {
+    container.resources.as_ref()?.limits.as_ref()?.get("ephemeral-storage")
+}
+
+fn bytes(given: Option<&Quantity>) -> u64 {
+    given.and_then(|one| quantity::value(&one.0)).and_then(|one| u64::try_from(one).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(limit: Value, size: Value) -> Pod {
+        let limits = |value: &Value| json!({"limits": {"ephemeral-storage": value}});
+        serde_json::from_value(json!({"spec": {
+            "volumes": [{"name": "v", "emptyDir": {"sizeLimit": size}}],
+            "containers": [
+                {"name": "a", "image": "i", "resources": limits(&limit)},
+                {"name": "b", "image": "i", "resources": limits(&json!("1Mi"))}]}}))
+        .unwrap()
+    }
+
+    fn used(volume: u64, layer: u64, log: u64) -> DiskUsage {
+        let map = |name: &str, bytes| BTreeMap::from([(name.to_owned(), bytes)]);
+        DiskUsage { volumes: map("v", volume), layers: map("a", layer), logs: map("a", log), inodes: 0 }
+    }
+
+    #[test]
+    fn each_limit_has_its_words() {
+        let pod = pod(json!("2Mi"), json!("1Mi"));
+        let why = |usage: DiskUsage| exceeded(&pod, &usage, false).unwrap_or_default();
+        assert_eq!(why(used(1 << 20, 1 << 20, 1 << 20)), "");
+        assert!(why(used((1 << 20) + 1, 0, 0)).starts_with("Usage of EmptyDir volume \"v\" exceeds"));
+        let total = "Pod ephemeral local storage usage exceeds the total limit of containers 3Mi. ";
+        assert_eq!(why(used(1 << 20, 2 << 20, 1)), total);
+        let one = "Container a exceeded its local ephemeral storage limit \"2Mi\". ";
+        assert_eq!(why(used(0, 2 << 20, 1)), one);
+        assert_eq!(exceeded(&pod, &used(0, 2 << 20, 1), true), None);
+    }
+
+    #[test]
+    fn pods_without_limits_are_not_walked() {
+        let plain: Pod = serde_json::from_value(json!({"spec": {
+            "volumes": [{"name": "v", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+            "containers": [{"name": "a", "image": "i"}]}}))
+        .unwrap();
+        assert!(!has_limits(&plain));
+        assert!(has_limits(&pod(json!("0"), json!("1Mi"))));
+        assert_eq!(exceeded(&plain, &used(u64::MAX / 4, 1, 1), false), None);
+    }
+}

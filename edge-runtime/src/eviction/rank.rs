@@ -1,0 +1,109 @@
+//! Whom to end first for want of a resource. Pure.
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::signal::Signal;
+use crate::sys::quantity;
+
+/// What a pod uses of the resource that runs short.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of memory or disk, inodes, or processes, of the whole pod. `None` when it could not be found out: such
+    /// a pod goes first.
+    pub total: Option<u64>,
+    /// By container name, where that is known.
+    pub containers: Vec<(String, u64)>,
+}
+
+/// One pod that could be ended.
+#[derive(Clone, Debug)]
+pub struct Candidate<'a> {
+    pub uid: &'a str,
+    pub pod: &'a Pod,
+    pub usage: Usage,
+}
+
+/// Orders by: uses more than it requested, then low priority, then how much more (K8s pkg/kubelet/eviction
+/// `rankMemoryPressure`, `rankDiskPressureFunc`); for processes by priority and number (`rankPIDPressure`).
+pub fn rank(candidates: &mut [Candidate<'_>], signal: Signal) {
+    candidates.sort_by_cached_key(|candidate| {
+        let priority = candidate.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
+        let Some(used) = candidate.usage.total else { return (false, i64::MIN, false, priority, i128::MIN) };
+        let used = i128::from(used);
+        if signal == Signal::PidAvailable {
+            return (true, i64::from(priority), false, 0, -used);
+        }
+        // Inodes are not requested, so every use is more; the kubelet then takes off the request for bytes.
+        let request = i128::from(requested(candidate.pod, resource(signal)));
+        let within = match signal {
+            Signal::NodeFsInodesFree | Signal::ImageFsInodesFree => used == 0,
+            _ => used <= request,
+        };
+        (true, 0, within, priority, request - used)
+    });
+}
+
+fn resource(signal: Signal) -> &'static str {
+    if signal == Signal::MemoryAvailable { "memory" } else { "ephemeral-storage" }
+}
+
+/// What the whole pod asks for; a limit without a request is its own request.
+fn requested(pod: &Pod, resource: &str) -> i64 {
+    let Some(spec) = &pod.spec else { return 0 };
+    let of = |container: &Container| {
+        let resources = container.resources.as_ref()?;
+        let given = |list: Option<&std::collections::BTreeMap<String, _>>| list?.get(resource).cloned();
+        let given = given(resources.requests.as_ref()).or_else(|| given(resources.limits.as_ref()));
+        given.and_then(|one: k8s_openapi::apimachinery::pkg::api::resource::Quantity| quantity::value(&one.0))
+    };
+    let sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+    let init = || spec.init_containers.iter().flatten();
+    let together: i64 =
+        spec.containers.iter().chain(init().filter(sidecar)).filter_map(of).fold(0, i64::saturating_add);
+    init().filter_map(of).fold(together, i64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(priority: i32, memory: &str) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"priority": priority, "containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"memory": memory}}}]}}))
+        .unwrap()
+    }
+
+    fn order(pods: &[(&'static str, i32, &str, Option<u64>)], signal: Signal) -> Vec<&'static str> {
+        let made: Vec<Pod> = pods.iter().map(|(_, priority, memory, _)| pod(*priority, memory)).collect();
+        let usage = |total| Usage { total, containers: Vec::new() };
+        let mut all: Vec<Candidate<'_>> = pods
+            .iter()
+            .zip(&made)
+            .map(|((uid, _, _, used), pod)| Candidate { uid, pod, usage: usage(*used) })
+            .collect();
+        rank(&mut all, signal);
+        all.iter().map(|one| pods.iter().find(|pod| pod.0 == one.uid).unwrap().0).collect()
+    }
+
+    #[test]
+    fn memory_goes_by_request_then_priority_then_excess() {
+        let pods = [
+            ("within", 0, "100", Some(100)),
+            ("far-over", 0, "0", Some(90)),
+            ("over", 0, "50", Some(60)),
+            ("over-but-important", 7, "50", Some(1000)),
+            ("unknown", 9, "50", None),
+            ("well-within", 0, "100", Some(1)),
+        ];
+        let expected = ["unknown", "far-over", "over", "over-but-important", "within", "well-within"];
+        assert_eq!(order(&pods, Signal::MemoryAvailable), expected);
+    }
+
+    #[test]
+    fn processes_go_by_priority_then_number() {
+        let pods = [("few", 0, "0", Some(2)), ("many", 0, "0", Some(200)), ("vital", 1, "0", Some(9999))];
+        assert_eq!(order(&pods, Signal::PidAvailable), ["many", "few", "vital"]);
+    }
+}

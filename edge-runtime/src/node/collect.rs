@@ -1,0 +1,142 @@
+//! Images that nobody needs: which go when, and the helper that deletes their files. The record of an image goes in
+//! one commit here, where every use of images is known; its layers follow.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::Node;
+use super::execute::containers;
+use super::sources::News;
+use crate::eviction::Signal;
+use crate::image::gc;
+use crate::pod::clock::Mono;
+use crate::pod::record::PodSource;
+use crate::store::StoreError;
+
+/// The kubelet's `ImageGCPeriod`.
+const PERIOD: Duration = Duration::from_secs(300);
+/// With nothing to remove the disk is looked at again after this, as it may be short for another reason.
+const FRUITLESS: Duration = Duration::from_secs(60);
+
+/// Image collection.
+#[derive(Default)]
+pub(super) struct Collect {
+    next: Option<Mono>,
+    /// For want of disk: not again before.
+    next_all: Option<Mono>,
+    running: bool,
+    /// Seconds of wall time at which an image was last seen in use.
+    used_at: BTreeMap<String, i64>,
+    failed: bool,
+}
+
+impl Node {
+    /// Frees the images' file system down to the low mark when it is above the high one.
+    pub(super) fn collect_images_by_mark(&mut self, now: Mono) -> Result<(), StoreError> {
+        let policy = &self.config.images;
+        let Some(space) = self.observations().get(Signal::ImageFsAvailable).filter(|space| space.capacity > 0) else {
+            return Ok(());
+        };
+        let used = 100 - u64::min(space.available.saturating_mul(100) / space.capacity, 100);
+        if policy.gc_high_percent >= 100 || used < policy.gc_high_percent {
+            self.collect.failed = false;
+            return Ok(());
+        }
+        if self.collect.running || self.collect.next.is_some_and(|next| now < next) {
+            return Ok(());
+        }
+        self.collect.next = Some(now.after(PERIOD));
+        let free = space.capacity / 100 * (100 - policy.gc_low_percent);
+        let wanted = free.saturating_sub(space.available);
+        let freed = self.collect_images(wanted)?;
+        if freed >= wanted {
+            self.collect.failed = false;
+            return Ok(());
+        }
+        let message = format!(
+            "Insufficient free disk space on the node's image filesystem ({used}% of {} used). Failed to free \
+             sufficient space by deleting unused images (freed {freed} bytes). Investigate disk usage, as it could be \
+             used by active images, logs, volumes, or other data.",
+            crate::sys::quantity::binary(space.capacity)
+        );
+        self.node_event(true, "FreeDiskSpaceFailed", &message)?;
+        // As the kubelet: one failure may be bad luck.
+        if std::mem::replace(&mut self.collect.failed, true) {
+            self.node_event(true, "ImageGCFailed", &message)?;
+        }
+        Ok(())
+    }
+
+    /// The node is short of disk: whether images are on their way out, so that no pod has to go yet.
+    pub(super) fn collect_all_images(&mut self, now: Mono) -> Result<bool, StoreError> {
+        if self.collect.running {
+            return Ok(true);
+        }
+        if self.collect.next_all.is_some_and(|next| now < next) {
+            return Ok(false);
+        }
+        let freed = self.collect_images(u64::MAX)?;
+        self.collect.next_all = (freed == 0).then(|| now.after(FRUITLESS));
+        Ok(self.collect.running)
+    }
+
+    /// Forgets the longest unused images and has their files deleted; how many bytes were chosen.
+    fn collect_images(&mut self, bytes: u64) -> Result<u64, StoreError> {
+        let images = self.store.images()?;
+        let wall = self.wall().as_second();
+        let used = self.images_in_use();
+        self.collect.used_at.retain(|id, _| images.iter().any(|image| image.id == *id));
+        self.collect.used_at.extend(used.iter().map(|id| (id.clone(), wall)));
+        let min_age = i64::try_from(self.config.images.gc_min_age.as_secs()).unwrap_or(i64::MAX);
+        let rules = gc::Rules { used: &used, used_at: &self.collect.used_at, min_age, now: wall };
+        let chosen = gc::select_unused(&images, &rules, bytes);
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        let freed = images.iter().filter(|image| chosen.contains(&image.id)).map(|image| image.size).sum();
+        for image in images.iter().filter(|image| chosen.contains(&image.id)) {
+            log::info!("removing unused image {} {:?}", image.id, image.references);
+        }
+        self.store.write_durable(|writer| chosen.iter().try_for_each(|id| writer.image_remove(id)))?;
+        self.delete_orphans();
+        self.report.images_changed();
+        Ok(freed)
+    }
+
+    /// Runs beside everything else; a pull under way is waited for, so that its layers are not taken for orphans.
+    fn delete_orphans(&mut self) {
+        self.collect.running = true;
+        let (news, root) = (self.senders.news.clone(), self.paths.root().to_path_buf());
+        self.executor
+            .spawn(async move {
+                let mut helper = std::process::Command::new("/proc/self/exe");
+                helper.arg("images").arg("--collect").arg("--root").arg(root).stderr(Stdio::inherit());
+                let result = crate::image::spawn::talk(helper, &[]).await.map(drop).map_err(|error| error.to_string());
+                let _ = news.send(News::Collected(result)).await;
+            })
+            .detach();
+    }
+
+    pub(super) fn collected(&mut self, result: Result<(), String>) -> Result<(), StoreError> {
+        self.collect.running = false;
+        self.report.look_again(self.mono());
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => self.node_event(true, "ImageGCFailed", &error),
+        }
+    }
+
+    /// Ids of images of all containers that run or will, of static pods, and pinned ones.
+    fn images_in_use(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<&str> = self.config.images.pinned.iter().map(String::as_str).collect();
+        for (_, entry) in self.pods.iter() {
+            if entry.record.terminal.is_some() && entry.record.source != PodSource::Static {
+                continue;
+            }
+            names.extend(entry.record.containers.values().map(|container| container.image_id.as_str()));
+            names.extend(containers(&entry.pod).filter_map(|container| container.image.as_deref()));
+        }
+        names.into_iter().filter_map(|name| Some(self.image_record(name, name)?.id)).collect()
+    }
+}

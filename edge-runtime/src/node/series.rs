@@ -1,0 +1,217 @@
+//! Keeps events few, as client-go's correlator does (K8s client-go tools/record/events_cache.go): a flood about one
+//! object is cut off, many that differ in their text only are told as one, and what repeats while there is no link is
+//! one stored event with a count. The bridge counts up what repeats while there is one. Pure but for its memory.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::pod::clock::Mono;
+
+/// Events about one object that may come at once.
+const BURST: u32 = 25;
+/// Then one more each.
+const REFILL: Duration = Duration::from_secs(300);
+/// So many texts of one reason about one object are told apart...
+const SIMILAR: usize = 10;
+/// ...within this time, which is also how long a repeated event is the same series.
+const WINDOW: Duration = Duration::from_secs(600);
+/// Objects and series remembered; beyond it the ones longest unused go.
+const REMEMBERED: usize = 512;
+
+/// What was seen of late.
+#[derive(Default)]
+pub(super) struct Series {
+    budgets: BTreeMap<u64, Budget>,
+    groups: BTreeMap<u64, Group>,
+    /// Rows of the outbox that a repetition may replace; only while there is no link.
+    waiting: BTreeMap<u64, u64>,
+    dropped: Vec<u64>,
+}
+
+struct Budget {
+    left: u32,
+    filled: Mono,
+    used: Mono,
+}
+
+struct Group {
+    /// Hashes of texts.
+    texts: Vec<u64>,
+    used: Mono,
+}
+
+impl Series {
+    /// The event as it is to be stored, `None` if there were too many. `offline`: nothing leaves the node now, so
+    /// `earlier` (the stored event of a row) is looked up to be replaced by one with a higher count.
+    pub(super) fn take(
+        &mut self,
+        mut event: Value,
+        now: Mono,
+        offline: bool,
+        earlier: impl Fn(u64) -> Option<Value>,
+    ) -> Option<Value> {
+        if !self.within_budget(&event, now) {
+            return None;
+        }
+        self.combine(&mut event, now);
+        if !offline {
+            self.waiting.clear();
+            return Some(event);
+        }
+        if let Some(row) = self.waiting.remove(&key(&event, true))
+            && let Some(old) = earlier(row)
+        {
+            let count = old["count"].as_u64().unwrap_or(1) + 1;
+            event["count"] = json!(count);
+            event["firstTimestamp"] = old["firstTimestamp"].clone();
+            self.dropped.push(row);
+        }
+        Some(event)
+    }
+
+    /// Rows that stored events have replaced: to be deleted in the commit that stores those.
+    pub(super) fn dropped(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// An event was stored under this row while there was no link.
+    pub(super) fn stored(&mut self, event: &Value, row: u64) {
+        self.waiting.insert(key(event, true), row);
+        if self.waiting.len() > REMEMBERED {
+            self.waiting.pop_first();
+        }
+    }
+
+    fn within_budget(&mut self, event: &Value, now: Mono) -> bool {
+        forget(&mut self.budgets, |budget| budget.used);
+        let involved = &event["involvedObject"];
+        let object = hash(&[&involved["kind"], &involved["namespace"], &involved["name"], &involved["uid"]]);
+        let budget = self.budgets.entry(object).or_insert(Budget { left: BURST, filled: now, used: now });
+        budget.used = now;
+        let refills = now.since(budget.filled).as_secs() / REFILL.as_secs();
+        if refills > 0 {
+            budget.left = budget.left.saturating_add(u32::try_from(refills).unwrap_or(BURST)).min(BURST);
+            budget.filled = budget.filled.after(REFILL * u32::try_from(refills).unwrap_or(u32::MAX));
+        }
+        let has = budget.left > 0;
+        budget.left = budget.left.saturating_sub(1);
+        has
+    }
+
+    fn combine(&mut self, event: &mut Value, now: Mono) {
+        forget(&mut self.groups, |group| group.used);
+        let group = self.groups.entry(key(event, false)).or_insert(Group { texts: Vec::new(), used: now });
+        if now.since(group.used) > WINDOW {
+            group.texts.clear();
+        }
+        group.used = now;
+        let text = hash(&[&event["message"]]);
+        if group.texts.contains(&text) {
+            return;
+        }
+        if group.texts.len() < SIMILAR - 1 {
+            return group.texts.push(text);
+        }
+        let message = event["message"].as_str().unwrap_or_default();
+        event["message"] = json!(format!("(combined from similar events): {message}"));
+    }
+}
+
+/// What makes events the same; combined ones are whatever their text.
+fn key(event: &Value, with_text: bool) -> u64 {
+    let involved = &event["involvedObject"];
+    let empty = Value::Null;
+    let combined = event["message"].as_str().is_some_and(|text| text.starts_with("(combined from similar events)"));
+    let text = if with_text && !combined { &event["message"] } else { &empty };
+    let fields = ["kind", "namespace", "name", "uid", "fieldPath"].map(|field| &involved[field]);
+    let mut all = fields.to_vec();
+    all.extend([&event["type"], &event["reason"], text]);
+    hash(&all)
+}
+
+fn hash(values: &[&Value]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for value in values {
+        value.as_str().unwrap_or_default().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn forget<T>(all: &mut BTreeMap<u64, T>, used: impl Fn(&T) -> Mono) {
+    if all.len() < REMEMBERED {
+        return;
+    }
+    let oldest = all.iter().min_by_key(|(_, one)| used(one)).map(|(key, _)| *key);
+    oldest.and_then(|key| all.remove(&key));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Mono {
+        Mono(seconds * 1000)
+    }
+
+    fn event(object: &str, message: &str) -> Value {
+        json!({"involvedObject": {"kind": "Pod", "namespace": "n", "name": object, "uid": object},
+            "type": "Normal", "reason": "R", "message": message, "firstTimestamp": message, "count": 1})
+    }
+
+    #[test]
+    fn a_flood_about_one_object_is_cut_off() {
+        let mut series = Series::default();
+        let mut take = |object: &str, second| series.take(event(object, "m"), at(second), false, |_| None).is_some();
+        assert_eq!((0..100).filter(|_| take("a", 0)).count(), 25);
+        assert!(take("b", 0), "another object has its own budget");
+        assert!(!take("a", 299));
+        assert!(take("a", 300) && !take("a", 301), "one more every five minutes");
+    }
+
+    #[test]
+    fn many_texts_become_one_series() {
+        let mut series = Series::default();
+        let mut take = |text: &str, second| {
+            let taken = series.take(event("a", text), at(second), false, |_| None).unwrap();
+            taken["message"].as_str().unwrap().to_owned()
+        };
+        for n in 0..9 {
+            assert_eq!(take(&n.to_string(), 0), n.to_string());
+        }
+        assert_eq!(take("9", 1), "(combined from similar events): 9");
+        assert_eq!(take("0", 1), "0", "a known text stays");
+        assert_eq!(take("9", 602), "9", "and it begins anew after ten minutes");
+    }
+
+    #[test]
+    fn repeats_without_a_link_are_one_row_with_a_count() {
+        let mut series = Series::default();
+        let first = series.take(event("a", "m"), at(0), true, |_| None).unwrap();
+        series.stored(&first, 7);
+        let mut second = event("a", "m");
+        second["firstTimestamp"] = json!("later");
+        let rows = |row| (row == 7).then(|| first.clone());
+        let second = series.take(second, at(9), true, rows).unwrap();
+        assert_eq!((&second["count"], &second["firstTimestamp"]), (&json!(2), &json!("m")));
+        assert_eq!(series.dropped(), [7]);
+        series.stored(&second, 8);
+        let online = series.take(event("a", "m"), at(10), false, |_| None).unwrap();
+        assert_eq!(online["count"], 1, "the bridge counts");
+        assert!(series.dropped().is_empty());
+        assert_eq!(series.take(event("a", "m"), at(11), true, |_| Some(second.clone())).unwrap()["count"], 1);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut series = Series::default();
+        for n in 0..2 * REMEMBERED as u64 {
+            let taken = series.take(event(&n.to_string(), "m"), at(n), true, |_| None).unwrap();
+            series.stored(&taken, n);
+        }
+        assert!(series.budgets.len() <= REMEMBERED && series.groups.len() <= REMEMBERED);
+        assert!(series.waiting.len() <= REMEMBERED);
+    }
+}

@@ -1,0 +1,88 @@
+//! Too little disk: limits of pods, images that nobody needs, and who must go.
+
+use std::time::Duration;
+
+use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use serde_json::json;
+
+use crate::small_disk::SmallDisk;
+use crate::{condition, configure, import_other, node_with, pod_condition, wait_event};
+
+#[test]
+fn pods_keep_to_their_disk_limits() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("storage");
+    let node = node_with(&cluster, "edge", "");
+    let (kubectl, on) = (&cluster.kubectl, node.name.as_str());
+    let fill = |path: &str| format!("dd if=/dev/zero of={path} bs=1M count=3 2>/dev/null; exec sleep 1000");
+    let limited = |script: &str, limit: &str| {
+        with(shell("c", script), &json!({"resources": {"limits": {"ephemeral-storage": limit}}}))
+    };
+    let mounts = json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let volume = |limit: &str| json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": limit}}]});
+    let two = json!([limited(&fill("/file"), "2Mi"), with(limited("exec sleep 1000", "8Mi"), &json!({"name": "d"}))]);
+    kubectl.apply_all(&[
+        with_spec(pod("volume", on, json!([with(shell("c", &fill("/v/file")), &mounts)])), &volume("1Mi")),
+        with_spec(pod("fits", on, json!([with(shell("c", &fill("/v/file")), &mounts)])), &volume("16Mi")),
+        pod("layer", on, json!([limited(&fill("/file"), "1Mi")])),
+        pod("one-of-two", on, two),
+    ]);
+    for (name, message) in [
+        ("volume", "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "),
+        ("layer", "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
+        ("one-of-two", "Container c exceeded its local ephemeral storage limit \"2Mi\". "),
+    ] {
+        let gone = kubectl.wait_phase(name, "Failed");
+        assert_eq!((&gone["status"]["reason"], &gone["status"]["message"]), (&json!("Evicted"), &json!(message)));
+        assert!(pod_condition(&gone, "DisruptionTarget").is_null(), "its own doing");
+        assert_eq!(wait_event(kubectl, name, "Evicted"), message);
+    }
+    kubectl.wait_ready("fits");
+}
+
+#[test]
+fn a_short_disk_loses_unused_images_and_then_the_largest_pod() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("disk");
+    let name = format!("edge-{}", cluster.kubectl.namespace);
+    let root = cluster.folder().join(&name);
+    let Some(_disk) = SmallDisk::mount(&cluster.folder().join("disk.img"), &root, 160) else { return };
+    let mut node = EdgeNode::prepare(&cluster, &name);
+    import_other(&cluster, &node, "docker.io/library/unused:1");
+    let hard = "{nodefs.available: 48Mi, imagefs.available: 0%, nodefs.inodesFree: 0%, imagefs.inodesFree: 0%}";
+    let images = "{gc-high-percent: 100, gc-min-age-seconds: 0}";
+    configure(&node, &format!("eviction: {{hard: {hard}, pressure-transition-seconds: 1}}\nimages: {images}\n"));
+    node.start();
+    let object = node.wait_ready();
+    assert_eq!(condition(&object, "DiskPressure")["reason"], "KubeletHasNoDiskPressure");
+    let (kubectl, on) = (&cluster.kubectl, node.name.as_str());
+    let fill = |mb: u32| format!("dd if=/dev/zero of=/v/file bs=1M count={mb} 2>/dev/null; exec sleep 1000");
+    let holder = |name: &str, mb: u32| {
+        let mounts = json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+        let volume = json!({"volumes": [{"name": "v", "emptyDir": {}}]});
+        with_spec(pod(name, on, json!([with(shell("c", &fill(mb)), &mounts)])), &volume)
+    };
+    kubectl.apply_all(&[holder("small", 1)]);
+    kubectl.wait_ready("small");
+    assert!(node.edge_ok(&["images"]).contains("unused"));
+    kubectl.apply_all(&[holder("large", 90)]);
+    let gone = kubectl.wait_phase("large", "Failed");
+    let message = gone["status"]["message"].as_str().unwrap_or_default();
+    let expected = "The node was low on resource: ephemeral-storage. Threshold quantity: 48Mi, available: ";
+    assert!(message.starts_with(expected), "{message}");
+    assert!(message.contains("request is 0, has larger consumption of ephemeral-storage. "), "{message}");
+    assert_eq!(pod_condition(&gone, "DisruptionTarget")["reason"], "TerminationByKubelet");
+    let images = node.edge_ok(&["images"]);
+    assert!(!images.contains("unused") && images.contains("busybox"), "{images}");
+    wait_event(kubectl, on, "NodeHasDiskPressure");
+    until(Duration::from_secs(40), "the pressure is over", || {
+        let one = condition(&kubectl.get("node", on)?, "DiskPressure");
+        if one["status"] == "False" { Ok(()) } else { Err(one.to_string()) }
+    });
+    kubectl.wait_ready("small");
+}

@@ -1,0 +1,56 @@
+//! Too little memory: who may come and who must go.
+
+use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::{Cluster, can_run, until};
+use serde_json::json;
+use std::time::Duration;
+
+use crate::{NO_DISK, condition, node_with, pod_condition, wait_event};
+
+#[test]
+fn memory_pressure_evicts_and_refuses() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("memory");
+    // Nobody has this much: the node is under pressure from its first moment.
+    let node = node_with(&cluster, "edge", &format!("eviction: {{hard: {{memory.available: 100%, {NO_DISK}}}}}\n"));
+    let (kubectl, on) = (&cluster.kubectl, node.name.as_str());
+    let manifests = node.root().join("etc/edge-runtime/manifests");
+    let vital = with(
+        pod("vital", on, json!([shell("c", "exec sleep 1000")])),
+        &json!({"metadata": {"name": "vital", "namespace": kubectl.namespace}}),
+    );
+    std::fs::write(manifests.join("vital.yaml"), vital.to_string()).expect("written");
+    let vital = format!("vital-{on}");
+    kubectl.wait_ready(&vital);
+
+    let seen = until(Duration::from_secs(20), "memory pressure", || {
+        let node = kubectl.get("node", on)?;
+        let one = condition(&node, "MemoryPressure");
+        if one["status"] == "True" { Ok(one) } else { Err(one.to_string()) }
+    });
+    assert_eq!(seen["reason"], "KubeletHasInsufficientMemory");
+    wait_event(kubectl, on, "NodeHasInsufficientMemory");
+
+    let asks = with(shell("c", "exec sleep 1000"), &json!({"resources": {"requests": {"cpu": "1m"}}}));
+    kubectl.apply_all(&[
+        pod("best-effort", on, json!([shell("c", "exec sleep 1000")])),
+        pod("burstable", on, json!([asks])),
+    ]);
+    let refused = kubectl.wait_phase("best-effort", "Failed");
+    assert_eq!(refused["status"]["reason"], "Evicted");
+    assert_eq!(refused["status"]["message"], "Pod was rejected: The node had condition: [MemoryPressure]. ");
+
+    let evicted = kubectl.wait_phase("burstable", "Failed");
+    let status = &evicted["status"];
+    assert_eq!(status["reason"], "Evicted");
+    let message = status["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("The node was low on resource: memory. Threshold quantity: "), "{message}");
+    let target = pod_condition(&evicted, "DisruptionTarget");
+    assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("TerminationByKubelet")));
+    wait_event(kubectl, "burstable", "Evicted");
+    wait_event(kubectl, on, "EvictionThresholdMet");
+    // The critical one never goes.
+    kubectl.wait_ready(&vital);
+}
