@@ -17,7 +17,7 @@ use super::resource::Resource;
 use super::rest::{self, Answer, Context, create, delete, list, patch, update};
 use super::server::Inner;
 use super::user::UserInfo;
-use super::{connect, front, namespaces, pods, protobuf, reviews, watch};
+use super::{connect, front, metrics, namespaces, node_proxy, pods, protobuf, reviews, watch};
 
 const JSON: &str = "application/json";
 
@@ -119,6 +119,12 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
     };
     if connect::is(&path.group, &path.resource, &path.subresource) {
         return connect::connect(inner, &ctx, &attributes, parts).await;
+    }
+    if path.group == metrics::GROUP {
+        return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
+    }
+    if path.resource == "nodes" && path.subresource == "proxy" && path.group.is_empty() {
+        return node_proxy::answer(&ctx, parts).await;
     }
     if path.resource == "pods" && path.subresource == "log" && path.group.is_empty() {
         return log(inner, &ctx, parts.method.as_str()).await;

@@ -80,6 +80,8 @@ pub(super) struct ResourcePath {
     pub resource: String,
     pub name: String,
     pub subresource: String,
+    /// What follows the subresource `proxy`.
+    pub rest: String,
 }
 
 /// A path, understood.
@@ -104,6 +106,8 @@ pub(super) fn target(path: &str) -> Target {
         ["namespaces", namespace, inner @ ..] if !matches!(inner, [] | ["status" | "finalize"]) => (*namespace, inner),
         other => ("", other),
     };
+    // What is behind a proxy is no part of the API.
+    let proxy = rest.get(2) == Some(&"proxy");
     let at = |i: usize| rest.get(i).map(|s| (*s).to_owned()).unwrap_or_default();
     Target::Resource(ResourcePath {
         group: group.into(),
@@ -111,7 +115,8 @@ pub(super) fn target(path: &str) -> Target {
         namespace: namespace.into(),
         resource: at(0),
         name: at(1),
-        subresource: rest.get(2..).map(|s| s.join("/")).unwrap_or_default(),
+        subresource: rest.get(2..if proxy { 3 } else { rest.len() }).map(|s| s.join("/")).unwrap_or_default(),
+        rest: rest.get(3..).filter(|_| proxy).map(|s| s.join("/")).unwrap_or_default(),
     })
 }
 
@@ -131,6 +136,9 @@ mod tests {
         let pod = resource("/api/v1/namespaces/a/pods/p/log");
         assert_eq!((pod.namespace.as_str(), pod.resource.as_str()), ("a", "pods"));
         assert_eq!((pod.name.as_str(), pod.subresource.as_str()), ("p", "log"));
+        let proxy = resource("/api/v1/nodes/n/proxy/stats/summary");
+        assert_eq!((proxy.subresource.as_str(), proxy.rest.as_str()), ("proxy", "stats/summary"));
+        assert_eq!(resource("/api/v1/namespaces/a/pods/p/status/x").subresource, "status/x");
         let ns = resource("/api/v1/namespaces/a");
         assert_eq!((ns.resource.as_str(), ns.name.as_str(), ns.namespace.as_str()), ("namespaces", "a", ""));
         let ns = resource("/api/v1/namespaces/a/finalize");

@@ -120,7 +120,7 @@ macro_rules! row {
     }};
 }
 
-/// The built-in resources that have storage, in discovery order.
+/// The built-in resources, in discovery order.
 pub fn builtin_resources() -> Vec<Arc<Resource>> {
     use k8s_openapi::api::{
         coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery, events::v1 as events,
@@ -184,6 +184,7 @@ pub fn builtin_resources() -> Vec<Arc<Resource>> {
     ]
     .into_iter()
     .map(|row| Arc::new(row.into_resource()))
+    .chain(super::metrics::resources())
     .collect()
 }
 
@@ -207,6 +208,9 @@ impl Row {
             sub("exec", "", "PodExecOptions", CONNECT);
             sub("log", "", "Pod", GET);
             sub("portforward", "", "PodPortForwardOptions", CONNECT);
+        }
+        if self.kind == "Node" {
+            sub("proxy", "", "NodeProxyOptions", GET);
         }
         if self.status {
             sub("status", self.group, self.kind, STATUS_VERBS);

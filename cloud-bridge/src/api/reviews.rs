@@ -97,6 +97,7 @@ fn access(inner: &Inner, user: &UserInfo, spec: &Value) -> Value {
                     resource: text("resource"),
                     name: text("name"),
                     subresource: text("subresource"),
+                    rest: String::new(),
                 },
                 selected_node: None,
                 url: None,

@@ -17,7 +17,7 @@ use super::error::ApiError;
 use super::registry::Registry;
 use super::storage::{Store, StoreError};
 use super::user::UserInfo;
-use super::{bootstrap, gc, http as front};
+use super::{bootstrap, gc, http as front, metrics};
 
 /// The largest request body, as the API server has it.
 pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -56,6 +56,7 @@ pub(super) struct Inner {
     pub(super) registry: Registry,
     pub(super) backend: OnceLock<Arc<dyn KubeletBackend>>,
     pub(super) collector: gc::Handle,
+    pub(super) samples: metrics::Samples,
 }
 
 impl Inner {
@@ -81,7 +82,14 @@ impl Server {
         let store = Store::open(&config.file, config.history, config.history_rows)?;
         let registry = Registry::new();
         let (collector, work) = gc::channel();
-        let inner = Arc::new(Inner { config, store: Mutex::new(store), registry, backend: OnceLock::new(), collector });
+        let inner = Arc::new(Inner {
+            config,
+            store: Mutex::new(store),
+            registry,
+            backend: OnceLock::new(),
+            collector,
+            samples: metrics::Samples::default(),
+        });
         bootstrap::run(&inner)?;
         tokio::spawn(gc::run(Arc::downgrade(&inner), work));
         Ok(Self { inner })

@@ -44,6 +44,7 @@ fn kubectls() -> Vec<PathBuf> {
 struct Fixture {
     folder: tempfile::TempDir,
     _bridge: TestBridge,
+    name: String,
     node: tokio::task::JoinHandle<()>,
 }
 
@@ -73,8 +74,8 @@ impl Fixture {
         let name = edge.name.clone();
         let pod = cluster.create_pod("p", &name, json!({})).await;
         edge.report_and_wait(status(&pod, running())).await.unwrap();
-        let node = tokio::spawn(Script::default().serve(edge));
-        Self { folder, _bridge: bridge, node }
+        let node = Script { streams: HashMap::new(), pod: pod.metadata.uid.unwrap(), began: Instant::now() };
+        Self { folder, _bridge: bridge, name, node: tokio::spawn(node.serve(edge)) }
     }
 
     fn kubectl(&self, program: &Path, args: &[&str]) -> Command {
@@ -129,9 +130,10 @@ struct Served {
 
 /// What the node does: `cat` gives back what it gets, `exit N` ends with N, `both` writes to both outputs, `sleep`
 /// takes nothing, `cut` breaks off; every port gives back what it gets, except 81, which is refused.
-#[derive(Default)]
 struct Script {
     streams: HashMap<StreamId, Served>,
+    pod: String,
+    began: Instant,
 }
 
 impl Script {
@@ -164,11 +166,31 @@ impl Script {
         }
     }
 
+    /// A quarter of a core and 20 MiB for the pod, half a core and 100 MiB for the node.
+    fn measured(&self, node: &str) -> serde_json::Value {
+        let nanos = u64::try_from(self.began.elapsed().as_nanos()).unwrap();
+        let stats = |part: u64, mebibytes: u64| {
+            let memory = json!({"workingSetBytes": mebibytes << 20, "time": "2026-03-01T10:00:00Z"});
+            json!({"cpu": {"usageCoreNanoSeconds": nanos / part, "time": "2026-03-01T10:00:00Z"}, "memory": memory})
+        };
+        let mut container = stats(4, 20);
+        (container["name"], container["startTime"]) = ("c".into(), "2026-03-01T09:00:00Z".into());
+        let pod_ref = json!({"name": "p", "namespace": "default", "uid": self.pod});
+        let mut node_stats = stats(2, 100);
+        node_stats["nodeName"] = node.into();
+        json!({"node": node_stats, "pods": [{"podRef": pod_ref, "containers": [container]}]})
+    }
+
     fn open(&mut self, edge: &mut Edge, id: StreamId, what: StreamRequest) {
         let mut stream = Served { what, input: Records::default(), output: VecDeque::new(), over: false, broken: None };
         match &stream.what {
             StreamRequest::PortForward { port: 81, .. } => {
                 edge.session.stream_end(id, Some("connection refused".into()));
+                return;
+            }
+            StreamRequest::Stats {} => {
+                edge.session.stream_send(id, self.measured(&edge.name).to_string().as_bytes()).unwrap();
+                edge.session.stream_end(id, None);
                 return;
             }
             StreamRequest::Exec { command, .. } if command[0] == "missing" => {
@@ -335,5 +357,39 @@ async fn ports_are_forwarded_many_at_once() {
             each.into_iter().all(|thread| thread.join().unwrap())
         };
         assert!(tokio::task::spawn_blocking(work).await.unwrap(), "{kubectl:?}");
+    }
+}
+
+#[tokio::test]
+async fn top_shows_what_the_node_measures() {
+    let fixture = Fixture::start().await;
+    for kubectl in kubectls() {
+        let (code, out, err) = fixture.run(&kubectl, &["top", "pod", "--containers", "--no-headers"], vec![]).await;
+        let words: Vec<String> = String::from_utf8(out).unwrap().split_whitespace().map(str::to_owned).collect();
+        assert!(code == Some(0) && words.len() == 4, "{kubectl:?} {words:?} {err}");
+        assert_eq!((words[0].as_str(), words[1].as_str(), words[3].as_str()), ("p", "c", "20Mi"));
+        let cores: u32 = words[2].strip_suffix('m').unwrap().parse().unwrap();
+        assert!((200..300).contains(&cores), "{cores}m");
+
+        let (code, out, err) = fixture.run(&kubectl, &["top", "node", "--no-headers"], vec![]).await;
+        let words: Vec<String> = String::from_utf8(out).unwrap().split_whitespace().map(str::to_owned).collect();
+        assert!(code == Some(0) && words[0] == fixture.name, "{kubectl:?} {words:?} {err}");
+        let cores: u32 = words[1].strip_suffix('m').unwrap().parse().unwrap();
+        assert!((400..600).contains(&cores) && words[3] == "100Mi", "{words:?}");
+
+        for (path, expected) in [
+            ("stats/summary", "\"workingSetBytes\":20971520"),
+            (
+                "metrics/resource",
+                "container_memory_working_set_bytes{container=\"c\",namespace=\"default\",pod=\"p\"} 20971520 ",
+            ),
+            ("pods", "\"PodList\""),
+            ("healthz", "ok"),
+        ] {
+            let path = format!("/api/v1/nodes/{}/proxy/{path}", fixture.name);
+            let (code, out, err) = fixture.run(&kubectl, &["get", "--raw", &path], vec![]).await;
+            let out = String::from_utf8(out).unwrap();
+            assert!(code == Some(0) && out.contains(expected), "{path}: {out} {err}");
+        }
     }
 }
