@@ -9,20 +9,18 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::launcher::{Launcher, Objects, Prepared};
-use super::sandbox::{class, read_bounded, spec, uid};
+use super::sandbox::{class, spec, uid};
 use super::security::{apparmor, seccomp};
-use super::{oci_spec, resources, user};
+use super::{oci_spec, resources, termination, user};
 use crate::image::{ImageRecord, rootfs};
 use crate::monitor::protocol::StartContainer;
 use crate::pod::env::{self, Environment, Sources};
+use crate::pod::ephemeral::definition;
 use crate::pod::event::StartFailure;
 use crate::pod::record::ProcessUser;
 use crate::sys::files;
 use crate::volume::mounts::{self, MountContext};
 use crate::volume::{DownwardFacts, downward};
-
-/// Kubernetes' limit for one termination message.
-const TERMINATION_MESSAGE_LIMIT: u64 = 4096;
 
 /// Which attempt of which container.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +29,8 @@ pub struct Attempt<'a> {
     pub number: u32,
     /// Id in the OCI runtime.
     pub id: &'a str,
+    /// A process whose pid namespace the container joins.
+    pub join_pid: Option<i32>,
 }
 
 /// A container ready to be started.
@@ -125,7 +125,7 @@ impl Launcher {
             cwd: working_dir(container, image),
             rootfs: root,
             mounts: mounts.into_iter().map(bind).collect(),
-            namespaces: namespaces(pod, prepared),
+            namespaces: namespaces(pod, prepared, attempt.join_pid),
             hostname: String::new(),
             cgroup_path: cgroup.clone(),
             user,
@@ -184,11 +184,26 @@ impl Launcher {
         self.trash.throw(&self.attempt_dir(uid, container, attempt)).map_err(|error| error.to_string())
     }
 
-    /// What an ended container left at its `terminationMessagePath`.
-    pub fn termination_message(&self, uid: &str, container: &str, attempt: u32) -> String {
-        let path = self.attempt_dir(uid, container, attempt).join("termination-log");
-        read_bounded(&path, TERMINATION_MESSAGE_LIMIT)
+    /// What an ended container left at its `terminationMessagePath`, or, if it `failed` and its policy says so, at
+    /// the end of its log.
+    pub fn termination_message(&self, pod: &Pod, container: &str, attempt: u32, failed: bool) -> String {
+        let (uid, meta) = (uid(pod), &pod.metadata);
+        let file = self.attempt_dir(&uid, container, attempt).join("termination-log");
+        let definition = definition(pod, container);
+        let policy = definition.as_ref().and_then(|c| c.termination_message_policy.as_deref());
+        let log = (failed && policy == Some("FallbackToLogsOnError")).then(|| {
+            let of = |text: &Option<String>| text.clone().unwrap_or_default();
+            self.paths.container_log(&of(&meta.namespace), &of(&meta.name), &uid, container, attempt)
+        });
+        termination::message(&file, log.as_deref())
     }
+}
+
+/// All containers of the spec, init containers first.
+pub fn all_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    let spec = spec(pod);
+    let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
+    init.chain(spec.map(|spec| spec.containers.iter()).into_iter().flatten())
 }
 
 fn environment(
@@ -232,9 +247,13 @@ fn working_dir(container: &Container, image: &ImageRecord) -> String {
     if dir.is_empty() { "/".into() } else { dir.into() }
 }
 
-fn namespaces(pod: &Pod, prepared: &Prepared) -> oci_spec::Namespaces {
+fn namespaces(pod: &Pod, prepared: &Prepared, join_pid: Option<i32>) -> oci_spec::Namespaces {
     let host_pid = spec(pod).and_then(|spec| spec.host_pid).unwrap_or(false);
-    let pid = if host_pid { oci_spec::PidNamespace::Host } else { oci_spec::PidNamespace::Private };
+    let pid = match join_pid {
+        _ if host_pid => oci_spec::PidNamespace::Host,
+        Some(pid) => oci_spec::PidNamespace::Shared(format!("/proc/{pid}/ns/pid").into()),
+        None => oci_spec::PidNamespace::Private,
+    };
     let pinned = prepared.namespaces.clone();
     oci_spec::Namespaces { net: pinned.net, ipc: pinned.ipc, uts: pinned.uts, pid }
 }

@@ -6,9 +6,10 @@ pub mod oci_spec;
 pub mod resources;
 pub mod sandbox;
 pub mod security;
+mod termination;
 mod usage;
 pub mod user;
 
-pub use container::Attempt;
+pub use container::{Attempt, all_containers};
 pub use launcher::Launcher;
 pub(crate) use sandbox::read_bounded;

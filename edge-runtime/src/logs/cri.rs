@@ -45,10 +45,10 @@ impl LineSplitter {
         }
     }
 
-    /// The stream has ended: what is left becomes a line.
+    /// The stream has ended: what is left is a part that nothing follows, as containerd logs it.
     pub fn finish(&mut self, stamp: &str, stream: Stream, out: &mut Vec<u8>) {
         if !self.carry.is_empty() {
-            entry(stamp, stream, b'F', &self.carry, out);
+            entry(stamp, stream, b'P', &self.carry, out);
             self.carry = Vec::new();
         }
     }
@@ -131,7 +131,7 @@ mod tests {
     fn lines_are_whole_wherever_reads_are_cut() {
         assert_eq!(
             text(&[b"a\nb", b"c\n", b"\n", b"end"]),
-            [" stdout F a", " stdout F bc", " stdout F ", " stdout F end"]
+            [" stdout F a", " stdout F bc", " stdout F ", " stdout P end"]
         );
         assert!(text(&[b""]).is_empty());
     }

@@ -161,6 +161,6 @@ mod tests {
         writer.write(Stream::Stderr, b"next", T, &mut scratch).unwrap();
         writer.finish(T, &mut scratch).unwrap();
         let text = fs::read_to_string(&log).unwrap();
-        assert_eq!(text, format!("2026-01-02T03:04:05Z stdout F tor\n{T} stderr F next\n"));
+        assert_eq!(text, format!("2026-01-02T03:04:05Z stdout F tor\n{T} stderr P next\n"));
     }
 }

@@ -1,12 +1,18 @@
 //! What the monitor said about containers, turned into news for their pods.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use jiff::Timestamp;
 
+use super::pods::Entry;
 use super::{Node, Owner};
+use crate::launch::all_containers;
 use crate::monitor::client::MonitorEvent;
 use crate::monitor::exit::ExitRecord;
 use crate::monitor::protocol::{ContainerState, Phase};
-use crate::pod::event::{Exit, PodEvent, StartFailure};
+use crate::pod::clock::Mono;
+use crate::pod::event::{Exit, PodEvent, ProbeKind, StartFailure};
+use crate::pod::reconcile::has_post_start;
 use crate::pod::record::ContainerState as Recorded;
 use crate::probe::{ProbeEvent, ProbeTarget};
 use crate::store::StoreError;
@@ -68,6 +74,10 @@ impl Node {
     }
 
     fn exit_event(&self, owner: &Owner, exit: &ExitRecord) -> PodEvent {
+        let pod = self.pods.get(&owner.uid).map(|entry| &*entry.pod);
+        let failed = exit.code != 0;
+        let message = pod.map(|pod| self.launcher.termination_message(pod, &owner.container, owner.attempt, failed));
+        let message = message.unwrap_or_default();
         PodEvent::Exited {
             container: owner.container.clone(),
             id: exit.id.clone(),
@@ -77,7 +87,7 @@ impl Node {
                 oom_killed: exit.oom_killed,
                 unknown: exit.unknown,
                 finished_at: self.timestamp(&exit.finished_at),
-                message: self.launcher.termination_message(&owner.uid, &owner.container, owner.attempt),
+                message,
             },
         }
     }
@@ -133,7 +143,10 @@ impl Node {
     }
 
     pub(super) fn take_probe(&mut self, event: ProbeEvent) -> Result<(), StoreError> {
-        let ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy } = event;
+        let ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy, warning } = event;
+        if let Some(message) = warning {
+            self.warn_about_container(&pod_uid, &container, "ProbeWarning", message)?;
+        }
         if let Some(message) = unhealthy {
             self.warn_about_container(&pod_uid, &container, "Unhealthy", message)?;
         }
@@ -146,22 +159,33 @@ impl Node {
     /// Makes the probes that run match what runs.
     pub(super) fn sync_probes(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
-        let address = entry.record.ips.first().copied().or_else(|| self.host.host_ips.first().copied());
-        let address = address.unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+        let address = self.address_of(entry);
         let mut targets = Vec::new();
-        for container in super::execute::containers(&entry.pod) {
+        for container in all_containers(&entry.pod) {
             let Some(record) = entry.record.containers.get(&container.name) else { continue };
-            let Recorded::Running { id, since, .. } = &record.state else { continue };
+            let (id, started, ending) = match &record.state {
+                Recorded::Running { id, since, .. } => (id, *since, false),
+                // As the kubelet: readiness goes on to the end, the others would only disturb it.
+                Recorded::Stopping { id, started_at: Some(_), .. }
+                    if container.startup_probe.is_none() || record.probes.startup == Some(true) =>
+                {
+                    (id, Mono(0), true)
+                }
+                _ => continue,
+            };
+            if has_post_start(container) && !record.hooks.post_start.is_done() {
+                continue;
+            }
             let mut probes = ProbeTarget::specs(container);
+            probes.retain(|spec| !ending || spec.kind == ProbeKind::Readiness);
             if probes.is_empty() {
                 continue;
             }
             for spec in &mut probes {
-                use crate::pod::event::ProbeKind::{Liveness, Readiness, Startup};
                 spec.known = match spec.kind {
-                    Startup => record.probes.startup,
-                    Readiness => record.probes.readiness,
-                    Liveness => record.probes.liveness,
+                    ProbeKind::Startup => record.probes.startup,
+                    ProbeKind::Readiness => record.probes.readiness,
+                    ProbeKind::Liveness => record.probes.liveness,
                 };
             }
             targets.push(ProbeTarget {
@@ -169,11 +193,18 @@ impl Node {
                 container: container.name.clone(),
                 id: id.clone(),
                 address,
-                started: *since,
+                started,
+                ending,
                 probes,
             });
         }
         self.probes.sync(uid, &targets);
+    }
+
+    /// Where this node reaches a pod.
+    pub(super) fn address_of(&self, entry: &Entry) -> IpAddr {
+        let own = entry.record.ips.first().copied().or_else(|| self.host.host_ips.first().copied());
+        own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
     fn timestamp(&self, text: &str) -> Timestamp {

@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::Signal;
 
 use super::sources::News;
 use super::{Node, Owner};
 use crate::image::Reference;
-use crate::launch::Attempt;
+use crate::launch::{Attempt, all_containers};
 use crate::pod::admission::{self, Allocatable};
+use crate::pod::ephemeral;
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
 use crate::pod::ports;
 use crate::pod::reconcile::Refusal;
-use crate::pod::record::{ContainerKind, PodSource, StopReason};
+use crate::pod::record::{ContainerKind, ContainerState, PodSource, StopReason};
 use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
+use crate::pod::support::container_refusal;
 use crate::store::StoreError;
 
 /// A container that could not be removed (a mount in use) is tried again after this.
@@ -71,8 +73,15 @@ impl Node {
         let failed = |failure, message: String| {
             Some(PodEvent::StartFailed { container: container.to_owned(), id: id.to_owned(), failure, message })
         };
-        let Some(definition) = containers(pod).find(|one| one.name == container) else {
+        let Some(definition) = ephemeral::definition(pod, container) else {
             return failed(StartFailure::Config, format!("container {container} is not in the pod's spec"));
+        };
+        if let Some(message) = pod.spec.as_ref().and_then(|spec| container_refusal(spec, container)) {
+            return failed(StartFailure::Config, message);
+        }
+        let join_pid = match self.pid_to_join(uid, pod, container) {
+            Ok(pid) => pid,
+            Err(message) => return failed(StartFailure::Config, message),
         };
         let Some(image) = self.image_record(image_id, &definition.image.clone().unwrap_or_default()) else {
             return failed(StartFailure::Create, format!("image {image_id} is no longer on this node"));
@@ -80,7 +89,7 @@ impl Node {
         let ips = self.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let store = &self.store;
         let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
-        let which = Attempt { container: definition, number: attempt, id };
+        let which = Attempt { container: &definition, number: attempt, id, join_pid };
         let ready = match self.launcher.prepare_container(pod, &which, &image, &ips, &objects) {
             Ok(ready) => ready,
             Err((failure, message)) => return failed(failure, message),
@@ -109,6 +118,16 @@ impl Node {
         Some(prepared)
     }
 
+    /// The process whose pid namespace a container shares.
+    fn pid_to_join(&self, uid: &str, pod: &Pod, container: &str) -> Result<Option<i32>, String> {
+        let Some(target) = ephemeral::target(pod, container) else { return Ok(None) };
+        let record = self.pods.get(uid).and_then(|entry| entry.record.containers.get(target));
+        match record.map(|record| &record.state) {
+            Some(ContainerState::Running { pid, .. }) => Ok(Some(*pid)),
+            _ => Err(format!("unable to find target container {target}")),
+        }
+    }
+
     pub(super) fn kill_container(&self, uid: &str, container: &str, id: &str, signal: StopSignal, because: StopReason) {
         let signal = match signal {
             StopSignal::Kill => Signal::SIGKILL,
@@ -129,9 +148,15 @@ impl Node {
             .detach();
     }
 
-    /// The image's STOPSIGNAL (name or number), else SIGTERM.
+    /// `lifecycle.stopSignal`, else the image's STOPSIGNAL (name or number), else SIGTERM.
     fn stop_signal(&self, uid: &str, container: &str) -> Signal {
-        let record = self.pods.get(uid).and_then(|entry| entry.record.containers.get(container));
+        let entry = self.pods.get(uid);
+        let definition = entry.and_then(|entry| all_containers(&entry.pod).find(|one| one.name == container));
+        let own = definition.and_then(|one| one.lifecycle.as_ref()?.stop_signal.as_deref()?.parse().ok());
+        if let Some(signal) = own {
+            return signal;
+        }
+        let record = entry.and_then(|entry| entry.record.containers.get(container));
         let image = record.and_then(|record| self.image_record(&record.image_id, &record.image));
         let text = image.and_then(|image| image.config.stop_signal).unwrap_or_default();
         let by_number = text.parse::<i32>().ok().and_then(|number| Signal::try_from(number).ok());
@@ -347,11 +372,4 @@ impl Node {
     pub(super) fn wall(&self) -> Timestamp {
         self.clock.now().wall
     }
-}
-
-/// All containers of the spec, init containers first.
-pub(super) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
-    let spec = pod.spec.as_ref();
-    let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
-    init.chain(spec.map(|spec| spec.containers.iter()).into_iter().flatten())
 }

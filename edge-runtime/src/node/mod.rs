@@ -10,6 +10,7 @@
 //! | `network` | connecting pods, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
 //! | `guard`, `storage`, `collect` | running short: eviction, pods' disk use, unused images |
+//! | `hooks` | lifecycle hooks that run |
 //! | `containers` | what the monitor said |
 //! | `pulls` | images to fetch, one at a time |
 //! | `events`, `series` | Kubernetes events: made, and kept few |
@@ -23,6 +24,7 @@ mod containers;
 mod events;
 mod execute;
 mod guard;
+mod hooks;
 mod network;
 mod objects;
 mod outgoing;
@@ -56,6 +58,7 @@ use crate::sys::clock::Clock;
 
 use collect::Collect;
 use guard::Guard;
+use hooks::Hooks;
 use network::HostPorts;
 use outgoing::Outgoing;
 use pods::Pods;
@@ -100,6 +103,7 @@ pub struct Node {
     connecting: BTreeMap<String, SandboxDone>,
     host_ports: HostPorts,
     probes: Supervisor,
+    hooks: Hooks,
     pulls: Pulls,
     outgoing: Outgoing,
     series: Series,
@@ -159,6 +163,7 @@ impl Node {
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
             News::Probe(event) => self.take_probe(event),
+            News::HookDone(call, done) => self.hook_done(call, done),
             News::Pulled { reference, result } => self.pulled(&reference, result),
             News::Walked(result) => self.walked(result),
             News::Collected(result) => self.collected(result),

@@ -3,11 +3,12 @@
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt;
 
+use super::hooks::HookRef;
 use super::pulls::PullResult;
 use crate::link::LinkEvent;
 use crate::monitor::client::MonitorEvent;
 use crate::pod::clock::Mono;
-use crate::probe::ProbeEvent;
+use crate::probe::{HookDone, ProbeEvent};
 use crate::sys::clock::Clock;
 
 /// One piece of news for the loop.
@@ -32,6 +33,8 @@ pub(super) enum News {
     /// The kernel has the nft rules that were asked for, or refused them.
     RulesReplaced(Result<(), String>),
     Probe(ProbeEvent),
+    /// A lifecycle hook has ended.
+    HookDone(HookRef, HookDone),
     Pulled {
         reference: String,
         result: PullResult,

@@ -14,6 +14,7 @@ use smol::LocalExecutor;
 use super::collect::Collect;
 use super::events::about_node;
 use super::guard::Guard;
+use super::hooks::Hooks;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
 use super::pulls::Pulls;
@@ -235,6 +236,7 @@ fn build(
         connecting: BTreeMap::new(),
         host_ports: super::network::HostPorts::default(),
         probes,
+        hooks: Hooks::default(),
         pulls: Pulls::default(),
         outgoing: Outgoing::default(),
         series: Series::default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use edge_protocol::message::Report;
 use serde_json::Value;
 
+use super::hooks::HookRef;
 use super::{Node, Owner};
 use crate::pod::clock::Now;
 use crate::pod::event::PodEvent;
@@ -47,6 +48,7 @@ impl Node {
             let answers = self.execute(uid, steps, &now)?;
             if answers.is_empty() {
                 self.sync_probes(uid);
+                self.sync_hooks(uid);
                 return Ok(());
             }
             for answer in answers {
@@ -153,6 +155,9 @@ impl Node {
                 }
                 Step::Kill { container, id, signal, because } => {
                     self.kill_container(uid, &container, &id, signal, because)
+                }
+                Step::RunHook { container, id, hook, limit } => {
+                    self.run_hook(uid, &pod, HookRef::new(uid, container, id, hook), limit);
                 }
                 Step::RemoveContainer { container, attempt, id } => {
                     self.remove_container(Owner { uid: uid.to_owned(), container, attempt }, &id);

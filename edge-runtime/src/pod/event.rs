@@ -34,6 +34,8 @@ pub enum PodEvent {
     Removed { container: String, attempt: u32 },
     /// A probe's verdict changed for this attempt.
     Probe { container: String, id: String, probe: ProbeKind, success: bool },
+    /// `RunHook` has ended; `error` says why it failed.
+    HookDone { container: String, id: String, hook: HookKind, error: Option<String> },
     /// The API set `deletionTimestamp`, or shortened the grace.
     DeletionRequested { grace_s: u32 },
     /// The object is gone: a tombstone arrived or the static manifest was removed. `grace_s` is the pod's own.
@@ -97,6 +99,13 @@ pub struct Exit {
     pub finished_at: Timestamp,
     /// Termination message, already cut to size; empty if none.
     pub message: String,
+}
+
+/// Which lifecycle hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HookKind {
+    PostStart,
+    PreStop,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,6 +9,7 @@ pub mod admission;
 pub mod backoff;
 pub mod clock;
 pub mod env;
+pub mod ephemeral;
 pub mod event;
 pub mod id;
 pub mod notice;

@@ -2,11 +2,12 @@
 //!
 //! Ordered and idempotent: a plan's record says which steps are under way, so asking again yields none of them twice.
 //! Follows the kubelet's sync loop for what a user can see (order, reasons, messages, back-off).
-//! [`run`] brings a pod up in order, [`keep`] looks after one container, [`end`] brings all down; this file holds what both need.
+//! [`run`] brings a pod up in order, [`keep`] looks after one container, [`stop`] ends one, [`end`] brings all down; this file holds what both need.
 
 mod end;
 mod keep;
 mod run;
+mod stop;
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::clock::{Mono, Now};
 use super::id::container_id;
 use super::record::{ContainerKind, ContainerRecord, PodRecord, SandboxState, Terminal};
 use super::step::{EventDraft, Step};
-use super::{support, transition};
+use super::{ephemeral, support, transition};
 
 /// What the node knows beside the pod.
 pub struct World<'a> {
@@ -53,7 +54,9 @@ pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> 
     }
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
-    let mut turn = Turn { pod, spec, record, world, now, steps: Vec::new(), wake: None };
+    let ephemeral = ephemeral::containers(spec);
+    let mut turn =
+        Turn { pod, spec, ephemeral: &ephemeral, record, world, now, steps: Vec::new(), wake: None, held_up: false };
     turn.admit();
     turn.watch_deadline();
     if turn.record.deletion.is_none() && turn.record.terminal.is_none() {
@@ -68,6 +71,15 @@ pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> 
         turn.steps.push(Step::WakeAt(at));
     }
     Plan { record: turn.record, steps: turn.steps }
+}
+
+pub use keep::has_post_start;
+
+/// The init containers have done their work: an app container of this sandbox runs or has run.
+pub(super) fn initialized(record: &PodRecord) -> bool {
+    let apps = || record.containers.values().filter(|c| c.kind == ContainerKind::App);
+    apps().any(|c| c.state.live_id().is_some())
+        || (record.sandbox.generation <= 1 && apps().any(|c| c.latest_end().is_some()))
 }
 
 /// Kind of a container of this spec.
@@ -88,11 +100,14 @@ pub(super) fn pod_ref(record: &PodRecord) -> String {
 struct Turn<'a> {
     pod: &'a Pod,
     spec: &'a PodSpec,
+    ephemeral: &'a [Container],
     record: PodRecord,
     world: &'a World<'a>,
     now: &'a Now,
     steps: Vec<Step>,
     wake: Option<Mono>,
+    /// A container before this one in the list runs its `postStart` hook: no other is started until that ends.
+    held_up: bool,
 }
 
 impl<'a> Turn<'a> {
@@ -120,19 +135,20 @@ impl<'a> Turn<'a> {
         if self.record.terminal.is_some() {
             return;
         }
-        for (container, in_init) in self.all() {
-            let kind = kind_of(container, in_init);
+        let ephemeral = self.ephemeral.iter().map(|c| (c, ContainerKind::Ephemeral));
+        for (container, kind) in self.all().map(|(c, in_init)| (c, kind_of(c, in_init))).chain(ephemeral) {
             self.record.containers.entry(container.name.clone()).or_insert_with(|| ContainerRecord::new(kind));
         }
     }
 
-    /// Ends a pod that outlived `activeDeadlineSeconds`, counted in this boot.
+    /// Ends a pod that outlived `activeDeadlineSeconds`.
     fn watch_deadline(&mut self) {
         let Some(limit) = self.spec.active_deadline_seconds.and_then(|s| u64::try_from(s).ok()) else { return };
         if self.record.terminal.is_some() || self.record.deletion.is_some() {
             return;
         }
-        let due = self.record.active_since.after(Duration::from_secs(limit));
+        let left = limit.saturating_sub(self.record.active_before_s.into());
+        let due = self.record.active_since.after(Duration::from_secs(left));
         if self.now.mono < due {
             self.wake_at(due);
             return;
@@ -189,6 +205,8 @@ fn ended_in_api(pod: &Pod) -> Option<Terminal> {
     Some(Terminal { succeeded, reason: text(&status.reason), message: text(&status.message) })
 }
 
+#[cfg(test)]
+mod hook_tests;
 #[cfg(test)]
 mod random;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! boot named by `boot_id` only. Old records must stay readable: add fields with `#[serde(default)]`.
 
 mod container;
+mod hooks;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::container::{
     ContainerKind, ContainerRecord, ContainerState, ProbeResults, ProcessUser, SignalState, StopReason, Terminated,
 };
+pub use self::hooks::{Hook, Hooks};
 use super::clock::{Mono, Now};
 
 /// Where the desired pod came from.
@@ -121,6 +123,9 @@ pub struct PodRecord {
     /// Since when the pod counts as active in this boot, for `activeDeadlineSeconds`.
     #[serde(default)]
     pub active_since: Mono,
+    /// How long it was active in earlier boots, as far as the wall clock can tell; seconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub active_before_s: u32,
     /// Admission has looked at the pod (a refusal shows as `terminal`).
     #[serde(default)]
     pub admitted: bool,
@@ -156,6 +161,7 @@ impl PodRecord {
             boot_id: now.boot_id.to_string(),
             started_at: now.wall,
             active_since: now.mono,
+            active_before_s: 0,
             admitted: false,
             ips: Vec::new(),
             sandbox: Sandbox::default(),
@@ -166,4 +172,10 @@ impl PodRecord {
             conditions: BTreeMap::new(),
         }
     }
+}
+
+// serde hands over a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -74,7 +74,7 @@ fn of_containers(pod: &Pod, record: &PodRecord, host: &HostFacts) -> PodStatus {
         message: ended.and_then(|e| text(&e.message)),
         conditions: Some(conditions),
         init_container_statuses: Some(init).filter(|s| !s.is_empty()),
-        ephemeral_container_statuses: containers::ephemeral(spec),
+        ephemeral_container_statuses: Some(containers::ephemeral(spec, record)).filter(|s| !s.is_empty()),
         container_statuses: Some(apps).filter(|s| !s.is_empty()),
         host_ip: host.host_ips.first().map(IpAddr::to_string),
         host_ips: list(&host.host_ips, |ip| HostIP { ip }),

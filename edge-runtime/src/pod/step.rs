@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::clock::Mono;
+use super::event::HookKind;
 use super::record::{ContainerKind, StopReason};
 
 /// One thing to do. The order in the list is the order of beginning; steps of different containers may overlap.
@@ -20,6 +21,9 @@ pub enum Step {
     /// Send a signal to the container's first process (`Kill`: to all its processes). No answer but `Exited`; if
     /// the attempt turns out not to run, answer `Exited` with what is known.
     Kill { container: String, id: String, signal: StopSignal, because: StopReason },
+    /// Run a lifecycle hook of the running attempt. Answer: `HookDone`; `postStart` has no limit in time, and what
+    /// runs is cut off when the record no longer has it under way.
+    RunHook { container: String, id: String, hook: HookKind, limit: Option<Duration> },
     /// Remove an ended container from the OCI runtime with its bundle and writable layer (log files stay).
     /// Answer: `Removed`.
     RemoveContainer { container: String, attempt: u32, id: String },
@@ -73,6 +77,7 @@ impl EventDraft {
     pub fn container(warning: bool, reason: &str, message: String, kind: ContainerKind, name: &str) -> Self {
         let list = match kind {
             ContainerKind::App => "containers",
+            ContainerKind::Ephemeral => "ephemeralContainers",
             ContainerKind::Init | ContainerKind::Sidecar => "initContainers",
         };
         Self { field_path: format!("spec.{list}{{{name}}}"), ..Self::pod(warning, reason, message) }

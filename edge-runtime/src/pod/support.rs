@@ -75,6 +75,15 @@ pub fn unknown_field(raw: &Value, pod: &Pod) -> Option<Refusal> {
     Some(Refusal { reason: UNSUPPORTED.to_owned(), message })
 }
 
+/// Why this build cannot run an ephemeral container, if so: it came after the pod was looked at.
+pub fn container_refusal(spec: &PodSpec, name: &str) -> Option<String> {
+    let (at, container) = spec.ephemeral_containers.iter().flatten().enumerate().find(|(_, e)| e.name == name)?;
+    let mut found = Vec::new();
+    let value = serde_json::to_value(container).ok()?;
+    walk(spec, &value, table::EPHEMERAL_CONTAINER, &format!("spec.ephemeralContainers[{at}]"), &mut found);
+    found.into_iter().find(|f| !matches!(f.answer, Answer::Warn)).map(|f| f.message())
+}
+
 /// What keeps the pod from starting until something outside of it changes: event reason and message.
 pub fn obstacle(pod: &Pod) -> Option<Refusal> {
     findings(pod).into_iter().find_map(|f| match f.answer {

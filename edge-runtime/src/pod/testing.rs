@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::clock::{Mono, Now};
-use super::event::{Exit, PodEvent};
+use super::event::{Exit, HookKind, PodEvent};
 use super::reconcile::{World, reconcile};
 use super::record::{ContainerState, PodRecord, PodSource};
 use super::step::{Step, StopSignal};
@@ -144,6 +144,11 @@ impl Sim {
         self.events.clear();
     }
 
+    pub(super) fn hook_done(&mut self, name: &str, hook: HookKind, error: Option<&str>) -> Vec<String> {
+        let (container, id, error) = (name.to_owned(), self.id(name), error.map(str::to_owned));
+        self.tell(PodEvent::HookDone { container, id, hook, error })
+    }
+
     pub(super) fn resumed(&mut self, live: &[(&str, i32)]) -> Vec<String> {
         let live: BTreeMap<String, i32> = live.iter().map(|(id, pid)| ((*id).to_owned(), *pid)).collect();
         self.tell(PodEvent::Resumed { live, sandbox_exists: true })
@@ -170,6 +175,7 @@ fn word(step: &Step) -> String {
         Step::Kill { container, signal: StopSignal::Stop { grace }, .. } => {
             format!("stop {container} {}", grace.as_secs())
         }
+        Step::RunHook { container, hook, .. } => format!("{hook:?} {container}"),
         Step::RemoveContainer { container, attempt, .. } => format!("remove {container} {attempt}"),
         Step::Teardown => "teardown".to_owned(),
         Step::ReportGone => "gone".to_owned(),

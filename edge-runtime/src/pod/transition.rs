@@ -12,8 +12,8 @@ use self::containers::{exited, image_failed, start_failed, started};
 use self::restart::resume;
 pub(super) use self::restart::settle_boot;
 use super::clock::{Mono, Now};
-use super::event::{PodEvent, ProbeKind};
-use super::record::{ContainerRecord, ContainerState, Deletion, PodRecord, SandboxState, Terminal};
+use super::event::{HookKind, PodEvent, ProbeKind};
+use super::record::{ContainerRecord, ContainerState, Deletion, Hook, PodRecord, SandboxState, Terminal};
 
 /// Longest pause between two tries to make the sandbox.
 const SANDBOX_RETRY_MAX_S: u64 = 30;
@@ -96,13 +96,26 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
             c.garbage.remove(&attempt);
         }),
         PodEvent::Probe { container, id, probe, success } => with(&mut record, &container, |c| {
-            if matches!(&c.state, ContainerState::Running { id: current, .. } if *current == id) {
+            // Of one that is being stopped only the readiness counts.
+            let running = matches!(c.state, ContainerState::Running { .. });
+            if c.state.live_id() == Some(&*id) && (running || probe == ProbeKind::Readiness) {
                 let verdict = match probe {
                     ProbeKind::Startup => &mut c.probes.startup,
                     ProbeKind::Readiness => &mut c.probes.readiness,
                     ProbeKind::Liveness => &mut c.probes.liveness,
                 };
                 *verdict = Some(success);
+            }
+        }),
+        PodEvent::HookDone { container, id, hook, error } => with(&mut record, &container, |c| {
+            if c.state.live_id() == Some(&*id) {
+                let hook = match hook {
+                    HookKind::PostStart => &mut c.hooks.post_start,
+                    HookKind::PreStop => &mut c.hooks.pre_stop,
+                };
+                if *hook == Hook::UnderWay {
+                    *hook = Hook::Done { at: now.mono, error };
+                }
             }
         }),
     }

@@ -1,9 +1,9 @@
 //! The `httpGet` probe: one GET over HTTP/1.1, judged by its status as the kubelet judges it.
 //!
 //! TLS certificates are not verified: the address is the pod's own and containers sign for themselves.
-//! Redirects are followed within the same host only, as many as Go's client follows.
+//! Redirects are followed within the same host only, as many as Go's client follows. Lifecycle hooks use the same.
 
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use futures_rustls::TlsConnector;
@@ -19,6 +19,8 @@ const MAX_HEAD: usize = 16 * 1024;
 /// Body bytes that are read at most (the kubelet's limit).
 const MAX_BODY: usize = 10 * 1024;
 const MAX_REDIRECTS: usize = 10;
+/// Error of Go's client when an HTTPS request meets a plain server.
+pub(super) const PLAIN_ANSWER: &str = "http: server gave HTTP response to HTTPS client";
 
 /// One request, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +31,12 @@ pub(super) struct Request {
     /// Path and query.
     pub(super) target: String,
     pub(super) headers: Vec<(String, String)>,
+    /// `User-Agent` unless the headers have one.
+    pub(super) agent: &'static str,
 }
 
 impl Request {
-    fn authority(&self) -> String {
+    pub(super) fn authority(&self) -> String {
         let port = self.address.port();
         if self.host.contains(':') { format!("[{}]:{port}", self.host) } else { format!("{}:{port}", self.host) }
     }
@@ -50,7 +54,7 @@ impl Request {
         let host = given("host").map_or(authority.as_str(), |(_, value)| value);
         lines.push_str(&format!("Host: {host}\r\n"));
         if given("user-agent").is_none() {
-            lines.push_str("User-Agent: kube-probe/1.36\r\n");
+            lines.push_str(&format!("User-Agent: {}\r\n", self.agent));
         }
         if given("accept").is_none() {
             lines.push_str("Accept: */*\r\n");
@@ -116,38 +120,46 @@ pub(super) fn target(path: &str) -> String {
     out
 }
 
-/// Address of a probe's host: an IP address, or `localhost`. Names would need a resolver, which the node lacks.
-pub(super) fn host_address(host: &str) -> Option<IpAddr> {
-    match host {
-        "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
-        _ => host.trim_start_matches('[').trim_end_matches(']').parse().ok(),
+/// Makes the request of a probe and judges the answer; the caller bounds the time.
+///
+/// As K8s pkg/probe/http/http.go: a redirect that is not followed is a success with a warning.
+pub(super) async fn get(request: Request, tls: &Arc<ClientConfig>) -> Outcome {
+    match fetch(request, tls).await {
+        Ok(Response { status: 200..300, .. }) => Outcome::Success,
+        Ok(Response { status: 300..400, body, .. }) => {
+            let body = String::from_utf8_lossy(&body);
+            Outcome::Warning(format!("Probe terminated redirects, Response body: {body}"))
+        }
+        Ok(Response { status, .. }) => Outcome::Failure(format!("HTTP probe failed with statuscode: {status}")),
+        Err(error) => Outcome::Failure(error),
     }
 }
 
-/// Makes the request and follows its redirects; the caller bounds the time.
-pub(super) async fn get(mut request: Request, tls: &Arc<ClientConfig>) -> Outcome {
+/// The answer at the end of the redirects within the same host.
+///
+/// # Errors
+/// No answer, as Go's client words it.
+pub(super) async fn fetch(mut request: Request, tls: &Arc<ClientConfig>) -> Result<Response, String> {
     for _ in 0..=MAX_REDIRECTS {
-        let response = match exchange(&request, tls).await {
-            Ok(response) => response,
-            Err(error) => return Outcome::Failure(format!("Get \"{}\": {error}", request.url())),
-        };
-        let next = match (response.status, response.location) {
-            (301 | 302 | 303 | 307 | 308, Some(location)) => request.redirected(&location),
-            (200..400, _) => return Outcome::Success,
-            (status, _) => return Outcome::Failure(format!("HTTP probe failed with statuscode: {status}")),
+        let failed = |error| format!("Get \"{}\": {error}", request.url());
+        let response = exchange(&request, tls).await.map_err(failed)?;
+        let next = match (response.status, &response.location) {
+            (301 | 302 | 303 | 307 | 308, Some(location)) => request.redirected(location),
+            _ => None,
         };
         match next {
             Some(next) => request = next,
-            // A redirect to elsewhere is the answer itself, and a good one.
-            None => return Outcome::Success,
+            None => return Ok(response),
         }
     }
-    Outcome::Failure(format!("Get \"{}\": stopped after {MAX_REDIRECTS} redirects", request.url()))
+    Err(format!("Get \"{}\": stopped after {MAX_REDIRECTS} redirects", request.url()))
 }
 
-struct Response {
-    status: u16,
+pub(super) struct Response {
+    pub(super) status: u16,
     location: Option<String>,
+    /// At most [`MAX_BODY`] bytes.
+    body: Vec<u8>,
 }
 
 async fn exchange(request: &Request, tls: &Arc<ClientConfig>) -> Result<Response, String> {
@@ -157,8 +169,17 @@ async fn exchange(request: &Request, tls: &Arc<ClientConfig>) -> Result<Response
     }
     let name = ServerName::try_from(request.host.clone()).unwrap_or(ServerName::IpAddress(request.address.ip().into()));
     let stream: futures_rustls::client::TlsStream<Async<TcpStream>> =
-        TlsConnector::from(Arc::clone(tls)).connect(name, stream).await.map_err(|e| e.to_string())?;
+        TlsConnector::from(Arc::clone(tls)).connect(name, stream).await.map_err(|e| handshake_error(&e))?;
     talk(stream, request).await
+}
+
+/// What a plain HTTP server answers is no TLS record at all; Go has words of its own for that.
+fn handshake_error(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => PLAIN_ANSWER.to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &Request) -> Result<Response, String> {
@@ -184,11 +205,11 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &Request
                     std::str::from_utf8(found.value).ok()
                 };
                 let length = header("content-length").and_then(|l| l.trim().parse::<usize>().ok());
-                let response =
-                    Response { status: head.code.unwrap_or(0), location: header("location").map(str::to_owned) };
+                let (status, location) = (head.code.unwrap_or(0), header("location").map(str::to_owned));
                 let wanted = length.unwrap_or(MAX_BODY).min(MAX_BODY);
-                drain(&mut stream, wanted.saturating_sub(seen.len() - end)).await;
-                return Ok(response);
+                let mut body = seen.split_off(end);
+                read_body(&mut stream, &mut body, wanted).await;
+                return Ok(Response { status, location, body });
             }
             Ok(httparse::Status::Partial) if seen.len() < MAX_HEAD => {}
             Ok(httparse::Status::Partial) => return Err("response headers are too long".to_owned()),
@@ -197,12 +218,12 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &Request
     }
 }
 
-/// Reads the body away: a server whose peer hangs up in mid-answer logs an error for every probe.
-async fn drain(stream: &mut (impl AsyncRead + Unpin), mut left: usize) {
+/// Reads on also when nobody wants it: a server whose peer hangs up in mid-answer logs an error for every probe.
+async fn read_body(stream: &mut (impl AsyncRead + Unpin), body: &mut Vec<u8>, wanted: usize) {
     let mut chunk = [0u8; 2048];
-    while left > 0 {
+    while body.len() < wanted {
         match stream.read(&mut chunk).await {
-            Ok(n) if n > 0 => left = left.saturating_sub(n),
+            Ok(n) if n > 0 => body.extend_from_slice(&chunk[..n.min(wanted - body.len())]),
             _ => return,
         }
     }

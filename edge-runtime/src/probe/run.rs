@@ -1,5 +1,6 @@
 //! Making one probe: picks the handler, finds the port, bounds the time.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,8 +12,11 @@ use rustls::ClientConfig;
 
 use super::supervisor::ExecProbe;
 use super::worker::Outcome;
-use super::{http, tcp};
+use super::{grpc, http, tcp};
 use crate::pod::env::expand;
+use crate::sys::resolve::resolve;
+
+const PROBE_AGENT: &str = "kube-probe/1.36";
 
 /// Tries per round when a probe cannot be made at all (the kubelet's number).
 const TRIES: usize = 3;
@@ -28,18 +32,11 @@ pub(super) struct Subject<'a> {
 /// kubelet does, a command sees only variables with a literal value.
 pub(super) fn prepared(probe: &Probe, container: &Container) -> Probe {
     let mut probe = probe.clone();
-    let port = |port: &mut IntOrString| {
-        if let IntOrString::String(name) = port
-            && let Some(named) = container.ports.iter().flatten().find(|p| p.name.as_ref() == Some(&*name))
-        {
-            *port = IntOrString::Int(named.container_port);
-        }
-    };
     if let Some(action) = &mut probe.http_get {
-        port(&mut action.port);
+        named_port(&mut action.port, container);
     }
     if let Some(action) = &mut probe.tcp_socket {
-        port(&mut action.port);
+        named_port(&mut action.port, container);
     }
     if let Some(words) = probe.exec.as_mut().and_then(|action| action.command.as_mut()) {
         let env = container.env.iter().flatten();
@@ -50,6 +47,15 @@ pub(super) fn prepared(probe: &Probe, container: &Container) -> Probe {
         }
     }
     probe
+}
+
+/// Puts the number of a port of `container` in the place of its name.
+pub(super) fn named_port(port: &mut IntOrString, container: &Container) {
+    if let IntOrString::String(name) = port
+        && let Some(named) = container.ports.iter().flatten().find(|p| p.name.as_ref() == Some(&*name))
+    {
+        *port = IntOrString::Int(named.container_port);
+    }
 }
 
 /// Makes one probe. `timeout` bounds each try.
@@ -81,20 +87,38 @@ async fn once(
         return command(action.command.as_deref().unwrap_or_default(), subject, timeout, exec).await;
     }
     if let Some(action) = &probe.http_get {
-        let request = match request(action, subject) {
-            Ok(request) => request,
-            Err(error) => return Outcome::Error(error),
-        };
         let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-        return within(timeout, http::get(request, tls), || Outcome::Failure(late.to_owned())).await;
+        let work = async {
+            match request(action, subject, PROBE_AGENT).await {
+                Ok(request) => http::get(request, tls).await,
+                Err(error) => Outcome::Error(error),
+            }
+        };
+        return within(timeout, work, || Outcome::Failure(late.to_owned())).await;
     }
     if let Some(action) = &probe.tcp_socket {
-        let address = match socket(action.host.as_deref(), &action.port, subject) {
-            Ok((_, address)) => address,
+        let work = async {
+            match socket(action.host.as_deref(), &action.port, subject).await {
+                Ok((_, address)) => tcp::probe(address).await,
+                Err(error) => Outcome::Error(error),
+            }
+        };
+        let late = || {
+            let host = action.host.clone().unwrap_or_else(|| subject.address.to_string());
+            let port = number(&action.port, subject.container).unwrap_or_default();
+            Outcome::Failure(format!("dial tcp {host}:{port}: i/o timeout"))
+        };
+        return within(timeout, work, late).await;
+    }
+    if let Some(action) = &probe.grpc {
+        let port = match number(&IntOrString::Int(action.port), subject.container) {
+            Ok(port) => port,
             Err(error) => return Outcome::Error(error),
         };
-        let late = || Outcome::Failure(format!("dial tcp {address}: i/o timeout"));
-        return within(timeout, tcp::probe(address), late).await;
+        let address = SocketAddr::new(subject.address, port);
+        let connected = Cell::new(false);
+        let work = grpc::probe(address, action.service.as_deref().unwrap_or_default(), &connected);
+        return within(timeout, work, || grpc::late(&address.to_string(), connected.get(), timeout.as_secs())).await;
     }
     Outcome::Error(format!("missing probe handler for {}", subject.container))
 }
@@ -113,8 +137,16 @@ async fn command(argv: &[String], subject: &Subject<'_>, timeout: Duration, exec
     }
 }
 
-fn request(action: &HTTPGetAction, subject: &Subject<'_>) -> Result<http::Request, String> {
-    let (host, address) = socket(action.host.as_deref(), &action.port, subject)?;
+/// The request of a probe or a hook.
+///
+/// # Errors
+/// The port has no number, or the host no address.
+pub(super) async fn request(
+    action: &HTTPGetAction,
+    subject: &Subject<'_>,
+    agent: &'static str,
+) -> Result<http::Request, String> {
+    let (host, address) = socket(action.host.as_deref(), &action.port, subject).await?;
     let headers = action.http_headers.iter().flatten().map(|h| (h.name.clone(), h.value.clone())).collect();
     Ok(http::Request {
         tls: action.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https")),
@@ -122,20 +154,22 @@ fn request(action: &HTTPGetAction, subject: &Subject<'_>) -> Result<http::Reques
         address,
         target: http::target(action.path.as_deref().unwrap_or_default()),
         headers,
+        agent,
     })
 }
 
 /// Host and address of a network probe: the pod's own unless the probe names another.
-fn socket(host: Option<&str>, port: &IntOrString, subject: &Subject<'_>) -> Result<(String, SocketAddr), String> {
+async fn socket(host: Option<&str>, port: &IntOrString, subject: &Subject<'_>) -> Result<(String, SocketAddr), String> {
     let port = number(port, subject.container)?;
-    let (host, ip) = match host.filter(|h| !h.is_empty()) {
-        None => (subject.address.to_string(), subject.address),
-        Some(host) => {
-            let ip = http::host_address(host).ok_or_else(|| format!("host {host:?} is no IP address"))?;
-            (host.to_owned(), ip)
-        }
+    let Some(host) = host.filter(|h| !h.is_empty()) else {
+        return Ok((subject.address.to_string(), SocketAddr::new(subject.address, port)));
     };
-    Ok((host, SocketAddr::new(ip, port)))
+    if let Ok(ip) = host.trim_start_matches('[').trim_end_matches(']').parse() {
+        return Ok((host.to_owned(), SocketAddr::new(ip, port)));
+    }
+    let found = resolve(host, port).await.map_err(|error| format!("dial tcp: lookup {error}"))?;
+    let address = found.first().ok_or_else(|| format!("dial tcp: lookup {host}: no such host"))?;
+    Ok((host.to_owned(), *address))
 }
 
 /// The port's number; a name that is left here is one that the container does not have.

@@ -16,9 +16,10 @@ use async_executor::{LocalExecutor, Task};
 use k8s_openapi::api::core::v1::{Container, Probe};
 use rustls::ClientConfig;
 
+use super::hook::{self, HookCall, HookDone};
 use super::http::tls_config;
 use super::run::{Subject, prepared, round};
-use super::worker::{Settings, Worker};
+use super::worker::{Outcome, Settings, Worker};
 use crate::pod::clock::Mono;
 use crate::pod::event::ProbeKind;
 use crate::sys::clock::Clock;
@@ -45,6 +46,8 @@ pub struct ProbeTarget {
     pub address: IpAddr,
     /// When the attempt started, on boot time.
     pub started: Mono,
+    /// It is being stopped: only its readiness is of interest.
+    pub ending: bool,
     pub probes: Vec<ProbeSpec>,
 }
 
@@ -85,6 +88,8 @@ pub struct ProbeEvent {
     /// A failure to record as Warning event `Unhealthy`, already worded. A failure that goes on with the same
     /// words is told again only every few minutes.
     pub unhealthy: Option<String>,
+    /// A success to record as Warning event `ProbeWarning`, told as rarely.
+    pub warning: Option<String>,
 }
 
 /// Owner of all probe tasks. Dropping it, or leaving a target out of a sync, ends the tasks.
@@ -104,8 +109,15 @@ struct Shared {
 struct Running {
     id: String,
     address: IpAddr,
+    ending: bool,
     known: Rc<Known>,
     _task: Task<()>,
+}
+
+impl Running {
+    fn serves(&self, target: &ProbeTarget) -> bool {
+        (&self.id, self.address, self.ending) == (&target.id, target.address, target.ending)
+    }
 }
 
 /// The verdicts as the loop remembers them.
@@ -134,7 +146,7 @@ impl Supervisor {
         let mut old = self.running.remove(pod_uid).unwrap_or_default();
         let mut new = BTreeMap::new();
         for target in desired.iter().filter(|t| !t.probes.is_empty()) {
-            let kept = old.remove(&target.container).filter(|r| r.id == target.id && r.address == target.address);
+            let kept = old.remove(&target.container).filter(|r| r.serves(target));
             let running = kept.unwrap_or_else(|| self.start(target));
             for spec in &target.probes {
                 running.known.of(spec.kind).set(spec.known);
@@ -146,6 +158,12 @@ impl Supervisor {
         }
     }
 
+    /// Runs a lifecycle hook with the means of the probes. Dropping the future ends the hook.
+    pub fn hook(&self, call: HookCall) -> impl Future<Output = HookDone> + use<> {
+        let shared = Rc::clone(&self.shared);
+        async move { hook::run(&call, &shared.exec, &shared.tls).await }
+    }
+
     fn start(&self, target: &ProbeTarget) -> Running {
         let known = Rc::new(Known::default());
         let job = Job { target: target.clone(), known: Rc::clone(&known), shared: Rc::clone(&self.shared) };
@@ -153,7 +171,7 @@ impl Supervisor {
             known.of(spec.kind).set(spec.known);
         }
         let task = self.executor.spawn(async move { job.run().await });
-        Running { id: target.id.clone(), address: target.address, known, _task: task }
+        Running { id: target.id.clone(), address: target.address, ending: target.ending, known, _task: task }
     }
 }
 
@@ -195,13 +213,13 @@ impl Job {
             if self.known.of(kind).get() == Some(success) {
                 return;
             }
-            self.tell(kind, Some(success), None);
+            self.tell(kind, Some(success), None, None);
         }
     }
 
-    fn tell(&self, kind: ProbeKind, verdict: Option<bool>, unhealthy: Option<String>) {
+    fn tell(&self, kind: ProbeKind, verdict: Option<bool>, unhealthy: Option<String>, warning: Option<String>) {
         let ProbeTarget { pod_uid, container, id, .. } = self.target.clone();
-        (self.shared.tell)(ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy });
+        (self.shared.tell)(ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy, warning });
     }
 
     fn spec(&self, kind: ProbeKind) -> Option<&ProbeSpec> {
@@ -222,19 +240,20 @@ impl Job {
             smol::Timer::at(due).await;
             let outcome = round(&spec.probe, &subject, settings.timeout, &self.shared.exec, &self.shared.tls).await;
             let conclusion = worker.take(&outcome);
-            let unhealthy = conclusion
-                .unhealthy
-                .filter(|text| said.as_ref().is_none_or(|(old, at)| old != text || at.elapsed() >= REPEAT_EVENT));
-            match &unhealthy {
+            let news =
+                |text: &String| said.as_ref().is_none_or(|(old, at)| old != text || at.elapsed() >= REPEAT_EVENT);
+            let (unhealthy, warning) = (conclusion.unhealthy.filter(news), conclusion.warning.filter(news));
+            let quiet = unhealthy.is_none() && warning.is_none();
+            match unhealthy.as_ref().or(warning.as_ref()) {
                 Some(text) => said = Some((text.clone(), Instant::now())),
-                None if conclusion.verdict == Some(true) => said = None,
+                None if quiet && matches!(outcome, Outcome::Success) && conclusion.verdict == Some(true) => said = None,
                 None => {}
             }
             // No verdict on liveness means alive, so a first success there is no news.
             let known = self.known.of(spec.kind).get().or((spec.kind == ProbeKind::Liveness).then_some(true));
             let verdict = conclusion.verdict.filter(|v| known != Some(*v));
-            if verdict.is_some() || unhealthy.is_some() {
-                self.tell(spec.kind, verdict, unhealthy);
+            if verdict.is_some() || !quiet {
+                self.tell(spec.kind, verdict, unhealthy, warning);
             }
             if conclusion.done {
                 return conclusion.verdict == Some(true);

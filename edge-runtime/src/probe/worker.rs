@@ -52,6 +52,8 @@ impl Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Success,
+    /// A success with something to say about it.
+    Warning(String),
     /// With the text for the event.
     Failure(String),
     /// The probe could not be made; says nothing about the container.
@@ -65,6 +67,8 @@ pub struct Conclusion {
     pub verdict: Option<bool>,
     /// Text of a Warning event `Unhealthy`.
     pub unhealthy: Option<String>,
+    /// Text of a Warning event `ProbeWarning`.
+    pub warning: Option<String>,
     /// No further probes of this container attempt.
     pub done: bool,
 }
@@ -86,8 +90,13 @@ impl Worker {
     /// Takes one outcome.
     pub fn take(&mut self, outcome: &Outcome) -> Conclusion {
         let kind = self.kind.name();
+        let mut warning = None;
         let (success, unhealthy) = match outcome {
             Outcome::Success => (true, None),
+            Outcome::Warning(text) => {
+                warning = Some(format!("{kind} probe warning: {text}"));
+                (true, None)
+            }
             Outcome::Failure(text) => (false, Some(format!("{kind} probe failed: {text}"))),
             Outcome::Error(text) => {
                 let text = format!("{kind} probe errored and resulted in unknown state: {text}");
@@ -103,7 +112,7 @@ impl Worker {
             ProbeKind::Liveness => verdict == Some(false),
             ProbeKind::Readiness => false,
         };
-        Conclusion { verdict, unhealthy, done }
+        Conclusion { verdict, unhealthy, warning, done }
     }
 }
 

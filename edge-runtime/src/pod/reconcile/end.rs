@@ -1,16 +1,14 @@
-//! Bringing a pod down: stop signals in order, SIGKILL at the end of the grace period, teardown, farewell.
+//! Bringing a pod down: its containers in order, teardown, farewell. How one container is stopped is in `stop`.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::super::clock::Mono;
-use super::super::record::{ContainerKind, ContainerState, SandboxState, SignalState, StopReason};
-use super::super::step::{Step, StopSignal};
+use super::super::record::{ContainerKind, ContainerState, SandboxState, StopReason};
+use super::super::step::Step;
 use super::Turn;
-
-/// What a sidecar gets even if the others have used up the grace (the kubelet's minimum).
-const LAST_GRACE: Duration = Duration::from_secs(2);
+use super::stop::Order;
 
 /// Grace of pods without `terminationGracePeriodSeconds`, as the API server defaults it.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -47,73 +45,19 @@ impl Turn<'_> {
         }
     }
 
-    /// App and init containers first; sidecars one by one, last started first, when those have ended.
+    /// All are told that they end; the signal goes to app and init containers first, to sidecars one by one, last
+    /// started first, when those have ended.
     fn stop_all(&mut self, because: StopReason, deadline: Mono) {
-        let names = |turn: &Self, sidecar: bool| -> Vec<String> {
-            let all = turn.record.containers.iter();
-            let live = all.filter(|(_, c)| c.state.live_id().is_some());
-            live.filter(|(_, c)| (c.kind == ContainerKind::Sidecar) == sidecar).map(|(n, _)| n.clone()).collect()
-        };
-        let main = names(self, false);
-        for name in &main {
-            self.stop(name, because, deadline, format!("Stopping container {name}"));
-        }
-        let live = names(self, true);
+        let live = self.record.containers.iter().filter(|(_, c)| c.state.live_id().is_some());
+        let (sidecars, main): (Vec<_>, Vec<_>) = live.partition(|(_, c)| c.kind == ContainerKind::Sidecar);
+        let names = |all: Vec<(&String, _)>| all.into_iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let (main, sidecars) = (names(main), names(sidecars));
         let mut in_order = self.spec.init_containers.iter().flatten().rev().map(|c| &c.name);
-        let at_once = self.record.deletion.as_ref().is_some_and(|d| d.grace_s == 0);
-        let last = if at_once { deadline } else { deadline.max(self.now.mono.after(LAST_GRACE)) };
-        let turn = in_order.find(|n| live.contains(n)).or(live.first()).cloned();
-        for name in live {
-            if self.now.mono >= deadline || (main.is_empty() && turn.as_ref() == Some(&name)) {
-                self.stop(&name, because, last, format!("Stopping container {name}"));
-            } else {
-                self.wake_at(deadline);
-            }
-        }
-    }
-
-    /// Decides that a container has to stop by `kill_at`; a stop decided before can only become sooner.
-    pub(super) fn stop(&mut self, name: &str, because: StopReason, kill_at: Mono, message: String) {
-        let Some(c) = self.record.containers.get_mut(name) else { return };
-        let (id, pid, started_at) = match &mut c.state {
-            ContainerState::Running { id, pid, started_at, .. } => (id.clone(), *pid, Some(*started_at)),
-            ContainerState::Starting { id, .. } => (id.clone(), 0, None),
-            ContainerState::Stopping { kill_at: old, because: why, .. } => {
-                *old = (*old).min(kill_at);
-                if because == StopReason::Deleted {
-                    *why = because;
-                }
-                return self.press(name);
-            }
-            _ => return,
-        };
-        c.state = ContainerState::Stopping { id, pid, started_at, because, kill_at, signal: SignalState::None };
-        self.container_event(name, false, "Killing", message);
-        self.press(name);
-    }
-
-    /// Issues the signal that is due to a container whose stop was decided.
-    pub(super) fn press(&mut self, name: &str) {
-        let now = self.now.mono;
-        let Some(c) = self.record.containers.get_mut(name) else { return };
-        let ContainerState::Stopping { id, started_at, because, kill_at, signal, .. } = &mut c.state else { return };
-        let (id, because, kill_at) = (id.clone(), *because, *kill_at);
-        // A container whose start has not answered gets its signal once it is known to run, at the latest SIGKILL.
-        let due = match (now >= kill_at, started_at.is_some()) {
-            (true, _) => SignalState::Kill,
-            (false, true) => SignalState::Stop,
-            (false, false) => SignalState::None,
-        };
-        if due > *signal {
-            *signal = due;
-            let signal = match due {
-                SignalState::Kill => StopSignal::Kill,
-                _ => StopSignal::Stop { grace: kill_at.since(now) },
-            };
-            self.steps.push(Step::Kill { container: name.to_owned(), id, signal, because });
-        }
-        if due != SignalState::Kill {
-            self.wake_at(kill_at);
+        let next = in_order.find(|n| sidecars.contains(n)).or(sidecars.first()).filter(|_| main.is_empty()).cloned();
+        for name in main.iter().chain(&sidecars) {
+            let its_turn = main.contains(name) || next.as_ref() == Some(name);
+            let order = if its_turn { Order::Now } else { Order::AfterOthers };
+            self.stop(name, because, deadline, format!("Stopping container {name}"), order);
         }
     }
 
@@ -147,7 +91,7 @@ impl Turn<'_> {
         let own = match because {
             StopReason::Liveness => of(&container.liveness_probe),
             StopReason::Startup => of(&container.startup_probe),
-            StopReason::Deleted | StopReason::SpecChanged | StopReason::PodTerminal => None,
+            StopReason::Deleted | StopReason::SpecChanged | StopReason::PodTerminal | StopReason::PostStartHook => None,
         };
         own.and_then(|s| u64::try_from(s).ok()).map_or_else(|| self.grace(), Duration::from_secs)
     }

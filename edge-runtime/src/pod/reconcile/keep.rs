@@ -6,17 +6,26 @@ use k8s_openapi::api::core::v1::Container;
 
 use super::super::backoff::Backoff;
 use super::super::clock::Mono;
+use super::super::event::HookKind;
 use super::super::id::container_id;
-use super::super::record::{ContainerKind, ContainerState, ProbeResults, StopReason, Terminated};
+use super::super::record::{ContainerKind, ContainerState, Hook, Hooks, ProbeResults, StopReason, Terminated};
 use super::super::step::{PullPolicy, Step};
 use super::super::transition::CRASH_LOOP;
 use super::run::{RestartPolicy, restarts};
+use super::stop::Order;
 use super::{Turn, pod_ref};
 
 /// How long `ErrImagePull` with the error itself is shown before `ImagePullBackOff` takes its place.
 const SHOW_PULL_ERROR: Duration = Duration::from_secs(3);
+/// Waiting reason of a container that ended for its hook (K8s `ErrPostStartHook`).
+const POST_START_FAILED: &str = "PostStartHookError";
 /// Pause after a first failed start, while `RunContainerError` is shown.
 const RUN_ERROR_RETRY: Duration = Duration::from_secs(10);
+
+/// A `postStart` hook is defined.
+pub fn has_post_start(container: &Container) -> bool {
+    container.lifecycle.as_ref().is_some_and(|l| l.post_start.is_some())
+}
 
 impl Turn<'_> {
     /// One container that should run: start, restart, stop for a reason, or leave alone.
@@ -25,6 +34,7 @@ impl Turn<'_> {
         let Some(c) = self.record.containers.get(name) else { return };
         match c.state.clone() {
             ContainerState::Waiting { reason, message, retry_at } => match retry_at.filter(|at| self.now.mono < *at) {
+                None if self.held_up => {}
                 None => self.launch(container),
                 Some(at) => {
                     self.wake_at(at);
@@ -33,12 +43,18 @@ impl Turn<'_> {
                     }
                 }
             },
+            ContainerState::ImageReady { .. } if self.held_up => {}
             ContainerState::ImageReady { .. } => self.start(container),
             ContainerState::Pulling { .. } | ContainerState::Starting { .. } => {}
-            ContainerState::Stopping { .. } => self.press(name),
-            ContainerState::Running { .. } => self.check(container, kind),
+            ContainerState::Stopping { .. } => self.press(name, Order::Now),
+            ContainerState::Running { id, .. } => {
+                if has_post_start(container) && c.hooks.post_start.is_idle() {
+                    self.run_post_start(name, id);
+                }
+                self.check(container, kind);
+            }
             ContainerState::Terminated(t) => {
-                if restarts(kind, self.restart_policy(), &t) {
+                if !self.held_up && restarts(kind, self.restart_policy(), &t) {
                     self.restart(container, &t);
                 }
             }
@@ -49,7 +65,15 @@ impl Turn<'_> {
     fn check(&mut self, container: &Container, kind: ContainerKind) {
         let Some(c) = self.record.containers.get(&container.name) else { return };
         let restarted = kind == ContainerKind::Sidecar || self.restart_policy() != RestartPolicy::Never;
+        if kind == ContainerKind::Ephemeral {
+            return;
+        }
         let what = if kind == ContainerKind::App { "Container" } else { "Init container" };
+        if c.hooks.post_start.error().is_some() {
+            let because = StopReason::PostStartHook;
+            let kill_at = self.now.mono.after(self.grace_for(container, because));
+            return self.stop(&container.name, because, kill_at, "FailedPostStartHook".to_owned(), Order::Now);
+        }
         let (because, text, restarted) = if kind != ContainerKind::Init && container.image.as_deref() != Some(&c.image)
         {
             (StopReason::SpecChanged, "definition changed", true)
@@ -63,7 +87,7 @@ impl Turn<'_> {
         let tail = if restarted && kind == ContainerKind::App { ", will be restarted" } else { "" };
         let message = format!("{what} {} {text}{tail}", container.name);
         let grace = self.grace_for(container, because);
-        self.stop(&container.name, because, self.now.mono.after(grace), message);
+        self.stop(&container.name, because, self.now.mono.after(grace), message, Order::Now);
     }
 
     /// Begins the next attempt after an end, or waits out the back-off.
@@ -91,8 +115,21 @@ impl Turn<'_> {
         {
             self.wait(&container.name, "RunContainerError", end.message.clone(), at);
         } else {
+            if let Some(error) = c.hooks.post_start.error() {
+                // Shown while the next attempt is under way.
+                let (reason, message) = (POST_START_FAILED.to_owned(), error.to_owned());
+                c.state = ContainerState::Waiting { reason, message, retry_at: None };
+            }
             self.launch(container);
         }
+    }
+
+    fn run_post_start(&mut self, name: &str, id: String) {
+        if let Some(c) = self.record.containers.get_mut(name) {
+            c.hooks.post_start = Hook::UnderWay;
+        }
+        let (container, hook) = (name.to_owned(), HookKind::PostStart);
+        self.steps.push(Step::RunHook { container, id, hook, limit: None });
     }
 
     fn wait(&mut self, name: &str, reason: &str, message: String, until: Mono) {
@@ -147,6 +184,7 @@ impl Turn<'_> {
             c.attempt = c.attempt.max(end.attempt.saturating_add(1));
         }
         c.probes = ProbeResults::default();
+        c.hooks = Hooks::default();
         let id = container_id(&uid, &container.name, c.attempt);
         let (reason, message) = c.state.shown();
         let (reason, message) = (reason.to_owned(), message.to_owned());

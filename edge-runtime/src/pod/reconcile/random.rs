@@ -63,7 +63,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..60)
 }
 
-fn spec(policy: &str, image: &str, init: bool, sidecar: bool, late_image: bool) -> Value {
+fn spec(policy: &str, image: &str, init: bool, sidecar: bool, late_image: bool, hooks: bool) -> Value {
     let mut inits = Vec::new();
     if sidecar {
         let probe = json!({"exec": {"command": ["x"]}});
@@ -73,9 +73,16 @@ fn spec(policy: &str, image: &str, init: bool, sidecar: bool, late_image: bool) 
         inits.push(json!({"name": "init", "image": "init:1"}));
     }
     let second = if late_image { "far/away:1" } else { "img:1" };
+    let hook = json!({"sleep": {"seconds": 1}});
+    let lifecycle = if hooks { json!({"postStart": hook, "preStop": hook}) } else { json!({}) };
+    for sidecar in inits.iter_mut().filter(|c| c["name"] == "side") {
+        sidecar["lifecycle"] = lifecycle.clone();
+    }
     json!({
         "restartPolicy": policy, "initContainers": inits,
-        "containers": [{"name": "a", "image": image}, {"name": "b", "image": second}],
+        "containers": [
+            {"name": "a", "image": image, "lifecycle": lifecycle}, {"name": "b", "image": second},
+        ],
     })
 }
 
@@ -123,7 +130,9 @@ impl World {
                     assert!(self.running.is_empty(), "teardown under running containers");
                     self.under_way.push(step);
                 }
-                Step::EnsureImage { .. } | Step::RemoveContainer { .. } => self.under_way.push(step),
+                Step::EnsureImage { .. } | Step::RemoveContainer { .. } | Step::RunHook { .. } => {
+                    self.under_way.push(step);
+                }
                 Step::Forget => {
                     assert!(self.running.is_empty(), "forgotten while something runs");
                     self.forgotten = true;
@@ -177,6 +186,10 @@ impl World {
             Step::Teardown if ok => self.tell(PodEvent::TornDown),
             Step::Teardown => self.tell(PodEvent::TeardownFailed { message: message() }),
             Step::RemoveContainer { container, attempt, .. } => self.tell(PodEvent::Removed { container, attempt }),
+            Step::RunHook { container, id, hook, .. } => {
+                let error = (!ok).then(message);
+                self.tell(PodEvent::HookDone { container, id, hook, error });
+            }
             other => unreachable!("{other:?} has no answer"),
         }
     }
@@ -277,7 +290,7 @@ impl World {
 
 fn world(policy: &str, shape: u8) -> (World, impl Fn(&str) -> Value + use<>) {
     let policy = policy.to_owned();
-    let spec = move |image: &str| spec(&policy, image, shape & 1 != 0, shape & 2 != 0, shape & 4 != 0);
+    let spec = move |image: &str| spec(&policy, image, shape & 1 != 0, shape & 2 != 0, shape & 4 != 0, shape & 8 != 0);
     (World::new(Sim::new(pod(spec("img:1")))), spec)
 }
 
@@ -286,7 +299,7 @@ proptest! {
 
     #[test]
     fn a_deleted_pod_is_always_forgotten(
-        policy in prop_oneof!["Always", "OnFailure", "Never"], shape in 0..8u8, acts in acts(),
+        policy in prop_oneof!["Always", "OnFailure", "Never"], shape in 0..16u8, acts in acts(),
     ) {
         let (mut world, spec) = world(&policy, shape);
         for act in acts {
@@ -301,7 +314,7 @@ proptest! {
 
     #[test]
     fn a_pod_that_is_left_alone_comes_to_rest(
-        policy in prop_oneof!["Always", "OnFailure", "Never"], shape in 0..8u8, acts in acts(),
+        policy in prop_oneof!["Always", "OnFailure", "Never"], shape in 0..16u8, acts in acts(),
     ) {
         let (mut world, spec) = world(&policy, shape);
         for act in acts {

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Container;
 use super::super::record::{ContainerKind, ContainerState, SandboxState, StopReason, Terminal, Terminated};
 use super::super::step::{EventDraft, Step};
 use super::super::support;
-use super::{Refusal, Turn, kind_of};
+use super::{Refusal, Turn, has_post_start, kind_of};
 
 /// Pause between two looks at what only a change outside can cure.
 const OBSTACLE_RETRY: Duration = Duration::from_secs(600);
@@ -24,7 +24,10 @@ impl Turn<'_> {
         if self.settle_finished() || !self.have_sandbox() {
             return;
         }
-        let initialized = self.apps_live();
+        for container in self.ephemeral {
+            self.keep(container, ContainerKind::Ephemeral);
+        }
+        let initialized = super::initialized(&self.record);
         for container in self.spec.init_containers.iter().flatten() {
             let progress = match kind_of(container, true) {
                 ContainerKind::Sidecar => self.run_sidecar(container),
@@ -37,6 +40,8 @@ impl Turn<'_> {
         }
         for container in &self.spec.containers {
             self.keep(container, ContainerKind::App);
+            // As on a kubelet, which starts them one after the other, hook included.
+            self.held_up |= self.holds_up(container);
         }
     }
 
@@ -133,8 +138,23 @@ impl Turn<'_> {
         self.keep(container, ContainerKind::Sidecar);
         let Some(c) = self.record.containers.get(&container.name) else { return Progress::Blocked };
         let running = matches!(c.state, ContainerState::Running { .. });
+        let hooked = !has_post_start(container) || c.hooks.post_start.is_done();
         let started = container.startup_probe.is_none() || c.probes.startup == Some(true);
-        if running && started { Progress::Done } else { Progress::Blocked }
+        if running && hooked && started { Progress::Done } else { Progress::Blocked }
+    }
+
+    /// On its way to the end of its `postStart` hook.
+    fn holds_up(&self, container: &Container) -> bool {
+        let Some(c) = self.record.containers.get(&container.name).filter(|_| has_post_start(container)) else {
+            return false;
+        };
+        match c.state {
+            ContainerState::Pulling { .. } | ContainerState::ImageReady { .. } | ContainerState::Starting { .. } => {
+                true
+            }
+            ContainerState::Running { .. } => !c.hooks.post_start.is_done(),
+            _ => false,
+        }
     }
 
     fn state(&self, container: &Container) -> Option<&ContainerState> {
@@ -164,7 +184,7 @@ pub(super) fn restarts(kind: ContainerKind, policy: RestartPolicy, end: &Termina
     }
     match (kind, policy) {
         (ContainerKind::Sidecar, _) | (ContainerKind::App, RestartPolicy::Always) => true,
-        (ContainerKind::Init | ContainerKind::App, RestartPolicy::Never) => false,
+        (ContainerKind::Ephemeral, _) | (ContainerKind::Init | ContainerKind::App, RestartPolicy::Never) => false,
         (ContainerKind::Init, RestartPolicy::Always | RestartPolicy::OnFailure)
         | (ContainerKind::App, RestartPolicy::OnFailure) => end.exit_code != 0,
     }

@@ -454,6 +454,22 @@ fn the_deadline_ends_a_pod() {
 }
 
 #[test]
+fn the_deadline_runs_on_over_a_reboot() {
+    let mut sim = Sim::new(pod(json!({"activeDeadlineSeconds": 60, "containers": [{"name": "c", "image": "img:1"}]})));
+    sim.bring_up();
+    sim.s = 40;
+    sim.boot = "b2".into();
+    sim.turn();
+    assert_eq!(sim.wake_s(), Some(60), "the wall clock of these tests goes on with the seconds");
+    sim.sandbox_ready();
+    sim.started("c");
+    sim.boot = "b3".into();
+    sim.s = 10;
+    sim.turn();
+    assert_eq!(sim.wake_s(), Some(30), "a clock that falls back gives nothing back");
+}
+
+#[test]
 fn what_cannot_be_mounted_is_waited_for() {
     let mut sim = Sim::new(pod(json!({
         "containers": [{"name": "c", "image": "img:1"}],
@@ -483,8 +499,8 @@ fn an_eviction_stops_within_its_own_grace_and_fails_the_pod() {
     sim.bring_up();
     let end = NodeEnd { grace_s: 1, disruption: true };
     let event = PodEvent::Evict { reason: "Evicted".into(), message: "The node was low. ".into(), end };
-    assert_eq!(sim.tell(event.clone()), ["stop c 1"]);
-    assert_eq!(sim.wait(1), ["kill c"]);
+    assert_eq!(sim.tell(event.clone()), ["stop c 2"], "the least that any container gets");
+    assert_eq!(sim.wait(2), ["kill c"]);
     assert_eq!(sim.exited("c", 137), ["teardown"]);
     let (_, status) = publish(&sim.pod, sim.record.clone(), &HostFacts::default(), &sim.now());
     assert_eq!(status.phase.as_deref(), Some("Failed"));
@@ -493,4 +509,24 @@ fn an_eviction_stops_within_its_own_grace_and_fails_the_pod() {
     assert_eq!((&*condition.status, condition.reason.as_deref()), ("True", Some("TerminationByKubelet")));
     sim.tell(PodEvent::TornDown);
     assert!(sim.tell(event).is_empty(), "ended once");
+}
+
+#[test]
+fn ephemeral_containers_run_once_and_count_for_nothing() {
+    let mut sim = Sim::new(one("Never"));
+    sim.bring_up();
+    let mut more = sim.pod.clone();
+    let debug = |name: &str| json!({"name": name, "image": "img:2", "targetContainerName": "c"});
+    let mut spec = serde_json::to_value(&more.spec).unwrap();
+    spec["ephemeralContainers"] = json!([debug("d"), debug("e")]);
+    more.spec = serde_json::from_value(spec).unwrap();
+    sim.pod = more;
+    assert_eq!(sim.turn(), ["start d 0", "start e 0"]);
+    sim.started("d");
+    sim.started("e");
+    assert_eq!(sim.exited("d", 1), ["remove d 0"]);
+    assert!(sim.wait(1000).is_empty(), "never again");
+    assert_eq!(sim.exited("c", 0), ["stop e 30", "remove c 0"], "the pod does not wait for it");
+    assert!(sim.record.terminal.as_ref().unwrap().succeeded);
+    assert_eq!(sim.exited("e", 143), ["teardown"]);
 }

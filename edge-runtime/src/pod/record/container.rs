@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::Hooks;
 use crate::pod::backoff::Backoff;
 use crate::pod::clock::Mono;
 
@@ -15,6 +16,8 @@ pub enum ContainerKind {
     /// Init container with `restartPolicy: Always`.
     Sidecar,
     App,
+    /// Came later, runs once, and counts for nothing.
+    Ephemeral,
 }
 
 /// How one attempt of a container ended; what `lastState` shows.
@@ -50,6 +53,8 @@ pub enum StopReason {
     PodTerminal,
     Liveness,
     Startup,
+    /// Its `postStart` hook failed.
+    PostStartHook,
 }
 
 /// The strongest signal issued so far to a container that is being stopped.
@@ -117,6 +122,10 @@ pub enum ContainerState {
         because: StopReason,
         /// SIGKILL falls due.
         kill_at: Mono,
+        /// SIGKILL falls due no sooner than this, whatever becomes of the pod's grace (except none at all): the
+        /// moment that every container has to end by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spare_until: Option<Mono>,
         #[serde(default)]
         signal: SignalState,
     },
@@ -200,6 +209,8 @@ pub struct ContainerRecord {
     /// Who its first process runs as, once an attempt was prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
+    #[serde(default, skip_serializing_if = "Hooks::is_idle")]
+    pub hooks: Hooks,
     /// Ended attempts still present on the node; true once `RemoveContainer` was issued.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub garbage: BTreeMap<u32, bool>,
@@ -218,6 +229,7 @@ impl ContainerRecord {
             pull_backoff: None,
             probes: ProbeResults::default(),
             user: None,
+            hooks: Hooks::default(),
             garbage: BTreeMap::new(),
         }
     }

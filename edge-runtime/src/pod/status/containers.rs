@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
     ContainerStatus, ContainerUser, LinuxContainerUser, PodSpec,
 };
 
-use super::super::reconcile::kind_of;
+use super::super::reconcile::{has_post_start, kind_of};
 use super::super::record::{
     ContainerKind, ContainerRecord, ContainerState, PodRecord, ProcessUser, SandboxState, Terminated,
 };
@@ -17,24 +17,15 @@ const MAX_MESSAGES: usize = 12 * 1024;
 /// Statuses of the init list or of the app list.
 pub(super) fn statuses(spec: &PodSpec, record: &PodRecord, init: bool) -> Vec<ContainerStatus> {
     let containers = if init { spec.init_containers.as_deref().unwrap_or_default() } else { &spec.containers };
-    let total = spec.containers.len() + spec.init_containers.as_ref().map_or(0, Vec::len);
-    let view = View { spec, record, max_message: MAX_MESSAGES / total.max(1) };
+    let view = View::new(spec, record);
     containers.iter().map(|c| view.status(c, kind_of(c, init))).collect()
 }
 
-/// Ephemeral containers are not run; `kubectl debug` shows its user what is said here.
-pub(super) fn ephemeral(spec: &PodSpec) -> Option<Vec<ContainerStatus>> {
-    let waiting = ContainerStateWaiting {
-        reason: Some("CreateContainerConfigError".to_owned()),
-        message: Some("ephemeral containers are not supported by this node".to_owned()),
-    };
-    let statuses = spec.ephemeral_containers.as_ref()?.iter().map(|c| ContainerStatus {
-        name: c.name.clone(),
-        image: c.image.clone().unwrap_or_default(),
-        state: Some(ApiState { waiting: Some(waiting.clone()), ..ApiState::default() }),
-        ..ContainerStatus::default()
-    });
-    Some(statuses.collect())
+/// Statuses of the ephemeral containers; they are never ready.
+pub(super) fn ephemeral(spec: &PodSpec, record: &PodRecord) -> Vec<ContainerStatus> {
+    let view = View::new(spec, record);
+    let all = super::super::ephemeral::containers(spec);
+    all.iter().map(|c| view.status(c, ContainerKind::Ephemeral)).collect()
 }
 
 struct View<'a> {
@@ -43,16 +34,25 @@ struct View<'a> {
     max_message: usize,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    fn new(spec: &'a PodSpec, record: &'a PodRecord) -> Self {
+        let count = |list: Option<usize>| list.unwrap_or(0);
+        let more = count(spec.init_containers.as_ref().map(Vec::len));
+        let more = more + count(spec.ephemeral_containers.as_ref().map(Vec::len));
+        Self { spec, record, max_message: MAX_MESSAGES / (spec.containers.len() + more).max(1) }
+    }
+
     fn status(&self, container: &Container, kind: ContainerKind) -> ContainerStatus {
         let blank = ContainerRecord::new(kind);
         let c = self.record.containers.get(&container.name).unwrap_or(&blank);
-        let (state, last) = self.states(c);
+        let starting = starts(container, c);
+        let (state, last) = self.states(c, starting);
         let running = state.running.is_some();
         let ok = |probe_exists: bool, verdict: Option<bool>| !probe_exists || verdict == Some(true);
         let started = running && ok(container.startup_probe.is_some(), c.probes.startup);
         let ready = match kind {
             ContainerKind::Init => state.terminated.as_ref().is_some_and(|t| t.exit_code == 0),
+            ContainerKind::Ephemeral => false,
             ContainerKind::App | ContainerKind::Sidecar => {
                 started && ok(container.readiness_probe.is_some(), c.probes.readiness)
             }
@@ -64,19 +64,20 @@ impl View<'_> {
             state: Some(state),
             last_state: Some(last),
             ready,
-            started: Some(started),
-            restart_count: i32::try_from(restarts(c)).unwrap_or(i32::MAX),
+            started: (kind != ContainerKind::Ephemeral).then_some(started),
+            restart_count: i32::try_from(restarts(c, starting)).unwrap_or(i32::MAX),
             image: image.to_owned(),
             image_id: c.image_id.clone(),
             container_id: id.map(runtime_id),
             user: c.user.as_ref().map(user),
+            stop_signal: container.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
             ..ContainerStatus::default()
         }
     }
 
     /// `state` and `lastState`. While the next attempt is under way the last end stays in view, so that a restart
     /// does not look like a pod that has never run.
-    fn states(&self, c: &ContainerRecord) -> (ApiState, ApiState) {
+    fn states(&self, c: &ContainerRecord, starting: bool) -> (ApiState, ApiState) {
         let ended = |t: &Terminated| ApiState { terminated: Some(self.terminated(t)), ..ApiState::default() };
         let last = c.last.as_ref().map(ended).unwrap_or_default();
         let ending = self.record.deletion.is_some() || self.record.terminal.is_some();
@@ -87,10 +88,12 @@ impl View<'_> {
         let (reason, message) = c.state.shown();
         let state = match &c.state {
             ContainerState::Running { started_at, .. }
-            | ContainerState::Stopping { started_at: Some(started_at), .. } => ApiState {
-                running: Some(ContainerStateRunning { started_at: Some(time(*started_at)) }),
-                ..ApiState::default()
-            },
+            | ContainerState::Stopping { started_at: Some(started_at), .. }
+                if !starting =>
+            {
+                let started_at = Some(time(*started_at));
+                ApiState { running: Some(ContainerStateRunning { started_at }), ..ApiState::default() }
+            }
             ContainerState::Terminated(t) => ended(t),
             _ if !reason.is_empty() && !ending => waiting(reason, message),
             _ if c.last.is_some() => last.clone(),
@@ -138,9 +141,15 @@ fn never_found() -> ApiState {
     }
 }
 
+/// It runs, but not for the API: a kubelet tells of a start when the `postStart` hook has ended.
+fn starts(container: &Container, c: &ContainerRecord) -> bool {
+    has_post_start(container) && matches!(c.state, ContainerState::Running { .. }) && !c.hooks.post_start.is_done()
+}
+
 /// An attempt counts as a restart once it runs.
-fn restarts(c: &ContainerRecord) -> u32 {
+fn restarts(c: &ContainerRecord, starting: bool) -> u32 {
     match &c.state {
+        ContainerState::Running { .. } if starting => c.last.as_ref().map_or(c.attempt, |t| c.attempt.min(t.attempt)),
         ContainerState::Starting { .. } | ContainerState::Waiting { .. } | ContainerState::ImageReady { .. } => {
             c.last.as_ref().map_or(c.attempt, |t| c.attempt.min(t.attempt))
         }

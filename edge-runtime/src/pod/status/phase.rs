@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodSpec};
 
-use super::super::reconcile::kind_of;
+use super::super::reconcile::{initialized, kind_of};
 use super::super::record::{ContainerKind, PodRecord, SandboxState};
 
 /// The phase to show. An end is shown only when no process is left, as API users rely on.
@@ -15,8 +15,7 @@ pub(super) fn shown(
     let live = record.containers.values().any(|c| c.state.live_id().is_some());
     let app_records = || record.containers.values().filter(|c| c.kind == ContainerKind::App);
     let has_run = app_records().any(|c| c.latest_end().is_some());
-    let initialized = app_records().any(|c| c.state.live_id().is_some()) || (record.sandbox.generation <= 1 && has_run);
-    let counted = computed(spec, init, apps, initialized, record.deletion.is_some() && !live);
+    let counted = computed(spec, init, apps, initialized(record), record.deletion.is_some() && !live);
     match (&record.terminal, live) {
         (Some(end), false) if end.succeeded => "Succeeded",
         (Some(_), false) => "Failed",

@@ -20,7 +20,7 @@ pub(super) const POD_SPEC: Table = &[
     ("dnsPolicy", Built),
     // True by default in every pod; there are no Services on the node whose variables could be missing.
     ("enableServiceLinks", Built),
-    // Come after admission; the status shows each as waiting, with the reason.
+    // Come after admission: each is looked at when it starts.
     ("ephemeralContainers", Built),
     ("hostAliases", Built),
     ("hostIPC", Built),
@@ -84,7 +84,7 @@ macro_rules! container {
             ("stdin", Only(&["false"])),
             ("stdinOnce", Only(&["false"])),
             ("terminationMessagePath", Built),
-            ("terminationMessagePolicy", Check(|_, policy| (policy != "File").then_some(Warn))),
+            ("terminationMessagePolicy", Built),
             ("tty", Only(&["false"])),
             ("volumeDevices", No(Wait("FailedMapVolume"))),
             ("volumeMounts", Built),
@@ -97,6 +97,36 @@ pub(super) const CONTAINER: Table = container!(Only(&[]));
 pub(super) const INIT_CONTAINER: Table =
     container!(Check(|_, policy| (policy != "Always").then_some(Refuse("InitContainerRestartPolicyForbidden"))));
 
+/// As [`CONTAINER`], without what a container that came later cannot have.
+pub(super) const EPHEMERAL_CONTAINER: Table = &[
+    ("args", Built),
+    ("command", Built),
+    ("env", In(ENV)),
+    ("envFrom", Built),
+    ("image", Built),
+    ("imagePullPolicy", Built),
+    ("lifecycle", Only(&["{}"])),
+    ("livenessProbe", Only(&[])),
+    ("name", Built),
+    ("ports", Only(&[])),
+    ("readinessProbe", Only(&[])),
+    ("resizePolicy", Elsewhere),
+    ("resources", Only(&["{}"])),
+    ("restartPolicy", Only(&[])),
+    ("restartPolicyRules", Only(&[])),
+    ("securityContext", In(SECURITY)),
+    ("startupProbe", Only(&[])),
+    ("stdin", Only(&["false"])),
+    ("stdinOnce", Only(&["false"])),
+    ("targetContainerName", Built),
+    ("terminationMessagePath", Built),
+    ("terminationMessagePolicy", Built),
+    ("tty", Only(&["false"])),
+    ("volumeDevices", No(Wait("FailedMapVolume"))),
+    ("volumeMounts", Built),
+    ("workingDir", Built),
+];
+
 pub(super) const ENV: Table = &[("name", Built), ("value", Built), ("valueFrom", In(ENV_SOURCE))];
 
 pub(super) const ENV_SOURCE: Table = &[
@@ -108,12 +138,15 @@ pub(super) const ENV_SOURCE: Table = &[
     ("secretKeyRef", Built),
 ];
 
-pub(super) const LIFECYCLE: Table = &[("postStart", Only(&[])), ("preStop", Only(&[])), ("stopSignal", Only(&[]))];
+pub(super) const LIFECYCLE: Table = &[("postStart", In(HOOK)), ("preStop", In(HOOK)), ("stopSignal", Built)];
+
+/// `tcpSocket` has never been run by any kubelet: it is in the API for old objects only.
+pub(super) const HOOK: Table = &[("exec", Built), ("httpGet", Built), ("sleep", Built), ("tcpSocket", Only(&[]))];
 
 pub(super) const PROBE: Table = &[
     ("exec", Built),
     ("failureThreshold", Built),
-    ("grpc", Only(&[])),
+    ("grpc", Built),
     ("httpGet", Built),
     ("initialDelaySeconds", Built),
     ("periodSeconds", Built),

@@ -101,16 +101,11 @@ fn refused_for_good() {
         (with(json!({"os": {"name": "windows"}})), "PodOSNotSupported", "Failed to admit pod as the OS field"),
         (with(json!({"resources": {"limits": {"cpu": "1"}}})), UNSUPPORTED, "spec.resources is not"),
         (
-            container(json!({"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}})),
+            container(json!({"lifecycle": {"preStop": {"tcpSocket": {"port": 5}}}})),
             UNSUPPORTED,
-            "spec.containers[0].lifecycle.preStop is not supported by this node",
+            "spec.containers[0].lifecycle.preStop.tcpSocket is not supported by this node",
         ),
         (container(json!({"tty": true})), UNSUPPORTED, "spec.containers[0].tty: true is not"),
-        (
-            container(json!({"livenessProbe": {"grpc": {"port": 1}}})),
-            UNSUPPORTED,
-            "spec.containers[0].livenessProbe.grpc",
-        ),
         (
             container(json!({"resources": {"limits": {"example.com/gpu": "1"}}})),
             UNSUPPORTED,
@@ -173,10 +168,7 @@ fn run_with_a_warning() {
     assert_eq!((refusal(&pod), obstacle(&pod)), (None, None));
     assert_eq!(
         warnings(&pod),
-        [
-            "spec.containers[0].terminationMessagePolicy: \"FallbackToLogsOnError\" has no effect on this node",
-            "spec.volumes[1].projected.sources[0].serviceAccountToken has no effect on this node",
-        ]
+        ["spec.volumes[1].projected.sources[0].serviceAccountToken has no effect on this node",]
     );
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::super::backoff::Backoff;
 use super::super::clock::Now;
 use super::super::event::{Exit, ImageFailure, StartFailure};
-use super::super::record::{ContainerKind, ContainerRecord, ContainerState, ProbeResults, SignalState, Terminated};
+use super::super::record::{
+    ContainerKind, ContainerRecord, ContainerState, Hooks, ProbeResults, SignalState, Terminated,
+};
 
 /// Pause before a start that failed for its configuration is tried again (the kubelet's sync retry).
 const CONFIG_RETRY: Duration = Duration::from_secs(10);
@@ -34,6 +36,7 @@ pub(super) fn started(c: &mut ContainerRecord, id: String, pid: i32, started_at:
     match &mut c.state {
         ContainerState::Starting { id: current, .. } if *current == id => {
             c.probes = ProbeResults::default();
+            c.hooks = Hooks::default();
             c.state = ContainerState::Running { id, pid, started_at, since: now.mono };
         }
         ContainerState::Stopping { id: current, pid: known, started_at: at, signal, .. } if *current == id => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::clock::{Mono, Now};
-use super::super::record::{ContainerState, PodRecord, ProbeResults, SandboxState, SignalState, Terminated};
+use super::super::record::{ContainerState, Hooks, PodRecord, ProbeResults, SandboxState, SignalState, Terminated};
 use super::containers::{exited, unseen_exit};
 
 /// Exit code and reason of containers that a reboot ended, as container runtimes report them.
@@ -15,6 +15,9 @@ pub(in crate::pod) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord
         return record;
     }
     record.boot_id = now.boot_id.to_string();
+    // Only the wall clock knows how long the machine was off; one that has fallen back takes nothing away.
+    let active = now.wall.as_second().saturating_sub(record.started_at.as_second());
+    record.active_before_s = record.active_before_s.max(u32::try_from(active).unwrap_or(0));
     record.active_since = now.mono;
     record.ips.clear();
     record.sandbox.failures = 0;
@@ -38,6 +41,7 @@ pub(in crate::pod) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord
         c.restart_backoff = None;
         c.pull_backoff = None;
         c.probes = ProbeResults::default();
+        c.hooks = Hooks::default();
         if let Some(last) = &mut c.last {
             last.finished_mono = Mono(0);
         }
@@ -78,6 +82,7 @@ pub(super) fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandb
         for removing in c.garbage.values_mut() {
             *removing = false;
         }
+        c.hooks.interrupt();
         match std::mem::take(&mut c.state) {
             ContainerState::Pulling { reason, message } => {
                 c.state = ContainerState::Waiting { reason, message, retry_at: None };
@@ -101,13 +106,14 @@ pub(super) fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandb
                     exited(c, &id, unseen_exit(now), now);
                 }
             }
-            ContainerState::Stopping { id, pid, started_at, because, kill_at, signal } => {
+            ContainerState::Stopping { id, pid, started_at, because, kill_at, spare_until, signal } => {
                 let found = live.get(&id).copied();
                 any_live |= found.is_some();
                 let signal = if found.is_some() { SignalState::None } else { signal };
                 let started_at = started_at.or(found.filter(|pid| *pid != 0).map(|_| now.wall));
                 let pid = found.unwrap_or(pid);
-                c.state = ContainerState::Stopping { id: id.clone(), pid, started_at, because, kill_at, signal };
+                c.state =
+                    ContainerState::Stopping { id: id.clone(), pid, started_at, because, kill_at, spare_until, signal };
                 if found.is_none() {
                     if started_at.is_some() {
                         exited(c, &id, unseen_exit(now), now);

@@ -5,7 +5,14 @@ use std::net::TcpListener;
 use super::*;
 
 fn request(address: SocketAddr, path: &str) -> Request {
-    Request { tls: false, host: address.ip().to_string(), address, target: target(path), headers: Vec::new() }
+    Request {
+        tls: false,
+        host: address.ip().to_string(),
+        address,
+        target: target(path),
+        headers: Vec::new(),
+        agent: "kube-probe/1.36",
+    }
 }
 
 /// Answers each connection with the next of `answers` and gives what was asked.
@@ -33,7 +40,7 @@ fn statuses_decide() {
     for (status, outcome) in [
         ("200 OK", Outcome::Success),
         ("204 No Content", Outcome::Success),
-        ("304 Not Modified", Outcome::Success),
+        ("304 Not Modified", Outcome::Warning("Probe terminated redirects, Response body: hi".into())),
         ("400 Bad Request", Outcome::Failure("HTTP probe failed with statuscode: 400".into())),
         ("503 Busy", Outcome::Failure("HTTP probe failed with statuscode: 503".into())),
     ] {
@@ -56,7 +63,8 @@ fn redirects_stay_on_the_host() {
     assert_eq!(outcome, Outcome::Failure("HTTP probe failed with statuscode: 500".into()));
     assert_eq!(asked, ["GET /first HTTP/1.1", "GET /next HTTP/1.1", "GET /a/b HTTP/1.1", "GET /a/c?d HTTP/1.1"]);
     let (outcome, _) = run(&["HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n"], "/");
-    assert_eq!(outcome, Outcome::Success, "a redirect to elsewhere is not followed");
+    let warning = "Probe terminated redirects, Response body: ";
+    assert_eq!(outcome, Outcome::Warning(warning.into()), "a redirect to elsewhere is not followed");
 }
 
 #[test]

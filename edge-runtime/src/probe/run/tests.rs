@@ -64,8 +64,8 @@ fn sockets() {
     assert_eq!(tcp(json!(port)), Outcome::Failure(refused));
     assert_eq!(tcp(json!("nope")), Outcome::Error("couldn't find port: nope for container c".into()));
     assert_eq!(tcp(json!(0)), Outcome::Error("invalid port number: 0".into()));
-    let named = make(json!({"tcpSocket": {"host": "example.org", "port": 1}}), Ok((0, "")));
-    assert_eq!(named, Outcome::Error("host \"example.org\" is no IP address".into()));
+    let named = make(json!({"tcpSocket": {"host": "no..name", "port": 1}}), Ok((0, "")));
+    assert_eq!(named, Outcome::Error("dial tcp: lookup \"no..name\" is not a host name".into()));
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn target(id: &str) -> ProbeTarget {
         id: id.into(),
         address: IpAddr::from([127, 0, 0, 1]),
         started: Clock::mono(),
+        ending: false,
         probes: ProbeTarget::specs(&container),
     }
 }

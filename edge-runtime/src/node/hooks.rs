@@ -1,0 +1,106 @@
+//! Lifecycle hooks that run: one task each, ended as soon as the record no longer has the hook under way.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use smol::Task;
+
+use super::Node;
+use super::sources::News;
+use crate::launch::all_containers;
+use crate::pod::event::{HookKind, PodEvent};
+use crate::pod::record::Hook;
+use crate::probe::{HookCall, HookDone};
+use crate::store::StoreError;
+
+/// Which hook of which attempt.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HookRef {
+    uid: String,
+    container: String,
+    id: String,
+    hook: HookKind,
+}
+
+impl HookRef {
+    pub(super) fn new(uid: &str, container: String, id: String, hook: HookKind) -> Self {
+        Self { uid: uid.to_owned(), container, id, hook }
+    }
+}
+
+/// Dropping a task ends its hook.
+#[derive(Default)]
+pub(super) struct Hooks(BTreeMap<HookRef, Task<()>>);
+
+impl Node {
+    /// The answer comes as news.
+    pub(super) fn run_hook(&mut self, uid: &str, pod: &Pod, which: HookRef, limit: Option<Duration>) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        let definition = all_containers(pod).find(|c| c.name == which.container);
+        let lifecycle = definition.and_then(|c| c.lifecycle.as_ref());
+        let handler = lifecycle.and_then(|lifecycle| match which.hook {
+            HookKind::PostStart => lifecycle.post_start.clone(),
+            HookKind::PreStop => lifecycle.pre_stop.clone(),
+        });
+        let news = self.senders.news.clone();
+        let (Some(container), Some(handler)) = (definition, handler) else {
+            // Taken out of the spec since the decision: nothing to do is done.
+            let _ = news.try_send(News::HookDone(which, HookDone::default()));
+            return;
+        };
+        let record = &entry.record;
+        let call = HookCall {
+            handler,
+            container: container.clone(),
+            id: which.id.clone(),
+            pod: format!("{}_{}({})", record.name, record.namespace, record.uid),
+            address: self.address_of(entry),
+            limit,
+        };
+        let (run, key) = (self.probes.hook(call), which.clone());
+        let task = self.executor.spawn(async move {
+            let done = run.await;
+            let _ = news.send(News::HookDone(which, done)).await;
+        });
+        self.hooks.0.insert(key, task);
+    }
+
+    pub(super) fn hook_done(&mut self, which: HookRef, done: HookDone) -> Result<(), StoreError> {
+        self.hooks.0.remove(&which);
+        let HookRef { uid, container, id, hook } = which;
+        if let Some(message) = done.fallback {
+            self.warn_about_container(&uid, &container, "LifecycleHTTPFallback", message)?;
+        }
+        if let Some(error) = &done.error {
+            log::warn!("{hook:?} hook: {error}");
+            // Without the text: what a hook says may be secret, and events are not.
+            let (reason, message) = match hook {
+                HookKind::PostStart => ("FailedPostStartHook", "PostStartHook failed"),
+                HookKind::PreStop => ("FailedPreStopHook", "PreStopHook failed"),
+            };
+            self.warn_about_container(&uid, &container, reason, message.to_owned())?;
+        }
+        self.tell(&uid, PodEvent::HookDone { container, id, hook, error: done.error });
+        Ok(())
+    }
+
+    /// Ends what runs for a hook that is no longer wanted: its container has ended, or its time is up.
+    pub(super) fn sync_hooks(&mut self, uid: &str) {
+        if self.hooks.0.is_empty() {
+            return;
+        }
+        let containers = self.pods.get(uid).map(|entry| &entry.record.containers);
+        self.hooks.0.retain(|which, _| {
+            let record = containers.and_then(|all| all.get(&which.container));
+            which.uid != uid
+                || record.is_some_and(|c| {
+                    let hook = match which.hook {
+                        HookKind::PostStart => &c.hooks.post_start,
+                        HookKind::PreStop => &c.hooks.pre_stop,
+                    };
+                    c.state.live_id() == Some(&*which.id) && *hook == Hook::UnderWay
+                })
+        });
+    }
+}

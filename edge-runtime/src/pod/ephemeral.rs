@@ -1,0 +1,53 @@
+//! Ephemeral containers (`kubectl debug`): as containers, so that all else treats them alike. Pure.
+//!
+//! They come after the pod has started, run once, and count for nothing: neither phase nor readiness.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
+
+/// The ephemeral containers of a pod; fields they may not have (ports, probes, hooks, resources) are left out.
+pub fn containers(spec: &PodSpec) -> Vec<Container> {
+    spec.ephemeral_containers.iter().flatten().map(container).collect()
+}
+
+/// The container whose processes the ephemeral container `name` wants to see.
+pub fn target<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let mut all = pod.spec.as_ref()?.ephemeral_containers.iter().flatten();
+    let found = all.find(|e| e.name == name)?.target_container_name.as_deref();
+    found.filter(|target| !target.is_empty())
+}
+
+/// A container of any list by its name.
+pub fn definition<'a>(pod: &'a Pod, name: &str) -> Option<Cow<'a, Container>> {
+    let spec = pod.spec.as_ref()?;
+    let mut usual = spec.init_containers.iter().flatten().chain(&spec.containers);
+    if let Some(found) = usual.find(|c| c.name == name) {
+        return Some(Cow::Borrowed(found));
+    }
+    let mut ephemeral = spec.ephemeral_containers.iter().flatten();
+    ephemeral.find(|e| e.name == name).map(|e| Cow::Owned(container(e)))
+}
+
+fn container(e: &EphemeralContainer) -> Container {
+    let e = e.clone();
+    Container {
+        name: e.name,
+        args: e.args,
+        command: e.command,
+        env: e.env,
+        env_from: e.env_from,
+        image: e.image,
+        image_pull_policy: e.image_pull_policy,
+        security_context: e.security_context,
+        stdin: e.stdin,
+        stdin_once: e.stdin_once,
+        termination_message_path: e.termination_message_path,
+        termination_message_policy: e.termination_message_policy,
+        tty: e.tty,
+        volume_devices: e.volume_devices,
+        volume_mounts: e.volume_mounts,
+        working_dir: e.working_dir,
+        ..Container::default()
+    }
+}
