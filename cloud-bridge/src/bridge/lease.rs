@@ -31,6 +31,11 @@ impl Renewal {
         due
     }
 
+    /// As [`due`](Self::due), but only while there has been no renewal at all.
+    pub(super) fn first_due(&mut self) -> bool {
+        self.last.is_none() && self.due(Duration::ZERO)
+    }
+
     /// The renewal has ended. After a failure the next frame tries again.
     pub(super) fn done(&mut self, now: Duration, renewed: bool) {
         self.running = false;
@@ -40,27 +45,38 @@ impl Renewal {
     }
 }
 
-/// Renews the Lease of a node, creating it when it is not there.
+/// Renews the Lease of a node, creating it when it is not there. It belongs to the Node, so that it goes with it: it
+/// is not created before the Node, and one without an owner is given it (K8s component-helpers/apimachinery/lease).
 pub(super) async fn renew(requests: &Requests, node: &str, now: Timestamp) -> kube::Result<()> {
     let list = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
     let spec = spec(node, now);
     match requests.patch(&format!("{list}/{node}"), Patch::Merge, &json!({"spec": spec})).await {
+        Ok(lease) if lease.metadata.owner_references.is_empty() => {
+            let metadata = json!({"ownerReferences": [owner(requests, node).await?]});
+            return requests
+                .patch(&format!("{list}/{node}"), Patch::Merge, &json!({"metadata": metadata}))
+                .await
+                .map(drop);
+        }
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
         other => return other.map(drop),
     }
-    let mut metadata = json!({"name": node, "namespace": NAMESPACE});
-    // With an owner the Lease goes when the Node goes.
-    if let Ok(owner) = requests.get::<Written>(&format!("/api/v1/nodes/{node}")).await {
-        metadata["ownerReferences"] =
-            json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid}]);
-    }
     let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": node, "namespace": NAMESPACE, "ownerReferences": [owner(requests, node).await?]},
+        "spec": spec,
     });
     match requests.create(&list, &lease).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         other => other.map(drop),
     }
+}
+
+/// The reference to the Node; an error while there is none, and the next frame tries again.
+async fn owner(requests: &Requests, node: &str) -> kube::Result<Value> {
+    let owner: Written = requests.get(&format!("/api/v1/nodes/{node}")).await?;
+    Ok(json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid}))
 }
 
 fn spec(node: &str, now: Timestamp) -> Value {
@@ -80,12 +96,14 @@ mod tests {
     fn renewals_follow_frames_and_keep_their_distance() {
         let s = Duration::from_secs;
         let mut renewal = Renewal::default();
-        assert!(renewal.due(s(0)));
+        assert!(renewal.first_due());
+        assert!(!renewal.due(s(0)), "one is under way");
         assert!(!renewal.due(s(1)), "one is under way");
         renewal.done(s(1), true);
         assert!(!renewal.due(s(10)));
         assert!(renewal.due(s(11)));
         renewal.done(s(12), false);
+        assert!(!renewal.first_due());
         assert!(renewal.due(s(12)), "a failure is tried again with the next frame");
     }
 

@@ -33,9 +33,12 @@ pub(super) struct Written {
 
 /// Part of [`Written`].
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct WrittenMeta {
     #[serde(default)]
     pub uid: String,
+    #[serde(default)]
+    pub owner_references: Vec<Value>,
 }
 
 /// Sends as one identity.

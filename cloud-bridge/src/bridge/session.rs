@@ -169,11 +169,15 @@ impl Connection {
         let now = self.now();
         self.session.handle(&mut self.node.state(), text, now)?;
         if self.session.is_welcome() && self.renewal.due(now) {
-            let (requests, name) = (self.requests.clone(), self.node.name.clone());
-            let renew = async move { Done::Lease(lease::renew(&requests, &name, Timestamp::now()).await) };
-            self.work.push(renew.boxed());
+            self.renew();
         }
         Ok(())
+    }
+
+    fn renew(&mut self) {
+        let (requests, name) = (self.requests.clone(), self.node.name.clone());
+        let renew = async move { Done::Lease(lease::renew(&requests, &name, Timestamp::now()).await) };
+        self.work.push(renew.boxed());
     }
 
     fn take_events(&mut self) {
@@ -233,6 +237,11 @@ impl Connection {
                     Outcome::Refused(reason) => log::warn!("{what}: refused: {reason}"),
                     Outcome::Retry(reason) => log::warn!("{what}: will be tried again: {reason}"),
                 }
+                let registered = matches!((&outcome, &attempt.report), (Outcome::Written, Report::Node { .. }));
+                // A new node's lease waited for this, and the next frame may be ten seconds away.
+                if registered && self.renewal.first_due() {
+                    self.renew();
+                }
                 for answer in self.lanes.finish(attempt, outcome) {
                     match answer {
                         Answer::Reported(id) => self.session.reported(id),
@@ -244,8 +253,13 @@ impl Connection {
             Done::Lease(outcome) => {
                 let now = self.now();
                 self.renewal.done(now, outcome.is_ok());
-                if let Err(error) = outcome {
-                    log::warn!("node {}: its lease was not renewed: {error}", self.node.name);
+                match outcome {
+                    Ok(()) => {}
+                    // Its first report is still on the way; the lease belongs to the object that makes.
+                    Err(kube::Error::Api(status)) if status.is_not_found() => {
+                        log::debug!("node {}: no lease before its object: {}", self.node.name, status.message);
+                    }
+                    Err(error) => log::warn!("node {}: its lease was not renewed: {error}", self.node.name),
                 }
             }
             Done::Quiet => {}

@@ -25,7 +25,12 @@ async fn a_node_registers_and_proves_that_it_lives() {
 
     let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "kube-node-lease");
     edge.linger(Duration::from_millis(300)).await;
-    let lease = leases.get(&name).await.unwrap().spec.unwrap();
+    let lease = leases.get(&name).await.unwrap();
+    // It goes with the node.
+    let owner = &lease.owner_references()[0];
+    assert_eq!((owner.api_version.as_str(), owner.kind.as_str()), ("v1", "Node"));
+    assert_eq!((Some(&owner.uid), lease.owner_references().len()), (node.uid().as_ref(), 1));
+    let lease = lease.spec.unwrap();
     assert_eq!((lease.holder_identity.as_deref(), lease.lease_duration_seconds), (Some(name.as_str()), Some(40)));
 
     let mut labelled = node_object(&name);
