@@ -139,7 +139,8 @@ impl Launcher {
     /// Why this node can never run `pod` as its security context says.
     pub fn refusal(&self, pod: &Pod) -> Option<Refusal> {
         let unsafe_sysctls = &self.config.security.allowed_unsafe_sysctls;
-        admit::refusal(pod, &admit::Abilities { unsafe_sysctls, apparmor: self.apparmor })
+        let selinux = admit::has_selinux();
+        admit::refusal(pod, &admit::Abilities { unsafe_sysctls, apparmor: self.apparmor, selinux })
     }
 
     /// The pods' network, for the rules that host ports need.

@@ -2,7 +2,7 @@
 //!
 //! Order, reasons and words of the kubelet (K8s pkg/kubelet/sysctl, pkg/security/apparmor, pkg/kubelet/lifecycle).
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, SELinuxOptions};
 
 use super::{apparmor, sysctl};
 use crate::pod::reconcile::Refusal;
@@ -13,6 +13,13 @@ pub struct Abilities<'a> {
     /// Sysctls beyond the safe ones that the administrator allows, as patterns.
     pub unsafe_sysctls: &'a [String],
     pub apparmor: apparmor::Support,
+    /// The kernel enforces or logs SELinux labels, which this build cannot set.
+    pub selinux: bool,
+}
+
+/// Whether the kernel has SELinux switched on.
+pub fn has_selinux() -> bool {
+    std::path::Path::new("/sys/fs/selinux/enforce").exists()
 }
 
 /// Why `pod` cannot run here, if so.
@@ -21,6 +28,27 @@ pub fn refusal(pod: &Pod, node: &Abilities<'_>) -> Option<Refusal> {
     sysctl::forbidden(pod, node.unsafe_sysctls)
         .map(|message| refusal("SysctlForbidden", message))
         .or_else(|| apparmor::refusal(pod, node.apparmor).map(|message| refusal("AppArmor", message)))
+        .or_else(|| {
+            let path = selinux_label(pod).filter(|_| node.selinux)?;
+            Some(refusal(
+                "PodFeatureUnsupported",
+                format!("{path} is not supported by this node: its kernel has SELinux"),
+            ))
+        })
+}
+
+/// Where the pod asks for an SELinux label, if it does.
+fn selinux_label(pod: &Pod) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let asks = |options: Option<&SELinuxOptions>| options.is_some_and(|options| *options != SELinuxOptions::default());
+    if asks(spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())) {
+        return Some("spec.securityContext.seLinuxOptions".to_owned());
+    }
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    containers
+        .filter(|c| asks(c.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())))
+        .map(|c| format!("securityContext.seLinuxOptions of container {}", c.name))
+        .next()
 }
 
 #[cfg(test)]
@@ -31,14 +59,19 @@ mod tests {
 
     #[test]
     fn reasons() {
-        let node = Abilities { unsafe_sysctls: &[], apparmor: apparmor::Support::Off };
-        let reason = |context| {
+        let mut node = Abilities { unsafe_sysctls: &[], apparmor: apparmor::Support::Off, selinux: false };
+        let reason = |node: &Abilities<'_>, context| {
             let spec = json!({"securityContext": context, "containers": [{"name": "c"}]});
             let pod: Pod = serde_json::from_value(json!({"spec": spec})).unwrap();
-            refusal(&pod, &node).map(|refusal| refusal.reason)
+            refusal(&pod, node).map(|refusal| refusal.reason)
         };
-        assert_eq!(reason(json!({})), None);
-        assert_eq!(reason(json!({"sysctls": [{"name": "vm.x", "value": "1"}]})), Some("SysctlForbidden".into()));
-        assert_eq!(reason(json!({"appArmorProfile": {"type": "RuntimeDefault"}})), Some("AppArmor".into()));
+        assert_eq!(reason(&node, json!({})), None);
+        assert_eq!(reason(&node, json!({"sysctls": [{"name": "vm.x", "value": "1"}]})), Some("SysctlForbidden".into()));
+        assert_eq!(reason(&node, json!({"appArmorProfile": {"type": "RuntimeDefault"}})), Some("AppArmor".into()));
+        let labelled = json!({"seLinuxOptions": {"level": "s0:c0,c1"}});
+        assert_eq!(reason(&node, labelled.clone()), None, "a label without meaning");
+        node.selinux = true;
+        assert_eq!(reason(&node, labelled), Some("PodFeatureUnsupported".into()));
+        assert_eq!(reason(&node, json!({"seLinuxOptions": {}})), None);
     }
 }

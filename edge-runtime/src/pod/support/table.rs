@@ -173,7 +173,7 @@ pub(super) const POD_SECURITY: Table = &[
     ("runAsNonRoot", Built),
     ("runAsUser", Built),
     ("seLinuxChangePolicy", Only(&["MountOption", "Recursive"])),
-    ("seLinuxOptions", Only(&["{}"])),
+    ("seLinuxOptions", Check(selinux)),
     ("seccompProfile", In(PROFILE)),
     ("supplementalGroups", Built),
     ("supplementalGroupsPolicy", Built),
@@ -181,6 +181,12 @@ pub(super) const POD_SECURITY: Table = &[
     ("sysctls", Built),
     ("windowsOptions", Only(&["{}"])),
 ];
+
+/// Labels mean nothing where the kernel has no SELinux, and no kubelet minds them there; one that has it is
+/// asked when the pod is admitted (`launch::security::admit`).
+fn selinux(_: &PodSpec, options: &Value) -> Option<Answer> {
+    options.as_object().is_some_and(|fields| !fields.is_empty()).then_some(Warn)
+}
 
 pub(super) const SECURITY: Table = &[
     ("allowPrivilegeEscalation", Built),
@@ -192,7 +198,7 @@ pub(super) const SECURITY: Table = &[
     ("runAsGroup", Built),
     ("runAsNonRoot", Built),
     ("runAsUser", Built),
-    ("seLinuxOptions", Only(&["{}"])),
+    ("seLinuxOptions", Check(selinux)),
     ("seccompProfile", In(PROFILE)),
     ("windowsOptions", Only(&["{}"])),
 ];
