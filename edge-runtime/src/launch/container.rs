@@ -93,7 +93,8 @@ impl Launcher {
         let facts = self.downward(ips);
         let environment = environment(pod, container, &facts, objects)?;
         let host_name = self.host_name(pod).map_err(|failure| config(failure.message))?;
-        let env = merge_env(&host_name, &image.config.env, &environment.vars);
+        let has_terminal = container.tty.unwrap_or(false);
+        let env = merge_env(&host_name, has_terminal, &image.config.env, &environment.vars);
         let argv = env::argv(container, &image.config.entrypoint, &image.config.cmd, &environment.vars);
         if argv.is_empty() {
             return Err(create("no command specified"));
@@ -152,6 +153,9 @@ impl Launcher {
             log_max_bytes: self.config.logs.max_bytes,
             log_max_files: self.config.logs.max_files,
             cgroup: Some(cgroup),
+            stdin: container.stdin.unwrap_or(false),
+            stdin_once: container.stdin_once.unwrap_or(false),
+            terminal: has_terminal,
         };
         let warnings = (!environment.invalid.is_empty())
             .then(|| ("InvalidEnvironmentVariableNames", environment.invalid.join("; ")))
@@ -226,10 +230,13 @@ fn environment(
     env::environment(pod, container, &sources).map_err(config)
 }
 
-/// `HOSTNAME`, as containerd and CRI-O set it, the image's variables, then the container's; a later value takes the
+/// `HOSTNAME`, and `TERM` with a terminal, as containerd and CRI-O set them, the image's variables, then the container's; a later value takes the
 /// place of an earlier one.
-fn merge_env(host_name: &str, image: &[String], own: &[(String, String)]) -> Vec<(String, String)> {
+fn merge_env(host_name: &str, has_terminal: bool, image: &[String], own: &[(String, String)]) -> Vec<(String, String)> {
     let mut merged = vec![("HOSTNAME".to_owned(), host_name.to_owned())];
+    if has_terminal {
+        merged.push(("TERM".to_owned(), "xterm".to_owned()));
+    }
     let image = image.iter().filter_map(|pair| pair.split_once('='));
     let own = own.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     for (name, value) in image.chain(own) {

@@ -40,7 +40,8 @@ pub struct LogOptions {
     pub stream: Option<Stream>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stream {
     Stdout,
     Stderr,

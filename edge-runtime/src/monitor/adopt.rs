@@ -83,8 +83,12 @@ impl Monitor {
     fn continue_output(&mut self, id: &str) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let spec = &container.spec;
+        if spec.terminal {
+            // It was hung up when the former monitor died.
+            return note(&format!("container {id}: its terminal is lost with the former monitor"));
+        }
         let output = LogWriter::open(&spec.log_path, spec.log_max_bytes, spec.log_max_files)
-            .and_then(|log| Output::open(&spec.bundle, log));
+            .and_then(|log| Output::open(&spec.bundle, log, false));
         match output {
             Ok(output) => container.output = Some(output),
             Err(e) => note(&format!("container {id}: output: {e}")),

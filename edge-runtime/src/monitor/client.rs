@@ -13,6 +13,7 @@ use super::exit::ExitRecord;
 use super::link::{Link, Outgoing};
 use super::protocol::{Answer, ContainerState, Request, StartContainer};
 use crate::paths::Paths;
+use crate::sys::terminal::Size;
 
 /// Calls on their way at once; more wait in their `await`.
 const MAX_CALLS: usize = 256;
@@ -140,6 +141,31 @@ impl MonitorClient {
     /// The connection is lost.
     pub async fn list(&self) -> Result<Vec<ContainerState>, ClientError> {
         Ok(self.call(Request::List).await?.containers.unwrap_or_default())
+    }
+
+    /// Bytes for the terminal of a container that has one; how many were taken, which may be none for now.
+    ///
+    /// # Errors
+    /// It has no terminal, or runs no more.
+    pub async fn input(&self, id: &str, data: &[u8]) -> Result<usize, ClientError> {
+        let request = Request::Input { id: id.to_owned(), data: data.to_vec() };
+        Ok(self.call(request).await?.taken.unwrap_or(data.len()))
+    }
+
+    /// A new size of the container's terminal.
+    ///
+    /// # Errors
+    /// As for [`Self::input`].
+    pub async fn resize(&self, id: &str, size: Size) -> Result<(), ClientError> {
+        self.call(Request::Resize { id: id.to_owned(), size }).await.map(|_| ())
+    }
+
+    /// Ends the standard input of a container that was started so that it can end. Waits for nothing: also for use
+    /// where something is dropped.
+    pub fn close_stdin(&self, id: &str) {
+        let (reply, _) = smol::channel::bounded(1);
+        // Full only if the monitor is stuck; the input then ends with the container.
+        let _ = self.calls.try_send(Outgoing { request: Request::CloseStdin { id: id.to_owned() }, reply });
     }
 
     /// Ends a monitor that has no container left; returns whether none lives now. The next start spawns a new one.

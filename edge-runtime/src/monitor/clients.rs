@@ -11,11 +11,15 @@ use serde::Serialize;
 use super::frame;
 use super::protocol::{Answer, Call, Event};
 use super::token;
+use crate::logs::read::Stream;
 
 /// More connections than any node needs; beyond, the newcomer is refused.
 const MAX_CLIENTS: usize = 16;
 /// A client that lets this much pile up is dropped, never waited for.
 const MAX_UNSENT: usize = 1 << 20;
+
+/// Unsent output from which on the container has to wait.
+const BEHIND: usize = 64 << 10;
 
 #[derive(Default)]
 pub(crate) struct Clients {
@@ -29,6 +33,8 @@ struct Client {
     unsent: Vec<u8>,
     /// Has said hello: gets events.
     greeted: bool,
+    /// Container whose output it is shown.
+    attached: Option<String>,
     /// Registered for writability.
     waits_to_write: bool,
 }
@@ -45,8 +51,14 @@ impl Clients {
                 continue;
             }
             self.next += 1;
-            let client =
-                Client { stream, received: Vec::new(), unsent: Vec::new(), greeted: false, waits_to_write: false };
+            let client = Client {
+                stream,
+                received: Vec::new(),
+                unsent: Vec::new(),
+                greeted: false,
+                attached: None,
+                waits_to_write: false,
+            };
             self.open.insert(serial, client);
         }
     }
@@ -84,6 +96,46 @@ impl Clients {
         }
     }
 
+    pub(crate) fn attach(&mut self, serial: u64, id: &str) {
+        if let Some(client) = self.open.get_mut(&serial) {
+            client.attached = Some(id.to_owned());
+        }
+    }
+
+    /// What container `id` has written, to those who are attached to it.
+    pub(crate) fn show(&mut self, id: &str, stream: Stream, bytes: &[u8], epoll: &Epoll) {
+        let attached = self.attached_to(id);
+        if !attached.is_empty() {
+            let event = Event::Output { stream, data: bytes.to_vec() };
+            attached.into_iter().for_each(|serial| self.send(serial, &event, epoll));
+        }
+    }
+
+    /// Container `id` writes no more.
+    pub(crate) fn show_end(&mut self, id: &str, epoll: &Epoll) {
+        for serial in self.attached_to(id) {
+            self.send(serial, &Event::OutputEnd {}, epoll);
+            if let Some(client) = self.open.get_mut(&serial) {
+                client.attached = None;
+            }
+        }
+    }
+
+    /// Somebody attached to container `id` has much to take yet.
+    pub(crate) fn is_behind(&self, id: &str) -> bool {
+        self.open.values().any(|client| client.is_behind(id))
+    }
+
+    /// Lets go of those.
+    pub(crate) fn drop_behind(&mut self, id: &str) {
+        self.open.retain(|_, client| !client.is_behind(id));
+    }
+
+    fn attached_to(&self, id: &str) -> Vec<u64> {
+        let attached = self.open.iter().filter(|(_, client)| client.attached.as_deref() == Some(id));
+        attached.map(|(serial, _)| *serial).collect()
+    }
+
     /// The socket takes bytes again.
     pub(crate) fn writable(&mut self, serial: u64, epoll: &Epoll) {
         if let Some(client) = self.open.get_mut(&serial)
@@ -103,6 +155,10 @@ impl Clients {
 }
 
 impl Client {
+    fn is_behind(&self, id: &str) -> bool {
+        self.attached.as_deref() == Some(id) && self.unsent.len() > BEHIND
+    }
+
     fn receive(&mut self, calls: &mut Vec<Result<Call, (u64, String)>>) -> bool {
         let mut buffer = [0; 4096];
         let open = loop {

@@ -1,6 +1,7 @@
 //! One container in the monitor's memory.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::time::Instant;
 
 use super::exit::ExitRecord;
@@ -15,6 +16,10 @@ pub(crate) struct Container {
     pub(crate) state: State,
     /// Open from the start until the end.
     pub(crate) output: Option<Output>,
+    /// Where the OCI runtime sends the terminal of a container that is being started with one.
+    pub(crate) console: Option<UnixListener>,
+    /// Whoever is attached does not keep up: the container's output is not read since then.
+    pub(crate) held_up: Option<Instant>,
 }
 
 pub(crate) enum State {

@@ -16,9 +16,15 @@ impl Monitor {
     pub(crate) fn ended(&mut self, id: &str, status: Option<i32>) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let State::Running(running) = &container.state else { return };
-        if let Some(error) = container.output.take().and_then(|output| output.finish(&mut self.buffers)) {
-            note(&format!("log file {}: {error}", container.spec.log_path.display()));
+        if let Some(output) = container.output.take() {
+            let (clients, epoll) = (&mut self.clients, &self.epoll);
+            let mut tap = |stream, bytes: &[u8]| clients.show(id, stream, bytes, epoll);
+            if let Some(error) = output.finish(&mut self.buffers, &mut tap) {
+                note(&format!("log file {}: {error}", container.spec.log_path.display()));
+            }
         }
+        container.held_up = None;
+        self.clients.show_end(id, &self.epoll);
         let (code, signal) = status.map_or((137, None), pidfd::decode_status);
         let record = ExitRecord {
             id: id.to_owned(),

@@ -10,7 +10,7 @@ use super::process::{Job, JobKind, Monitor, note};
 use super::protocol::{ContainerState, Event, Phase, StartContainer};
 use super::saved::{self, Saved, SavedPhase};
 use super::stdio::{Output, stamp};
-use super::{pidfd, runtime, token};
+use super::{console, pidfd, runtime, token};
 use crate::logs::write::LogWriter;
 
 /// Containers in memory at once, ended ones that are not deleted included.
@@ -39,7 +39,8 @@ impl Monitor {
     pub(crate) fn insert(&mut self, spec: StartContainer, state: State) {
         let serial = self.next_serial;
         self.next_serial += 1;
-        self.containers.insert(spec.id.clone(), Container { serial, spec, state, output: None });
+        self.containers
+            .insert(spec.id.clone(), Container { serial, spec, state, output: None, console: None, held_up: None });
     }
 
     /// Gives waiting starts to free workers.
@@ -57,7 +58,8 @@ impl Monitor {
         let Some(container) = self.containers.get_mut(id) else { return Ok(()) };
         let spec = &container.spec;
         let log = LogWriter::open(&spec.log_path, spec.log_max_bytes, spec.log_max_files)?;
-        container.output = Some(Output::open(&spec.bundle, log)?);
+        container.output = Some(Output::open(&spec.bundle, log, spec.stdin && spec.stdin_once && !spec.terminal)?);
+        container.console = spec.terminal.then(|| console::listen(&spec.bundle)).transpose()?;
         saved::save(&Saved { spec: spec.clone(), phase: SavedPhase::Starting })?;
         let lock = saved::start_lock(&spec.bundle)?.ok_or_else(|| io::Error::other("another start is under way"))?;
         let pid = runtime::spawn_run(spec, &self.options.environment, &lock)?;
@@ -108,6 +110,12 @@ impl Monitor {
 
     pub(crate) fn has_started(&mut self, id: &str, pid: i32, parent: Parent) {
         let Some(container) = self.containers.get_mut(id) else { return };
+        if let (Some(console), Some(output)) = (container.console.take(), container.output.as_mut()) {
+            match console::receive(&console, &container.spec.bundle) {
+                Ok(terminal) => output.switch_to(terminal),
+                Err(e) => note(&format!("container {id}: its terminal: {e}")),
+            }
+        }
         let started_at = stamp();
         let start_time = pidfd::stat(pid).map(|stat| stat.start_time);
         let phase = SavedPhase::Running { pid, start_time, started_at: started_at.clone() };
@@ -134,7 +142,10 @@ impl Monitor {
         let Some(output) = &container.output else { return };
         let serial = container.serial;
         let stdout = self.epoll.add(&output.stdout, EpollEvent::new(EpollFlags::EPOLLIN, token::stdout(serial)));
-        let stderr = self.epoll.add(&output.stderr, EpollEvent::new(EpollFlags::EPOLLIN, token::stderr(serial)));
+        let stderr = output
+            .stderr
+            .as_ref()
+            .map_or(Ok(()), |pipe| self.epoll.add(pipe, EpollEvent::new(EpollFlags::EPOLLIN, token::stderr(serial))));
         if let Err(e) = stdout.and(stderr) {
             note(&format!("container {id}: output: {e}"));
         }
@@ -143,7 +154,7 @@ impl Monitor {
     /// Whatever the OCI runtime has left of it is removed before anyone is told.
     pub(crate) fn start_failed(&mut self, id: &str, message: String) {
         let Some(container) = self.containers.get_mut(id) else { return };
-        container.output = None;
+        (container.output, container.console) = (None, None);
         if runtime::state_folder(&container.spec).exists() {
             match runtime::spawn_delete(&container.spec, &self.options.environment) {
                 Ok(pid) => {

@@ -98,7 +98,10 @@ impl Link {
                     answer.error = exit::remove(&self.paths.exits(), id).err().map(|e| e.to_string());
                 }
                 Request::List => answer.containers = Some(self.records()),
-                Request::Hello { .. } | Request::Delete { .. } | Request::Shutdown => {}
+                Request::Attach { id } | Request::Input { id, .. } | Request::Resize { id, .. } => {
+                    answer.error = Some(format!("no container {id}"));
+                }
+                Request::Hello { .. } | Request::Delete { .. } | Request::CloseStdin { .. } | Request::Shutdown => {}
             }
             let _ = call.reply.try_send(answer);
         }
@@ -209,6 +212,8 @@ impl Link {
             }
             Event::StartFailed { id, message } => MonitorEvent::StartFailed { id, message },
             Event::Exited(record) => MonitorEvent::Exited(self.settle(record)),
+            // For connections that have asked for it.
+            Event::Output { .. } | Event::OutputEnd {} => return,
         };
         self.tell(event);
     }
@@ -257,18 +262,18 @@ impl Link {
     }
 }
 
-fn connect(paths: &Paths) -> Option<Async<UnixStream>> {
+pub(super) fn connect(paths: &Paths) -> Option<Async<UnixStream>> {
     Async::new(socket::connect(&paths.monitor_socket()).ok()?).ok()
 }
 
-async fn send(stream: &mut &Async<UnixStream>, seq: u64, request: Request) -> io::Result<()> {
+pub(super) async fn send(stream: &mut &Async<UnixStream>, seq: u64, request: Request) -> io::Result<()> {
     let mut bytes = Vec::new();
     frame::encode(&Call { seq, request }, &mut bytes).map_err(io::Error::other)?;
     stream.write_all(&bytes).await
 }
 
 /// The next message; `None` for one that this version does not know.
-async fn receive(stream: &mut &Async<UnixStream>, buffer: &mut Vec<u8>) -> io::Result<Option<FromMonitor>> {
+pub(super) async fn receive(stream: &mut &Async<UnixStream>, buffer: &mut Vec<u8>) -> io::Result<Option<FromMonitor>> {
     loop {
         if let Some(frame) = frame::take(buffer).map_err(io::Error::other)? {
             return Ok(understand(&frame));

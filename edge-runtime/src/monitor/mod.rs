@@ -8,12 +8,17 @@
 //! - [`exit`]: exit records, the only truth about how a container ended.
 //! - [`client`]: for the daemon: connects, spawns, finds again what runs.
 //! - [`exec`]: for the daemon: a process inside a running container, for probes and hooks.
+//! - [`attach`]: for the daemon: what a container writes from now on, and what it reads.
 //! - [`process`]: the monitor itself; [`detach`]: how it leaves the daemon's side.
 
 mod adopt;
+pub mod attach;
+mod attached;
+mod bytes;
 mod cgroup;
 pub mod client;
 mod clients;
+mod console;
 mod container;
 pub mod detach;
 mod ending;

@@ -187,14 +187,6 @@ impl Monitor {
         }
     }
 
-    fn copy_output(&mut self, serial: u64, stream: Stream) {
-        let container = self.containers.values_mut().find(|c| c.serial == serial);
-        let Some((output, spec)) = container.and_then(|c| Some((c.output.as_mut()?, &c.spec))) else { return };
-        if let Some(error) = output.copy(stream, &mut self.buffers) {
-            note(&format!("log file {}: {error}", spec.log_path.display()));
-        }
-    }
-
     /// Does what a client asks; `None` when the answer comes later.
     fn obey(&mut self, client: u64, call: Call) -> Option<Answer> {
         self.trim_at = Some(Instant::now() + CALM);
@@ -217,6 +209,10 @@ impl Monitor {
                 answer.containers = Some(self.list());
                 Ok(())
             }
+            Request::Attach { id } => self.attach(client, &id),
+            Request::Input { id, data } => self.input(&id, &data).map(|taken| answer.taken = Some(taken)),
+            Request::Resize { id, size } => self.resize(&id, size),
+            Request::CloseStdin { id } => self.close_stdin(&id),
             Request::Shutdown => self.shutdown(),
         };
         answer.error = done.err();
@@ -235,6 +231,7 @@ impl Monitor {
     fn tick(&mut self) -> EpollTimeout {
         self.look_at_inherited_starts();
         self.look_at_adopted();
+        let held_up = self.look_at_held_up();
         if self.untold_since.is_some_and(|since| since.elapsed() >= GATHER) {
             self.tell_exits();
         }
@@ -258,6 +255,7 @@ impl Monitor {
         match (soon, unwatched, self.trim_at) {
             (true, ..) => EpollTimeout::from(10u8),
             (_, true, _) => EpollTimeout::from(250u8),
+            _ if held_up => EpollTimeout::from(250u8),
             (_, _, Some(_)) => EpollTimeout::try_from(CALM).unwrap_or(EpollTimeout::NONE),
             _ => EpollTimeout::NONE,
         }

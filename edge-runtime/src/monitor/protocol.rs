@@ -8,10 +8,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::bytes;
 use super::exit::ExitRecord;
+use crate::logs::read::Stream;
+use crate::sys::terminal::Size;
 
 /// Raised when a request or event is added; told in [`Request::Hello`] and its answer.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A request with the number that its answer will carry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +40,19 @@ pub enum Request {
     Delete { id: String },
     /// The daemon has committed the exit: removes the exit record.
     Forget { id: String },
+    /// From now on this connection gets what the container writes, as [`Event::Output`], until
+    /// [`Event::OutputEnd`]. A connection that takes nothing for a while is dropped. Refused unless it runs.
+    Attach { id: String },
+    /// Bytes for the terminal of a container that has one. The answer says how many were taken.
+    Input {
+        id: String,
+        #[serde(with = "bytes")]
+        data: Vec<u8>,
+    },
+    /// A new size of the container's terminal.
+    Resize { id: String, size: Size },
+    /// Ends the standard input of a container with [`StartContainer::stdin_once`].
+    CloseStdin { id: String },
     /// All containers the monitor knows, and exits whose record is not forgotten.
     List,
     /// Ends the monitor. Refused while any container is known.
@@ -67,6 +83,15 @@ pub struct StartContainer {
     /// `linux.cgroupsPath` of the spec, absolute in each hierarchy: where out-of-memory kills are counted.
     #[serde(default)]
     pub cgroup: Option<String>,
+    /// The container's standard input is the pipe `stdin`, else `/dev/null`.
+    #[serde(default)]
+    pub stdin: bool,
+    /// With `stdin`: it ends with [`Request::CloseStdin`]. Without this it never ends.
+    #[serde(default)]
+    pub stdin_once: bool,
+    /// The spec has `process.terminal`: standard streams are a terminal, whose other end the monitor keeps.
+    #[serde(default)]
+    pub terminal: bool,
 }
 
 /// The kubelet's `containerLogMaxSize`.
@@ -99,6 +124,9 @@ pub struct Answer {
     /// Answer to [`Request::List`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containers: Option<Vec<ContainerState>>,
+    /// Answer to [`Request::Input`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,6 +138,14 @@ pub enum Event {
     StartFailed { id: String, message: String },
     /// The first process has ended; its exit record is on disk, its output in the log file.
     Exited(ExitRecord),
+    /// What an attached container has written.
+    Output {
+        stream: Stream,
+        #[serde(with = "bytes")]
+        data: Vec<u8>,
+    },
+    /// The attached container writes no more.
+    OutputEnd {},
 }
 
 /// One container as the monitor knows it.
@@ -154,6 +190,8 @@ mod tests {
             FromMonitor::Answer(Answer { answer: 3, containers: Some(containers.to_vec()), ..Answer::default() }),
             FromMonitor::Event(Event::Exited(record)),
             FromMonitor::Event(Event::StartFailed { id: "a".into(), message: "m".into() }),
+            FromMonitor::Event(Event::Output { stream: Stream::Stderr, data: vec![0, 255] }),
+            FromMonitor::Event(Event::OutputEnd {}),
         ];
         for message in messages {
             let text = serde_json::to_string(&message).unwrap();

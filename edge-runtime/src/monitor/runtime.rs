@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{SigSet, Signal};
 
 use super::protocol::StartContainer;
-use super::stdio;
+use super::{console, stdio};
 
 /// Longest message told about a failed start.
 const MESSAGE_CAP: usize = 2048;
@@ -22,6 +22,12 @@ pub(crate) fn spawn_run(spec: &StartContainer, environment: &[(String, String)],
     let _ = fs::remove_file(log_file(&spec.bundle));
     let mut command = base(spec, environment);
     command.args(["run", "--detach", "--bundle"]).arg(&spec.bundle).arg("--pid-file").arg(pid_file(&spec.bundle));
+    if spec.terminal {
+        // Relative, because a socket's path is short and a node's root may be long; the runtime goes there anyway.
+        command.current_dir(&spec.bundle).arg("--console-socket").arg(console::SOCKET);
+    } else if spec.stdin {
+        command.stdin(stdio::container_stdin(&spec.bundle, spec.stdin_once)?);
+    }
     command.arg(&spec.id);
     command.stdout(stdio::container_end(&spec.bundle, "stdout")?);
     command.stderr(stdio::container_end(&spec.bundle, "stderr")?);

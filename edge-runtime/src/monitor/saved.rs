@@ -53,7 +53,8 @@ pub(crate) fn any(containers: &Path) -> bool {
 
 /// Removes all that the monitor has put into the bundle.
 pub(crate) fn clear(bundle: &Path) {
-    let names = ["stdout", "stderr", "pid", "runtime.log", "start.lock", "monitor.json"];
+    let names =
+        ["stdin", "stdout", "stderr", super::console::SOCKET, "pid", "runtime.log", "start.lock", "monitor.json"];
     for name in names {
         let _ = fs::remove_file(bundle.join(name));
     }

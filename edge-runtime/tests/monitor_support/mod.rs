@@ -127,6 +127,7 @@ impl Node {
             log_max_bytes: 10 << 20,
             log_max_files: 5,
             cgroup: Some(cgroup),
+            ..StartContainer::default()
         }
     }
 

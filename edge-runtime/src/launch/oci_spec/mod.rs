@@ -85,7 +85,7 @@ fn process(input: &Input) -> Result<Process, SpecError> {
     user.set_additional_gids(Some(input.user.all_groups()));
 
     let mut process = Process::default();
-    process.set_terminal(Some(false));
+    process.set_terminal(Some(input.container.tty.unwrap_or(false)));
     process.set_user(user);
     process.set_args(Some(input.argv.clone()));
     process.set_env(Some(input.env.iter().map(|(name, value)| format!("{name}={value}")).collect()));

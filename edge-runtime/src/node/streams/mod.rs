@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `logs` | what a container has written |
 //! | `exec` | a command in a container |
+//! | `attach` | what a container's own process writes and reads |
 //! | `port_forward` | one connection to a port of a pod |
 //! | `stats` | usage of the node and its pods |
 //! | `channels` | records in both directions, for whatever is more than one flow of bytes |
 //! | `target` | which pod and container is meant |
 //! | `outcome` | how a command ended, in Kubernetes' words |
 
+mod attach;
 mod channels;
 mod exec;
 mod logs;
@@ -88,6 +90,7 @@ impl Node {
         let opened = match request {
             StreamRequest::Logs { .. } => self.open_logs(stream, request),
             StreamRequest::Exec { .. } => self.open_exec(stream, request),
+            StreamRequest::Attach { .. } => self.open_attach(stream, request),
             StreamRequest::PortForward { .. } => self.open_port_forward(stream, request),
             StreamRequest::Stats {} => self.open_stats(stream),
             _ => Err("this node does not know the request; upgrade edge-runtime".into()),

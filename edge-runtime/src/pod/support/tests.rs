@@ -105,7 +105,6 @@ fn refused_for_good() {
             UNSUPPORTED,
             "spec.containers[0].lifecycle.preStop.tcpSocket is not supported by this node",
         ),
-        (container(json!({"tty": true})), UNSUPPORTED, "spec.containers[0].tty: true is not"),
         (
             container(json!({"resources": {"limits": {"example.com/gpu": "1"}}})),
             UNSUPPORTED,

@@ -29,7 +29,8 @@ pub(super) fn summary(
     now: Timestamp,
 ) -> Value {
     let space = host::disk_space(&plan.state).unwrap_or_default();
-    let looked = Looked { usages, rates, disk, space, time: text(now) };
+    // Finer than the kubelet tells it: a rate taken over a few seconds would suffer.
+    let looked = Looked { usages, rates, disk, space, time: format!("{now:.3}") };
     let pods: Vec<Value> = plan.pods.iter().map(|pod| looked.pod(pod)).collect();
     json!({"node": looked.node(plan), "pods": pods})
 }

@@ -1,0 +1,69 @@
+//! For the daemon: a container's output from now on, over a connection of its own, and its input.
+//!
+//! The bytes come from the monitor as the container wrote them, not from the log, which has whole lines only: a
+//! prompt has no end of line. So do other CRI runtimes (containerd's writer group, conmon's attach socket).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use nix::libc::O_NONBLOCK;
+use smol::Async;
+
+use super::client::ClientError;
+use super::link::{connect, receive, send};
+use super::protocol::{Event, FromMonitor, Request};
+use crate::logs::read::Stream;
+use crate::paths::Paths;
+
+/// Dropping it detaches; the container does not notice.
+pub struct Attachment {
+    stream: Async<UnixStream>,
+    buffer: Vec<u8>,
+}
+
+impl Attachment {
+    /// Attaches to a running container.
+    ///
+    /// # Errors
+    /// It does not run, or the monitor is of a version that cannot.
+    pub async fn open(paths: &Paths, id: &str) -> Result<Self, ClientError> {
+        let gone = |_| ClientError::Gone;
+        let stream = connect(paths).ok_or(ClientError::Gone)?;
+        send(&mut &stream, 1, Request::Attach { id: id.to_owned() }).await.map_err(gone)?;
+        let mut buffer = Vec::new();
+        loop {
+            if let Some(FromMonitor::Answer(answer)) = receive(&mut &stream, &mut buffer).await.map_err(gone)? {
+                return match answer.error {
+                    Some(error) => Err(ClientError::Refused(error)),
+                    None => Ok(Self { stream, buffer }),
+                };
+            }
+        }
+    }
+
+    /// What it writes next; `None` when it has ended.
+    ///
+    /// # Errors
+    /// The monitor has died, or dropped us because we took nothing for long.
+    pub async fn next(&mut self) -> io::Result<Option<(Stream, Vec<u8>)>> {
+        loop {
+            match receive(&mut &self.stream, &mut self.buffer).await? {
+                Some(FromMonitor::Event(Event::Output { stream, data })) => return Ok(Some((stream, data))),
+                Some(FromMonitor::Event(Event::OutputEnd {})) => return Ok(None),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The writing end of the standard input of a container that has one and no terminal.
+///
+/// # Errors
+/// It has been closed, by the container or for good.
+pub fn open_stdin(bundle: &Path) -> io::Result<Async<File>> {
+    let pipe = File::options().write(true).custom_flags(O_NONBLOCK).open(bundle.join("stdin"))?;
+    Async::new(pipe)
+}

@@ -1,0 +1,180 @@
+//! The standard streams of a container's own process: what it writes from now on, and what it reads.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::time::Duration;
+
+use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STATUS, STDERR, STDIN, STDOUT};
+use edge_protocol::message::{StreamId, StreamRequest};
+use smol::Async;
+use smol::future::or;
+use smol::io::AsyncWriteExt;
+
+use super::channels::{Channels, Incoming, Outgoing, Over};
+use super::{outcome, target};
+use crate::logs::read::Stream;
+use crate::monitor::attach::{self, Attachment};
+use crate::monitor::client::MonitorClient;
+use crate::node::Node;
+use crate::paths::Paths;
+use crate::pod::ephemeral;
+
+/// First pause before bytes that a terminal did not take are offered again, and the longest.
+const AGAIN: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// What is asked for, as far as the container has it.
+struct Session {
+    paths: Paths,
+    monitor: MonitorClient,
+    id: String,
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+    terminal: bool,
+    /// The container's input ends with this session.
+    once: bool,
+}
+
+impl Node {
+    pub(super) fn open_attach(&mut self, stream: StreamId, request: &StreamRequest) -> Result<(), String> {
+        let StreamRequest::Attach { namespace, pod, uid, container, stdin, stdout, stderr, .. } = request else {
+            return Err("no attach".into());
+        };
+        let entry = self.target(namespace, pod, uid)?;
+        let id = target::running(entry, container)?;
+        let definition = ephemeral::definition(&entry.pod, container);
+        let definition = definition.as_deref();
+        let has = |field: Option<bool>| field.unwrap_or(false);
+        let terminal = definition.is_some_and(|one| has(one.tty));
+        // As containerd: the input of a terminal is never ended (internal/cri/io/container_io.go).
+        let once = definition.is_some_and(|one| has(one.stdin_once)) && !terminal;
+        let session = Session {
+            paths: self.paths.clone(),
+            monitor: self.monitor.clone(),
+            id: id.clone(),
+            stdin: *stdin && definition.is_some_and(|one| has(one.stdin)),
+            stdout: *stdout,
+            stderr: *stderr,
+            terminal,
+            once,
+        };
+        self.serve_channels(stream, &id, |channels, _ended| serve(channels, session));
+        Ok(())
+    }
+}
+
+async fn serve(channels: Channels, session: Session) {
+    let Channels { to, mut from } = channels;
+    let mut attachment = match Attachment::open(&session.paths, &session.id).await {
+        Ok(attachment) => attachment,
+        Err(error) => return to.end(Some(error.to_string())),
+    };
+    // Before anybody can go away: the input ends also with a client that has vanished.
+    let ends_input = (session.stdin && session.once).then(|| EndsInput(&session));
+    let output = async {
+        to.send(OPENED, &[]).await?;
+        show(&to, &session, &mut attachment).await
+    };
+    let input = async {
+        match feed(&mut from, &session).await {
+            Ok(never) => match never {},
+            Err(Fed::Done) => Ok(outcome::exited(0)),
+            Err(Fed::Broken) => Err(Over),
+        }
+    };
+    let done = or(output, input).await;
+    drop(ends_input);
+    match done {
+        Ok(status) => {
+            if to.send(STATUS, status.to_string().as_bytes()).await.is_ok() {
+                to.end(None);
+            }
+        }
+        Err(Over) => to.end(Some("the stream is broken".into())),
+    }
+}
+
+/// Ends the container's input when the session is over, however that comes.
+struct EndsInput<'a>(&'a Session);
+
+impl Drop for EndsInput<'_> {
+    fn drop(&mut self) {
+        self.0.monitor.close_stdin(&self.0.id);
+    }
+}
+
+/// Until the container has ended.
+async fn show(to: &Outgoing, session: &Session, attachment: &mut Attachment) -> Result<serde_json::Value, Over> {
+    loop {
+        let (channel, wanted, data) = match attachment.next().await {
+            Ok(Some((Stream::Stdout, data))) => (STDOUT, session.stdout, data),
+            Ok(Some((Stream::Stderr, data))) => (STDERR, session.stderr, data),
+            Ok(None) => return Ok(outcome::exited(0)),
+            Err(error) => return Ok(outcome::failed(&format!("error attaching to container: {error}"))),
+        };
+        if wanted {
+            to.send(channel, &data).await?;
+        }
+    }
+}
+
+enum Fed {
+    /// Nothing more will come, which ends the session.
+    Done,
+    Broken,
+}
+
+/// Moves what comes to the container.
+async fn feed(from: &mut Incoming, session: &Session) -> Result<Infallible, Fed> {
+    let open = session.stdin && !session.terminal;
+    let mut pipe = open.then(|| attach::open_stdin(&session.paths.bundle(&session.id)).ok()).flatten();
+    loop {
+        let record = from.next().await.map_err(|_| Fed::Broken)?;
+        match record.channel {
+            STDIN if session.terminal && session.stdin => type_in(session, &record.data).await,
+            STDIN => write(&mut pipe, &record.data).await,
+            CLOSE if record.data == [STDIN] && session.stdin => {
+                pipe = None;
+                if session.once {
+                    session.monitor.close_stdin(&session.id);
+                } else {
+                    // As containerd: without `stdinOnce` the end of the input is the end of the session.
+                    return Err(Fed::Done);
+                }
+            }
+            RESIZE => {
+                if let Ok(size) = serde_json::from_slice(&record.data)
+                    && let Err(error) = session.monitor.resize(&session.id, size).await
+                {
+                    log::debug!("attach: {error}");
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn write(pipe: &mut Option<Async<File>>, data: &[u8]) {
+    if let Some(file) = pipe
+        && file.write_all(data).await.is_err()
+    {
+        // The container reads no more.
+        *pipe = None;
+    }
+}
+
+async fn type_in(session: &Session, mut data: &[u8]) {
+    let mut pause = AGAIN;
+    while !data.is_empty() {
+        match session.monitor.input(&session.id, data).await {
+            Ok(0) => {
+                smol::Timer::after(pause).await;
+                pause = (pause * 2).min(LONGEST);
+            }
+            Ok(taken) => (data, pause) = (data.get(taken..).unwrap_or_default(), AGAIN),
+            // The end of the container, if that is why, comes with its output.
+            Err(error) => return log::debug!("attach: {error}"),
+        }
+    }
+}
