@@ -6,7 +6,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::Node;
-use super::execute::containers;
 use super::sources::News;
 use crate::eviction::Signal;
 use crate::image::gc;
@@ -135,7 +134,11 @@ impl Node {
                 continue;
             }
             names.extend(entry.record.containers.values().map(|container| container.image_id.as_str()));
-            names.extend(containers(&entry.pod).filter_map(|container| container.image.as_deref()));
+            let Some(spec) = &entry.pod.spec else { continue };
+            names.extend(
+                spec.init_containers.iter().flatten().chain(&spec.containers).filter_map(|c| c.image.as_deref()),
+            );
+            names.extend(spec.ephemeral_containers.iter().flatten().filter_map(|c| c.image.as_deref()));
         }
         names.into_iter().filter_map(|name| Some(self.image_record(name, name)?.id)).collect()
     }
