@@ -73,7 +73,12 @@ impl Paths {
 
     /// Volumes and writable layers of one pod: gone when the pod is gone.
     pub fn pod(&self, uid: &str) -> PathBuf {
-        self.state().join("pods").join(uid)
+        self.pods().join(uid)
+    }
+
+    /// One folder per pod.
+    pub fn pods(&self) -> PathBuf {
+        self.state().join("pods")
     }
 
     /// Exit records, written by the monitor before it tells anyone.

@@ -16,6 +16,7 @@ use smol::future::FutureExt;
 use super::CliError;
 use crate::config::{Config, Overrides};
 use crate::launch::Launcher;
+use crate::launch::runtimes::Runtimes;
 use crate::link::identity::Identity;
 use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use crate::monitor::protocol::Phase;
@@ -109,8 +110,10 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     Launcher::for_teardown(paths, Rc::new(config))
         .and_then(|mut launcher| launcher.teardown_node())
         .map_err(CliError::failed)?;
-    for dir in ["containers", "ns", "runc"] {
-        files::remove_tree(&paths.run().join(dir)).map_err(CliError::failed)?;
+    let run = std::fs::read_dir(paths.run()).into_iter().flatten().flatten();
+    let others = run.map(|entry| entry.path()).filter(|path| Runtimes::is_state(path));
+    for dir in ["containers", "ns", "runc"].map(|dir| paths.run().join(dir)).into_iter().chain(others) {
+        files::remove_tree(&dir).map_err(CliError::failed)?;
     }
     let own_tmpfs = format!("{} {} tmpfs ", files::RUN_TMPFS, paths.run().display());
     if std::fs::read_to_string("/proc/self/mounts")

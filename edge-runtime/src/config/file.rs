@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::devices::{DeviceFile, HandlerFile};
 use super::security::SecurityFile;
+use super::swap::ResourcesConfig;
 use crate::image::registry_config::RegistryConfig;
 
 /// What was typed, before defaults and checks.
@@ -22,6 +24,9 @@ pub struct ConfigFile {
     pub runtime: RuntimeFile,
     pub logs: LogFile,
     pub security: SecurityFile,
+    pub resources: ResourcesConfig,
+    pub devices: BTreeMap<String, DeviceFile>,
+    pub runtimes: BTreeMap<String, HandlerFile>,
     pub registry: Vec<RegistryConfig>,
     pub eviction: EvictionFile,
     pub images: ImagesFile,

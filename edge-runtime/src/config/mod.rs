@@ -2,9 +2,11 @@
 //! anything is opened. Owns defaults and their checks; knows nothing of what the values are used for.
 
 mod defaults;
+pub mod devices;
 mod file;
 mod resources;
 mod security;
+pub mod swap;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +15,11 @@ pub use defaults::instance_suffix;
 pub use file::{ConfigError, ConfigFile};
 pub use resources::{EvictionConfig, ImagesConfig};
 pub use security::SecurityConfig;
+pub use swap::ResourcesConfig;
 
 use crate::image::registry_config::RegistryConfig;
+use crate::launch::devices::DeviceClass;
+use crate::launch::runtimes::Handler;
 use crate::net::Subnet;
 
 /// Flags of `edge-runtime run` that override the file.
@@ -39,6 +44,11 @@ pub struct Config {
     pub runtime: RuntimeConfig,
     pub logs: LogConfig,
     pub security: SecurityConfig,
+    pub resources: ResourcesConfig,
+    /// By resource name.
+    pub devices: BTreeMap<String, DeviceClass>,
+    /// By name, beside the default one.
+    pub runtimes: BTreeMap<String, Handler>,
     pub registries: Vec<RegistryConfig>,
     pub eviction: EvictionConfig,
     pub images: ImagesConfig,
@@ -145,6 +155,8 @@ impl Config {
         for taint in &parsed.taints {
             defaults::check_taint(taint).map_err(|why| invalid("taints", why))?;
         }
+        let devices = devices::devices(parsed.devices).map_err(|(key, why)| invalid(&key, why))?;
+        let runtimes = devices::runtimes(parsed.runtimes).map_err(|(key, why)| invalid(&key, why))?;
         let security = parsed.security.check().map_err(|(key, why)| invalid(key, why))?;
         let eviction = EvictionConfig::from_file(&parsed.eviction).map_err(|(key, why)| invalid(&key, why))?;
         let images = ImagesConfig::from_file(parsed.images).map_err(|(key, why)| invalid(key, why))?;
@@ -168,6 +180,9 @@ impl Config {
             runtime: RuntimeConfig { command: parsed.runtime.command.unwrap_or_else(|| "runc".into()), parallel },
             logs,
             security,
+            resources: parsed.resources,
+            devices,
+            runtimes,
             registries: parsed.registry,
             eviction,
             images,

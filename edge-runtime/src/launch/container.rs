@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::devices::Grant;
 use super::launcher::{Launcher, Objects, Prepared};
+use super::runtimes::Runtimes;
 use super::sandbox::{class, spec, uid};
 use super::security::{apparmor, seccomp};
 use super::{oci_spec, resources, termination, user};
@@ -65,7 +67,8 @@ impl Launcher {
         ips: &[IpAddr],
         objects: Objects<'_>,
     ) -> Result<Ready, Failure> {
-        let prepared = self.prepared(pod, ips, objects).map_err(|failure| create(failure.message))?;
+        let mut prepared = self.prepared(pod, ips, objects).map_err(|failure| create(failure.message))?;
+        prepared.devices = self.devices.allocate(pod, attempt.container, &self.paths).map_err(create)?;
         let done = self.container_steps(pod, attempt, image, ips, objects, &prepared);
         if done.is_err()
             && let Err(error) = self.remove_container(&uid(pod), &attempt.container.name, attempt.number, attempt.id)
@@ -118,6 +121,11 @@ impl Launcher {
         })
         .map_err(config)?;
         let cgroup = format!("{}/{}", self.cgroups.pod_path(class(pod), &uid), attempt.id);
+        let handler = self.runtimes.handler_of(pod).map_err(create)?;
+        Runtimes::mark(&bundle, &handler).map_err(create)?;
+        let runtime = self.runtimes.of_handler(&handler, &self.paths);
+        let devices = granted(&prepared.devices, &user).map_err(create)?;
+        let swap = self.config.resources.swap;
         let input = oci_spec::Input {
             pod,
             container,
@@ -132,6 +140,8 @@ impl Launcher {
             user,
             oom_score_adj: resources::oom_score_adj(pod, container, self.facts.memory_bytes),
             pids_limit: None,
+            devices,
+            swap_limit: resources::swap_limit(pod, container, swap, self.facts.memory_bytes, self.facts.swap_bytes),
             seccomp,
             apparmor,
             host: &self.oci_facts,
@@ -146,9 +156,9 @@ impl Launcher {
         let start = StartContainer {
             id: attempt.id.to_owned(),
             bundle,
-            runtime: self.config.runtime.command.clone(),
-            runtime_root: self.paths.runtime_root(),
-            runtime_args: Vec::new(),
+            runtime: runtime.program,
+            runtime_root: runtime.root,
+            runtime_args: runtime.args,
             log_path: self.paths.container_log(namespace, name, &uid, &container.name, attempt.number),
             log_max_bytes: self.config.logs.max_bytes,
             log_max_files: self.config.logs.max_files,
@@ -263,6 +273,19 @@ fn namespaces(pod: &Pod, prepared: &Prepared, join_pid: Option<i32>) -> oci_spec
     };
     let pinned = prepared.namespaces.clone();
     oci_spec::Namespaces { net: pinned.net, ipc: pinned.ipc, uts: pinned.uts, pid }
+}
+
+/// The nodes as they are now. A container that is not root gets them as its own: that is what they are for.
+fn granted(grants: &[Grant], user: &user::User) -> Result<Vec<oci_spec::GrantedDevice>, String> {
+    let one = |grant: &Grant| {
+        let error = |why| format!("device {}: {why}", grant.path.display());
+        let mut device = oci_spec::HostDevice::at(&grant.path).map_err(error)?;
+        if user.uid != 0 {
+            (device.uid, device.gid) = (user.uid, user.gid);
+        }
+        Ok(oci_spec::GrantedDevice { device, access: grant.access.clone() })
+    };
+    grants.iter().map(one).collect()
 }
 
 fn bind(mount: mounts::Mount) -> oci_spec::Mount {

@@ -6,12 +6,15 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{NodeRuntimeHandler, Pod};
 use serde_json::Value;
 
-use super::oci_spec;
+use super::devices::{self, Devices, Grant};
+use super::runtimes::Runtimes;
 use super::security::{admit, apparmor};
+use super::{oci_spec, resources};
 use crate::config::Config;
+use crate::config::swap::Unlimited;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
 use crate::net::resolv::NodeDns;
 use crate::net::{NetError, Network, NetworkSettings, Subnet};
@@ -44,6 +47,9 @@ pub struct Launcher {
     pub(super) oci_facts: oci_spec::HostFacts,
     pub(super) facts: host::HostFacts,
     pub(super) apparmor: apparmor::Support,
+    pub(super) devices: Devices,
+    pub(super) runtimes: Runtimes,
+    handlers: Vec<NodeRuntimeHandler>,
     pub(super) dns: NodeDns,
     pub(super) last_addresses: Vec<IpAddr>,
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
@@ -57,6 +63,8 @@ pub struct Launcher {
 #[derive(Clone, Default)]
 pub(super) struct Prepared {
     pub(super) volumes: BTreeMap<String, VolumeHostPath>,
+    /// Of the container that is being started.
+    pub(super) devices: Vec<Grant>,
     pub(super) namespaces: PodNamespaces,
 }
 
@@ -80,6 +88,13 @@ impl Launcher {
                 oci_facts.min_oom_score_adj
             ));
         }
+        let facts = host::facts();
+        if let Err(error) = cgroups.bound_all(&resources::node_values(&facts, &config.reserved)) {
+            warnings.push(format!("pods together are not kept within allocatable: {error}"));
+        }
+        let devices = Devices::load(config.devices.clone(), paths);
+        let runtimes = Runtimes::new(&config.runtime.command, &config.runtimes);
+        let handlers = runtimes.detect();
         let (apparmor, warning) = apparmor::detect();
         warnings.extend(warning);
         let dns = NodeDns {
@@ -96,8 +111,11 @@ impl Launcher {
             network,
             cgroups,
             oci_facts,
-            facts: host::facts(),
+            facts,
             apparmor,
+            devices,
+            runtimes,
+            handlers,
             dns,
             last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
@@ -120,6 +138,9 @@ impl Launcher {
             oci_facts: oci_spec::HostFacts::default(),
             facts: host::HostFacts::default(),
             apparmor: apparmor::Support::Off,
+            devices: Devices::default(),
+            runtimes: Runtimes::default(),
+            handlers: Vec::new(),
             dns: NodeDns::default(),
             last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
@@ -140,7 +161,28 @@ impl Launcher {
     pub fn refusal(&self, pod: &Pod) -> Option<Refusal> {
         let unsafe_sysctls = &self.config.security.allowed_unsafe_sysctls;
         let selinux = admit::has_selinux();
-        admit::refusal(pod, &admit::Abilities { unsafe_sysctls, apparmor: self.apparmor, selinux })
+        let refuses = self.config.resources.without_memory_controller == Unlimited::Refuse;
+        let memory_limits = !refuses || self.memory_controller();
+        admit::refusal(pod, &admit::Abilities { unsafe_sysctls, apparmor: self.apparmor, selinux, memory_limits })
+    }
+
+    /// Why the board's devices do not suffice for `pod` beside `others`.
+    pub fn devices_refusal<'a>(&self, pod: &Pod, others: impl Iterator<Item = &'a Pod>) -> Option<Refusal> {
+        devices::admit(pod, others, || self.devices.capacity())
+    }
+
+    /// Resource names with how many there are, for the Node object.
+    pub fn device_capacity(&self) -> BTreeMap<String, u64> {
+        self.devices.capacity()
+    }
+
+    /// `status.runtimeHandlers` of the Node object.
+    pub fn runtime_handlers(&self) -> &[NodeRuntimeHandler] {
+        &self.handlers
+    }
+
+    pub fn runtimes(&self) -> &Runtimes {
+        &self.runtimes
     }
 
     /// The pods' network, for the rules that host ports need.

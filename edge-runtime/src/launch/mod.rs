@@ -1,9 +1,11 @@
 //! From a pod that should run to containers that do: bundle, OCI configuration, start.
 
 pub mod container;
+pub mod devices;
 pub mod launcher;
 pub mod oci_spec;
 pub mod resources;
+pub mod runtimes;
 pub mod sandbox;
 pub mod security;
 mod termination;

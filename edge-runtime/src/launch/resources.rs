@@ -4,12 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::oci_spec::SpecError;
+use crate::config::Reserved;
+use crate::config::swap::Swap;
 use crate::pod::qos::{QosClass, qos_class};
-use crate::sys::quantity;
+use crate::sys::host::HostFacts;
+use crate::sys::{cgroup, quantity};
 
 /// Values in cgroup v1 terms; `weight` is the v2 counterpart of `shares`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,10 +51,15 @@ struct Demand {
 
 /// Values of one container's cgroup.
 ///
+/// A limit that it has not is the pod's as a whole (K8s pkg/kubelet/kuberuntime, `getMemoryLimit`).
+///
 /// # Errors
 /// A quantity is malformed.
-pub fn container_values(container: &Container) -> Result<CgroupValues, SpecError> {
-    let demand = demand(container)?;
+pub fn container_values(pod: &Pod, container: &Container) -> Result<CgroupValues, SpecError> {
+    let whole = whole(pod)?;
+    let mut demand = demand(container.resources.as_ref())?;
+    demand.cpu_limit = demand.cpu_limit.or(whole.cpu_limit);
+    demand.memory_limit = demand.memory_limit.or(whole.memory_limit);
     Ok(values(demand.cpu_request.or(demand.cpu_limit), demand.cpu_limit, demand.memory_limit))
 }
 
@@ -65,8 +73,40 @@ pub fn pod_values(pod: &Pod) -> Result<CgroupValues, SpecError> {
     if qos_class(pod) == QosClass::BestEffort {
         return Ok(values(None, None, None));
     }
-    let request = total(spec, |d| Some(d.cpu_request.or(d.cpu_limit).unwrap_or(0)))?;
-    Ok(values(request, total(spec, |d| d.cpu_limit)?, total(spec, |d| d.memory_limit)?))
+    let whole = whole(pod)?;
+    let request = match whole.cpu_request.or(whole.cpu_limit) {
+        None => total(spec, |d| Some(d.cpu_request.or(d.cpu_limit).unwrap_or(0)))?,
+        own => own,
+    };
+    let cpu_limit = if whole.cpu_limit.is_some() { whole.cpu_limit } else { total(spec, |d| d.cpu_limit)? };
+    let memory_limit = if whole.memory_limit.is_some() { whole.memory_limit } else { total(spec, |d| d.memory_limit)? };
+    Ok(values(request, cpu_limit, memory_limit))
+}
+
+/// Values for all pods of the node together: what is allocatable.
+pub fn node_values(facts: &HostFacts, reserved: &Reserved) -> cgroup::CgroupValues {
+    let milli = (u64::from(facts.cpus) * 1000).saturating_sub(reserved.cpu_millis);
+    cgroup::CgroupValues {
+        cpu_shares: Some((milli * 1024 / 1000).clamp(MIN_SHARES.unsigned_abs(), MAX_SHARES.unsigned_abs())),
+        // Without a reserve the limit would be all there is.
+        memory_limit_bytes: (reserved.memory_bytes > 0)
+            .then(|| facts.memory_bytes.saturating_sub(reserved.memory_bytes)),
+        ..cgroup::CgroupValues::default()
+    }
+}
+
+/// Swap that a container may use beside its memory, in bytes; none: as much as there is
+/// (K8s pkg/kubelet/kuberuntime, `swapConfigurationHelper`).
+pub fn swap_limit(pod: &Pod, container: &Container, swap: Swap, memory: u64, swap_total: u64) -> Option<i64> {
+    let request = memory_request(container);
+    let limit = demand(container.resources.as_ref()).ok().and_then(|demand| demand.memory_limit);
+    match swap {
+        Swap::Unlimited => None,
+        Swap::Limited if qos_class(pod) == QosClass::Burstable && request > 0 && limit != Some(request) => {
+            i64::try_from(i128::from(swap_total) * i128::from(request) / i128::from(memory.max(1))).ok()
+        }
+        Swap::None | Swap::Limited => Some(0),
+    }
 }
 
 /// `oom_score_adj` of a container, by QoS class, priority and share of `memory_capacity` bytes.
@@ -85,7 +125,9 @@ fn oom_score(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
         QosClass::BestEffort => return BEST_EFFORT_OOM,
         QosClass::Burstable => {}
     }
+    let spare = spare_memory(spec);
     let score = |request: i64| {
+        let request = request.saturating_add(spare);
         1000 - i64::try_from(1000 * i128::from(request) / i128::from(memory_capacity.max(1))).unwrap_or(1000)
     };
     let mut adjust = score(memory_request(container));
@@ -109,7 +151,7 @@ fn is_static(pod: &Pod) -> bool {
 fn total(spec: &PodSpec, pick: impl Fn(&Demand) -> Option<i64>) -> Result<Option<i64>, SpecError> {
     let (mut sidecars, mut most_init) = (Some(0i64), Some(0i64));
     for container in spec.init_containers.iter().flatten() {
-        let own = pick(&demand(container)?);
+        let own = pick(&demand(container.resources.as_ref())?);
         if container.restart_policy.as_deref() == Some("Always") {
             sidecars = add(sidecars, own);
             most_init = most_init.zip(sidecars).map(|(a, b)| a.max(b));
@@ -119,7 +161,7 @@ fn total(spec: &PodSpec, pick: impl Fn(&Demand) -> Option<i64>) -> Result<Option
     }
     let mut sum = sidecars;
     for container in &spec.containers {
-        sum = add(sum, pick(&demand(container)?));
+        sum = add(sum, pick(&demand(container.resources.as_ref())?));
     }
     Ok(sum.zip(most_init).map(|(sum, init)| sum.max(init)))
 }
@@ -155,8 +197,13 @@ pub fn weight(shares: u64) -> u64 {
     }
 }
 
-fn demand(container: &Container) -> Result<Demand, SpecError> {
-    let Some(resources) = &container.resources else { return Ok(Demand::default()) };
+/// Of `spec.resources`: the pod as a whole.
+fn whole(pod: &Pod) -> Result<Demand, SpecError> {
+    demand(pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()))
+}
+
+fn demand(resources: Option<&ResourceRequirements>) -> Result<Demand, SpecError> {
+    let Some(resources) = resources else { return Ok(Demand::default()) };
     let (requests, limits) = (resources.requests.as_ref(), resources.limits.as_ref());
     Ok(Demand {
         cpu_request: read(requests, "requests", "cpu", quantity::milli)?,
@@ -166,7 +213,19 @@ fn demand(container: &Container) -> Result<Demand, SpecError> {
 }
 
 fn memory_request(container: &Container) -> i64 {
-    let resources = container.resources.as_ref();
+    asked_memory(container.resources.as_ref())
+}
+
+/// What the pod as a whole requests beyond its containers, for each of them.
+fn spare_memory(spec: &PodSpec) -> i64 {
+    let lasting = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let (count, sum) = lasting
+        .chain(&spec.containers)
+        .fold((0i64, 0i64), |(count, sum), container| (count + 1, sum.saturating_add(memory_request(container))));
+    asked_memory(spec.resources.as_ref()).saturating_sub(sum).max(0) / count.max(1)
+}
+
+fn asked_memory(resources: Option<&ResourceRequirements>) -> i64 {
     let requests = resources.and_then(|r| r.requests.as_ref());
     let limits = resources.and_then(|r| r.limits.as_ref());
     let of = |list| read(list, "", "memory", quantity::value).ok().flatten();
@@ -207,16 +266,16 @@ mod tests {
     #[test]
     fn container_values_as_the_kubelet_computes_them() {
         let p = pod(json!([app(json!({"cpu": "250m"}), json!({"cpu": "1500m", "memory": "64Mi"}))]), json!([]));
-        let got = container_values(first(&p)).unwrap();
+        let got = container_values(&p, first(&p)).unwrap();
         assert_eq!((got.cpu_shares, got.cpu_quota_us, got.memory_limit), (256, Some(150_000), Some(64 << 20)));
         let none = pod(json!([{"name": "c"}]), json!([]));
-        let got = container_values(first(&none)).unwrap();
+        let got = container_values(&none, first(&none)).unwrap();
         assert_eq!((got.cpu_shares, got.cpu_weight, got.cpu_quota_us, got.memory_limit), (2, 1, None, None));
         let limit_only = pod(json!([app(json!({}), json!({"cpu": "5m"}))]), json!([]));
-        let got = container_values(first(&limit_only)).unwrap();
+        let got = container_values(&limit_only, first(&limit_only)).unwrap();
         assert_eq!((got.cpu_shares, got.cpu_quota_us), (5, Some(1000)));
         let bad = pod(json!([app(json!({"cpu": "lots"}), json!({}))]), json!([]));
-        assert!(container_values(first(&bad)).unwrap_err().to_string().contains("lots"));
+        assert!(container_values(&bad, first(&bad)).unwrap_err().to_string().contains("lots"));
     }
 
     #[test]
@@ -238,6 +297,29 @@ mod tests {
         assert_eq!((with_init.cpu_shares, with_init.memory_limit), (1024, Some(50 << 20)));
         let best_effort = pod_values(&pod(json!([{"name": "c"}]), json!([]))).unwrap();
         assert_eq!((best_effort.cpu_shares, best_effort.memory_limit), (2, None));
+    }
+
+    #[test]
+    fn the_pod_as_a_whole_has_a_say() {
+        let mut p = pod(json!([{"name": "c"}, app(json!({"memory": "64Mi"}), json!({"memory": "64Mi"}))]), json!([]));
+        let whole = json!({"requests": {"cpu": "500m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}});
+        p.spec.as_mut().unwrap().resources = serde_json::from_value(whole).unwrap();
+        let all = pod_values(&p).unwrap();
+        assert_eq!((all.cpu_shares, all.cpu_quota_us, all.memory_limit), (512, Some(100_000), Some(256 << 20)));
+        let open = container_values(&p, first(&p)).unwrap();
+        assert_eq!((open.cpu_quota_us, open.memory_limit), (Some(100_000), Some(256 << 20)));
+        let own = container_values(&p, &p.spec.as_ref().unwrap().containers[1]).unwrap();
+        assert_eq!(own.memory_limit, Some(64 << 20));
+        assert_eq!(oom_score_adj(&p, first(&p), 1 << 30), 1000 - 1000 * 32 / 1024);
+    }
+
+    #[test]
+    fn swap_in_proportion() {
+        let p = pod(json!([app(json!({"memory": "256Mi"}), json!({}))]), json!([]));
+        let swap = |swap| swap_limit(&p, first(&p), swap, 1 << 30, 512 << 20);
+        assert_eq!((swap(Swap::None), swap(Swap::Limited), swap(Swap::Unlimited)), (Some(0), Some(128 << 20), None));
+        let none = pod(json!([{"name": "c"}]), json!([]));
+        assert_eq!(swap_limit(&none, first(&none), Swap::Limited, 1 << 30, 1 << 30), Some(0));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::launcher::{Launcher, Objects, Prepared};
 use super::resources;
-use super::security::sysctl;
+use super::security::{admit, sysctl};
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
 use crate::net::resolv::NodeDns;
 use crate::net::{address, etc_files, hostname, hosts, resolv};
@@ -70,16 +70,20 @@ impl Launcher {
         keep: &[IpAddr],
         objects: Objects<'_>,
     ) -> Result<SandboxDone, SandboxFailure> {
+        self.runtimes.handler_of(pod).map_err(sandbox_failure)?;
         let dir = self.paths.pod(uid);
         crate::sys::files::private_dir(&dir).map_err(sandbox_failure)?;
         self.pod_cgroup(pod, uid)?;
         let (namespaces, ips) = self.pod_network(pod, uid, taken, keep)?;
         let mut warnings = self.pod_etc_files(pod, uid, &ips)?;
         warnings.extend(unreachable_ports(pod, &ips));
+        if !self.memory_controller() && admit::has_memory_limit(pod) {
+            warnings.push(("MemoryLimitNotEnforced", admit::NO_MEMORY_CONTROLLER.to_owned()));
+        }
         let facts = self.downward(&ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
-        self.prepared.insert(uid.to_owned(), Prepared { volumes, namespaces });
+        self.prepared.insert(uid.to_owned(), Prepared { volumes, namespaces, devices: Vec::new() });
         Ok(SandboxDone { ips, warnings })
     }
 
@@ -161,6 +165,7 @@ impl Launcher {
             }
         };
         self.prepared.remove(uid);
+        self.devices.free(uid, &self.paths);
         note("network", self.network.detach(uid).map_err(|error| error.to_string()));
         note("namespaces", namespaces::remove(&self.paths.namespaces(uid)).map_err(|error| error.to_string()));
         match self.cgroups.remove_pod(class(pod), uid) {
@@ -192,7 +197,7 @@ impl Launcher {
         let facts = self.downward(ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
-        let prepared = Prepared { volumes, namespaces };
+        let prepared = Prepared { volumes, namespaces, devices: Vec::new() };
         self.prepared.insert(uid, prepared.clone());
         Ok(prepared)
     }

@@ -298,7 +298,9 @@ impl Node {
             memory_bytes: count(self.config.allocatable_memory(facts.memory_bytes)),
             pods: usize::try_from(self.config.max_pods).unwrap_or(usize::MAX),
         };
-        admission::admit(pod, others(), has).or_else(|| ports::admit(pod, others()))
+        admission::admit(pod, others(), has)
+            .or_else(|| ports::admit(pod, others()))
+            .or_else(|| self.launcher.devices_refusal(pod, others()))
     }
 
     pub(super) fn warn_about_pod(&mut self, uid: &str, reason: &'static str, message: String) {

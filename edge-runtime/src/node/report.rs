@@ -121,6 +121,8 @@ impl Node {
             allocatable_storage_bytes: self.config.allocatable_storage(storage_bytes),
             storage_bytes,
             runtime_version: self.report.runtime_version.clone(),
+            devices: self.launcher.device_capacity(),
+            runtime_handlers: self.launcher.runtime_handlers().to_vec(),
             pod_cidrs: self.config.network.subnets.iter().map(ToString::to_string).collect(),
         };
         let images: Vec<NodeImage> = self

@@ -30,10 +30,11 @@ use crate::image::gc;
 use crate::image::layers::Layers;
 use crate::launch::Launcher;
 use crate::launch::launcher::LauncherError;
+use crate::launch::runtimes::Runtimes;
 use crate::link::identity::{Identity, IdentityError};
 use crate::link::{self, LinkSettings};
 use crate::monitor::client::{MonitorClient, Settings};
-use crate::monitor::exec::{self, Runtime, exec};
+use crate::monitor::exec::{self, exec};
 use crate::paths::Paths;
 use crate::pod::reconcile::Refusal;
 use crate::pod::record::PodSource;
@@ -208,7 +209,7 @@ fn build(
         );
     }
     let host = HostFacts { host_ips: launcher.host_ips().to_vec() };
-    let probes = Supervisor::new(Rc::clone(executor), exec_probe(paths, &config), tell_probe(&senders));
+    let probes = Supervisor::new(Rc::clone(executor), exec_probe(paths, launcher.runtimes()), tell_probe(&senders));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
     let now = clock.now();
     let conditions = store.fact(Fact::Conditions)?;
@@ -250,11 +251,10 @@ fn build(
     })
 }
 
-fn exec_probe(paths: &Paths, config: &Config) -> ExecProbe {
-    let runtime =
-        Rc::new(Runtime { program: config.runtime.command.clone(), root: paths.runtime_root(), args: Vec::new() });
+fn exec_probe(paths: &Paths, runtimes: &Runtimes) -> ExecProbe {
+    let (paths, runtimes) = (paths.clone(), runtimes.clone());
     Rc::new(move |id, argv, timeout| {
-        let runtime = Rc::clone(&runtime);
+        let runtime = runtimes.of_container(&id, &paths);
         Box::pin(async move {
             let done = exec(&runtime, &id, &argv, timeout).await.map_err(|error| error.to_string())?;
             Ok((done.code, done.output))

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{
-    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeSpec, NodeStatus, NodeSwapStatus,
-    NodeSystemInfo, Taint,
+    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeRuntimeHandler, NodeSpec, NodeStatus,
+    NodeSwapStatus, NodeSystemInfo, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -36,6 +36,9 @@ pub struct NodeSettings {
     pub allocatable_storage_bytes: u64,
     /// Size of the file system that holds the pods.
     pub storage_bytes: u64,
+    /// Extended resources: name and amount.
+    pub devices: BTreeMap<String, u64>,
+    pub runtime_handlers: Vec<NodeRuntimeHandler>,
     /// `runc://1.1.5`
     pub runtime_version: String,
     /// The node's pod subnets, shown as `spec.podCIDRs`; the first one is `spec.podCIDR` too.
@@ -78,18 +81,19 @@ pub fn node_object(
                 u64::from(facts.cpus) * 1000,
                 facts.memory_bytes,
                 settings.storage_bytes,
-                settings.max_pods,
+                settings,
             )),
             allocatable: Some(resources(
                 settings.allocatable_cpu_milli,
                 settings.allocatable_memory_bytes,
                 settings.allocatable_storage_bytes,
-                settings.max_pods,
+                settings,
             )),
             addresses: Some(addresses(settings)),
             conditions: Some(conditions),
             images: Some(largest(images)),
             node_info: Some(node_info(facts, settings)),
+            runtime_handlers: Some(settings.runtime_handlers.clone()).filter(|all| !all.is_empty()),
             features: Some(NodeFeatures { supplemental_groups_policy: Some(true) }),
             ..NodeStatus::default()
         }),
@@ -110,13 +114,15 @@ fn labels(facts: &HostFacts, settings: &NodeSettings) -> BTreeMap<String, String
     labels
 }
 
-fn resources(cpu_milli: u64, memory: u64, storage: u64, pods: u32) -> BTreeMap<String, Quantity> {
+fn resources(cpu_milli: u64, memory: u64, storage: u64, settings: &NodeSettings) -> BTreeMap<String, Quantity> {
     // Canonical forms: an API server rewrites others, and the object would then differ from what was sent.
     let cpu = if cpu_milli.is_multiple_of(1000) { (cpu_milli / 1000).to_string() } else { format!("{cpu_milli}m") };
     let bytes = |bytes: u64| if bytes.is_multiple_of(1024) { format!("{}Ki", bytes / 1024) } else { bytes.to_string() };
-    [("cpu", cpu), ("memory", bytes(memory)), ("ephemeral-storage", bytes(storage)), ("pods", pods.to_string())]
+    let pods = settings.max_pods.to_string();
+    [("cpu", cpu), ("memory", bytes(memory)), ("ephemeral-storage", bytes(storage)), ("pods", pods)]
         .into_iter()
         .map(|(name, amount)| (name.to_string(), Quantity(amount)))
+        .chain(settings.devices.iter().map(|(name, amount)| (name.clone(), Quantity(amount.to_string()))))
         .collect()
 }
 

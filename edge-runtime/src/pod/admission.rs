@@ -2,7 +2,7 @@
 //!
 //! A scheduler has asked the same before; this holds for pods that name their node themselves, and against races.
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 
 use super::reconcile::{Refusal, kind_of};
 use super::record::ContainerKind;
@@ -74,11 +74,17 @@ fn requests(pod: &Pod) -> Requests {
             peak = peak.max(sidecars.plus(own));
         }
     }
-    spec.containers.iter().map(of).fold(sidecars, Requests::plus).max(peak)
+    let sum = spec.containers.iter().map(of).fold(sidecars, Requests::plus).max(peak);
+    let whole = requested(spec.resources.as_ref());
+    let or = |whole: i64, sum: i64| if whole > 0 { whole } else { sum };
+    Requests { cpu_milli: or(whole.cpu_milli, sum.cpu_milli), memory_bytes: or(whole.memory_bytes, sum.memory_bytes) }
 }
 
 fn of(container: &Container) -> Requests {
-    let resources = container.resources.as_ref();
+    requested(container.resources.as_ref())
+}
+
+fn requested(resources: Option<&ResourceRequirements>) -> Requests {
     let amount = |name: &str, read: fn(&str) -> Option<i64>| {
         let of = |list: Option<&std::collections::BTreeMap<String, _>>| list.and_then(|l| l.get(name).cloned());
         let given = of(resources.and_then(|r| r.requests.as_ref())).or(of(resources.and_then(|r| r.limits.as_ref())));

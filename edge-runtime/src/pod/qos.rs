@@ -27,8 +27,14 @@ impl QosClass {
 pub fn qos_class(pod: &Pod) -> QosClass {
     let Some(spec) = &pod.spec else { return QosClass::BestEffort };
     let (mut any, mut guaranteed) = (false, true);
-    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
-        let resources = container.resources.as_ref();
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    // What is said of the pod as a whole counts instead of its containers.
+    let whole = spec.resources.as_ref().filter(|r| r.requests.is_some() || r.limits.is_some());
+    let all: Vec<_> = match whole {
+        Some(whole) => vec![Some(whole)],
+        None => containers.map(|container| container.resources.as_ref()).collect(),
+    };
+    for resources in all {
         let limits = resources.and_then(|r| r.limits.as_ref());
         let requests = resources.and_then(|r| r.requests.as_ref());
         for resource in ["cpu", "memory"] {

@@ -38,6 +38,9 @@ enum Answer {
     Warn,
 }
 
+/// Row for all names like `example.com/gpio`.
+const EXTENDED: &str = "DOMAIN/NAME";
+
 /// Reason of refusals for which the kubelet has no name of its own.
 const UNSUPPORTED: &str = "PodFeatureUnsupported";
 
@@ -116,7 +119,8 @@ fn walk(spec: &PodSpec, value: &Value, table: Table, path: &str, out: &mut Vec<F
         Value::Object(fields) => {
             for (name, value) in fields.iter().filter(|(_, v)| !is_empty(v)) {
                 let path = format!("{path}.{name}");
-                match table.iter().find(|(row, _)| row == name) {
+                let extended = crate::launch::devices::is_extended(name);
+                match table.iter().find(|(row, _)| row == name || (extended && *row == EXTENDED)) {
                     Some((_, Rule::In(table))) => walk(spec, value, table, &path, out),
                     Some((_, rule)) => {
                         if let Some(answer) = rule.judge(spec, value) {

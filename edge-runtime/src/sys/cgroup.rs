@@ -86,6 +86,11 @@ impl Cgroups {
         self.apply(&format!("{}/besteffort", self.parent), &besteffort)
     }
 
+    /// Values for all pods of the node together (the kubelet's node allocatable enforcement).
+    pub fn bound_all(&self, values: &CgroupValues) -> Result<(), CgroupError> {
+        self.apply(&self.parent, values)
+    }
+
     /// All burstable pods together weigh what they request, as the kubelet has it: otherwise a class of many pods
     /// would compete as one.
     fn weigh_burstable(&self, shares: Option<u64>) -> Result<(), CgroupError> {

@@ -1,5 +1,6 @@
 //! What a pod's security context does to real processes, and which wishes this node refuses.
 
+mod board;
 mod profiles;
 
 use sampan_tests::manifest::{pod, shell, with, with_spec};

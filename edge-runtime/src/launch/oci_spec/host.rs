@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{HostDevice, HostFacts};
 
@@ -123,17 +123,36 @@ fn list_devices(folder: &Path, depth: u32, devices: &mut Vec<HostDevice>) {
         if kind.is_dir() && depth < 4 {
             list_devices(&entry.path(), depth + 1, devices);
         } else if kind.is_char_device() || kind.is_block_device() {
-            let number = metadata.rdev();
-            devices.push(HostDevice {
-                path: entry.path(),
-                block: kind.is_block_device(),
-                major: i64::try_from(nix::sys::stat::major(number)).unwrap_or(0),
-                minor: i64::try_from(nix::sys::stat::minor(number)).unwrap_or(0),
-                mode: metadata.mode(),
-                uid: metadata.uid(),
-                gid: metadata.gid(),
-            });
+            devices.push(described(entry.path(), &metadata));
         }
+    }
+}
+
+impl HostDevice {
+    /// The device at `path`, or at the place it links to.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn at(path: &Path) -> std::io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        let kind = metadata.file_type();
+        if kind.is_char_device() || kind.is_block_device() {
+            return Ok(described(path.to_path_buf(), &metadata));
+        }
+        Err(std::io::Error::other("is no device"))
+    }
+}
+
+fn described(path: PathBuf, metadata: &fs::Metadata) -> HostDevice {
+    let number = metadata.rdev();
+    HostDevice {
+        path,
+        block: metadata.file_type().is_block_device(),
+        major: i64::try_from(nix::sys::stat::major(number)).unwrap_or(0),
+        minor: i64::try_from(nix::sys::stat::minor(number)).unwrap_or(0),
+        mode: metadata.mode(),
+        uid: metadata.uid(),
+        gid: metadata.gid(),
     }
 }
 

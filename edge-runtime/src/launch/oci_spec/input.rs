@@ -35,10 +35,22 @@ pub struct Input<'a> {
     pub oom_score_adj: i32,
     /// Most processes and threads in the container; none: unlimited.
     pub pids_limit: Option<i64>,
+    /// Of the node, beside what every container has.
+    pub devices: Vec<GrantedDevice>,
+    /// Swap beside the memory, bytes; none: as much as there is.
+    pub swap_limit: Option<i64>,
     pub seccomp: Seccomp,
     /// Name of a profile that the kernel has loaded.
     pub apparmor: Option<String>,
     pub host: &'a HostFacts,
+}
+
+/// A device node that a container gets without being privileged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantedDevice {
+    pub device: HostDevice,
+    /// Of `rwm`.
+    pub access: String,
 }
 
 /// The system call filter of a container.

@@ -2,17 +2,26 @@
 
 use std::collections::HashMap;
 
-use oci_spec::runtime::{LinuxCpu, LinuxDeviceCgroup, LinuxMemory, LinuxPids, LinuxResources};
+use oci_spec::runtime::{LinuxCpu, LinuxDeviceCgroup, LinuxDeviceType, LinuxMemory, LinuxPids, LinuxResources};
 
 use super::{Input, SpecError};
 use crate::launch::resources::{CFS_PERIOD_US, container_values};
 
 /// A controller that the kernel lacks is left out: the node's condition and an event say so.
 pub(super) fn resources(input: &Input, privileged: bool) -> Result<LinuxResources, SpecError> {
-    let values = container_values(input.container)?;
+    let values = container_values(input.pod, input.container)?;
     let host = input.host;
     let mut resources = LinuxResources::default();
-    resources.set_devices(Some(vec![all_devices(privileged)]));
+    let granted = input.devices.iter().map(|granted| {
+        let mut rule = LinuxDeviceCgroup::default();
+        rule.set_allow(true);
+        rule.set_typ(Some(if granted.device.block { LinuxDeviceType::B } else { LinuxDeviceType::C }));
+        rule.set_major(Some(granted.device.major));
+        rule.set_minor(Some(granted.device.minor));
+        rule.set_access(Some(granted.access.clone()));
+        rule
+    });
+    resources.set_devices(Some(std::iter::once(all_devices(privileged)).chain(granted).collect()));
 
     let mut unified = HashMap::new();
     if host.cpu_controller {
@@ -34,15 +43,25 @@ pub(super) fn resources(input: &Input, privileged: bool) -> Result<LinuxResource
     {
         let mut memory = LinuxMemory::default();
         memory.set_limit(Some(limit));
-        if host.swap_accounting {
-            // Memory and swap together: the container gets no swap.
-            memory.set_swap(Some(limit));
+        if host.swap_accounting
+            && !host.cgroup_v2
+            && let Some(swap) = input.swap_limit
+        {
+            // Memory and swap together.
+            memory.set_swap(Some(limit.saturating_add(swap)));
         }
         resources.set_memory(Some(memory));
-        if host.cgroup_v2 {
-            // One process killed for memory takes the container with it, as the kubelet has it.
-            unified.insert("memory.oom.group".to_owned(), "1".to_owned());
-        }
+    }
+    if host.memory_controller && host.cgroup_v2 {
+        // One process killed for memory, be it the pod's, takes its container with it, as the kubelet has it.
+        unified.insert("memory.oom.group".to_owned(), "1".to_owned());
+    }
+    if host.memory_controller
+        && host.cgroup_v2
+        && host.swap_accounting
+        && let Some(swap) = input.swap_limit
+    {
+        unified.insert("memory.swap.max".to_owned(), swap.to_string());
     }
     if host.pids_controller
         && let Some(limit) = input.pids_limit

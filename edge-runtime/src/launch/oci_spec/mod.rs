@@ -13,7 +13,8 @@ mod seccomp;
 mod tests;
 
 pub use input::{
-    HostDevice, HostFacts, Input, Mount, MountKind, Namespaces, PidNamespace, Propagation, Seccomp, SpecError,
+    GrantedDevice, HostDevice, HostFacts, Input, Mount, MountKind, Namespaces, PidNamespace, Propagation, Seccomp,
+    SpecError,
 };
 
 use std::path::PathBuf;
@@ -119,9 +120,11 @@ fn linux(input: &Input) -> Result<Linux, SpecError> {
         Seccomp::Profile(profile) => Some((**profile).clone()),
     });
     linux.set_rootfs_propagation(mounts::rootfs_propagation(&input.mounts).map(str::to_owned));
-    if privileged {
-        linux.set_devices(Some(input.host.devices.iter().map(device).collect()));
-    }
+    let hosts: &[HostDevice] = if privileged { &input.host.devices } else { &[] };
+    let twice = |host: &&HostDevice| input.devices.iter().any(|granted| granted.device.path == host.path);
+    let granted = input.devices.iter().map(|granted| &granted.device);
+    let devices: Vec<LinuxDevice> = hosts.iter().filter(|host| !twice(host)).chain(granted).map(device).collect();
+    linux.set_devices((!devices.is_empty()).then_some(devices));
     Ok(linux)
 }
 

@@ -54,6 +54,8 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
         user: User { uid: 1000, gid: 2000, groups: vec![5] },
         oom_score_adj: -997,
         pids_limit: None,
+        devices: Vec::new(),
+        swap_limit: Some(0),
         seccomp: Seccomp::Unconfined,
         apparmor: None,
         host,
@@ -110,13 +112,32 @@ fn resources_on_both_cgroup_versions() {
     let v2 = built(container.clone(), &host(true), |_| {});
     let r = &v2["linux"]["resources"];
     assert_eq!(r["cpu"], json!({"quota": 200_000, "period": 100_000}));
-    assert_eq!(r["unified"], json!({"cpu.weight": "100", "memory.oom.group": "1"}));
+    assert_eq!(r["unified"], json!({"cpu.weight": "100", "memory.oom.group": "1", "memory.swap.max": "0"}));
     assert!(v2["linux"]["namespaces"].as_array().unwrap().contains(&json!({"type": "cgroup"})));
     let mut bare = host(true);
     (bare.memory_controller, bare.cpu_controller) = (false, false);
     let none = built(container, &bare, |_| {});
     assert_eq!(none["linux"]["resources"].get("memory"), None);
     assert_eq!(none["linux"]["resources"].get("unified"), None);
+}
+
+#[test]
+fn granted_devices_and_profiles() {
+    let gpio = HostDevice { path: "/dev/gpiochip0".into(), major: 254, minor: 7, ..host(false).devices[0].clone() };
+    let spec = built(json!({}), &host(false), |input| {
+        input.devices = vec![GrantedDevice { device: gpio, access: "rw".into() }];
+        input.apparmor = Some("p".into());
+        input.seccomp = Seccomp::RuntimeDefault;
+        input.swap_limit = None;
+    });
+    let linux = &spec["linux"];
+    assert_eq!(
+        linux["resources"]["devices"],
+        json!([{"allow": false, "access": "rwm"},
+               {"allow": true, "type": "c", "major": 254, "minor": 7, "access": "rw"}])
+    );
+    assert_eq!(linux["devices"][0]["path"], "/dev/gpiochip0");
+    assert_eq!((&linux["seccomp"]["defaultErrnoRet"], &spec["process"]["apparmorProfile"]), (&json!(1), &json!("p")));
 }
 
 #[test]
@@ -203,6 +224,8 @@ fn what_cannot_be_expressed_is_named() {
         user: User::default(),
         oom_score_adj: 0,
         pids_limit: None,
+        devices: Vec::new(),
+        swap_limit: Some(0),
         seccomp: Seccomp::Unconfined,
         apparmor: None,
         host: &facts,

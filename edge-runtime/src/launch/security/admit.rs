@@ -2,9 +2,9 @@
 //!
 //! Order, reasons and words of the kubelet (K8s pkg/kubelet/sysctl, pkg/security/apparmor, pkg/kubelet/lifecycle).
 
-use k8s_openapi::api::core::v1::{Pod, SELinuxOptions};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements, SELinuxOptions};
 
-use super::{apparmor, sysctl};
+use super::{apparmor, containers, sysctl};
 use crate::pod::reconcile::Refusal;
 
 /// What of it depends on the node.
@@ -15,6 +15,8 @@ pub struct Abilities<'a> {
     pub apparmor: apparmor::Support,
     /// The kernel enforces or logs SELinux labels, which this build cannot set.
     pub selinux: bool,
+    /// False where they cannot be enforced and a pod that has one must not run.
+    pub memory_limits: bool,
 }
 
 /// Whether the kernel has SELinux switched on.
@@ -35,6 +37,10 @@ pub fn refusal(pod: &Pod, node: &Abilities<'_>) -> Option<Refusal> {
                 format!("{path} is not supported by this node: its kernel has SELinux"),
             ))
         })
+        .or_else(|| {
+            let unlimited = !node.memory_limits && has_memory_limit(pod);
+            unlimited.then(|| refusal("MemoryLimitNotEnforceable", NO_MEMORY_CONTROLLER.to_owned()))
+        })
 }
 
 /// Where the pod asks for an SELinux label, if it does.
@@ -44,11 +50,21 @@ fn selinux_label(pod: &Pod) -> Option<String> {
     if asks(spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())) {
         return Some("spec.securityContext.seLinuxOptions".to_owned());
     }
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    containers
-        .filter(|c| asks(c.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())))
+    containers(pod)
+        .find(|c| asks(c.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())))
         .map(|c| format!("securityContext.seLinuxOptions of container {}", c.name))
-        .next()
+}
+
+/// Says what is missing and how to have it.
+pub const NO_MEMORY_CONTROLLER: &str = "the kernel's memory controller is off, so memory limits are not enforced: \
+    add cgroup_enable=memory to the kernel's command line";
+
+pub fn has_memory_limit(pod: &Pod) -> bool {
+    let limited = |resources: Option<&ResourceRequirements>| {
+        resources.and_then(|r| r.limits.as_ref()).is_some_and(|limits| limits.contains_key("memory"))
+    };
+    limited(pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()))
+        || containers(pod).any(|container| limited(container.resources.as_ref()))
 }
 
 #[cfg(test)]
@@ -59,7 +75,8 @@ mod tests {
 
     #[test]
     fn reasons() {
-        let mut node = Abilities { unsafe_sysctls: &[], apparmor: apparmor::Support::Off, selinux: false };
+        let mut node =
+            Abilities { unsafe_sysctls: &[], apparmor: apparmor::Support::Off, selinux: false, memory_limits: false };
         let reason = |node: &Abilities<'_>, context| {
             let spec = json!({"securityContext": context, "containers": [{"name": "c"}]});
             let pod: Pod = serde_json::from_value(json!({"spec": spec})).unwrap();
@@ -73,5 +90,10 @@ mod tests {
         node.selinux = true;
         assert_eq!(reason(&node, labelled), Some("PodFeatureUnsupported".into()));
         assert_eq!(reason(&node, json!({"seLinuxOptions": {}})), None);
+        let limited = json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "1Mi"}}}]}});
+        let limited: Pod = serde_json::from_value(limited).unwrap();
+        assert_eq!(refusal(&limited, &node).map(|r| r.reason), Some("MemoryLimitNotEnforceable".into()));
+        node.memory_limits = true;
+        assert_eq!(refusal(&limited, &node), None);
     }
 }

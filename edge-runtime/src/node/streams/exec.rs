@@ -10,8 +10,8 @@ use smol::io::AsyncWriteExt;
 
 use super::channels::{Channels, Incoming, Outgoing, Over};
 use super::{outcome, target};
+use crate::monitor::exec::ExecError;
 use crate::monitor::exec::session::{Session, Streams, Terminal, Wanted};
-use crate::monitor::exec::{ExecError, Runtime};
 use crate::node::Node;
 
 impl Node {
@@ -25,14 +25,10 @@ impl Node {
             return Err("you must specify at least one command for the container".into());
         }
         let wanted = Wanted { stdin: *stdin, stdout: *stdout, stderr: *stderr, tty: *tty };
-        let (session, streams) =
-            Session::start(&self.oci_runtime(), &id, command, wanted).map_err(|error| error.to_string())?;
+        let runtime = self.launcher.runtimes().of_container(&id, &self.paths);
+        let (session, streams) = Session::start(&runtime, &id, command, wanted).map_err(|error| error.to_string())?;
         self.serve_channels(stream, &id, |channels, _ended| serve(channels, session, streams));
         Ok(())
-    }
-
-    fn oci_runtime(&self) -> Runtime {
-        Runtime { program: self.config.runtime.command.clone(), root: self.paths.runtime_root(), args: Vec::new() }
     }
 }
 

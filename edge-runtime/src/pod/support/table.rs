@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Answer::{Refuse, Wait, Warn};
 use super::Rule::{Built, Check, Elsewhere, In, No, Only};
-use super::{Answer, Table};
+use super::{Answer, EXTENDED, Table};
 
 /// Event reason of a volume that cannot be had.
 const MOUNT: Answer = Wait("FailedMount");
@@ -40,9 +40,10 @@ pub(super) const POD_SPEC: Table = &[
     ("priorityClassName", Built),
     ("readinessGates", Built),
     ("resourceClaims", Only(&[])),
-    ("resources", Only(&["{}"])),
+    ("resources", In(RESOURCES)),
     ("restartPolicy", Built),
-    ("runtimeClassName", No(Wait("FailedCreatePodSandBox"))),
+    // Whether there is such a handler, the node decides: `launch/runtimes.rs`.
+    ("runtimeClassName", Built),
     ("schedulerName", Elsewhere),
     ("schedulingGates", Elsewhere),
     ("schedulingGroup", Elsewhere),
@@ -161,9 +162,10 @@ pub(super) const PORT: Table =
 
 pub(super) const RESOURCES: Table = &[("claims", Only(&[])), ("limits", In(LIMITS)), ("requests", In(REQUESTS))];
 
-/// Rows by resource name: extended resources and huge pages have none, so they are refused.
-const LIMITS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Built)];
-const REQUESTS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Elsewhere)];
+/// Rows by resource name: huge pages have none, so they are refused. Whether the node has an extended resource is
+/// decided by `launch/devices`.
+const LIMITS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Built), (EXTENDED, Built)];
+const REQUESTS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Elsewhere), (EXTENDED, Built)];
 
 pub(super) const POD_SECURITY: Table = &[
     ("appArmorProfile", In(PROFILE)),

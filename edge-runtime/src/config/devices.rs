@@ -1,0 +1,84 @@
+//! The `devices` and `runtimes` sections: names that pods may use, and what stands behind them on this board.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::launch::devices::{DeviceClass, is_extended};
+use crate::launch::runtimes::Handler;
+
+/// A list of device nodes, or that with how they are given out.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum DeviceFile {
+    Paths(Vec<String>),
+    Full(FullDeviceFile),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct FullDeviceFile {
+    pub paths: Vec<String>,
+    pub share: Option<u32>,
+    pub access: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct HandlerFile {
+    pub command: PathBuf,
+    /// Before the subcommand.
+    #[serde(default)]
+    pub args: Vec<String>,
+}
+
+/// Checked device classes by resource name.
+pub(super) fn devices(typed: BTreeMap<String, DeviceFile>) -> Result<BTreeMap<String, DeviceClass>, (String, String)> {
+    typed.into_iter().map(|(name, file)| device(&name, file).map(|class| (name.clone(), class))).collect()
+}
+
+fn device(name: &str, file: DeviceFile) -> Result<DeviceClass, (String, String)> {
+    let wrong = |why: String| Err((format!("devices.{name}"), why));
+    let part_ok = |part: &str| {
+        !part.is_empty() && part.len() <= 63 && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    };
+    if !is_extended(name) || !name.split('/').all(part_ok) || name.matches('/').count() != 1 {
+        return wrong("is no resource name like example.com/gpio".to_owned());
+    }
+    let full = match file {
+        DeviceFile::Paths(paths) => FullDeviceFile { paths, share: None, access: None },
+        DeviceFile::Full(full) => full,
+    };
+    let class = DeviceClass {
+        patterns: full.paths,
+        share: full.share.unwrap_or(1),
+        access: full.access.unwrap_or_else(|| "rw".to_owned()),
+    };
+    if let Some(path) = class.patterns.iter().find(|path| !path.starts_with("/dev/") || path.contains("..")) {
+        return wrong(format!("{path:?} is no path below /dev"));
+    }
+    if class.patterns.is_empty() || class.share == 0 {
+        return wrong("needs at least one path, and share at least 1".to_owned());
+    }
+    if class.access.is_empty() || class.access.chars().any(|c| !"rwm".contains(c)) {
+        return wrong(format!("access {:?} is not made of r, w and m", class.access));
+    }
+    Ok(class)
+}
+
+/// Checked handlers by name.
+pub(super) fn runtimes(typed: BTreeMap<String, HandlerFile>) -> Result<BTreeMap<String, Handler>, (String, String)> {
+    let name_ok = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    match typed.keys().find(|name| !name_ok(name)) {
+        Some(name) => {
+            Err((format!("runtimes.{name}"), "a handler is named by lower-case letters, digits and '-'".into()))
+        }
+        None => Ok(typed
+            .into_iter()
+            .map(|(name, file)| (name, Handler { program: file.command, args: file.args }))
+            .collect()),
+    }
+}

@@ -1,0 +1,33 @@
+//! The `resources` section: swap, and what happens where memory cannot be limited.
+
+use serde::Deserialize;
+
+/// Swap that containers may use (the kubelet's `swapBehavior`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Swap {
+    #[default]
+    None,
+    /// Burstable containers, in proportion to their memory request.
+    Limited,
+    /// As much as there is: for boards that swap into compressed memory.
+    Unlimited,
+}
+
+/// A pod with a memory limit on a kernel without the memory controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unlimited {
+    /// Runs without the limit; a Warning event says so.
+    #[default]
+    Warn,
+    /// Fails.
+    Refuse,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ResourcesConfig {
+    pub swap: Swap,
+    pub without_memory_controller: Unlimited,
+}

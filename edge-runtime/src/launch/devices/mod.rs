@@ -1,0 +1,154 @@
+//! Devices of this board as named resources: which exist, and which container has which.
+//!
+//! What the kubelet leaves to device plugins, a board says in its configuration: a name and the nodes below `/dev`
+//! that stand behind it. Nodes are looked for at every start, so a device that was plugged in again is found under
+//! its new number. An allocation is kept in the pod's folder, so that a restarted container gets the same device.
+
+mod amounts;
+mod glob;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+pub use amounts::{admit, is_extended};
+
+use crate::paths::Paths;
+
+/// What stands behind one resource name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceClass {
+    /// Absolute paths below `/dev`; `*` and `?` within a part.
+    pub patterns: Vec<String>,
+    /// How many containers may have one device at the same time.
+    pub share: u32,
+    /// Of `rwm`.
+    pub access: String,
+}
+
+/// Resource name to the device nodes of one container.
+type Held = BTreeMap<String, Vec<PathBuf>>;
+
+/// A device that a container gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// On the node and in the container: a link stays the name, whatever it points at.
+    pub path: PathBuf,
+    pub access: String,
+}
+
+/// All classes and who holds what.
+#[derive(Debug, Default)]
+pub struct Devices {
+    classes: BTreeMap<String, DeviceClass>,
+    /// By pod uid and container name.
+    held: BTreeMap<String, BTreeMap<String, Held>>,
+}
+
+impl Devices {
+    /// With what the pods' folders remember.
+    pub fn load(classes: BTreeMap<String, DeviceClass>, paths: &Paths) -> Self {
+        let mut held = BTreeMap::new();
+        let folders = std::fs::read_dir(paths.pods()).into_iter().flatten().flatten();
+        for folder in folders.filter(|_| !classes.is_empty()) {
+            let Ok(uid) = folder.file_name().into_string() else { continue };
+            let Ok(text) = std::fs::read(file(paths, &uid)) else { continue };
+            match serde_json::from_slice(&text) {
+                Ok(of_pod) => drop(held.insert(uid, of_pod)),
+                Err(error) => log::warn!("pod {uid}: its devices are forgotten: {error}"),
+            }
+        }
+        Self { classes, held }
+    }
+
+    /// Resource names with how many containers can have one each, now.
+    pub fn capacity(&self) -> BTreeMap<String, u64> {
+        let count = |class: &DeviceClass| {
+            u64::try_from(present(class).len()).unwrap_or(0).saturating_mul(u64::from(class.share))
+        };
+        self.classes.iter().map(|(name, class)| (name.clone(), count(class))).collect()
+    }
+
+    /// The devices that `container` asks for: those it had before, as far as they are still there, else free ones.
+    ///
+    /// # Errors
+    /// Too few are there or free; what the waiting container shows.
+    pub fn allocate(&mut self, pod: &Pod, container: &Container, paths: &Paths) -> Result<Vec<Grant>, String> {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let mut mine = self.held.get(&uid).and_then(|of| of.get(&container.name)).cloned().unwrap_or_default();
+        let (before, mut grants) = (mine.clone(), Vec::new());
+        for (resource, wanted) in amounts::of(container) {
+            let class = self.classes.get(&resource);
+            let Some(class) = class else { return Err(format!("this node has no resource {resource}")) };
+            let there = present(class);
+            let had = mine.entry(resource.clone()).or_default();
+            had.retain(|path| there.contains(path));
+            had.truncate(wanted);
+            for path in &there {
+                if had.len() < wanted
+                    && !had.contains(path)
+                    && self.users(&uid, pod, &container.name, &resource, path) < class.share
+                {
+                    had.push(path.clone());
+                }
+            }
+            if had.len() < wanted {
+                let free = had.len();
+                return Err(format!("{resource}: {wanted} wanted, {free} of {} present are free", there.len()));
+            }
+            grants.extend(had.iter().map(|path| Grant { path: path.clone(), access: class.access.clone() }));
+        }
+        if mine != before {
+            self.held.entry(uid.clone()).or_default().insert(container.name.clone(), mine);
+            let text = serde_json::to_vec(&self.held.get(&uid)).map_err(|error| error.to_string())?;
+            // Half a file counts as none: then the containers may get other devices at their next start.
+            std::fs::write(file(paths, &uid), &text).map_err(|error| error.to_string())?;
+        }
+        Ok(grants)
+    }
+
+    /// Containers that hold `path` now. Those of the same pod that end before others begin lend theirs on.
+    fn users(&self, uid: &str, pod: &Pod, container: &str, resource: &str, path: &Path) -> u32 {
+        let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+        let passing: Vec<&str> =
+            init.filter(|c| c.restart_policy.as_deref() != Some("Always")).map(|c| c.name.as_str()).collect();
+        let counts = |holder: &str, name: &str| holder != uid || (name != container && !passing.contains(&name));
+        let holders = self.held.iter().flat_map(|(holder, of)| of.iter().map(move |(name, held)| (holder, name, held)));
+        let holders = holders.filter(|(holder, name, held)| {
+            counts(holder, name) && held.get(resource).is_some_and(|all| all.iter().any(|one| one == path))
+        });
+        u32::try_from(holders.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The pod has ended.
+    pub fn free(&mut self, uid: &str, paths: &Paths) {
+        if self.held.remove(uid).is_some()
+            && let Err(error) = std::fs::remove_file(file(paths, uid))
+        {
+            log::warn!("pod {uid}: {error}");
+        }
+    }
+}
+
+fn file(paths: &Paths, uid: &str) -> PathBuf {
+    paths.pod(uid).join("devices.json")
+}
+
+/// Device nodes that match now, in the patterns' order.
+fn present(class: &DeviceClass) -> Vec<PathBuf> {
+    use std::os::unix::fs::FileTypeExt;
+    let mut all = Vec::new();
+    for pattern in &class.patterns {
+        let found = glob::matching(Path::new("/"), pattern).into_iter();
+        all.extend(found.filter(|path| {
+            std::fs::metadata(path)
+                .is_ok_and(|meta| meta.file_type().is_char_device() || meta.file_type().is_block_device())
+        }));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    all.retain(|path| seen.insert(path.clone()));
+    all
+}

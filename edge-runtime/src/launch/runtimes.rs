@@ -1,0 +1,160 @@
+//! The OCI runtimes of this node by handler name (`runtimeClassName`): which program starts a pod's containers, and
+//! which kept a given one. Reads what each says of itself.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use k8s_openapi::api::core::v1::{NodeRuntimeHandler, NodeRuntimeHandlerFeatures, Pod};
+use serde_json::Value;
+
+use crate::monitor::exec::Runtime;
+use crate::paths::Paths;
+
+/// In a bundle: name of the handler that runs it; absent for the node's default one.
+const MARK: &str = "handler";
+
+/// Begins the names of the state folders of other handlers, beside the default one's.
+const STATE: &str = "runtime-";
+
+/// An OCI runtime as it is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handler {
+    pub program: PathBuf,
+    /// Before the subcommand.
+    pub args: Vec<String>,
+}
+
+/// Handlers by name; the default one has the empty name, as in the Node's status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Runtimes {
+    default: Handler,
+    handlers: BTreeMap<String, Handler>,
+}
+
+impl Runtimes {
+    /// `default` can be named as a class too, by the name of its file.
+    pub fn new(default: &Path, handlers: &BTreeMap<String, Handler>) -> Self {
+        let default = Handler { program: default.to_path_buf(), args: Vec::new() };
+        Self { default, handlers: handlers.clone() }
+    }
+
+    /// Handler of `pod`: empty for the default one.
+    ///
+    /// # Errors
+    /// It names one that is not configured: what the waiting pod shows.
+    pub fn handler_of(&self, pod: &Pod) -> Result<String, String> {
+        let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref()).unwrap_or_default();
+        let is_default = class.is_empty() || self.default.program.file_name().is_some_and(|name| name == class);
+        if self.handlers.contains_key(class) {
+            return Ok(class.to_owned());
+        }
+        if is_default {
+            return Ok(String::new());
+        }
+        let known: Vec<&str> = self.handlers.keys().map(String::as_str).collect();
+        Err(format!(
+            "no runtime for {class:?} is configured on this node (config key runtimes; it has: {})",
+            if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+        ))
+    }
+
+    /// Program and state folder of a handler.
+    pub fn of_handler(&self, handler: &str, paths: &Paths) -> Runtime {
+        let Handler { program, args } =
+            self.handlers.get(handler).filter(|_| !handler.is_empty()).unwrap_or(&self.default).clone();
+        let root = paths.runtime_root();
+        // Each kind of runtime has its own form of state.
+        let root = if handler.is_empty() { root } else { root.with_file_name(format!("{STATE}{handler}")) };
+        Runtime { program, root, args }
+    }
+
+    /// Whether `path` in the run folder is the state of a handler.
+    pub fn is_state(path: &Path) -> bool {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(STATE))
+    }
+
+    /// The one that keeps container `id`.
+    pub fn of_container(&self, id: &str, paths: &Paths) -> Runtime {
+        let handler = std::fs::read_to_string(paths.bundle(id).join(MARK)).unwrap_or_default();
+        self.of_handler(&handler, paths)
+    }
+
+    /// Remembers in the bundle who runs it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn mark(bundle: &Path, handler: &str) -> std::io::Result<()> {
+        if handler.is_empty() { Ok(()) } else { std::fs::write(bundle.join(MARK), handler) }
+    }
+
+    /// What each can do, for `status.runtimeHandlers`. Runs every program once.
+    pub fn detect(&self) -> Vec<NodeRuntimeHandler> {
+        let default = std::iter::once((String::new(), &self.default));
+        let named = self.handlers.iter().map(|(name, handler)| (name.clone(), handler));
+        default
+            .chain(named)
+            .map(|(name, handler)| NodeRuntimeHandler {
+                name: Some(name),
+                features: Some(features(&said(&handler.program).unwrap_or_default())),
+            })
+            .collect()
+    }
+}
+
+fn said(program: &Path) -> Option<Value> {
+    let output = Command::new(program).arg("features").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// From the answer to `features` (OCI runtime specification, features.md). User namespaces are not made here, so no
+/// handler is said to have them.
+fn features(said: &Value) -> NodeRuntimeHandlerFeatures {
+    let options = said["mountOptions"].as_array().into_iter().flatten();
+    NodeRuntimeHandlerFeatures {
+        recursive_read_only_mounts: Some(options.into_iter().any(|option| option == "rro")),
+        user_namespaces: Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn handlers() {
+        let others = BTreeMap::from([("crun".to_owned(), Handler { program: "/opt/crun".into(), args: Vec::new() })]);
+        let runtimes = Runtimes::new(Path::new("/usr/bin/runc"), &others);
+        let of = |class: Value| {
+            let pod: Pod =
+                serde_json::from_value(json!({"spec": {"containers": [], "runtimeClassName": class}})).unwrap();
+            runtimes.handler_of(&pod)
+        };
+        assert_eq!(of(Value::Null), Ok(String::new()));
+        assert_eq!(of(json!("runc")), Ok(String::new()));
+        assert_eq!(of(json!("crun")), Ok("crun".to_owned()));
+        assert_eq!(
+            of(json!("kata")),
+            Err("no runtime for \"kata\" is configured on this node (config key runtimes; it has: crun)".to_owned())
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        std::fs::create_dir_all(paths.bundle("a")).unwrap();
+        assert_eq!(runtimes.of_container("a", &paths).program, Path::new("/usr/bin/runc"));
+        Runtimes::mark(&paths.bundle("a"), "crun").unwrap();
+        let kept = runtimes.of_container("a", &paths);
+        assert_eq!(
+            (kept.program.as_path(), kept.root.file_name().unwrap().to_str()),
+            (Path::new("/opt/crun"), Some("runtime-crun"))
+        );
+    }
+
+    #[test]
+    fn what_a_runtime_says() {
+        let can = features(&json!({"mountOptions": ["ro", "rro"]}));
+        assert_eq!(can.recursive_read_only_mounts, Some(true));
+        assert_eq!(features(&Value::Null).recursive_read_only_mounts, Some(false));
+    }
+}

@@ -1,0 +1,117 @@
+//! What a board gives its pods by configuration: devices by name, other OCI runtimes, limits for a pod as a whole.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::{Cluster, can_run, until};
+use serde_json::json;
+
+use crate::{node_with, once, status};
+
+const RESOURCE: &str = "sampan.dev/thing";
+
+/// A device that no container has by itself.
+fn device() -> &'static str {
+    let known = ["/dev/fuse", "/dev/loop-control", "/dev/hwrng", "/dev/kmsg"];
+    known.into_iter().find(|path| Path::new(path).exists()).expect("a device for the test")
+}
+
+/// A control file of a cgroup that `pid` is in, or of its parent.
+fn cgroup_file(pid: u32, parent: bool, v1: (&str, &str), v2: &str) -> String {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("the process is there");
+    let of = |controller: &str| {
+        groups.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (names, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
+            names.split(',').any(|name| name == controller).then(|| PathBuf::from(path))
+        })
+    };
+    let (mount, path, file) = match of(v1.0) {
+        Some(path) => (format!("/sys/fs/cgroup/{}", v1.0), path, v1.1),
+        None => ("/sys/fs/cgroup".to_owned(), of("").expect("a v2 cgroup"), v2),
+    };
+    let path = if parent { path.parent().expect("a parent").to_path_buf() } else { path };
+    let file = Path::new(&mount).join(path).join(file);
+    std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).trim().to_owned()
+}
+
+/// Another runtime than the default one, if the host has it. crun takes cgroups of version 2 alone.
+fn second_runtime() -> &'static str {
+    let has_crun = std::process::Command::new("crun").arg("--version").output().is_ok();
+    match (has_crun, Path::new("/sys/fs/cgroup/cgroup.controllers").exists()) {
+        (true, true) => "{command: crun}",
+        (true, false) => "{command: crun, args: [--cgroup-manager=disabled]}",
+        (false, _) => "{command: runc}",
+    }
+}
+
+#[test]
+fn devices_runtimes_and_limits_by_configuration() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("board");
+    let device = device();
+    let config = format!(
+        "devices: {{{RESOURCE}: [{device}]}}\nruntimes: {{second: {}}}\n\
+         security: {{pod-pids-limit: 50}}\nreserved: {{memory-bytes: 1073741824}}\n",
+        second_runtime()
+    );
+    let node = node_with(&cluster, &config);
+    let kubectl = &cluster.kubectl;
+    let object = kubectl.get("node", &node.name).expect("the node");
+    assert_eq!(object["status"]["allocatable"][RESOURCE], "1", "{object}");
+    let handlers = &object["status"]["runtimeHandlers"];
+    assert_eq!((&handlers[0]["name"], &handlers[1]["name"]), (&json!(""), &json!("second")), "{object}");
+
+    let real = std::env::var_os("TEST_KUBECONFIG").is_some();
+    if real {
+        kubectl.apply("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: second}\nhandler: second\n");
+    }
+    let thing = json!({"resources": {"limits": {RESOURCE: "1"}}, "securityContext": {"runAsUser": 33}});
+    let opens = format!("exec 3<{device} && echo open; exec sleep 1000");
+    let probe = json!({"readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}});
+    let whole = json!({"resources": {"limits": {"memory": "48Mi", "cpu": "500m"}}});
+    let sleeper = || json!([with(shell("c", "exec sleep 1000"), &probe)]);
+    kubectl.apply_all(&[
+        pod("holder", &node.name, json!([with(shell("c", &opens), &thing)])),
+        once("without", &node, &format!("[ -e {device} ] || echo none"), &json!({}), &json!({})),
+        with_spec(pod("second", &node.name, sleeper()), &json!({"runtimeClassName": "second"})),
+        with_spec(pod("whole", &node.name, sleeper()), &whole),
+    ]);
+    kubectl.wait_ready("holder");
+    kubectl.wait_phase("without", "Succeeded");
+    assert_eq!((kubectl.ok(&["logs", "holder"]), kubectl.ok(&["logs", "without"])), ("open\n".into(), "none\n".into()));
+
+    // Another one does not fit beside it.
+    kubectl.apply_all(&[pod("late", &node.name, json!([with(shell("c", &opens), &thing)]))]);
+    let late = kubectl.wait_phase("late", "Failed");
+    assert_eq!(late["status"]["reason"], format!("OutOf{RESOURCE}"), "{late}");
+    let _ = kubectl.ok(&["delete", "pod", "holder", "late", "--wait=false"]);
+    kubectl.wait_gone("pod", "holder", 15);
+    kubectl.apply_all(&[pod("next", &node.name, json!([with(shell("c", &opens), &thing)]))]);
+    kubectl.wait_ready("next");
+
+    // Ready by an exec probe: the right runtime was asked.
+    let second = kubectl.wait_ready("second");
+    let id = status(&second)["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let state = node.root().join("run/edge-runtime/runtime-second").join(&id);
+    assert!(state.exists() && !node.container_pids().contains_key(&id), "{}", state.display());
+    if !real {
+        let unknown = json!({"runtimeClassName": "kata"});
+        kubectl.apply_all(&[with_spec(pod("kata", &node.name, sleeper()), &unknown)]);
+        until(Duration::from_secs(15), "an event names the missing runtime", || {
+            let events = kubectl.run(&["get", "events", "--field-selector", "involvedObject.name=kata"])?;
+            if events.contains("FailedCreatePodSandBox") && events.contains("\"kata\"") { Ok(()) } else { Err(events) }
+        });
+    }
+
+    let ready = kubectl.wait_ready("whole");
+    assert_eq!(ready["status"]["qosClass"], "Guaranteed", "{ready}");
+    let id = status(&ready)["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let pid = node.container_pids()[&id];
+    let limit = |parent| cgroup_file(pid, parent, ("memory", "memory.limit_in_bytes"), "memory.max");
+    assert_eq!((limit(false), limit(true)), ((48 << 20).to_string(), (48 << 20).to_string()));
+    assert_eq!(cgroup_file(pid, true, ("pids", "pids.max"), "pids.max"), "50");
+}
