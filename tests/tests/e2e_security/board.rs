@@ -36,16 +36,6 @@ fn cgroup_file(pid: u32, parent: bool, v1: (&str, &str), v2: &str) -> String {
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).trim().to_owned()
 }
 
-/// Another runtime than the default one, if the host has it. crun takes cgroups of version 2 alone.
-fn second_runtime() -> &'static str {
-    let has_crun = std::process::Command::new("crun").arg("--version").output().is_ok();
-    match (has_crun, Path::new("/sys/fs/cgroup/cgroup.controllers").exists()) {
-        (true, true) => "{command: crun}",
-        (true, false) => "{command: crun, args: [--cgroup-manager=disabled]}",
-        (false, _) => "{command: runc}",
-    }
-}
-
 #[test]
 fn devices_runtimes_and_limits_by_configuration() {
     if !can_run() {
@@ -54,9 +44,8 @@ fn devices_runtimes_and_limits_by_configuration() {
     let cluster = Cluster::start("board");
     let device = device();
     let config = format!(
-        "devices: {{{RESOURCE}: [{device}]}}\nruntimes: {{second: {}}}\n\
-         security: {{pod-pids-limit: 50}}\nreserved: {{memory-bytes: 1073741824}}\n",
-        second_runtime()
+        "devices: {{{RESOURCE}: [{device}]}}\nruntimes: {{second: {{command: runc}}}}\n\
+         security: {{pod-pids-limit: 50}}\nreserved: {{memory-bytes: 1073741824}}\n"
     );
     let node = node_with(&cluster, &config);
     let kubectl = &cluster.kubectl;

@@ -1,6 +1,7 @@
 //! What a pod's security context does to real processes, and which wishes this node refuses.
 
 mod board;
+mod crun;
 mod profiles;
 
 use sampan_tests::manifest::{pod, shell, with, with_spec};

@@ -1,0 +1,48 @@
+//! A node whose OCI runtime is crun, on cgroups of version 2 alone: what crun asks for. A host with both versions
+//! shows the second one alone in a mount namespace of the test's own (with such controllers as are left to it).
+
+use std::path::Path;
+use std::process::Command;
+
+use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::{Cluster, can_run};
+use serde_json::json;
+
+use crate::{node_with, status};
+
+const SCRIPT: &str = "umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup \
+    && exec \"$0\" --exact crun::pods_run_on_crun --nocapture";
+
+#[test]
+fn pods_run_on_crun() {
+    if !can_run() || Command::new("crun").arg("--version").output().is_err() {
+        println!("skipped: crun is not installed");
+        return;
+    }
+    if !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        let this = std::env::current_exe().expect("the test's own program");
+        let done = Command::new("unshare").args(["--mount", "sh", "-c", SCRIPT]).arg(this).status();
+        assert!(done.expect("unshare starts").success(), "the test on cgroup v2 alone");
+        return;
+    }
+    let cluster = Cluster::start("crun");
+    let node = node_with(&cluster, "runtime: {command: crun}\n");
+    let kubectl = &cluster.kubectl;
+    let object = kubectl.get("node", &node.name).expect("the node");
+    let version = object["status"]["nodeInfo"]["containerRuntimeVersion"].as_str().unwrap_or_default();
+    assert!(version.starts_with("crun://"), "{version}");
+
+    let probe = json!({"readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}});
+    // For another one crun raises its limit of locked memory, which it may not everywhere.
+    let privileged = json!({"securityContext": {"privileged": true, "seccompProfile": {"type": "RuntimeDefault"}}});
+    let script = "echo hello; trap 'exit 0' TERM; while :; do sleep 0.1; done";
+    kubectl.apply_all(&[pod("p", &node.name, json!([with(with(shell("c", script), &probe), &privileged)]))]);
+    let ready = kubectl.wait_ready("p");
+    assert_eq!(kubectl.ok(&["logs", "p"]), "hello\n");
+    let id = status(&ready)["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let state = node.root().join("run/edge-runtime/runc").join(id);
+    assert!(state.exists(), "{}", state.display());
+    let _ = kubectl.ok(&["delete", "pod", "p", "--wait=false"]);
+    kubectl.wait_gone("pod", "p", 15);
+    assert!(!state.exists(), "{}", state.display());
+}
