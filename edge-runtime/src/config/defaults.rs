@@ -1,6 +1,6 @@
 //! Defaults that depend on the host or on `--root`, and the checks of single values.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::net::{NetError, Subnet};
 
@@ -41,6 +41,11 @@ pub(super) fn parse_subnets(texts: &[String]) -> Result<Vec<Subnet>, String> {
         [one, other] if one.is_ipv4() != other.is_ipv4() => Ok(subnets),
         _ => Err("give one subnet, or one of IPv4 and one of IPv6".into()),
     }
+}
+
+/// Where distributions (Debian, Fedora) and Kubernetes' own packages put plugins.
+pub(super) fn cni_bin_dirs() -> Vec<PathBuf> {
+    ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"].map(PathBuf::from).into()
 }
 
 /// As many starts at once as cores, two at the least: one waits for the kernel while another computes.

@@ -48,6 +48,28 @@ pub struct NetworkFile {
     pub pod_cidrs: Option<Vec<String>>,
     pub cluster_dns: Vec<String>,
     pub cluster_domain: Option<String>,
+    pub mode: NetworkMode,
+    pub cni: CniFile,
+}
+
+/// Who connects pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkMode {
+    /// The built-in bridge.
+    Builtin,
+    /// CNI plugins; the node is not ready without a configuration of theirs.
+    Cni,
+    /// CNI plugins if there is a configuration, else the built-in bridge.
+    #[default]
+    Auto,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct CniFile {
+    pub conf_dir: Option<PathBuf>,
+    pub bin_dirs: Option<Vec<PathBuf>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

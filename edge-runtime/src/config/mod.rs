@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use defaults::instance_suffix;
-pub use file::{ConfigError, ConfigFile};
+pub use file::{ConfigError, ConfigFile, NetworkMode};
 pub use resources::{EvictionConfig, ImagesConfig};
 pub use security::SecurityConfig;
 pub use swap::ResourcesConfig;
@@ -68,6 +68,10 @@ pub struct NetworkConfig {
     pub subnets: Vec<Subnet>,
     pub cluster_dns: Vec<String>,
     pub cluster_domain: String,
+    pub mode: NetworkMode,
+    /// Folder of CNI configurations, and folders of plugins in the order of search.
+    pub cni_conf_dir: PathBuf,
+    pub cni_bin_dirs: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -175,6 +179,9 @@ impl Config {
                 subnets,
                 cluster_dns: network.cluster_dns,
                 cluster_domain: network.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
+                mode: network.mode,
+                cni_conf_dir: network.cni.conf_dir.unwrap_or_else(|| root.join("etc/cni/net.d")),
+                cni_bin_dirs: network.cni.bin_dirs.unwrap_or_else(defaults::cni_bin_dirs),
             },
             cgroup_parent,
             runtime: RuntimeConfig { command: parsed.runtime.command.unwrap_or_else(|| "runc".into()), parallel },

@@ -13,8 +13,9 @@ use super::devices::{self, Devices, Grant};
 use super::runtimes::Runtimes;
 use super::security::{admit, apparmor};
 use super::{oci_spec, resources};
-use crate::config::Config;
 use crate::config::swap::Unlimited;
+use crate::config::{Config, NetworkMode};
+use crate::net::cni::Plugins;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
 use crate::net::resolv::NodeDns;
 use crate::net::{NetError, Network, NetworkSettings, Subnet};
@@ -43,6 +44,7 @@ pub struct Launcher {
     pub(super) config: Rc<Config>,
     pub(super) namespaces: NamespaceMaker,
     pub(super) network: Network,
+    plugins: Rc<Plugins>,
     pub(super) cgroups: Cgroups,
     pub(super) oci_facts: oci_spec::HostFacts,
     pub(super) facts: host::HostFacts,
@@ -80,7 +82,9 @@ impl Launcher {
         let cgroups = Cgroups::detect(&config.cgroup_parent)?;
         cgroups.prepare()?;
         let mut network = Network::new(network_settings(&config))?;
-        warnings.extend(network.ensure()?);
+        if config.network.mode != NetworkMode::Cni {
+            warnings.extend(network.ensure()?);
+        }
         let oci_facts = oci_spec::HostFacts::detect();
         if oci_facts.min_oom_score_adj > -999 {
             warnings.push(format!(
@@ -103,12 +107,14 @@ impl Launcher {
             // Read for each pod: DHCP changes it.
             node_resolv_conf: String::new(),
         };
+        let plugins = Rc::new(Plugins::new(config.network.cni_bin_dirs.clone()));
         let launcher = Self {
             host_ips: main_family_first(host::internal_ips(), &config.network.subnets),
             paths: paths.clone(),
             config,
             namespaces,
             network,
+            plugins,
             cgroups,
             oci_facts,
             facts,
@@ -134,6 +140,7 @@ impl Launcher {
             namespaces: NamespaceMaker::open()?,
             cgroups: Cgroups::detect(&config.cgroup_parent)?,
             network: Network::new(network_settings(&config))?,
+            plugins: Rc::new(Plugins::new(config.network.cni_bin_dirs.clone())),
             config,
             oci_facts: oci_spec::HostFacts::default(),
             facts: host::HostFacts::default(),
@@ -185,6 +192,11 @@ impl Launcher {
         &self.runtimes
     }
 
+    /// The runner of CNI plugins.
+    pub fn plugins(&self) -> &Rc<Plugins> {
+        &self.plugins
+    }
+
     /// The pods' network, for the rules that host ports need.
     pub fn network(&self) -> &Network {
         &self.network
@@ -230,6 +242,7 @@ impl Launcher {
     /// # Errors
     /// The first failure; the rest is removed all the same.
     pub fn teardown_node(&mut self) -> Result<(), LauncherError> {
+        self.detach_all();
         let network = self.network.teardown();
         self.cgroups.teardown()?;
         Ok(network?)

@@ -10,9 +10,10 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use super::launcher::{Launcher, Objects, Prepared};
 use super::resources;
 use super::security::{admit, sysctl};
+use crate::net::cni::Attachment;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
 use crate::net::resolv::NodeDns;
-use crate::net::{address, etc_files, hostname, hosts, resolv};
+use crate::net::{address, bandwidth, etc_files, hostname, hosts, resolv};
 use crate::pod::ports;
 use crate::pod::qos::{QosClass, qos_class};
 use crate::sys::cgroup::{CgroupError, CgroupValues, PodCgroupClass};
@@ -40,6 +41,14 @@ pub struct SandboxDone {
     pub warnings: Vec<(&'static str, String)>,
 }
 
+/// How far a sandbox gets without waiting.
+#[derive(Debug)]
+pub enum Preparation {
+    Done(SandboxDone),
+    /// CNI plugins have to attach it; then [`Launcher::finish_sandbox`].
+    Attach(Attachment),
+}
+
 impl Launcher {
     /// The steps of a pod. `taken` are the addresses of all other pods; `keep` are the addresses this pod had before.
     ///
@@ -51,7 +60,7 @@ impl Launcher {
         taken: &BTreeSet<IpAddr>,
         keep: &[IpAddr],
         objects: Objects<'_>,
-    ) -> Result<SandboxDone, SandboxFailure> {
+    ) -> Result<Preparation, SandboxFailure> {
         let uid = uid(pod);
         let done = self.sandbox_steps(pod, &uid, taken, keep, objects);
         if done.is_err()
@@ -69,13 +78,35 @@ impl Launcher {
         taken: &BTreeSet<IpAddr>,
         keep: &[IpAddr],
         objects: Objects<'_>,
-    ) -> Result<SandboxDone, SandboxFailure> {
+    ) -> Result<Preparation, SandboxFailure> {
         self.runtimes.handler_of(pod).map_err(sandbox_failure)?;
         let dir = self.paths.pod(uid);
         crate::sys::files::private_dir(&dir).map_err(sandbox_failure)?;
         self.pod_cgroup(pod, uid)?;
-        let (namespaces, ips) = self.pod_network(pod, uid, taken, keep)?;
-        let mut warnings = self.pod_etc_files(pod, uid, &ips)?;
+        let namespaces = self.pod_namespaces(pod, uid)?;
+        let ips = match &namespaces.net {
+            None => Vec::new(),
+            Some(netns) => match self.cni_network()? {
+                Some(network) => return self.attachment(pod, uid, netns, &network).map(Preparation::Attach),
+                None => self.builtin_network(pod, uid, netns, taken, keep)?,
+            },
+        };
+        self.finish_sandbox(pod, ips, objects).map(Preparation::Done)
+    }
+
+    /// The steps that need the pod's addresses.
+    ///
+    /// # Errors
+    /// The first step that fails; nothing is undone.
+    pub fn finish_sandbox(
+        &mut self,
+        pod: &Pod,
+        ips: Vec<IpAddr>,
+        objects: Objects<'_>,
+    ) -> Result<SandboxDone, SandboxFailure> {
+        let uid = uid(pod);
+        let namespaces = self.existing_namespaces(pod, &uid)?;
+        let mut warnings = self.pod_etc_files(pod, &uid, &ips)?;
         warnings.extend(unreachable_ports(pod, &ips));
         if !self.memory_controller() && admit::has_memory_limit(pod) {
             warnings.push(("MemoryLimitNotEnforced", admit::NO_MEMORY_CONTROLLER.to_owned()));
@@ -83,7 +114,7 @@ impl Launcher {
         let facts = self.downward(&ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
-        self.prepared.insert(uid.to_owned(), Prepared { volumes, namespaces, devices: Vec::new() });
+        self.prepared.insert(uid, Prepared { volumes, namespaces, devices: Vec::new() });
         Ok(SandboxDone { ips, warnings })
     }
 
@@ -98,29 +129,33 @@ impl Launcher {
         self.cgroups.create_pod(class(pod), uid, &values).map_err(sandbox_failure)
     }
 
-    fn pod_network(
-        &mut self,
-        pod: &Pod,
-        uid: &str,
-        taken: &BTreeSet<IpAddr>,
-        keep: &[IpAddr],
-    ) -> Result<(PodNamespaces, Vec<IpAddr>), SandboxFailure> {
-        let own_network = !host_network(pod);
+    fn pod_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
         let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
         let sysctls = sysctl::of_sandbox(pod);
         let request = NamespaceRequest { sysctls: &sysctls, ..namespace_request(pod, &name) };
-        let dir = self.paths.namespaces(uid);
-        let namespaces = self.namespaces.create(&dir, &request).map_err(sandbox_failure)?;
-        if !own_network {
-            return Ok((namespaces, Vec::new()));
-        }
+        self.namespaces.create(&self.paths.namespaces(uid), &request).map_err(sandbox_failure)
+    }
+
+    fn existing_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
+        let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
+        namespaces::existing(&self.paths.namespaces(uid), &namespace_request(pod, &name))
+            .ok_or_else(|| sandbox_failure("the pod's namespaces are gone"))
+    }
+
+    fn builtin_network(
+        &mut self,
+        pod: &Pod,
+        uid: &str,
+        netns: &Path,
+        taken: &BTreeSet<IpAddr>,
+        keep: &[IpAddr],
+    ) -> Result<Vec<IpAddr>, SandboxFailure> {
+        let limits = bandwidth::of_pod(pod).map_err(sandbox_failure)?;
         let ips = address::assign(&self.network.settings().subnets, taken, keep, &self.last_addresses)
             .map_err(|subnet| sandbox_failure(format!("no address is left in the pod subnet {subnet}")))?;
         self.last_addresses.clone_from(&ips);
-        if let Some(netns) = &namespaces.net {
-            self.network.attach(uid, netns, &ips).map_err(sandbox_failure)?;
-        }
-        Ok((namespaces, ips))
+        self.network.attach(uid, netns, &ips, limits).map_err(sandbox_failure)?;
+        Ok(ips)
     }
 
     /// What `hostname` says in the pod: its own name, or the node's on the node's network.
@@ -191,9 +226,7 @@ impl Launcher {
         if let Some(prepared) = self.prepared.get(&uid) {
             return Ok(prepared.clone());
         }
-        let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
-        let namespaces = namespaces::existing(&self.paths.namespaces(&uid), &namespace_request(pod, &name))
-            .ok_or_else(|| sandbox_failure("the pod's namespaces are gone"))?;
+        let namespaces = self.existing_namespaces(pod, &uid)?;
         let facts = self.downward(ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use nix::libc;
 
+use super::bandwidth::Bandwidth;
 use super::namespaces::OwnNetwork;
-use super::netlink::{Socket, address, link};
+use super::netlink::{Socket, address, link, qdisc};
 use super::{NetError, Subnet, firewall, sysctl};
 use crate::pod::ports::Forward;
 
@@ -105,6 +106,11 @@ impl Network {
         self.firewall(forwards).apply_at_start()
     }
 
+    /// Lets pods' packets through other people's rules where that is ours to do; else says what to do.
+    pub fn pass_forward_policy(&self) -> Option<String> {
+        firewall::forward::pass(&self.nft, &self.settings.bridge)
+    }
+
     fn ensure_bridge(&mut self) -> Result<u32, NetError> {
         let name = self.settings.bridge.clone();
         let mtu = self.mtu();
@@ -162,7 +168,7 @@ impl Network {
 
     /// Connects the namespace at `netns` as `eth0` with `ips`, one of each subnet at most. A link left by an earlier
     /// attempt is replaced.
-    pub fn attach(&mut self, uid: &str, netns: &Path, ips: &[IpAddr]) -> Result<(), NetError> {
+    pub fn attach(&mut self, uid: &str, netns: &Path, ips: &[IpAddr], limits: Bandwidth) -> Result<(), NetError> {
         let namespace = File::open(netns).map_err(|source| NetError::path("open", netns, source))?;
         let master = match self.bridge {
             Some(index) => index,
@@ -201,7 +207,17 @@ impl Network {
         let mut socket = inside.map_err(|source| failed("open netlink socket for", source))?;
         let found = link::by_name(&mut socket, POD_LINK).map_err(|source| failed("look up", source))?;
         let eth0 = found.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?;
-        address::configure(&mut socket, eth0.index, &addresses).map_err(|source| failed("set address of", source))
+        address::configure(&mut socket, eth0.index, &addresses).map_err(|source| failed("set address of", source))?;
+        // Each end limits what goes out of it: what the pod receives here, what it sends there.
+        if let Some(bits) = limits.egress {
+            qdisc::limit(&mut socket, eth0.index, bits).map_err(|source| not_limited(uid, source))?;
+        }
+        if let Some(bits) = limits.ingress {
+            let found = link::by_name(&mut self.socket, &host).map_err(|source| failed("look up", source))?;
+            let port = found.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?;
+            qdisc::limit(&mut self.socket, port.index, bits).map_err(|source| not_limited(uid, source))?;
+        }
+        Ok(())
     }
 
     /// Nothing to do on a bridge: the pair dies with the pod's network namespace, in the kernel's own time and many
@@ -246,6 +262,7 @@ impl Network {
         self.bridge = None;
         let bridge =
             bridge.map_err(|source| NetError::Netlink { action: "delete", object: format!("bridge {name}"), source });
+        firewall::forward::remove(&self.nft, &name);
         let table = firewall::remove(&self.nft, &name);
         links.and(bridge).and(table)
     }
@@ -254,6 +271,13 @@ impl Network {
 /// The kernel's way to say that it knows no links of this kind and could not load a module for them.
 fn unsupported(error: io::Error, kind: &'static str) -> Result<NetError, io::Error> {
     if error.raw_os_error() == Some(libc::EOPNOTSUPP) { Ok(NetError::NoKernelSupport { kind }) } else { Err(error) }
+}
+
+fn not_limited(uid: &str, source: io::Error) -> NetError {
+    if source.raw_os_error() == Some(libc::ENOENT) {
+        return NetError::NoTokenBucket;
+    }
+    NetError::Netlink { action: "limit the bandwidth of", object: format!("pod {uid}"), source }
 }
 
 impl NetworkSettings {

@@ -25,6 +25,8 @@ pub enum NetError {
     NoKernelSupport { kind: &'static str },
     #[error("{0}")]
     Sysctl(String),
+    #[error("the kernel cannot limit bandwidth: load the module sch_tbf or use a kernel that has it")]
+    NoTokenBucket,
     #[error("pods cannot reach beyond this node: {0}")]
     Firewall(String),
 }

@@ -1,11 +1,12 @@
 //! The pod network: pinned namespaces, the built-in bridge, addresses, and the files that tell a pod its names.
 //!
-//! [`Network`] is the one seam between "a pod has a network namespace" and "that namespace is connected". A CNI
-//! implementation is a second type with the same five calls (`ensure`, `attach`, `detach`, `cleanup`, `teardown`)
-//! that hands out the address itself. Knows nothing of stores, links or containers.
+//! [`Network`] is the built-in bridge, [`cni`] runs other people's plugins instead; which of them connects a pod is
+//! decided per pod, when its sandbox is made. Knows nothing of stores, links or containers.
 
 pub mod address;
+pub mod bandwidth;
 pub mod bridge;
+pub mod cni;
 pub mod dial;
 pub mod error;
 pub mod etc_files;

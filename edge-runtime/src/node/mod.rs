@@ -46,7 +46,6 @@ use smol::LocalExecutor;
 
 use crate::config::Config;
 use crate::launch::Launcher;
-use crate::launch::sandbox::SandboxDone;
 use crate::link::LinkHandle;
 use crate::monitor::client::MonitorClient;
 use crate::paths::Paths;
@@ -59,7 +58,7 @@ use crate::sys::clock::Clock;
 use collect::Collect;
 use guard::Guard;
 use hooks::Hooks;
-use network::HostPorts;
+use network::{Connecting, HostPorts};
 use outgoing::Outgoing;
 use pods::Pods;
 use pulls::Pulls;
@@ -99,8 +98,8 @@ pub struct Node {
     pods: Pods,
     /// By container id.
     owners: BTreeMap<String, Owner>,
-    /// Prepared pods whose host ports are on their way into the kernel, by uid.
-    connecting: BTreeMap<String, SandboxDone>,
+    /// Pods whose network takes other processes, by uid.
+    connecting: BTreeMap<String, Connecting>,
     host_ports: HostPorts,
     probes: Supervisor,
     hooks: Hooks,
@@ -162,6 +161,7 @@ impl Node {
             News::Deleted { id, result } => self.deleted(&id, result),
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
+            News::PluginsDone { uid, result } => self.plugins_done(&uid, result),
             News::Probe(event) => self.take_probe(event),
             News::HookDone(call, done) => self.hook_done(call, done),
             News::Pulled { reference, result } => self.pulled(&reference, result),

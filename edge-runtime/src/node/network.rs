@@ -1,9 +1,10 @@
-//! Connecting pods: what of a sandbox takes another process (nft), waited for without holding the loop.
+//! Connecting pods: what of a sandbox takes other processes (nft, CNI plugins), waited for without holding the loop.
 //!
 //! A pod's step is answered once: at once when nothing has to be waited for, else by news. A second order for a pod
 //! that is still being connected (after the monitor was lost) waits for the first one's answer.
 
 mod host_ports;
+mod plugins;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,11 +14,25 @@ use k8s_openapi::api::core::v1::Pod;
 pub(super) use self::host_ports::HostPorts;
 use super::Node;
 use super::sources::News;
-use crate::launch::sandbox::{SandboxDone, sandbox_failure};
+use crate::config::NetworkMode;
+use crate::launch::sandbox::{Preparation, SandboxDone, SandboxFailure, sandbox_failure};
 use crate::pod::event::PodEvent;
 use crate::pod::ports::{Forward, forwards};
 use crate::pod::record::SandboxState;
 use crate::store::StoreError;
+
+/// What a pod's step waits for.
+#[derive(Debug)]
+pub(super) enum Connecting {
+    /// Its host ports are on their way into the kernel.
+    Rules(SandboxDone),
+    /// CNI plugins attach it.
+    Attaching,
+    /// They take it back, because a later step of its preparation failed.
+    Undoing(SandboxFailure),
+    /// They take it back for good.
+    Detaching,
+}
 
 impl Node {
     /// An answer at once, or none and one later.
@@ -30,16 +45,22 @@ impl Node {
         let store = &self.store;
         let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
         let done = match self.launcher.prepare_sandbox(pod, &taken, &keep, &objects) {
-            Ok(done) => done,
-            Err(failure) => {
-                return Some(PodEvent::SandboxFailed { reason: failure.reason.to_owned(), message: failure.message });
+            Ok(Preparation::Done(done)) => done,
+            Ok(Preparation::Attach(attachment)) => {
+                for (reason, message) in self.launcher.incapable(pod, &attachment) {
+                    self.warn_about_pod(uid, reason, message);
+                }
+                self.connecting.insert(uid.to_owned(), Connecting::Attaching);
+                self.attach(uid, attachment);
+                return None;
             }
+            Err(failure) => return Some(failed(failure)),
         };
         let ports = forwards(pod, &done.ips);
         if self.host_ports.has(uid, &ports) {
             return Some(self.sandbox_ready(uid, done));
         }
-        self.connecting.insert(uid.to_owned(), done);
+        self.connecting.insert(uid.to_owned(), Connecting::Rules(done));
         self.host_ports.want(uid, ports);
         self.replace_rules();
         None
@@ -56,7 +77,10 @@ impl Node {
     fn taken_addresses(&self, uid: &str) -> BTreeSet<IpAddr> {
         let others = self.pods.iter().filter(|(other, _)| *other != uid);
         let held = others.filter(|(_, entry)| entry.record.sandbox.state != SandboxState::Gone);
-        let connecting = self.connecting.values().flat_map(|done| &done.ips);
+        let connecting = self.connecting.values().flat_map(|one| match one {
+            Connecting::Rules(done) => done.ips.as_slice(),
+            _ => &[],
+        });
         held.flat_map(|(_, entry)| &entry.record.ips).chain(connecting).copied().collect()
     }
 
@@ -64,6 +88,11 @@ impl Node {
     pub(super) fn disconnect(&mut self, uid: &str) -> Option<PodEvent> {
         // The rules of a pod that is still being connected come first; their answer comes back here.
         if self.connecting.contains_key(uid) {
+            return None;
+        }
+        if self.launcher.is_attached(uid) {
+            self.connecting.insert(uid.to_owned(), Connecting::Detaching);
+            self.detach(uid);
             return None;
         }
         if self.host_ports.has(uid, &[]) {
@@ -99,13 +128,20 @@ impl Node {
         let done = self.host_ports.done(result.is_ok());
         self.replace_rules();
         let Some(uid) = done else { return Ok(()) };
-        let ending = self.pods.get(&uid).is_some_and(|entry| entry.record.sandbox.state == SandboxState::TearingDown);
-        let connected = self.connecting.remove(&uid);
+        let ending = self.is_ending(&uid);
+        let connected = match self.connecting.remove(&uid) {
+            Some(Connecting::Rules(done)) => Some(done),
+            Some(other) => {
+                self.connecting.insert(uid, other);
+                return Ok(());
+            }
+            None => None,
+        };
         let answer = match (connected, result) {
             // Its end was decided meanwhile.
             (Some(_), _) if ending => self.disconnect(&uid),
             (Some(done), Ok(())) => Some(self.sandbox_ready(&uid, done)),
-            (Some(_), Err(error)) => Some(self.not_connected(&uid, &error)),
+            (Some(_), Err(error)) => Some(self.not_connected(&uid, sandbox_failure(error))),
             (None, Ok(())) => Some(self.remove_sandbox(&uid)),
             (None, Err(message)) => Some(PodEvent::TeardownFailed { message }),
         };
@@ -115,14 +151,17 @@ impl Node {
         Ok(())
     }
 
-    fn not_connected(&mut self, uid: &str, error: &str) -> PodEvent {
+    fn is_ending(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|entry| entry.record.sandbox.state == SandboxState::TearingDown)
+    }
+
+    fn not_connected(&mut self, uid: &str, failure: SandboxFailure) -> PodEvent {
         if let Some(pod) = self.pods.get(uid).map(|entry| entry.pod.clone())
             && let Err(error) = self.launcher.teardown_sandbox(&pod, uid, false)
         {
             log::warn!("pod {uid}: undoing a failed preparation: {error}");
         }
-        let failure = sandbox_failure(error);
-        PodEvent::SandboxFailed { reason: failure.reason.to_owned(), message: failure.message }
+        failed(failure)
     }
 
     /// At start: the rules of all pods whose sandbox is still there.
@@ -131,13 +170,26 @@ impl Node {
         for (uid, entry) in self.pods.iter() {
             let ready = matches!(entry.record.sandbox.state, SandboxState::Ready { .. });
             if ready && self.launcher.sandbox_exists(&entry.pod) {
+                if self.launcher.is_attached(uid) {
+                    continue;
+                }
                 let own = forwards(&entry.pod, &entry.record.ips);
                 all.extend(&own);
                 self.host_ports.hold(uid, own);
             }
         }
+        if self.config.network.mode == NetworkMode::Cni && all.is_empty() {
+            return;
+        }
         if let Err(error) = self.launcher.network().firewall_at_start(&all) {
             log::warn!("{error}");
         }
+        if let Some(remedy) = self.launcher.network().pass_forward_policy() {
+            log::warn!("{remedy}");
+        }
     }
+}
+
+fn failed(failure: SandboxFailure) -> PodEvent {
+    PodEvent::SandboxFailed { reason: failure.reason.to_owned(), message: failure.message }
 }

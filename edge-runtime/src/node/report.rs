@@ -141,7 +141,7 @@ impl Node {
             hot: sensors.hot(was_hot),
         };
         let all = conditions::conditions(
-            &ReadyState::Ready,
+            &self.launcher.network_error().map_or(ReadyState::Ready, ReadyState::NotReady),
             self.guard.pressure,
             &board,
             &self.report.conditions,

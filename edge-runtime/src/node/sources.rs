@@ -32,6 +32,11 @@ pub(super) enum News {
     },
     /// The kernel has the nft rules that were asked for, or refused them.
     RulesReplaced(Result<(), String>),
+    /// CNI plugins have attached a pod (its addresses) or taken it back (none), or failed.
+    PluginsDone {
+        uid: String,
+        result: Result<Vec<std::net::IpAddr>, String>,
+    },
     Probe(ProbeEvent),
     /// A lifecycle hook has ended.
     HookDone(HookRef, HookDone),

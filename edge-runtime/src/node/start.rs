@@ -313,6 +313,7 @@ impl Node {
             log::warn!("leftovers of an earlier run stay: {error}");
         }
         self.rules_at_start();
+        self.plugins_at_start();
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! The pods' network as a user sees it: host ports, both address families, CNI plugins.
 
+mod cni;
+mod families;
 mod host_ports;
 
 use std::io::{Read, Write};

@@ -41,7 +41,7 @@ impl Node {
         let made = self.namespaces.create(&self.temp.path().join(uid), &POD).unwrap();
         let netns = made.net.unwrap();
         let ips: Vec<IpAddr> = ip.split(',').map(|ip| ip.parse().unwrap()).collect();
-        self.network.attach(uid, &netns, &ips).unwrap();
+        self.network.attach(uid, &netns, &ips, Bandwidth::default()).unwrap();
         File::open(netns).unwrap()
     }
 
@@ -201,6 +201,61 @@ fn a_host_port_leads_into_the_pod_from_everywhere() {
     assert!(TcpStream::connect_timeout(&gone, Duration::from_millis(300)).is_err());
     ["a", "b"].iter().for_each(|uid| node.remove(uid));
     uplink.remove("outside");
+}
+
+/// Seconds to move 500 kB from `from` to a listener in `to`.
+fn transfer(node: &Node, from: &File, to: &File, address: &str) -> f64 {
+    let listener = node.listen(to, &format!("{address}:0"));
+    let at = listener.local_addr().unwrap();
+    let mut client = node.own.inside(from, || TcpStream::connect(at)).unwrap().unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let start = Instant::now();
+    let reader = std::thread::spawn(move || io::copy(&mut server, &mut io::sink()).unwrap());
+    client.write_all(&[0; 500_000]).unwrap();
+    drop(client);
+    assert_eq!(reader.join().unwrap(), 500_000);
+    start.elapsed().as_secs_f64()
+}
+
+#[test]
+fn a_pods_bandwidth_is_limited_in_both_directions() {
+    if !isolate() {
+        return;
+    }
+    let mut node = Node::new("tbr0", "10.99.1.0/24");
+    node.ensure();
+    let slow = node.namespaces.create(&node.temp.path().join("slow"), &POD).unwrap().net.unwrap();
+    let limits = Bandwidth { ingress: Some(8_000_000), egress: Some(8_000_000) };
+    match node.network.attach("slow", &slow, &["10.99.1.2".parse().unwrap()], limits) {
+        Err(NetError::NoTokenBucket) => return eprintln!("skipped: this kernel has no sch_tbf"),
+        attached => attached.unwrap(),
+    }
+    let (slow, quick) = (File::open(slow).unwrap(), node.pod("quick", "10.99.1.3"));
+    // Half a second at full rate, less what the bucket holds at the start.
+    let (received, sent) = (transfer(&node, &quick, &slow, "10.99.1.2"), transfer(&node, &slow, &quick, "10.99.1.3"));
+    assert!(received > 0.3 && sent > 0.3, "{received} {sent}");
+    ["slow", "quick"].iter().for_each(|uid| node.remove(uid));
+}
+
+#[test]
+fn a_forward_policy_of_drop_is_passed_or_named() {
+    if !isolate() {
+        return;
+    }
+    let mut node = Node::new("tbr0", "10.99.1.0/24");
+    node.ensure();
+    let nft = |text: &str| std::process::Command::new("nft").arg(text).output().unwrap();
+    let rules = || String::from_utf8(nft("list ruleset").stdout).unwrap();
+    assert_eq!(node.network.pass_forward_policy(), None);
+    nft("add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }");
+    let remedy = node.network.pass_forward_policy().unwrap();
+    assert!(remedy.contains("nft insert rule ip filter FORWARD iifname tbr0 accept"), "{remedy}");
+    nft("add chain ip filter DOCKER-USER");
+    assert_eq!(node.network.pass_forward_policy(), None);
+    assert_eq!(node.network.pass_forward_policy(), None);
+    assert_eq!(rules().matches("iifname \"tbr0\" counter").count(), 1, "{}", rules());
+    node.network.teardown().unwrap();
+    assert!(!rules().contains("tbr0"), "{}", rules());
 }
 
 #[test]
@@ -378,7 +433,7 @@ fn fifty_pods_cost() {
     timed("namespaces", &mut |n| drop(node.namespaces.create(&dir(n), &POD).unwrap()));
     timed("attach", &mut |n| {
         let ip = format!("10.99.1.{}", n + 2).parse().unwrap();
-        node.network.attach(&n.to_string(), &dir(n).join("net"), &[ip]).unwrap();
+        node.network.attach(&n.to_string(), &dir(n).join("net"), &[ip], Bandwidth::default()).unwrap();
     });
     timed("etc files", &mut |n| {
         super::super::etc_files::write(&dir(n), &super::super::etc_files::EtcFiles::default()).unwrap()

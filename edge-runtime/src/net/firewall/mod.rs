@@ -2,6 +2,7 @@
 //!
 //! `nft` runs once at start, at tear-down, and whenever a pod with host ports comes or goes. Knows nothing of links.
 
+pub mod forward;
 mod rules;
 
 use std::io::Write;

@@ -6,6 +6,7 @@
 pub mod address;
 pub mod link;
 pub mod message;
+pub mod qdisc;
 pub mod socket;
 
 pub use socket::Socket;

@@ -1,0 +1,146 @@
+//! Pods connected by CNI plugins: Debian's real ones, and what happens when they fail.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sampan_tests::cluster::free_address;
+use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use serde_json::{Value, json};
+
+use super::families::{host, node_with, prepared};
+use super::get;
+
+const PLUGINS: &str = "/usr/lib/cni";
+
+fn have_plugins() -> bool {
+    let there = Path::new(PLUGINS).join("bridge").is_file();
+    if !there {
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), "skipped: no CNI plugins (package containernetworking-plugins)");
+    }
+    there
+}
+
+fn put(node: &EdgeNode, name: &str, network: &Value) {
+    let folder = node.root().join("etc/cni/net.d");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join(name), network.to_string()).expect("written");
+}
+
+/// A bridge of the plugins' own, whose leases lie below the node's root: nothing of the host's is touched.
+fn network(node: &EdgeNode) -> Value {
+    json!({"cniVersion": "1.0.0", "name": "e2e", "plugins": [
+        {"type": "bridge", "bridge": "smp-cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+            "ipam": {"type": "host-local", "dataDir": node.root().join("leases"),
+                "ranges": [[{"subnet": "10.84.79.0/24"}]]}},
+        {"type": "portmap", "capabilities": {"portMappings": true}, "snat": true},
+        {"type": "bandwidth", "capabilities": {"bandwidth": true}},
+    ]})
+}
+
+fn leases(node: &EdgeNode) -> Vec<String> {
+    let entries = std::fs::read_dir(node.root().join("leases/e2e")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with("10.")).collect()
+}
+
+/// The plugins' bridge outlives them.
+struct Bridge;
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        host("ip", &["link", "delete", "smp-cni0"]);
+    }
+}
+
+#[test]
+fn real_plugins_connect_pods_and_take_them_back() {
+    if !can_run() || !have_plugins() {
+        return;
+    }
+    let cluster = Cluster::start("cni");
+    let _bridge = Bridge;
+    let mut node = prepared(&cluster, "network: {bridge: smp-cnib, subnet: 10.84.80.0/24}\n");
+    put(&node, "10-e2e.conflist", &network(&node));
+    node.start();
+    node.wait_ready();
+    let (kubectl, on) = (&cluster.kubectl, node.name.clone());
+    let port = free_address().port();
+    let serve = with(
+        shell("c", "echo served >/tmp/index.html; exec httpd -f -p 8080 -h /tmp"),
+        &json!({"ports": [{"containerPort": 8080, "hostPort": port}]}),
+    );
+    let mut web = pod("web", &on, json!([serve]));
+    web["metadata"]["annotations"] =
+        json!({"kubernetes.io/ingress-bandwidth": "8M", "kubernetes.io/egress-bandwidth": "8M"});
+    kubectl.apply_all(&[web]);
+    let status = kubectl.wait_ready("web");
+    let ip = status["status"]["podIP"].as_str().unwrap_or_default().to_owned();
+    assert!(ip.starts_with("10.84.79."), "{ip}");
+    assert_eq!(leases(&node), [ip.clone()]);
+    for at in [format!("{ip}:8080"), format!("127.0.0.1:{port}")] {
+        let at = at.parse().expect("an address");
+        assert_eq!(until(Duration::from_secs(10), "the pod answers", || get(at)), "served\n");
+    }
+    assert!(host("tc", &["qdisc"]).contains("rate 8Mbit"));
+
+    // The daemon dies, the configuration goes: the pod still runs, and its end is told to the plugins of its begin.
+    node.kill();
+    std::fs::remove_file(node.root().join("etc/cni/net.d/10-e2e.conflist")).expect("deleted");
+    node.start();
+    node.wait_connected(&cluster);
+    kubectl.apply_all(&[pod("builtin", &on, json!([shell("c", "exec sleep 1000")]))]);
+    let builtin = kubectl.wait_ready("builtin");
+    assert!(builtin["status"]["podIP"].as_str().is_some_and(|ip| ip.starts_with("10.84.80.")), "{builtin}");
+    assert_eq!(get(format!("{ip}:8080").parse().expect("an address")).as_deref(), Ok("served\n"));
+    let _ = kubectl.ok(&["delete", "pod", "web", "--wait=false"]);
+    kubectl.wait_gone("pod", "web", 20);
+    assert!(leases(&node).is_empty(), "{:?}", leases(&node));
+    assert!(get(format!("127.0.0.1:{port}").parse().expect("an address")).is_err());
+}
+
+#[test]
+fn a_failing_plugin_speaks_and_its_delete_is_tried_again() {
+    if !can_run() || !have_plugins() {
+        return;
+    }
+    let cluster = Cluster::start("cnifail");
+    let node = node_with(
+        &cluster,
+        "network: {mode: auto, bridge: smp-cnif, subnet: 10.84.81.0/24, cni: {bin-dirs: [/nonexistent]}}\n",
+    );
+    put(&node, "10-e2e.conflist", &network(&node));
+    let (kubectl, on) = (&cluster.kubectl, node.name.clone());
+    kubectl.apply_all(&[pod("lost", &on, json!([shell("c", "exec sleep 1000")]))]);
+    let wanted = "failed to setup network for sandbox: plugin type=\\\"bridge\\\" name=\\\"e2e\\\" failed";
+    until(Duration::from_secs(20), "the event names the plugin", || {
+        let events = kubectl.run(&["get", "events", "-o", "json"])?;
+        if events.contains(wanted) && events.contains("FailedCreatePodSandBox") { Ok(()) } else { Err(events) }
+    });
+}
+
+#[test]
+fn a_node_without_configuration_says_so() {
+    if !can_run() || !have_plugins() {
+        return;
+    }
+    let cluster = Cluster::start("cninone");
+    let _bridge = Bridge;
+    let mut node = prepared(&cluster, "network: {mode: cni, bridge: smp-cnin}\n");
+    node.start();
+    let kubectl = &cluster.kubectl;
+    until(Duration::from_secs(20), "the node is not ready for want of a network", || {
+        let object = kubectl.get("node", &node.name)?;
+        let conditions = object["status"]["conditions"].to_string();
+        let said = conditions.contains("NetworkPluginNotReady") && conditions.contains("cni config uninitialized");
+        if said { Ok(()) } else { Err(conditions) }
+    });
+    put(&node, "10-e2e.conflist", &network(&node));
+    node.wait_ready();
+    kubectl.apply_all(&[pod("late", &node.name, json!([shell("c", "exec sleep 1000")]))]);
+    kubectl.wait_ready("late");
+    let _ = kubectl.ok(&["delete", "pod", "late", "--wait=false"]);
+    kubectl.wait_gone("pod", "late", 20);
+    assert!(leases(&node).is_empty());
+    assert!(!host("ip", &["-br", "link"]).contains("smp-cnin"));
+}
