@@ -14,7 +14,7 @@ pub struct HostnameTooLong {
     pub fqdn: String,
 }
 
-/// Host name of the pod's UTS namespace: `spec.hostname`, else the pod's name cut to a DNS label.
+/// Host name of the pod's UTS namespace: `spec.hostnameOverride`, else `spec.hostname`, else the pod's name cut to a DNS label.
 /// With `setHostnameAsFQDN` and a subdomain it is the whole name. A `hostNetwork` pod has the node's name instead.
 pub fn pod_hostname(pod: &Pod, cluster_domain: &str) -> Result<String, HostnameTooLong> {
     let as_fqdn = pod.spec.as_ref().and_then(|spec| spec.set_hostname_as_fqdn).unwrap_or(false);
@@ -25,9 +25,13 @@ pub fn pod_hostname(pod: &Pod, cluster_domain: &str) -> Result<String, HostnameT
     }
 }
 
-/// `hostname.subdomain.namespace.svc.DOMAIN`, for pods with `spec.subdomain`.
+/// `hostname.subdomain.namespace.svc.DOMAIN`, for pods with `spec.subdomain`. A name that overrides all others has no
+/// domain (K8s `GeneratePodHostNameAndDomain`).
 pub fn fqdn(pod: &Pod, cluster_domain: &str) -> Option<String> {
     let spec = pod.spec.as_ref()?;
+    if overridden(pod).is_some() {
+        return None;
+    }
     let subdomain = spec.subdomain.as_deref().filter(|name| !name.is_empty())?;
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
     Some(format!("{}.{subdomain}.{namespace}.svc.{cluster_domain}", short_hostname(pod)))
@@ -36,7 +40,11 @@ pub fn fqdn(pod: &Pod, cluster_domain: &str) -> Option<String> {
 /// The name without its domain, as it stands in `/etc/hosts`.
 pub fn short_hostname(pod: &Pod) -> String {
     let wanted = pod.spec.as_ref().and_then(|spec| spec.hostname.as_deref()).filter(|name| !name.is_empty());
-    cut(wanted.or(pod.metadata.name.as_deref()).unwrap_or("localhost"))
+    cut(overridden(pod).or(wanted).or(pod.metadata.name.as_deref()).unwrap_or("localhost"))
+}
+
+fn overridden(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.hostname_override.as_deref().filter(|name| !name.is_empty())
 }
 
 /// A cut may end on a separator, which no DNS label may do: those go too, as the kubelet does it.
@@ -66,6 +74,14 @@ mod tests {
             "spec": {"containers": [], "hostname": "front", "subdomain": "web"}});
         assert_eq!(pod_hostname(&pod(spec.clone()), "cluster.local").unwrap(), "front");
         assert_eq!(fqdn(&pod(spec), "cluster.local").as_deref(), Some("front.web.shop.svc.cluster.local"));
+    }
+
+    #[test]
+    fn an_override_goes_before_all_and_has_no_domain() {
+        let spec = serde_json::json!({"metadata": {"name": "web-0", "namespace": "shop"}, "spec": {"containers": [],
+            "hostname": "front", "subdomain": "web", "hostnameOverride": "override.example.host"}});
+        assert_eq!(pod_hostname(&pod(spec.clone()), "cluster.local").unwrap(), "override.example.host");
+        assert_eq!(fqdn(&pod(spec), "cluster.local"), None);
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn pod_spec(errors: &mut Errors, spec: &Value) {
     scheduling_gates(errors, spec);
     host_users(errors, spec);
     names_and_deadline(errors, spec);
+    hostname_override(errors, spec);
     affinity::tolerations(errors, "spec.tolerations", items(spec, "tolerations"));
     host_aliases(errors, spec);
     for (field, path) in
@@ -197,6 +198,24 @@ fn names_and_deadline(errors: &mut Errors, spec: &Value) {
     }
 }
 
+fn hostname_override(errors: &mut Errors, spec: &Value) {
+    let Some(name) = present(spec, "hostnameOverride").and_then(Value::as_str) else { return };
+    let path = "spec.hostnameOverride";
+    for (field, detail) in [
+        ("setHostnameAsFQDN", "may not be specified when setHostnameAsFQDN is true"),
+        ("hostNetwork", "may not be specified when hostNetwork is true"),
+    ] {
+        if flag(spec, field) {
+            errors.push(FieldError::forbidden(path, detail));
+        }
+    }
+    // The kernel's limit of a host name.
+    if name.len() > 64 {
+        errors.push(FieldError::too_long(path, 64));
+    }
+    invalid_text(errors, path, name, names::dns_subdomain(name));
+}
+
 fn host_aliases(errors: &mut Errors, spec: &Value) {
     for (i, alias) in items(spec, "hostAliases").iter().enumerate() {
         let ip = text(alias, "ip");
@@ -220,4 +239,25 @@ pub fn binding(binding: &Value) -> Vec<FieldError> {
         errors.push(FieldError::required("target.name", ""));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_overrides_must_be_one_and_stand_alone() {
+        let refused = |spec: Value| {
+            let mut errors = Errors::new();
+            hostname_override(&mut errors, &spec);
+            errors.len()
+        };
+        assert_eq!(refused(json!({})), 0);
+        assert_eq!(refused(json!({"hostnameOverride": "override.example.host"})), 0);
+        assert_eq!(refused(json!({"hostnameOverride": "Not-RFC1123"})), 1);
+        assert_eq!(refused(json!({"hostnameOverride": "a".repeat(65)})), 1);
+        assert_eq!(refused(json!({"hostnameOverride": "a", "hostNetwork": true, "setHostnameAsFQDN": true})), 2);
+    }
 }

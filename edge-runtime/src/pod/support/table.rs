@@ -28,7 +28,7 @@ pub(super) const POD_SPEC: Table = &[
     ("hostPID", Built),
     ("hostUsers", Only(&["true"])),
     ("hostname", Built),
-    ("hostnameOverride", Only(&[])),
+    ("hostnameOverride", Built),
     ("imagePullSecrets", Built),
     ("initContainers", In(INIT_CONTAINER)),
     ("nodeName", Built),
