@@ -88,9 +88,8 @@ pub fn node_values(facts: &HostFacts, reserved: &Reserved) -> cgroup::CgroupValu
     let milli = (u64::from(facts.cpus) * 1000).saturating_sub(reserved.cpu_millis);
     cgroup::CgroupValues {
         cpu_shares: Some((milli * 1024 / 1000).clamp(MIN_SHARES.unsigned_abs(), MAX_SHARES.unsigned_abs())),
-        // Without a reserve the limit would be all there is.
-        memory_limit_bytes: (reserved.memory_bytes > 0)
-            .then(|| facts.memory_bytes.saturating_sub(reserved.memory_bytes)),
+        // Also without a reserve: a former configuration may have had one.
+        memory_limit_bytes: Some(facts.memory_bytes.saturating_sub(reserved.memory_bytes)).filter(|bytes| *bytes > 0),
         ..cgroup::CgroupValues::default()
     }
 }

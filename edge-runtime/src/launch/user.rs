@@ -44,6 +44,10 @@ pub enum UserError {
         "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root (pod: \"{pod}\", container: {container})"
     )]
     CannotVerify { user: String, pod: String, container: String },
+    #[error(
+        "container has runAsNonRoot and image has an invalid user id ({uid}). (Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive (pod: \"{pod}\", container: {container})"
+    )]
+    InvalidImageUser { uid: i64, pod: String, container: String },
     #[error("unable to find user {0}: no matching entries in passwd file")]
     UnknownUser(String),
     #[error("unable to find group {0}: no matching entries in group file")]
@@ -154,10 +158,13 @@ fn check_non_root(wish: &Wish, image_name: &str, pod: &Pod, container: &Containe
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let pod = format!("{}_{}({})", text(&meta.name), text(&meta.namespace), text(&meta.uid));
     let container = container.name.clone();
-    match (wish.user, image_name.parse::<u32>()) {
+    match (wish.user, image_name.parse::<i64>()) {
         (Some(0), _) => Err(UserError::RunAsRoot { pod, container }),
         (Some(_), _) => Ok(()),
         (None, Ok(0)) => Err(UserError::ImageRunsAsRoot { pod, container }),
+        (None, Ok(uid)) if i32::try_from(uid).is_err() || uid < 0 => {
+            Err(UserError::InvalidImageUser { uid, pod, container })
+        }
         (None, Ok(_)) => Ok(()),
         (None, Err(_)) if image_name.is_empty() => Err(UserError::ImageRunsAsRoot { pod, container }),
         (None, Err(_)) => Err(UserError::CannotVerify { user: image_name.to_owned(), pod, container }),

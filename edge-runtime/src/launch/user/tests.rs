@@ -79,6 +79,10 @@ fn non_root_is_checked_in_the_kubelets_words() {
             "container has runAsNonRoot and image has non-numeric user (web), cannot verify user is non-root {place}"
         )
     );
+    assert!(
+        refused(json!({}), "4294967295")
+            .contains("image has an invalid user id (4294967295). (Must be 1-(2147483647))")
+    );
     assert_eq!(refused(json!({"runAsUser": 0}), "33"), format!("container's runAsUser breaks non-root policy {place}"));
     assert!(run(json!({"runAsNonRoot": true}), json!({}), "33", dir.path()).is_ok());
     assert!(run(json!({"runAsNonRoot": true}), json!({"runAsNonRoot": false}), "", dir.path()).is_ok());
