@@ -10,10 +10,11 @@ use lexopt::prelude::*;
 use smol::future::or;
 
 use super::CliError;
+use super::find::Wanted;
 use super::ps::stored_pods;
 use crate::logs::read::{Chunk, LogOptions, LogReader};
 use crate::pod::id::container_id;
-use crate::pod::record::{ContainerKind, ContainerRecord, PodRecord};
+use crate::pod::record::ContainerRecord;
 
 /// Bytes written at once.
 const CHUNK: usize = 32 * 1024;
@@ -33,7 +34,8 @@ struct Args {
 /// `logs [NAMESPACE/]POD [-n NAMESPACE] [-c CONTAINER] [-f] [-p] [--tail N] [--since SECONDS] [--timestamps]`
 pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
     let args = parse(parser)?;
-    let (pod, name) = find(&args)?;
+    let wanted = Wanted { namespace: args.namespace.as_deref(), pod: &args.pod, container: args.container.as_deref() };
+    let (pod, name) = wanted.find(args.root.clone())?;
     let container = &pod.containers[&name];
     let directory = super::paths(args.root.clone())?.pod_logs(&pod.namespace, &pod.name, &pod.uid).join(&name);
     let attempt = match (args.previous, container.attempt) {
@@ -112,34 +114,5 @@ fn parse(mut parser: lexopt::Parser) -> Result<Args, CliError> {
     if args.pod.is_empty() {
         return Err(CliError::Usage("logs: a pod is missing".to_owned()));
     }
-    if let Some((namespace, pod)) = args.pod.clone().split_once('/') {
-        args.namespace = Some(namespace.to_owned());
-        args.pod = pod.to_owned();
-    }
     Ok(args)
-}
-
-/// The pod asked for, and the name of its container.
-fn find(args: &Args) -> Result<(PodRecord, String), CliError> {
-    let namespace = |pod: &PodRecord| args.namespace.as_ref().is_none_or(|n| *n == pod.namespace);
-    let pods = stored_pods(args.root.clone())?;
-    let mut found = pods.into_iter().filter(|pod| pod.name == args.pod && namespace(pod));
-    let pod = found.next().ok_or_else(|| CliError::Failed(format!("pod {} is not on this node", args.pod)))?;
-    if let Some(other) = found.next() {
-        let text = format!("pod {} is in namespaces {} and {}: -n NAMESPACE", args.pod, pod.namespace, other.namespace);
-        return Err(CliError::Failed(text));
-    }
-    let name = match &args.container {
-        Some(name) if pod.containers.contains_key(name) => name.clone(),
-        Some(name) => return Err(CliError::Failed(format!("container {name} not found in pod {}", pod.name))),
-        None => {
-            let apps = pod.containers.iter().filter(|(_, c)| c.kind == ContainerKind::App);
-            let names: Vec<&str> = apps.map(|(name, _)| name.as_str()).collect();
-            match names.as_slice() {
-                [only] => (*only).to_owned(),
-                _ => return Err(CliError::Failed(format!("which container? -c one of: {}", names.join(", ")))),
-            }
-        }
-    };
-    Ok((pod, name))
 }

@@ -1,6 +1,8 @@
 //! The verbs of the binary, one file each, and what they share: finding the verb, `--root`, errors
 //! with exit codes, the log. Knows nothing of what a verb does.
 
+mod exec;
+mod find;
 mod images;
 mod import;
 mod inspect;
@@ -28,6 +30,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   run                                           be the node: run its pods until told to stop
   ps [-a]                                       the node's pods and containers
   logs POD [-c NAME] [-f] [--tail N] [-p]       what a container printed
+  exec POD [-c NAME] [-it] -- COMMAND           a command in a running container
   inspect POD                                   all that is known of a pod, as JSON
   images                                        images on this node
   import FILE [--reference NAME]                take in an OCI layout or docker archive
@@ -92,6 +95,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("inspect") => inspect::run(parser),
         Some("reset") => reset::run(parser),
         Some("selftest") => selftest::run(parser),
+        Some("exec") => exec::run(parser),
         Some("logs") => logs::run(parser),
         Some("monitor") => monitor::run(parser),
         Some("sweep") => sweep::run(parser),

@@ -4,14 +4,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::manifest::{pod, shell, with, with_spec};
 use sampan_tests::{Cluster, Kubectl, can_run, until};
 use serde_json::json;
 
 use crate::{kubectls, text, with_input};
 
 /// Processes on this host whose command line is exactly this.
-fn processes(words: &[&str]) -> usize {
+pub(crate) fn processes(words: &[&str]) -> usize {
     let wanted = words.join("\0") + "\0";
     let all = std::fs::read_dir("/proc").expect("/proc").flatten();
     all.filter(|entry| std::fs::read_to_string(entry.path().join("cmdline")).is_ok_and(|line| line == wanted)).count()
@@ -117,7 +117,9 @@ fn attach_joins_the_containers_own_streams() {
             shell("c", "while read line; do echo got $line; done; echo end"),
             &json!({"stdin": true, "stdinOnce": true}),
         );
-        kubectl.apply_all(&[pod(&name, &node.name, json!([cat]))]);
+        // Started again, it would have another log.
+        let never = json!({"restartPolicy": "Never"});
+        kubectl.apply_all(&[with_spec(pod(&name, &node.name, json!([cat])), &never)]);
         kubectl.wait_ready(&name);
         let mut child = kubectl.command(&["attach", "-i", &name]);
         let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("kubectl starts");

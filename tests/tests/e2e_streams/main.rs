@@ -2,6 +2,7 @@
 //! an old kubectl (SPDY) and a current one (WebSocket), each of them on the same pods.
 
 mod copy;
+mod edge_life;
 mod exec;
 
 use std::io::Write as _;

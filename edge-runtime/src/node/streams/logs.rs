@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use edge_protocol::message::{StreamId, StreamRequest};
+use serde_json::Value;
 use smol::channel::Receiver;
 use smol::future::FutureExt;
 
@@ -10,7 +11,7 @@ use super::{Wires, target};
 use crate::link::LinkHandle;
 use crate::logs::read::{Chunk, LogOptions, LogReader};
 use crate::node::Node;
-use crate::pod::record::ContainerState;
+use crate::pod::record::{ContainerRecord, ContainerState};
 
 /// Most bytes read at once.
 const CHUNK: usize = 16 << 10;
@@ -54,23 +55,15 @@ impl Node {
         };
         let entry = self.target(namespace, pod, uid)?;
         let record = target::container(entry, container)?;
-        let attempt = match (previous, &record.state) {
-            (true, _) if record.attempt == 0 => {
+        let attempt = match readable_attempt(record, *previous) {
+            Some(attempt) => attempt,
+            None if *previous => {
                 return Err(format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"));
             }
-            (true, _) => record.attempt - 1,
-            // Waiting for the next attempt: what can be read is the one before.
-            (
-                false,
-                ContainerState::Waiting { .. } | ContainerState::Pulling { .. } | ContainerState::ImageReady { .. },
-            ) if record.last.is_some() && record.attempt > 0 => record.attempt - 1,
-            (
-                false,
-                ContainerState::Waiting { .. } | ContainerState::Pulling { .. } | ContainerState::ImageReady { .. },
-            ) => {
-                return Err(format!("container \"{container}\" in pod \"{pod}\" is waiting to start"));
+            None => {
+                let why = waiting_for(&entry.reported, container);
+                return Err(format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {why}"));
             }
-            (false, _) => record.attempt,
         };
         let id = crate::pod::id::container_id(&entry.record.uid, container, attempt);
         let running = record.state.live_id() == Some(id.as_str());
@@ -92,6 +85,30 @@ impl Node {
             stream: None,
         };
         Ok((Found { directory, attempt, id, running }, options))
+    }
+}
+
+/// The attempt whose log is meant (K8s pkg/kubelet/kubelet_pods.go `validateContainerLogStatus`): with `previous` the
+/// last that has ended before the present one, else the present one, or the last while the next has not begun.
+fn readable_attempt(record: &ContainerRecord, previous: bool) -> Option<u32> {
+    let last = record.last.as_ref().map(|ended| ended.attempt);
+    match &record.state {
+        _ if previous => last,
+        ContainerState::Waiting { .. } | ContainerState::Pulling { .. } | ContainerState::ImageReady { .. } => last,
+        _ => Some(record.attempt),
+    }
+}
+
+/// Why a container waits, as its status was told; in the kubelet's words for the usual reasons.
+fn waiting_for(status: &Value, container: &str) -> String {
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut all = lists.iter().filter_map(|list| status[list].as_array()).flatten();
+    let found = all.find(|one| one["name"] == container);
+    match found.and_then(|one| one["state"]["waiting"]["reason"].as_str()) {
+        Some("ErrImagePull") => "image can't be pulled".into(),
+        Some("ImagePullBackOff") => "trying and failing to pull image".into(),
+        Some(reason) => reason.into(),
+        None => "ContainerCreating".into(),
     }
 }
 
@@ -140,4 +157,44 @@ pub(super) async fn send_all(link: &LinkHandle, stream: StreamId, mut data: &[u8
         smol::future::yield_now().await;
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn record(state: &Value, last: Option<u32>) -> ContainerRecord {
+        let ended = |attempt| {
+            json!({
+                "id": "i", "attempt": attempt, "exit_code": 1, "reason": "Error", "finished_at": "2026-01-01T00:00:00Z",
+                "finished_mono": 0,
+            })
+        };
+        let mut record = serde_json::to_value(ContainerRecord::new(crate::pod::record::ContainerKind::App)).unwrap();
+        record["attempt"] = json!(7);
+        record["state"] = state.clone();
+        record["last"] = last.map_or(Value::Null, ended);
+        serde_json::from_value(record).unwrap()
+    }
+
+    #[test]
+    fn the_log_is_of_the_attempt_that_people_mean() {
+        let running =
+            json!({"state": "Running", "id": "x", "pid": 1, "started_at": "2026-01-01T00:00:00Z", "since": 0});
+        let waiting = json!({"state": "Waiting", "reason": "CrashLoopBackOff"});
+        assert_eq!(readable_attempt(&record(&running, Some(6)), false), Some(7));
+        assert_eq!(readable_attempt(&record(&running, Some(6)), true), Some(6));
+        assert_eq!(readable_attempt(&record(&running, None), true), None);
+        assert_eq!(readable_attempt(&record(&waiting, Some(6)), false), Some(6));
+        assert_eq!(readable_attempt(&record(&waiting, Some(6)), true), Some(6));
+        assert_eq!(readable_attempt(&record(&waiting, None), false), None);
+        let status = json!({"containerStatuses": [
+            {"name": "a", "state": {"waiting": {"reason": "ErrImagePull"}}},
+            {"name": "b", "state": {"waiting": {"reason": "PodInitializing"}}},
+        ]});
+        assert_eq!(waiting_for(&status, "a"), "image can't be pulled");
+        assert_eq!(waiting_for(&status, "b"), "PodInitializing");
+        assert_eq!(waiting_for(&Value::Null, "c"), "ContainerCreating");
+    }
 }
