@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::NetError;
@@ -27,7 +28,10 @@ pub fn write(dir: &Path, files: &EtcFiles) -> Result<(), NetError> {
         if fs::read(&path).is_ok_and(|old| old == content.as_bytes()) {
             continue;
         }
-        fs::write(&path, content).map_err(|source| NetError::path("write", path, source))?;
+        fs::write(&path, content).map_err(|source| NetError::path("write", &path, source))?;
+        // As the kubelet makes them, whatever the umask: any user of the pod reads them.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644))
+            .map_err(|source| NetError::path("set mode of", path, source))?;
     }
     Ok(())
 }

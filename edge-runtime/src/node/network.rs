@@ -16,6 +16,7 @@ use super::Node;
 use super::sources::News;
 use crate::config::NetworkMode;
 use crate::launch::sandbox::{Preparation, SandboxDone, SandboxFailure, sandbox_failure};
+use crate::net::netlink::conntrack;
 use crate::pod::event::PodEvent;
 use crate::pod::ports::{Forward, forwards};
 use crate::pod::record::SandboxState;
@@ -128,6 +129,12 @@ impl Node {
         let done = self.host_ports.done(result.is_ok());
         self.replace_rules();
         let Some(uid) = done else { return Ok(()) };
+        let datagrams = self.host_ports.udp(&uid);
+        if !datagrams.is_empty()
+            && let Err(error) = conntrack::forget_udp(&datagrams)
+        {
+            log::warn!("pod {uid}: clients that never pause may miss its new UDP host ports: {error}");
+        }
         let ending = self.is_ending(&uid);
         let connected = match self.connecting.remove(&uid) {
             Some(Connecting::Rules(done)) => Some(done),

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use super::super::netlink::conntrack;
 use super::*;
 use crate::net::namespaces::{self, NamespaceMaker, NamespaceRequest, tests::isolate};
 use crate::pod::ports::{HostPort, Protocol};
@@ -180,7 +181,15 @@ fn a_host_port_leads_into_the_pod_from_everywhere() {
     let inbox = node.own.inside(&b, || UdpSocket::bind(to("10.99.1.3"))).unwrap().unwrap();
     inbox.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let outbox = node.own.inside(&outside, || UdpSocket::bind("192.168.77.9:0")).unwrap().unwrap();
-    outbox.send_to(b"x", "192.168.77.1:82").unwrap();
+    // A flow from before the rule, which the kernel goes on treating as it began.
+    smol::block_on(node.network.firewall(&forwards[..1]).apply()).unwrap();
+    outbox.send_to(b"early", "192.168.77.1:82").unwrap();
+    smol::block_on(node.network.firewall(&forwards).apply()).unwrap();
+    assert_eq!(conntrack::forget_udp(&[82]).unwrap(), 1);
+    assert_eq!(conntrack::forget_udp(&[82]).unwrap(), 0);
+    // The refusal of the early one.
+    let _ = outbox.send_to(b"x", "192.168.77.1:82");
+    let _ = outbox.send_to(b"x", "192.168.77.1:82");
     assert_eq!(inbox.recv_from(&mut [0; 8]).unwrap().1, outbox.local_addr().unwrap());
     // The node's loopback stays the node's: a pod that routes there by hand gets no answer.
     let guarded = node.own.inside(&host, || TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();

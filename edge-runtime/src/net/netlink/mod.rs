@@ -4,6 +4,7 @@
 //! bytes of code. All calls are synchronous: the kernel answers within the `send`. Knows nothing of pods.
 
 pub mod address;
+pub mod conntrack;
 pub mod link;
 pub mod message;
 pub mod qdisc;

@@ -23,7 +23,16 @@ pub struct Socket {
 impl Socket {
     /// Opens a socket in the calling thread's network namespace.
     pub fn open() -> io::Result<Self> {
-        let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+        Self::of(SockProtocol::NetlinkRoute)
+    }
+
+    /// As [`Socket::open`], for connection tracking and the like.
+    pub fn open_netfilter() -> io::Result<Self> {
+        Self::of(SockProtocol::NetlinkNetFilter)
+    }
+
+    fn of(protocol: SockProtocol) -> io::Result<Self> {
+        let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
         connect(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
         Ok(Self { fd, sequence: 0 })
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::pod::ports::Forward;
+use crate::pod::ports::{Forward, Protocol};
 
 #[derive(Debug, Default)]
 pub(in crate::node) struct HostPorts {
@@ -27,6 +27,12 @@ impl HostPorts {
     pub(in crate::node) fn has(&self, uid: &str, forwards: &[Forward]) -> bool {
         let mut changes = self.waiting.iter().chain(&self.running);
         self.held.get(uid).map_or(&[][..], Vec::as_slice) == forwards && !changes.any(|(other, _)| other == uid)
+    }
+
+    /// The pod's host ports of UDP in the kernel.
+    pub(in crate::node) fn udp(&self, uid: &str) -> Vec<u16> {
+        let held = self.held.get(uid).into_iter().flatten();
+        held.filter(|forward| forward.port.protocol == Protocol::Udp).map(|forward| forward.port.port).collect()
     }
 
     /// From now on the pod is to have these; an order that has not begun is replaced.
@@ -60,7 +66,7 @@ impl HostPorts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::ports::{HostPort, Protocol};
+    use crate::pod::ports::HostPort;
 
     fn forward(port: u16) -> Forward {
         let port = HostPort { ip: None, protocol: Protocol::Tcp, port, container_port: 80 };
