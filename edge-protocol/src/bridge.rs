@@ -9,7 +9,7 @@ mod settings;
 
 use crate::frame::{Decoded, Decoder};
 use crate::liveness::Liveness;
-use crate::message::{StreamId, StreamRequest, ToCloud, ToEdge};
+use crate::message::{StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
 use crate::outgoing::Outgoing;
 use crate::state::NodeState;
 use crate::stream::{StreamError, StreamFrame, Streams};
@@ -18,12 +18,15 @@ use crate::{SessionError, shorten};
 use down::Down;
 
 pub use settings::{BridgeEvent, BridgeSettings};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 /// Reports a node may have under way, and their bytes; its own window is smaller.
 const MAX_REPORTS: usize = 256;
 const MAX_REPORT_BYTES: usize = 4 << 20;
+
+/// Token requests a node may have under way.
+const MAX_TOKENS: usize = 64;
 
 /// Objects in doubt that are asked about at once.
 const MAX_UNLISTED: usize = 256;
@@ -43,6 +46,7 @@ pub struct BridgeSession {
     reports: HashMap<u64, usize>,
     report_bytes: usize,
     acks: Vec<u64>,
+    tokens: HashSet<u64>,
     streams: Streams,
     liveness: Liveness,
     decoder: Decoder,
@@ -69,6 +73,7 @@ impl BridgeSession {
             reports: HashMap::new(),
             report_bytes: 0,
             acks: Vec::new(),
+            tokens: HashSet::new(),
             streams: Streams::default(),
             decoder: Decoder::default(),
             out: Outgoing::new(),
@@ -132,6 +137,14 @@ impl BridgeSession {
             // The queue cannot be full of these: a node has at most MAX_REPORTS under way. Should it be, the
             // row stays in the node's outbox and comes again with the next connection.
             let _ = self.out.control(ToEdge::UpRefuse { id, reason: shorten(reason.into()) });
+        }
+    }
+
+    /// Answers a [`BridgeEvent::TokenRequest`].
+    pub fn token(&mut self, id: u64, answer: TokenAnswer) {
+        if self.tokens.remove(&id) {
+            // A full queue loses an answer: the node asks again with its next connection.
+            let _ = self.out.control(ToEdge::Token { id, answer });
         }
     }
 

@@ -10,7 +10,7 @@ mod reports;
 
 use crate::frame::{Decoded, Decoder, Message, encode};
 use crate::liveness::Liveness;
-use crate::message::{ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge};
+use crate::message::{ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
 use crate::outgoing::Outgoing;
 use crate::stream::{StreamError, StreamFrame, Streams};
 use crate::version::{self, Hello, Welcome};
@@ -160,6 +160,14 @@ impl EdgeSession {
             self.events.push_back(EdgeEvent::UpRefused(id, reason));
         }
         Ok(())
+    }
+
+    /// Asks for a service account token; the answer comes as [`EdgeEvent::Token`], or never when the connection
+    /// ends. False when the bridge does not know tokens, or too much waits to be sent.
+    #[must_use]
+    pub fn request_token(&mut self, id: u64, request: TokenRequest) -> bool {
+        let able = self.welcome.as_ref().is_some_and(|w| w.features.iter().any(|f| f == version::TOKENS));
+        able && self.out.control(ToCloud::TokenRequest { id, request })
     }
 
     /// How many more rows [`up`](Self::up) takes now.

@@ -133,6 +133,44 @@ pub enum Report {
     Unknown,
 }
 
+/// A service account token that a node wants for one of its pods. The bridge finds the service account in the
+/// pod itself, and asks the API server in the node's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRequest {
+    pub namespace: String,
+    pub pod: String,
+    /// The pod's; the token is bound to it.
+    pub uid: String,
+    /// One that the pod's spec names; empty for the API server's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub audience: String,
+    pub expiration_seconds: i64,
+}
+
+/// What became of a [`TokenRequest`].
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum TokenAnswer {
+    /// RFC 3339 times of the API server's clock.
+    Issued { token: String, issued: String, expires: String },
+    /// The text is for the pod's events.
+    Refused { reason: String },
+    #[serde(other)]
+    Unknown,
+}
+
+/// Never shows the token: debug texts end up in logs.
+impl std::fmt::Debug for TokenAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Issued { expires, .. } => write!(f, "Issued {{ expires: {expires:?}, .. }}"),
+            Self::Refused { reason } => write!(f, "Refused {{ reason: {reason:?} }}"),
+            Self::Unknown => write!(f, "Unknown"),
+        }
+    }
+}
+
 /// How an edge resumes: the stream it followed and the last sequence number it has durably applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
@@ -210,6 +248,11 @@ pub enum ToEdge {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// Answer to a `TokenRequest`, by its number.
+    Token {
+        id: u64,
+        answer: TokenAnswer,
+    },
     Pong {},
     /// Nack of a message type this build does not know.
     Unsupported {
@@ -264,6 +307,11 @@ pub enum ToCloud {
         stream: StreamId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
+    },
+    /// Asked again after a reconnect unless answered; `id` is chosen by the node.
+    TokenRequest {
+        id: u64,
+        request: TokenRequest,
     },
     Ping {},
     /// Nack of a message type this build does not know.

@@ -12,7 +12,10 @@ pub const PROTOCOL: u32 = 1;
 pub const SUPPORTED: ProtocolRange = ProtocolRange { min: 1, max: PROTOCOL };
 
 /// Optional abilities of this build, by name. Both sides use what both name.
-pub const FEATURES: &[&str] = &["logs"];
+pub const FEATURES: &[&str] = &["logs", TOKENS];
+
+/// The bridge answers `TokenRequest`.
+pub const TOKENS: &str = "tokens";
 
 /// More names than this in a hello or welcome are cut off: nobody has that many.
 const MAX_FEATURES: usize = 64;

@@ -3,7 +3,8 @@
 
 use edge_protocol::frame::{Decoded, Decoder, Message, encode};
 use edge_protocol::message::{
-    Object, ObjectDigest, ObjectKey, ObjectRef, Position, Report, StreamRequest, ToCloud, ToEdge,
+    Object, ObjectDigest, ObjectKey, ObjectRef, Position, Report, StreamRequest, ToCloud, ToEdge, TokenAnswer,
+    TokenRequest,
 };
 use edge_protocol::version::{Hello, ProtocolRange, RefuseReason, Welcome};
 use serde_json::json;
@@ -109,6 +110,15 @@ fn to_edge() -> Vec<ToEdge> {
         ToEdge::StreamCredit { stream: 1, bytes: 32_768 },
         ToEdge::StreamEnd { stream: 1, error: None },
         ToEdge::StreamEnd { stream: 1, error: Some("gone".into()) },
+        ToEdge::Token {
+            id: 1,
+            answer: TokenAnswer::Issued {
+                token: "a.b.c".into(),
+                issued: "2026-01-01T00:00:00Z".into(),
+                expires: "2026-01-01T01:00:00Z".into(),
+            },
+        },
+        ToEdge::Token { id: 2, answer: TokenAnswer::Refused { reason: "no such pod".into() } },
         ToEdge::Pong {},
         ToEdge::Unsupported { message: "dance".into() },
         ToEdge::Part { more: true, data: "{\"put".into() },
@@ -146,6 +156,26 @@ fn to_cloud() -> Vec<ToCloud> {
         ToCloud::StreamData { stream: 1, data: b"hello\n".to_vec() },
         ToCloud::StreamCredit { stream: 1, bytes: 1 },
         ToCloud::StreamEnd { stream: 1, error: Some("no such container".into()) },
+        ToCloud::TokenRequest {
+            id: 1,
+            request: TokenRequest {
+                namespace: "default".into(),
+                pod: "web".into(),
+                uid: "u-1".into(),
+                audience: String::new(),
+                expiration_seconds: 3607,
+            },
+        },
+        ToCloud::TokenRequest {
+            id: 2,
+            request: TokenRequest {
+                namespace: "default".into(),
+                pod: "web".into(),
+                uid: "u-1".into(),
+                audience: "vault".into(),
+                expiration_seconds: 600,
+            },
+        },
         ToCloud::Ping {},
         ToCloud::Unsupported { message: "dance".into() },
         ToCloud::Part { more: false, data: "\"}".into() },

@@ -10,6 +10,7 @@
 //! | `session` | one connection |
 //! | `lanes` | pure: the order of reports |
 //! | `reports`, `lease` | what is written into the API for a node |
+//! | `tokens` | service account tokens for the pods of a node |
 //! | `streams` | bytes that a node serves |
 //! | `lifecycle` | nodes that fell silent, where no controller manager looks after them |
 //! | `clients`, `requests` | ways to the API |
@@ -28,6 +29,7 @@ mod reports;
 mod requests;
 mod session;
 mod streams;
+mod tokens;
 mod watched;
 mod world;
 

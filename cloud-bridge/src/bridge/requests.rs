@@ -60,6 +60,11 @@ impl Requests {
         self.send(Method::POST, path, "application/json", Some(body)).await
     }
 
+    /// As [`create`](Self::create), for an answer that matters.
+    pub(super) async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> kube::Result<T> {
+        self.send(Method::POST, path, "application/json", Some(body)).await
+    }
+
     pub(super) async fn patch(&self, path: &str, kind: Patch, body: &Value) -> kube::Result<Written> {
         self.send(Method::PATCH, path, kind.media_type(), Some(body)).await
     }

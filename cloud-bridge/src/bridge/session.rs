@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use async_tungstenite::WebSocketStream;
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
-use edge_protocol::message::{ObjectKey, Report};
+use edge_protocol::message::{ObjectKey, Report, TokenAnswer, TokenRequest};
 use edge_protocol::version::RefuseReason;
 use futures::future::{BoxFuture, FusedFuture};
 use futures::io::{AsyncRead, AsyncWrite};
@@ -41,6 +41,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 enum Done {
     Report(Attempt, Outcome),
     Lease(kube::Result<()>),
+    Token(u64, TokenAnswer),
     /// Nothing is to be told to the node.
     Quiet,
 }
@@ -205,6 +206,7 @@ impl Connection {
                         self.shared.look_up(&self.node.name, object.key, object.uid);
                     }
                 }
+                BridgeEvent::TokenRequest { id, request } => self.token(id, request),
                 BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
             }
         }
@@ -262,8 +264,19 @@ impl Connection {
                     Err(error) => log::warn!("node {}: its lease was not renewed: {error}", self.node.name),
                 }
             }
+            Done::Token(id, answer) => self.session.token(id, answer),
             Done::Quiet => {}
         }
+    }
+
+    fn token(&mut self, id: u64, request: TokenRequest) {
+        let (requests, name, slots) = (self.requests.clone(), self.node.name.clone(), Arc::clone(&self.slots));
+        let ask = async move {
+            // Never closed: the semaphore lives as long as this future.
+            let _slot = slots.acquire_owned().await;
+            Done::Token(id, super::tokens::answer(&requests, &name, &request).await)
+        };
+        self.work.push(ask.boxed());
     }
 
     fn nacked(&mut self, key: &ObjectKey, uid: &str, reason: &str) {

@@ -1,6 +1,6 @@
 //! What each message of a node does to the bridge's session. Every rule that a node could break is here.
 
-use super::{BridgeEvent, BridgeSession, MAX_REPORT_BYTES, MAX_REPORTS, MAX_UNLISTED, Phase};
+use super::{BridgeEvent, BridgeSession, MAX_REPORT_BYTES, MAX_REPORTS, MAX_TOKENS, MAX_UNLISTED, Phase};
 use crate::message::{ToCloud, ToEdge};
 use crate::state::NodeState;
 use crate::version::{self, Hello, RefuseReason, Welcome};
@@ -82,6 +82,13 @@ impl BridgeSession {
             ToCloud::StreamData { stream, data } => self.streams.data(stream, data),
             ToCloud::StreamCredit { stream, bytes } => self.streams.credit(stream, bytes),
             ToCloud::StreamEnd { stream, error } => self.streams.ended(stream, error),
+            ToCloud::TokenRequest { id, request } => {
+                if self.tokens.len() >= MAX_TOKENS || !self.tokens.insert(id) {
+                    return Err(SessionError::violation("more token requests under way than any node has"));
+                }
+                self.events.push_back(BridgeEvent::TokenRequest { id, request });
+                None
+            }
             ToCloud::Ping {} => return self.control(ToEdge::Pong {}),
             ToCloud::Unsupported { .. } | ToCloud::Part { .. } => None,
         };

@@ -1,7 +1,7 @@
 //! What a bridge's caller gives a session and gets from it. Values only.
 
 use crate::HEARTBEAT;
-use crate::message::{ObjectDigest, ObjectKey, Report};
+use crate::message::{ObjectDigest, ObjectKey, Report, TokenRequest};
 use crate::stream::StreamEvent;
 use crate::version::Hello;
 use std::time::Duration;
@@ -52,5 +52,10 @@ pub enum BridgeEvent {
     /// The node holds these and its (empty) list does not name them. Ask the API for each:
     /// [`NodeState::remove`] what is really gone. Doing nothing is safe.
     Unlisted(Vec<ObjectDigest>),
+    /// Answer with `token`.
+    TokenRequest {
+        id: u64,
+        request: TokenRequest,
+    },
     Stream(StreamEvent),
 }

@@ -1,6 +1,6 @@
 //! What a node's caller gives a session and gets from it. Values only.
 
-use crate::message::{Object, ObjectDigest, ObjectKey, Position};
+use crate::message::{Object, ObjectDigest, ObjectKey, Position, TokenAnswer};
 use crate::stream::StreamEvent;
 use crate::version::Welcome;
 
@@ -75,5 +75,10 @@ pub enum EdgeEvent {
     UpAcked(u64),
     /// The report with this outbox id will never be accepted: drop the row, log the reason.
     UpRefused(u64, String),
+    /// Answer to [`EdgeSession::request_token`](super::EdgeSession::request_token).
+    Token {
+        id: u64,
+        answer: TokenAnswer,
+    },
     Stream(StreamEvent),
 }

@@ -41,6 +41,10 @@ impl EdgeSession {
             ToEdge::StreamData { stream, data } => self.streams.data(stream, data),
             ToEdge::StreamCredit { stream, bytes } => self.streams.credit(stream, bytes),
             ToEdge::StreamEnd { stream, error } => self.streams.ended(stream, error),
+            ToEdge::Token { id, answer } => {
+                self.events.push_back(EdgeEvent::Token { id, answer });
+                None
+            }
             ToEdge::Pong {} | ToEdge::Unsupported { .. } => None,
             ToEdge::Welcome(_) | ToEdge::Refuse { .. } | ToEdge::Part { .. } => None, // dealt with before
         };

@@ -23,7 +23,7 @@ pub mod tls;
 
 use address::BridgeAddress;
 use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
-use edge_protocol::message::{ObjectKey, Report, StreamId};
+use edge_protocol::message::{ObjectKey, Report, StreamId, TokenAnswer, TokenRequest};
 use edge_protocol::stream::{StreamError, StreamEvent};
 use edge_protocol::version::{RefuseReason, Welcome};
 use identity::Identity;
@@ -56,6 +56,11 @@ pub enum LinkEvent {
     },
     UpAcked(Vec<u64>),
     UpRefused(u64, String),
+    /// Answer to [`LinkHandle::request_token`].
+    Token {
+        id: u64,
+        answer: TokenAnswer,
+    },
     Stream(StreamEvent),
     /// The bridge sent the node away; `Disconnected` follows. Retried, at the slowest pace.
     Refused(RefuseReason, String),
@@ -98,6 +103,12 @@ impl LinkHandle {
     /// The window is full: offer it again after the next `UpAcked` or `UpRefused`.
     pub fn up(&self, id: u64, report: Report) -> Result<(), WindowFull> {
         self.with(|s| if s.is_welcome() { s.up(id, report) } else { Ok(()) }).unwrap_or(Ok(()))
+    }
+
+    /// Asks for a service account token. False when it cannot be asked for now: no connection, or a bridge that
+    /// knows no tokens.
+    pub fn request_token(&self, id: u64, request: TokenRequest) -> bool {
+        self.with(|s| s.request_token(id, request)).unwrap_or(false)
     }
 
     /// Rows that [`up`](Self::up) takes now; 0 without a connection.

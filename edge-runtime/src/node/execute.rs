@@ -88,7 +88,7 @@ impl Node {
         };
         let ips = self.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let store = &self.store;
-        let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
+        let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
         let which = Attempt { container: &definition, number: attempt, id, join_pid };
         let ready = match self.launcher.prepare_container(pod, &which, &image, &ips, &objects) {
             Ok(ready) => ready,
@@ -262,6 +262,7 @@ impl Node {
     pub(super) fn forget(&mut self, uid: &str) {
         let Some(entry) = self.pods.remove(uid) else { return };
         self.owners.retain(|_, owner| owner.uid != uid);
+        self.forget_tokens(uid);
         let record = entry.record;
         if record.source == PodSource::Static {
             // An edited manifest waits for the pod it replaces.

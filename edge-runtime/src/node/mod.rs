@@ -18,6 +18,7 @@
 //! | `statics` | pods from manifest files |
 //! | `report` | the Node object |
 //! | `streams` | logs to whoever asked |
+//! | `tokens` | service account tokens of the pods here |
 
 mod collect;
 mod containers;
@@ -37,6 +38,7 @@ mod start;
 mod statics;
 mod storage;
 mod streams;
+mod tokens;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +69,7 @@ use series::Series;
 use sources::{News, Senders, Sources};
 use storage::Storage;
 use streams::Streams;
+use tokens::Tokens;
 
 pub use start::{StartError, lock, run};
 
@@ -111,6 +114,7 @@ pub struct Node {
     storage: Storage,
     collect: Collect,
     streams: Streams,
+    tokens: Tokens,
     /// Names of manifest files that were refused, so that each is complained about once per content.
     refused_manifests: BTreeMap<String, String>,
     /// Static pods whose mirror the bridge was asked to make since the link came up.
@@ -125,7 +129,9 @@ impl Node {
     async fn run(&mut self, sources: &Sources) -> Result<(), StoreError> {
         loop {
             let now = self.clock.now().mono;
-            let wake = [self.pods.wake_due(now), self.outgoing.flush(self.link.as_ref(), now), self.report.due()];
+            let tokens = self.renew_tokens();
+            let wake =
+                [self.pods.wake_due(now), self.outgoing.flush(self.link.as_ref(), now), self.report.due(), tokens];
             let wake = wake.into_iter().flatten().min();
             let news =
                 if self.resumed && self.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };

@@ -44,7 +44,7 @@ impl Node {
         let taken = self.taken_addresses(uid);
         let keep = self.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let store = &self.store;
-        let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
+        let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
         let done = match self.launcher.prepare_sandbox(pod, &taken, &keep, &objects) {
             Ok(Preparation::Done(done)) => done,
             Ok(Preparation::Attach(attachment)) => {
@@ -55,7 +55,7 @@ impl Node {
                 self.attach(uid, attachment);
                 return None;
             }
-            Err(failure) => return Some(failed(failure)),
+            Err(failure) => return Some(self.without_volumes(uid, failure)),
         };
         let ports = forwards(pod, &done.ips);
         if self.host_ports.has(uid, &ports) {

@@ -45,6 +45,7 @@ impl Node {
             LinkEvent::Disconnected(why) => {
                 log::warn!("no connection to the bridge: {why}");
                 self.outgoing.disconnected();
+                self.tokens_disconnected();
             }
             LinkEvent::Refused(reason, message) => log::error!("the bridge refused this node ({reason:?}): {message}"),
             LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
@@ -55,6 +56,7 @@ impl Node {
                 log::warn!("the bridge refused report {id}: {reason}");
                 self.store.write(|writer| writer.acknowledged(id))?;
             }
+            LinkEvent::Token { id, answer } => self.token_answered(id, answer)?,
             LinkEvent::Stream(event) => self.take_stream(event),
         }
         Ok(())
@@ -173,6 +175,10 @@ impl Node {
             let record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.clock.now());
             self.pods.insert(Entry { refusal, ..Entry::new(pod, record) });
         }
+        if let Some(entry) = self.pods.get(&uid) {
+            let pod = Rc::clone(&entry.pod);
+            self.want_tokens(&uid, &pod);
+        }
         if let Some(grace_s) = deletion {
             self.tell(&uid, PodEvent::DeletionRequested { grace_s });
         }
@@ -204,7 +210,7 @@ impl Node {
         }
     }
 
-    fn refresh_volumes(&self, uid: &str) {
+    pub(super) fn refresh_volumes(&self, uid: &str) {
         let Some(entry) = self.pods.get(uid).filter(|entry| entry.sandbox_ready()) else { return };
         let objects = |kind: &str, namespace: &str, name: &str| self.object(kind, namespace, name);
         if let Err(error) = self.launcher.refresh_volumes(&entry.pod, &entry.record.ips, &objects) {
@@ -212,12 +218,9 @@ impl Node {
         }
     }
 
-    /// A ConfigMap or Secret as the store holds it; a row that cannot be read counts as missing, and is logged.
+    /// What volumes and environments are made from, see [`Store::lookup`](crate::store::Store::lookup).
     pub(super) fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        self.store.object(kind, namespace, name).unwrap_or_else(|error| {
-            log::error!("{error}");
-            None
-        })
+        self.store.lookup(kind, namespace, name)
     }
 }
 

@@ -23,6 +23,7 @@ use super::series::Series;
 use super::sources::{News, Senders, channels};
 use super::storage::Storage;
 use super::streams::Streams;
+use super::tokens::Tokens;
 use super::{Node, Owner};
 use crate::config::Config;
 use crate::eviction::{Manager, measure};
@@ -246,6 +247,7 @@ fn build(
         storage: Storage::default(),
         collect: Collect::default(),
         streams: Streams::default(),
+        tokens: Tokens::default(),
         refused_manifests: BTreeMap::new(),
         mirrors_asked: BTreeSet::new(),
     })
@@ -303,7 +305,9 @@ impl Node {
                     self.owners.insert(id, Owner { uid: uid.clone(), container: name.clone(), attempt });
                 }
             }
-            self.pods.insert(Entry::new(Rc::new(manifest), pod.record));
+            let manifest = Rc::new(manifest);
+            self.pods.insert(Entry::new(Rc::clone(&manifest), pod.record));
+            self.want_tokens(&uid, &manifest);
         }
         for (pod, refusal) in wanted.into_values() {
             self.pod_wanted(pod, refusal);

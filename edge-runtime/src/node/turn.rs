@@ -146,6 +146,7 @@ impl Node {
                 log::debug!("pod {}/{}: {step:?}", entry.record.namespace, entry.record.name);
             }
             match step {
+                Step::PrepareSandbox if self.awaits_tokens(uid) => {}
                 Step::PrepareSandbox => answers.extend(self.prepare_sandbox(uid, &pod)),
                 Step::EnsureImage { container, reference, policy } => {
                     answers.extend(self.ensure_image(uid, &pod, &container, &reference, policy));

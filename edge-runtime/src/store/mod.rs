@@ -11,6 +11,7 @@ mod objects;
 mod outbox;
 mod pods;
 mod schema;
+mod tokens;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -61,6 +61,7 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn forget_pod(&self, uid: &str) -> Result<(), StoreError> {
+        self.execute("DELETE FROM tokens WHERE uid = ?1", [uid])?;
         self.execute("DELETE FROM pods WHERE uid = ?1", [uid]).map(drop)
     }
 }

@@ -23,6 +23,9 @@ const MIGRATIONS: &[&str] = &[
      CREATE TABLE image_references (reference TEXT PRIMARY KEY, image TEXT NOT NULL) WITHOUT ROWID;
      CREATE TABLE outbox (
          id INTEGER PRIMARY KEY AUTOINCREMENT, subject TEXT UNIQUE, report TEXT NOT NULL);",
+    // Tokens: service account tokens of pods, as JSON of `volume::token::Held`.
+    "CREATE TABLE tokens (
+         uid TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (uid, name)) WITHOUT ROWID;",
 ];
 
 /// Brings `db` to the newest schema in one transaction.

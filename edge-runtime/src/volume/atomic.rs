@@ -92,8 +92,8 @@ fn write_file(dir: &Path, path: &str, file: &File, group: Option<u32>) -> Result
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target).at("create", &target)?;
     open.write_all(&file.data).at("write", &target)?;
     let mode = if group.is_some() { file.mode | 0o440 } else { file.mode };
-    if let Some(group) = group {
-        chown(&target, None, Some(group)).at("change group of", &target)?;
+    if file.owner.is_some() || group.is_some() {
+        chown(&target, file.owner, group).at("change owner of", &target)?;
     }
     open.set_permissions(fs::Permissions::from_mode(mode)).at("change mode of", &target)
 }

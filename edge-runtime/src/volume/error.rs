@@ -3,8 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// End of the message of a mount that waits for a service account token; why is the node's to add.
+pub const TOKEN_MISSING: &str = "failed to fetch token";
+
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
+    /// Cured by the token's arrival: wait and try again.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {TOKEN_MISSING}")]
+    MissingToken { volume: String },
     /// Cured by the object's arrival: wait and try again.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {} {name:?} not found", kind.to_ascii_lowercase())]
     Missing { volume: String, kind: &'static str, name: String },
@@ -31,7 +37,7 @@ impl VolumeError {
 
     /// Waiting for an object that has not arrived yet; the caller retries when objects change.
     pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing { .. } | Self::MissingKey { .. })
+        matches!(self, Self::Missing { .. } | Self::MissingKey { .. } | Self::MissingToken { .. })
     }
 }
 

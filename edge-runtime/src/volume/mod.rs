@@ -16,6 +16,7 @@ mod nested;
 mod payload;
 mod subpath;
 mod teardown;
+pub mod token;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

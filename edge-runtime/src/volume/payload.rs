@@ -5,9 +5,12 @@ use std::path::{Component, Path};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection};
+use k8s_openapi::api::core::v1::{
+    DownwardAPIVolumeFile, KeyToPath, ServiceAccountTokenProjection, Volume, VolumeProjection,
+};
 use serde_json::Value;
 
+use super::token::{self, Wanted};
 use super::{VolumeContext, VolumeError, downward};
 
 /// Kubernetes' `defaultMode`.
@@ -19,6 +22,8 @@ const MAX_NAME: usize = 255;
 pub(super) struct File {
     pub(super) data: Vec<u8>,
     pub(super) mode: u32,
+    /// Root when nobody.
+    pub(super) owner: Option<u32>,
 }
 
 /// Files by their path relative to the volume.
@@ -67,12 +72,8 @@ impl Collector<'_> {
             return self.object("Secret", &source.name, source.items.as_deref(), source.optional);
         } else if let Some(source) = &source.downward_api {
             return self.downward(source.items.as_deref().unwrap_or_default());
-        } else if source.service_account_token.is_some() && self.volume.starts_with("kube-api-access-") {
-            // Added by the API server to every pod: without the file rather than without the pod. The pod's
-            // admission has warned of it.
-            return Ok(());
-        } else if source.service_account_token.is_some() {
-            "projected.serviceAccountToken (automountServiceAccountToken: false avoids it)"
+        } else if let Some(source) = &source.service_account_token {
+            return self.token(source);
         } else if source.cluster_trust_bundle.is_some() {
             "projected.clusterTrustBundle"
         } else if source.pod_certificate.is_some() {
@@ -137,6 +138,23 @@ impl Collector<'_> {
         Ok(all)
     }
 
+    /// Closed to all but the user that every container runs as, or the pod's group
+    /// (K8s pkg/volume/projected/projected.go, `collectData`).
+    fn token(&mut self, source: &ServiceAccountTokenProjection) -> Result<(), VolumeError> {
+        let uid = self.ctx.pod.metadata.uid.as_deref().unwrap_or_default();
+        let found = (self.ctx.objects)(token::KIND, uid, &Wanted::of(source).name());
+        let text = found.as_ref().and_then(|found| found.get("token")).and_then(Value::as_str);
+        let missing = || VolumeError::MissingToken { volume: self.volume.to_string() };
+        let data = text.ok_or_else(missing)?.as_bytes().to_vec();
+        let owner = token::common_user(self.ctx.pod);
+        let mode = (owner.is_some() || self.ctx.fs_group().is_some()).then_some(0o600);
+        self.add(&source.path, data, mode)?;
+        if let Some(file) = clean_path(&source.path).ok().and_then(|path| self.files.get_mut(&path)) {
+            file.owner = owner;
+        }
+        Ok(())
+    }
+
     fn downward(&mut self, items: &[DownwardAPIVolumeFile]) -> Result<(), VolumeError> {
         let (pod, facts) = (self.ctx.pod, self.ctx.facts);
         for item in items {
@@ -158,7 +176,7 @@ impl Collector<'_> {
         let clean = clean_path(path).map_err(|problem| self.invalid(format!("invalid path {path:?}: {problem}")))?;
         let mode = u32::try_from(mode.unwrap_or(self.mode)).ok().filter(|mode| *mode <= 0o777);
         let mode = mode.ok_or_else(|| self.invalid(format!("mode of {path:?} must be 0 to 0777")))?;
-        self.files.insert(clean, File { data, mode });
+        self.files.insert(clean, File { data, mode, owner: None });
         Ok(())
     }
 

@@ -155,10 +155,7 @@ fn what_is_not_supported_is_named() {
         (json!({"name": "v", "persistentVolumeClaim": {"claimName": "x"}}), "persistentVolumeClaim"),
         (json!({"name": "v", "nfs": {"server": "a", "path": "/"}}), "nfs"),
         (json!({"name": "v", "emptyDir": {"medium": "HugePages"}}), "emptyDir with medium \"HugePages\""),
-        (
-            json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}),
-            "serviceAccountToken",
-        ),
+        (json!({"name": "v", "projected": {"sources": [{"clusterTrustBundle": {"path": "t"}}]}}), "clusterTrustBundle"),
     ];
     for (volume, name) in cases {
         let Some(bench) = Bench::new(json!({"volumes": [volume]})) else { return };
@@ -166,6 +163,39 @@ fn what_is_not_supported_is_named() {
         assert!(matches!(error, VolumeError::NotSupported { .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains(name) && text.ends_with("is not supported by this node"), "{text}");
+    }
+}
+
+#[test]
+fn token_files_are_closed_to_all_but_their_user() {
+    let volumes = |security: Value| {
+        json!({"securityContext": security, "volumes": [{"name": "t", "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "kube-root-ca.crt"}}]}}]})
+    };
+    for (security, uid, gid, expected) in [
+        (json!({}), 0, 0, 0o644),
+        (json!({"runAsUser": 1000}), 1000, 0, 0o600),
+        (json!({"runAsUser": 1000, "fsGroup": 2000}), 1000, 2000, 0o640),
+        (json!({"fsGroup": 2000}), 0, 2000, 0o640),
+    ] {
+        let Some(bench) = Bench::new(volumes(security)) else { return };
+        bench.put("ConfigMap", "kube-root-ca.crt", json!({"data": {"ca.crt": "CA"}}));
+        let error = bench.setup().unwrap_err();
+        assert!(error.is_missing() && error.to_string().ends_with("failed to fetch token"), "{error}");
+        let token = |text: &str| {
+            bench.objects.borrow_mut().insert("ServiceAccountToken/u1/3607/".into(), json!({"token": text}));
+        };
+        token("first");
+        let dir = bench.setup().unwrap()["t"].path.clone();
+        let file = fs::metadata(dir.join("token")).unwrap();
+        assert_eq!((file.uid(), file.gid(), file.mode() & 0o7777), (uid, gid, expected));
+        assert_eq!(fs::metadata(dir.join("ca.crt")).unwrap().uid(), 0);
+        token("second");
+        assert_eq!(bench.with(update).unwrap(), ["t"]);
+        assert_eq!(fs::read_to_string(dir.join("token")).unwrap(), "second");
+        assert_eq!(fs::metadata(dir.join("token")).unwrap().mode() & 0o7777, expected);
+        teardown(&bench.paths, "u1").unwrap();
     }
 }
 

@@ -89,7 +89,10 @@ impl Cloud {
                         }
                     }
                 }
-                BridgeEvent::Connected { .. } | BridgeEvent::Nacked { .. } | BridgeEvent::Stream(_) => {}
+                BridgeEvent::Connected { .. }
+                | BridgeEvent::Nacked { .. }
+                | BridgeEvent::TokenRequest { .. }
+                | BridgeEvent::Stream(_) => {}
             }
         }
         acked

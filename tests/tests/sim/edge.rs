@@ -75,7 +75,7 @@ impl Edge {
                     self.store.outbox.remove(&id);
                     offer(&self.store.outbox, session);
                 }
-                EdgeEvent::Stream(_) => {}
+                EdgeEvent::Token { .. } | EdgeEvent::Stream(_) => {}
             }
         }
     }

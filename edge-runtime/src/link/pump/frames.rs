@@ -144,6 +144,7 @@ impl Link<'_> {
                     (EdgeEvent::UpAcked(id), _) => pending.push_back(LinkEvent::UpAcked(vec![id])),
                     (EdgeEvent::UpRefused(id, reason), _) => pending.push_back(LinkEvent::UpRefused(id, reason)),
                     (EdgeEvent::Welcome(welcome), _) => pending.push_back(LinkEvent::Connected(welcome)),
+                    (EdgeEvent::Token { id, answer }, _) => pending.push_back(LinkEvent::Token { id, answer }),
                     (EdgeEvent::Stream(event), _) => pending.push_back(LinkEvent::Stream(event)),
                 }
             }

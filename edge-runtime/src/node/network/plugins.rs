@@ -70,7 +70,7 @@ impl Node {
     fn attached(&mut self, uid: &str, ips: Vec<IpAddr>) -> Option<PodEvent> {
         let pod = self.pods.get(uid).map(|entry| entry.pod.clone())?;
         let store = &self.store;
-        let objects = |kind: &str, namespace: &str, name: &str| store.object(kind, namespace, name).ok().flatten();
+        let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
         match self.launcher.finish_sandbox(&pod, ips, &objects) {
             Ok(done) => Some(self.sandbox_ready(uid, done)),
             Err(failure) => {

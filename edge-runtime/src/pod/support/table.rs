@@ -13,7 +13,6 @@ const MOUNT: Answer = Wait("FailedMount");
 pub(super) const POD_SPEC: Table = &[
     ("activeDeadlineSeconds", Built),
     ("affinity", Elsewhere),
-    // Tokens are not made for any pod; see `VOLUME_PROJECTION`.
     ("automountServiceAccountToken", Built),
     ("containers", In(CONTAINER)),
     ("dnsConfig", Built),
@@ -259,16 +258,5 @@ pub(super) const VOLUME_PROJECTION: Table = &[
     ("downwardAPI", Built),
     ("podCertificate", No(MOUNT)),
     ("secret", Built),
-    ("serviceAccountToken", Check(|spec, token| if injected(spec, token) { Some(Warn) } else { Some(MOUNT) })),
+    ("serviceAccountToken", Built),
 ];
-
-/// The token that the API server adds to every pod by itself: most pods never read it, so they run without the
-/// file. A token that somebody asked for is waited for.
-fn injected(spec: &PodSpec, token: &Value) -> bool {
-    spec.volumes.iter().flatten().filter(|v| v.name.starts_with("kube-api-access-")).any(|volume| {
-        let sources = volume.projected.iter().flat_map(|p| p.sources.iter().flatten());
-        sources
-            .filter_map(|s| s.service_account_token.as_ref())
-            .any(|t| serde_json::to_value(t).is_ok_and(|t| t == *token))
-    })
-}

@@ -8,7 +8,7 @@ use super::*;
 fn payload(files: &[(&str, &str)]) -> Payload {
     files
         .iter()
-        .map(|(path, data)| ((*path).to_string(), File { data: data.as_bytes().to_vec(), mode: 0o640 }))
+        .map(|(path, data)| ((*path).to_string(), File { data: data.as_bytes().to_vec(), mode: 0o640, owner: None }))
         .collect()
 }
 
@@ -62,7 +62,7 @@ fn the_group_can_read_what_only_the_owner_could() {
     use std::os::unix::fs::MetadataExt;
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("v");
-    let files = Payload::from([("sub/a".to_string(), File { data: Vec::new(), mode: 0o400 })]);
+    let files = Payload::from([("sub/a".to_string(), File { data: Vec::new(), mode: 0o400, owner: None })]);
     write(&dir, &files, Some(2000)).unwrap();
     let file = fs::metadata(dir.join("sub/a")).unwrap();
     assert_eq!((file.gid(), file.mode() & 0o7777), (2000, 0o440));

@@ -1,0 +1,131 @@
+//! Service account tokens for the pods of a node: asked for in the node's name, so that the API server's own rules
+//! for nodes (node authorizer, NodeRestriction) are the second lock behind the checks here.
+//!
+//! A node names only the pod. Its service account and the audiences it may have come from the pod's spec as the API
+//! has it, never from the node (K8s pkg/kubelet/token/token_manager.go asks the same from its own memory).
+
+use edge_protocol::message::{TokenAnswer, TokenRequest};
+use serde_json::{Value, json};
+
+use super::requests::{Requests, is_path_segment};
+use super::watched::MIRROR_ANNOTATION;
+
+/// What `expirationSeconds` of a volume is when it does not say (`DefaultTokenExpiration` of the API's defaulting).
+const DEFAULT_SECONDS: i64 = 3600;
+
+/// Asks the API for the token; every outcome is an answer.
+pub(super) async fn answer(requests: &Requests, node: &str, request: &TokenRequest) -> TokenAnswer {
+    match ask(requests, node, request).await {
+        Ok(answer) => answer,
+        Err(reason) => {
+            log::warn!("node {node}: token for pod {}/{}: {reason}", request.namespace, request.pod);
+            TokenAnswer::Refused { reason }
+        }
+    }
+}
+
+async fn ask(requests: &Requests, node: &str, request: &TokenRequest) -> Result<TokenAnswer, String> {
+    let TokenRequest { namespace, pod: name, uid, .. } = request;
+    if !is_path_segment(namespace) || !is_path_segment(name) {
+        return Err("namespace and pod must be names".to_owned());
+    }
+    let failed = |error: kube::Error| format!("failed to fetch token: {error}");
+    let pod: Value = requests.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await.map_err(failed)?;
+    let account = permitted(&pod, node, uid, &request.audience, request.expiration_seconds)?;
+    let audiences: Vec<&str> = Some(request.audience.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
+    let body = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {
+            "audiences": audiences,
+            "expirationSeconds": request.expiration_seconds,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid},
+        },
+    });
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+    let review: Value = requests.post(&path, &body).await.map_err(failed)?;
+    issued(&review, request.expiration_seconds)
+}
+
+/// The service account of a pod that is this node's and asks for such a token.
+fn permitted(pod: &Value, node: &str, uid: &str, audience: &str, seconds: i64) -> Result<String, String> {
+    if pod["metadata"]["uid"] != uid {
+        return Err("the pod of this name is another one by now".to_owned());
+    }
+    if pod["spec"]["nodeName"] != node {
+        return Err(format!("the pod is not bound to node {node}"));
+    }
+    if !pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_null() {
+        return Err("a static pod has no service account".to_owned());
+    }
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let sources = volumes.flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
+    let wanted = sources.map(|source| &source["serviceAccountToken"]).filter(|token| token.is_object()).any(|token| {
+        token["audience"].as_str().unwrap_or_default() == audience
+            && token["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS) == seconds
+    });
+    if !wanted {
+        return Err(format!("no volume of the pod asks for a token for audience {audience:?} and {seconds} s"));
+    }
+    let account = pod["spec"]["serviceAccountName"].as_str().unwrap_or("default");
+    if is_path_segment(account) { Ok(account.to_owned()) } else { Err(format!("{account:?} is no name")) }
+}
+
+fn issued(review: &Value, asked: i64) -> Result<TokenAnswer, String> {
+    let status = &review["status"];
+    let (Some(token), Some(expires)) = (status["token"].as_str(), status["expirationTimestamp"].as_str()) else {
+        return Err("failed to fetch token: the API's answer has none".to_owned());
+    };
+    let bad = |_| format!("failed to fetch token: expirationTimestamp {expires:?} is no time");
+    let end: jiff::Timestamp = expires.parse().map_err(bad)?;
+    let seconds = review["spec"]["expirationSeconds"].as_i64().unwrap_or(asked).clamp(1, i64::from(u32::MAX));
+    let issued = end - std::time::Duration::from_secs(u64::try_from(seconds).unwrap_or(1));
+    Ok(TokenAnswer::Issued { token: token.to_owned(), issued: issued.to_string(), expires: expires.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod() -> Value {
+        json!({
+            "metadata": {"uid": "u-1"},
+            "spec": {"nodeName": "edge-1", "serviceAccountName": "robot", "volumes": [
+                {"name": "x", "emptyDir": {}},
+                {"name": "t", "projected": {"sources": [
+                    {"configMap": {"name": "c"}},
+                    {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+                    {"serviceAccountToken": {"path": "vault", "audience": "vault"}}]}}]}
+        })
+    }
+
+    #[test]
+    fn only_what_a_pod_of_this_node_asks_for_is_asked_for() {
+        let robot = Ok("robot".to_owned());
+        assert_eq!(permitted(&pod(), "edge-1", "u-1", "", 3607), robot);
+        assert_eq!(permitted(&pod(), "edge-1", "u-1", "vault", 3600), robot);
+        for (node, uid, audience, seconds) in [
+            ("edge-2", "u-1", "", 3607),
+            ("edge-1", "u-2", "", 3607),
+            ("edge-1", "u-1", "bank", 3607),
+            ("edge-1", "u-1", "", 86_400),
+        ] {
+            assert!(permitted(&pod(), node, uid, audience, seconds).is_err(), "{node} {uid} {audience} {seconds}");
+        }
+        let mut mirror = pod();
+        mirror["metadata"]["annotations"] = json!({MIRROR_ANNOTATION: "f-1"});
+        assert!(permitted(&mirror, "edge-1", "u-1", "", 3607).is_err());
+        let mut odd = pod();
+        odd["spec"]["serviceAccountName"] = "a/../b".into();
+        assert!(permitted(&odd, "edge-1", "u-1", "", 3607).is_err());
+    }
+
+    #[test]
+    fn life_is_counted_back_from_its_end() {
+        let review = json!({"spec": {"expirationSeconds": 600},
+            "status": {"token": "t", "expirationTimestamp": "2026-01-01T01:00:00Z"}});
+        let Ok(TokenAnswer::Issued { issued, .. }) = issued(&review, 600) else { panic!("refused") };
+        assert_eq!(issued, "2026-01-01T00:50:00Z");
+        assert!(super::issued(&json!({"status": {}}), 600).is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! Service account tokens of the pods here. They go with their pod and with nothing else, least of all because they
+//! have expired.
+
+use rusqlite::OptionalExtension;
+
+use super::{Store, StoreError, Writer};
+use crate::volume::token::{self, Held, Wanted};
+
+impl Store {
+    /// # Errors
+    /// SQLite fails or the row is not what was written.
+    pub fn token(&self, uid: &str, wanted: &Wanted) -> Result<Option<Held>, StoreError> {
+        let sql = "SELECT record FROM tokens WHERE uid = ?1 AND name = ?2";
+        let name = wanted.name();
+        let record: Option<String> = self
+            .db
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row([uid, &name], |row| row.get(0)).optional())
+            .map_err(|source| self.sqlite(source))?;
+        record.map(|record| self.parse(&format!("token {name} of pod {uid}"), &record)).transpose()
+    }
+
+    /// What volumes and environments are made from: an object of the cloud, or, for the kind of
+    /// [`token::KIND`], a token. A row that cannot be read counts as missing, and is logged.
+    pub fn lookup(&self, kind: &str, namespace: &str, name: &str) -> Option<serde_json::Value> {
+        let found = if kind == token::KIND {
+            let sql = "SELECT record FROM tokens WHERE uid = ?1 AND name = ?2";
+            let record: Result<Option<String>, _> =
+                self.db.query_row(sql, [namespace, name], |row| row.get(0)).optional();
+            let record = record.map_err(|source| self.sqlite(source));
+            record.and_then(|record| record.map(|text| self.parse("token", &text)).transpose())
+        } else {
+            self.object(kind, namespace, name)
+        };
+        found.unwrap_or_else(|error| {
+            log::error!("{error}");
+            None
+        })
+    }
+}
+
+impl Writer<'_> {
+    /// # Errors
+    /// SQLite fails.
+    pub fn put_token(&self, uid: &str, wanted: &Wanted, held: &Held) -> Result<(), StoreError> {
+        let record = self.json("token", held)?;
+        let sql = "INSERT OR REPLACE INTO tokens (uid, name, record) VALUES (?1, ?2, ?3)";
+        self.execute(sql, (uid, wanted.name(), record)).map(drop)
+    }
+}
