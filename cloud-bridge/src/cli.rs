@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use crate::api::ServiceRange;
 use crate::pki::{self, token};
 use crate::{info, serve, standalone};
 
@@ -51,6 +52,9 @@ pub struct Standalone {
     /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
     #[arg(long)]
     pub advertise: Vec<String>,
+    /// Addresses that Services get: an IPv4 range.
+    #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
+    pub service_range: ServiceRange,
 }
 
 /// `serve`.

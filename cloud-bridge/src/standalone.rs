@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::api::scheduler;
-use crate::api::{Config, Server, UserInfo};
+use crate::api::{Accounts, Config, Server, UserInfo};
 use crate::bridge::clients::Clients;
 use crate::bridge::{Bridge, Settings, lifecycle};
 use crate::cli::Standalone;
@@ -27,7 +27,14 @@ const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
 /// Runs until a signal.
 pub async fn run(options: Standalone) -> anyhow::Result<()> {
     let authority = keep::in_folder(&options.state)?;
-    let api = Server::open(Config::new(options.state.join("api.db")))?;
+    let key = keep::account_key(&options.state, || Ok(Accounts::new_key()?))?;
+    let accounts = Accounts::new(&key, authority.certificate_pem())
+        .with_context(|| format!("{}: delete it to have another made", options.state.join("pki/sa.key").display()))?;
+    let api = Server::open(Config {
+        accounts: Some(Arc::new(accounts)),
+        services: Some(options.service_range),
+        ..Config::new(options.state.join("api.db"))
+    })?;
     let client = local(&api, &UserInfo::master("cloud-bridge"));
     let clients = {
         let api = api.clone();

@@ -8,7 +8,7 @@ use super::error::{ApiError, ApiResult};
 use super::resource::ObjectKey;
 use super::rest::Context;
 use super::storage::{Store, Stored};
-use super::{lifecycle, meta};
+use super::{accounts, lifecycle, meta, services};
 
 /// The annotation of a mirror pod.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -24,11 +24,22 @@ pub(super) fn create(store: &Store, ctx: &Context<'_>, value: &mut Value) -> Api
     if is_pod(ctx) {
         pod(store, ctx, value)?;
     }
+    if is_service(ctx)
+        && let Some(range) = ctx.inner.config.services
+    {
+        services::allocate(range, store, &ctx.resource, value)?;
+    }
     node::restrict_create(ctx, store, value)
 }
 
 /// Before an update of the main resource.
-pub(super) fn update(ctx: &Context<'_>, _store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
+pub(super) fn update(ctx: &Context<'_>, store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
+    if is_service(ctx)
+        && let Some(range) = ctx.inner.config.services
+        && old["spec"]["clusterIP"] != new["spec"]["clusterIP"]
+    {
+        services::allocate(range, store, &ctx.resource, new)?;
+    }
     node::restrict_update(ctx, new, old)
 }
 
@@ -39,6 +50,10 @@ pub(super) fn delete(ctx: &Context<'_>, _store: &Store, current: &Stored) -> Api
         return Err(ApiError::forbidden(&ctx.resource, name, "this namespace may not be deleted"));
     }
     node::restrict_delete(ctx, current)
+}
+
+fn is_service(ctx: &Context<'_>) -> bool {
+    ctx.resource.group.is_empty() && ctx.resource.plural == "services"
 }
 
 fn is_pod(ctx: &Context<'_>) -> bool {
@@ -90,6 +105,9 @@ fn pod(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
     };
     value["spec"]["serviceAccountName"] = account.as_str().into();
     value["spec"]["serviceAccount"] = account.into();
+    if ctx.inner.config.accounts.is_some() {
+        accounts::inject::inject(found.value(), value, || meta::generate_name("kube-api-access-"));
+    }
     let secrets = &found.value()["imagePullSecrets"];
     if value["spec"]["imagePullSecrets"].is_null() && secrets.is_array() {
         value["spec"]["imagePullSecrets"] = secrets.clone();

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::error::ApiError;
 use super::server::Inner;
 use super::storage::StoreError;
-use super::{crd, gc, lifecycle, meta};
+use super::{accounts, crd, gc, lifecycle, meta, services};
 
 /// The namespaces that every cluster has.
 const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -30,6 +30,14 @@ pub(super) fn run(inner: &Arc<Inner>) -> Result<(), StoreError> {
         meta::fill_new(&mut namespace, Timestamp::now());
         let stored = store.write("namespaces", namespace, None, None)?;
         lifecycle::after_write(inner, &mut store, &namespaces, &stored, None).map_err(fail)?;
+    }
+    for namespace in store.list("namespaces", None, None, None)? {
+        if !meta::deleting(namespace.value()) {
+            accounts::standing::root_ca(inner, &mut store, &namespace.key.name)?;
+        }
+    }
+    if let Some(range) = inner.config.services {
+        services::of_the_api(range, &mut store)?;
     }
     crd::load(inner, &mut store).map_err(fail)?;
     gc::recover(inner, &store)

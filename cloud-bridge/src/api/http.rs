@@ -168,6 +168,7 @@ fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> 
             create::create(ctx, body)
         }
         ("create", "binding") => pods::bind(ctx, body),
+        ("create", "token") => super::accounts::token::create(ctx, body),
         ("create", "eviction") => pods::evict(ctx, body),
         ("update", "" | "status") if !ctx.path.name.is_empty() => update::update(ctx, body),
         ("update", "finalize") => namespaces::finalize(ctx, body),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::accounts;
 use super::crd;
 use super::error::ApiResult;
 use super::gc::Work;
@@ -30,6 +31,7 @@ pub(super) fn after_write(
     if is(resource, "", "namespaces") {
         if before.is_none() {
             default_account(store, &stored.key.name)?;
+            accounts::standing::root_ca(inner, store, &stored.key.name)?;
         }
         if meta::deleting(value) {
             inner.collector.add(Work::Namespace(stored.key.name.clone()));
@@ -78,6 +80,8 @@ pub(super) fn remove(
             inner.collector.add(Work::Namespace(namespace.clone()));
         } else if is(resource, "", "serviceaccounts") && current.key.name == "default" {
             default_account(store, namespace)?;
+        } else if is(resource, "", "configmaps") && current.key.name == accounts::ROOT_CA {
+            accounts::standing::root_ca(inner, store, namespace)?;
         }
     }
     if is(resource, "apiextensions.k8s.io", "customresourcedefinitions") {

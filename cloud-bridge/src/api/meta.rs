@@ -66,6 +66,11 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// For choices that need no secrecy.
+pub(super) fn random_number() -> u32 {
+    u32::from_ne_bytes(random::<4>())
+}
+
 /// A random UUID.
 pub(super) fn new_uid() -> String {
     let mut b = random::<16>();

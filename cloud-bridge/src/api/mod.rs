@@ -6,6 +6,7 @@
 //! Two layers: the pure surface (`strategy`, `builtin` and the modules they name: defaults, validation,
 //! tables, strategic merge, discovery) and the core (`http`, `rest`, `storage`, `watch`, `gc`, `auth`).
 
+mod accounts;
 mod admission;
 mod apply;
 mod auth;
@@ -48,6 +49,7 @@ pub mod scheduler;
 mod selector;
 mod serve;
 mod server;
+mod services;
 mod storage;
 mod strategic;
 pub mod strategy;
@@ -56,9 +58,11 @@ mod user;
 pub mod validate;
 mod watch;
 
+pub use accounts::{Accounts, KeyError};
 pub use body::{ApiBody, BodyError};
 pub use error::ApiError;
 pub use serve::certificate_user;
 pub use server::{Config, LocalService, Server};
+pub use services::ServiceRange;
 pub use storage::StoreError;
 pub use user::UserInfo;

@@ -212,6 +212,9 @@ impl Row {
         if self.kind == "Node" {
             sub("proxy", "", "NodeProxyOptions", GET);
         }
+        if self.kind == "ServiceAccount" {
+            sub("token", "authentication.k8s.io", "TokenRequest", CREATE);
+        }
         if self.status {
             sub("status", self.group, self.kind, STATUS_VERBS);
         }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::accounts;
 use super::auth::{self, Attributes};
 use super::error::{ApiError, ApiResult};
 use super::meta;
@@ -40,10 +41,7 @@ pub(super) fn answer(
     let mut review: Value = serde_json::from_slice(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
     let spec = review["spec"].clone();
     let status = match path.resource.as_str() {
-        "tokenreviews" => match auth::token_user(inner, spec["token"].as_str().unwrap_or_default()) {
-            Some(user) => json!({ "authenticated": true, "user": info(&user) }),
-            None => json!({ "user": {}, "error": "invalid bearer token" }),
-        },
+        "tokenreviews" => token(inner, &spec),
         "selfsubjectreviews" => json!({ "userInfo": info(user) }),
         "selfsubjectrulesreviews" => json!({
             "resourceRules": [], "nonResourceRules": [], "incomplete": true,
@@ -68,6 +66,22 @@ pub(super) fn answer(
         meta::set(&mut review, "creationTimestamp", meta::rfc3339(Timestamp::now()).into());
     }
     Ok(Some(review))
+}
+
+fn token(inner: &Inner, spec: &Value) -> Value {
+    let text = spec["token"].as_str().unwrap_or_default();
+    let wanted: Vec<String> =
+        spec["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    if let Some(proven) = accounts::review(inner, text, &wanted) {
+        let mut user = info(&proven.user);
+        user["extra"] = proven.extra;
+        return json!({ "authenticated": true, "user": user, "audiences": proven.audiences });
+    }
+    // Of the fixed tokens none is for an audience.
+    match auth::token_user(inner, text).filter(|_| wanted.is_empty()) {
+        Some(user) => json!({ "authenticated": true, "user": info(&user) }),
+        None => json!({ "user": {}, "error": "invalid bearer token" }),
+    }
 }
 
 fn info(user: &UserInfo) -> Value {

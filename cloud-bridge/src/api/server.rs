@@ -11,10 +11,12 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 
+use super::accounts::Accounts;
 use super::backend::KubeletBackend;
 use super::body::ApiBody;
 use super::error::ApiError;
 use super::registry::Registry;
+use super::services::ServiceRange;
 use super::storage::{Store, StoreError};
 use super::user::UserInfo;
 use super::{bootstrap, gc, http as front, metrics};
@@ -35,6 +37,10 @@ pub struct Config {
     pub history_rows: u64,
     /// How often a watch that asked for bookmarks gets one.
     pub bookmark_interval: Duration,
+    /// Signs service account tokens; without it pods get none.
+    pub accounts: Option<Arc<Accounts>>,
+    /// Where Services get their addresses from; without it they get none.
+    pub services: Option<ServiceRange>,
 }
 
 impl Config {
@@ -46,6 +52,8 @@ impl Config {
             history: Duration::from_secs(600),
             history_rows: 10_000,
             bookmark_interval: Duration::from_secs(60),
+            accounts: None,
+            services: None,
         }
     }
 }

@@ -41,6 +41,21 @@ pub fn in_folder(state: &Path) -> Result<Authority, PkiError> {
     }
 }
 
+/// The key for service account tokens, PKCS #8, from `DIR/pki/sa.key`; made there when absent. Another key would only
+/// make every pod fetch new tokens.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub fn account_key(state: &Path, new: impl FnOnce() -> anyhow::Result<Vec<u8>>) -> anyhow::Result<Vec<u8>> {
+    let path = state.join("pki/sa.key");
+    if path.exists() {
+        return Ok(fs::read(&path).map_err(at(&path))?);
+    }
+    let key = new()?;
+    write_private(&path, &key)?;
+    Ok(key)
+}
+
 /// Reads the authority that all replicas share, or makes it. Of two that make it at once, the loser takes
 /// the winner's.
 pub async fn in_cluster(client: &Client) -> Result<Authority, PkiError> {

@@ -3,6 +3,7 @@
 //! embedded API in this process.
 
 mod access;
+mod accounts;
 mod apply;
 mod custom;
 mod deletion;

@@ -297,7 +297,7 @@ impl Edge {
             EdgeEvent::Stream(StreamEvent::Opened { stream, request }) => self.streams.push((stream, request)),
             EdgeEvent::Stream(StreamEvent::Closed { stream, .. }) => drop(self.closed.insert(stream)),
             EdgeEvent::Stream(StreamEvent::Data { stream, data }) => self.data.push((stream, data)),
-            EdgeEvent::Stream(StreamEvent::Room { .. }) => {}
+            EdgeEvent::Token { .. } | EdgeEvent::Stream(StreamEvent::Room { .. }) => {}
         }
     }
 

@@ -38,8 +38,17 @@ pub(crate) fn authorize(inner: &Inner, node: &str, attributes: &Attributes) -> R
             }
             related(inner, node, "persistentvolumeclaims", &path.namespace, &path.name)
         }
+        ("", "persistentvolumes") => {
+            if verb != "get" {
+                return Err("can only get individual resources of this type".into());
+            }
+            volume(inner, node, &path.name)
+        }
         ("", "serviceaccounts") => {
-            if verb != "get" || !path.subresource.is_empty() {
+            // Its pods' tokens; the account itself is read for pull secrets of its own.
+            if (verb, path.subresource.as_str()) != ("create", "token")
+                && (verb, path.subresource.as_str()) != ("get", "")
+            {
                 return Err("can only create tokens for individual service accounts".into());
             }
             related(inner, node, "serviceaccounts", &path.namespace, &path.name)
@@ -101,6 +110,16 @@ fn related(inner: &Inner, node: &str, resource: &str, namespace: &str, name: &st
             && names(&value["spec"], resource, name)
     });
     if found { Ok(()) } else { Err(none()) }
+}
+
+/// Whether a claim of one of the node's pods has this volume.
+fn volume(inner: &Inner, node: &str, name: &str) -> Result<(), String> {
+    let none = || format!("no relationship found between node '{node}' and this object");
+    let found = inner.store().list("persistentvolumeclaims", None, None, None).map_err(|_| none())?;
+    let claims = found.iter().filter(|claim| claim.value()["spec"]["volumeName"] == name);
+    let mut related =
+        claims.map(|claim| related(inner, node, "persistentvolumeclaims", &claim.key.namespace, &claim.key.name));
+    related.find(Result::is_ok).unwrap_or_else(|| Err(none()))
 }
 
 /// Whether a pod spec names the object `name` of a resource, in any of the places the kubelet reads.

@@ -1,0 +1,138 @@
+//! Service accounts: tokens, whom they stand for, and what pods and namespaces get for them; addresses of Services.
+
+use std::sync::Arc;
+
+use cloud_bridge::api::{Accounts, Config, ServiceRange};
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Api, JSON};
+
+fn api() -> Api {
+    Api::embedded(|config: &mut Config| {
+        let key = Accounts::new_key().unwrap();
+        config.accounts = Some(Arc::new(Accounts::new(&key, "the authority\n".into()).unwrap()));
+        config.services = Some(ServiceRange::parse("10.96.0.0/28").unwrap());
+    })
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}})
+}
+
+async fn as_node(api: &Api, path: &str, body: Value) -> Answer {
+    let headers =
+        [("impersonate-user", "system:node:n1"), ("impersonate-group", "system:nodes"), ("content-type", JSON)];
+    api.send("POST", path, &headers, body.to_string().into()).await
+}
+
+fn request(pod: &Value) -> Value {
+    json!({"spec": {"expirationSeconds": 3607, "boundObjectRef": {"apiVersion": "v1", "kind": "Pod",
+        "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}}})
+}
+
+async fn review(api: &Api, token: &str, audiences: Value) -> Value {
+    let body = json!({"spec": {"token": token, "audiences": audiences}});
+    api.post("/apis/authentication.k8s.io/v1/tokenreviews", body).await.ok()["status"].clone()
+}
+
+#[tokio::test]
+async fn a_pod_gets_an_account_and_its_token_dies_with_it() {
+    let api = api();
+    let root = api.get(&api.path("configmaps/kube-root-ca.crt")).await.ok();
+    assert_eq!(root["data"]["ca.crt"], "the authority\n");
+    api.delete(&api.path("configmaps/kube-root-ca.crt"), Value::Null).await.ok();
+    api.get(&api.path("configmaps/kube-root-ca.crt")).await.ok();
+
+    let mut bound = pod("p");
+    bound["spec"]["nodeName"] = json!("n1");
+    let made = api.post(&api.path("pods"), bound).await.ok();
+    let volume = &made["spec"]["volumes"][0];
+    let name = volume["name"].as_str().unwrap();
+    assert!(name.starts_with("kube-api-access-") && name.len() == 21, "{volume}");
+    let mount = &made["spec"]["containers"][0]["volumeMounts"][0];
+    assert_eq!((&mount["name"], &mount["readOnly"]), (&volume["name"], &json!(true)));
+    let mut declined = pod("q");
+    declined["spec"]["automountServiceAccountToken"] = json!(false);
+    declined["spec"]["nodeName"] = json!("n2");
+    let declined = api.post(&api.path("pods"), declined).await.ok();
+    assert!(declined["spec"]["volumes"].is_null(), "{declined}");
+
+    let path = api.path("serviceaccounts/default/token");
+    let issued = as_node(&api, &path, request(&made)).await.ok();
+    assert_eq!(issued["spec"]["expirationSeconds"], 3607);
+    let token = issued["status"]["token"].as_str().unwrap().to_owned();
+    let status = review(&api, &token, json!([])).await;
+    assert_eq!(status["authenticated"], true, "{status}");
+    let user = &status["user"];
+    assert_eq!(user["username"], "system:serviceaccount:default:default");
+    assert_eq!(
+        user["groups"],
+        json!(["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"])
+    );
+    assert_eq!(user["extra"]["authentication.kubernetes.io/pod-name"], json!(["p"]));
+    assert_eq!(review(&api, &token, json!(["vault"])).await["authenticated"], Value::Null);
+    assert_eq!(review(&api, &format!("{token}x"), json!([])).await["authenticated"], Value::Null);
+
+    // What a node may not have.
+    as_node(&api, &path, json!({"spec": {}})).await.fails_with(403, "node requested token not bound to a pod");
+    as_node(&api, &path, request(&declined)).await.fails_with(403, "scheduled on a different node");
+    let mut other = request(&made);
+    other["spec"]["audiences"] = json!(["vault"]);
+    as_node(&api, &path, other).await.fails_with(403, "audience \"vault\" not found in pod spec volume");
+    api.post(&api.path("serviceaccounts"), json!({"metadata": {"name": "robot"}})).await.ok();
+    as_node(&api, &api.path("serviceaccounts/robot/token"), request(&made))
+        .await
+        .fails_with(403, "no relationship found between node 'n1' and this object");
+    api.post(&path, json!({"spec": {"expirationSeconds": 60}})).await.fails_with(422, "less than 10 minutes");
+    let mut wrong = request(&made);
+    wrong["spec"]["boundObjectRef"]["uid"] = json!("u");
+    api.post(&path, wrong).await.fails_with(409, "does not match the UID in record");
+
+    // One of an audience that the pod names holds for that audience only.
+    let mut vault = pod("v");
+    vault["spec"]["nodeName"] = json!("n1");
+    vault["spec"]["volumes"] = json!([{"name": "t", "projected": {"sources": [
+        {"serviceAccountToken": {"path": "t", "audience": "vault"}}]}}]);
+    let vault = api.post(&api.path("pods"), vault).await.ok();
+    let mut asked = request(&vault);
+    asked["spec"]["audiences"] = json!(["vault"]);
+    let issued = as_node(&api, &path, asked).await.ok();
+    let for_vault = issued["status"]["token"].as_str().unwrap();
+    assert_eq!(review(&api, for_vault, json!(["vault", "x"])).await["audiences"], json!(["vault"]));
+    assert_eq!(review(&api, for_vault, json!([])).await["authenticated"], Value::Null);
+
+    api.delete(&api.path("pods/p"), json!({"gracePeriodSeconds": 0})).await.ok();
+    assert_eq!(review(&api, &token, json!([])).await["authenticated"], Value::Null);
+}
+
+#[tokio::test]
+async fn services_get_addresses_of_the_range_once() {
+    let api = api();
+    assert_eq!(api.get(&api.path("services/kubernetes")).await.ok()["spec"]["clusterIP"], "10.96.0.1");
+    let service = |name: &str, spec: Value| {
+        let mut object = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+        object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        object
+    };
+    let path = api.path("services");
+    let web = api.post(&path, service("web", json!({}))).await.ok();
+    let address = web["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    assert!(address.starts_with("10.96.0."), "{address}");
+    assert_eq!(web["spec"]["clusterIPs"], json!([address]));
+    let headless = api.post(&path, service("headless", json!({"clusterIP": "None"}))).await.ok();
+    assert_eq!(headless["spec"]["clusterIP"], "None");
+    let outside = service("outside", json!({"type": "ExternalName", "externalName": "a.b"}));
+    assert!(api.post(&path, outside).await.ok()["spec"]["clusterIP"].is_null());
+    api.post(&path, service("same", json!({"clusterIP": address})))
+        .await
+        .fails_with(422, "provided IP is already allocated");
+    api.post(&path, service("far", json!({"clusterIP": "10.97.0.3"})))
+        .await
+        .fails_with(422, "the provided IP is not in the valid range");
+    api.delete(&api.path("services/web"), Value::Null).await.ok();
+    api.post(&path, service("same", json!({"clusterIP": address}))).await.ok();
+    for number in 0..12 {
+        api.post(&path, service(&format!("more-{number}"), json!({}))).await.ok();
+    }
+    api.post(&path, service("one-more", json!({}))).await.fails_with(500, "range is full");
+}
