@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accounts;
+use super::binder;
 use super::crd;
 use super::error::ApiResult;
 use super::gc::Work;
@@ -39,6 +40,9 @@ pub(super) fn after_write(
     }
     if is(resource, "apiextensions.k8s.io", "customresourcedefinitions") {
         crd::written(inner, store, resource, stored)?;
+    }
+    if is(resource, "", "persistentvolumes") || is(resource, "", "persistentvolumeclaims") {
+        binder::settle(store)?;
     }
     let place = || (resource.storage.to_string(), stored.key.clone());
     if meta::deleting(value) && meta::finalizers(value).iter().any(|f| f == meta::ORPHAN || f == meta::FOREGROUND) {
@@ -86,6 +90,9 @@ pub(super) fn remove(
     }
     if is(resource, "apiextensions.k8s.io", "customresourcedefinitions") {
         crd::removed(inner, store, current);
+    }
+    if is(resource, "", "persistentvolumeclaims") {
+        binder::released(store, value)?;
     }
     if resource.is_custom() {
         inner.collector.add(Work::Definition(resource.storage.to_string()));

@@ -11,6 +11,7 @@ mod admission;
 mod apply;
 mod auth;
 pub mod backend;
+mod binder;
 mod body;
 mod bootstrap;
 pub mod builtin;

@@ -1,4 +1,4 @@
-//! Which ConfigMaps and Secrets a pod names. Pure.
+//! Which ConfigMaps, Secrets and claims a pod names, and whose Services its environment shows. Pure.
 //!
 //! The same places that the API server's node authorizer visits, as far as a node here can use them: volumes
 //! (projected ones, too), environment of every kind of container, and pull secrets.
@@ -8,12 +8,37 @@ use std::collections::BTreeSet;
 use edge_protocol::message::ObjectKey;
 use serde_json::Value;
 
-/// Every ConfigMap and Secret that a pod with this `spec` may need.
+/// Kind of the object made of Services; its name is [`ALL_SERVICES`] or [`API_SERVICE`].
+pub(super) const SERVICE_LINKS: &str = "ServiceLinks";
+/// Every Service of the namespace.
+pub(super) const ALL_SERVICES: &str = "all";
+/// The API's own Service, in the namespace `default`.
+pub(super) const API_SERVICE: &str = "kubernetes";
+/// Kind of claims, which travel with their volumes.
+pub(super) const CLAIM: &str = "PersistentVolumeClaim";
+
+/// The Services that a pod's environment shows: those of its namespace unless it declines, and the API's own
+/// (K8s pkg/kubelet/kubelet_pods.go, `getServiceEnvVarMap`).
+pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
+    let key = |namespace: &str, name: &str| ObjectKey {
+        kind: SERVICE_LINKS.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    let mut keys = BTreeSet::from([key("default", API_SERVICE)]);
+    if spec["enableServiceLinks"].as_bool().unwrap_or(true) {
+        keys.insert(key(namespace, ALL_SERVICES));
+    }
+    keys
+}
+
+/// Every ConfigMap, Secret and claim that a pod with this `spec` may need.
 pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     let mut found = Found { namespace, keys: BTreeSet::new() };
     for volume in items(&spec["volumes"]) {
         found.config_map(&volume["configMap"]["name"]);
         found.secret(&volume["secret"]["secretName"]);
+        found.add(CLAIM, &volume["persistentVolumeClaim"]["claimName"]);
         for source in items(&volume["projected"]["sources"]) {
             found.config_map(&source["configMap"]["name"]);
             found.secret(&source["secret"]["name"]);
@@ -78,7 +103,8 @@ mod tests {
                 {"name": "c", "projected": {"sources": [
                     {"configMap": {"name": "projected-map"}}, {"secret": {"name": "projected-secret"}},
                     {"downwardAPI": {}}, {"serviceAccountToken": {"path": "token"}}]}},
-                {"name": "d", "emptyDir": {}}
+                {"name": "d", "emptyDir": {}},
+                {"name": "e", "persistentVolumeClaim": {"claimName": "data"}}
             ],
             "initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "init-secret", "key": "k"}}}]}],
             "containers": [{
@@ -98,6 +124,7 @@ mod tests {
                 "ConfigMap/from-map",
                 "ConfigMap/projected-map",
                 "ConfigMap/volume-map",
+                "PersistentVolumeClaim/data",
                 "Secret/from-secret",
                 "Secret/init-secret",
                 "Secret/projected-secret",

@@ -13,7 +13,7 @@ use ring::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::refs::references;
+use super::refs::{references, service_links};
 use crate::pki::authority::hex;
 
 /// Marks the copy of a static pod in the API; its value is the static pod's own uid.
@@ -142,7 +142,10 @@ impl WatchedPod {
         let mirror_of = self.metadata.annotations.as_ref().and_then(|a| a.get(MIRROR_ANNOTATION)).cloned();
         let generation = self.metadata.generation.unwrap_or_default();
         let terminating = self.metadata.deletion_timestamp.is_some();
-        let refs = references(&key.namespace, &self.spec);
+        let mut refs = references(&key.namespace, &self.spec);
+        if mirror_of.is_none() {
+            refs.append(&mut service_links(&key.namespace, &self.spec));
+        }
         let falsely_unready = !terminating && self.falsely_unready();
         let gates = self.gates();
         let mut body = json!({
@@ -198,6 +201,11 @@ pub(super) fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
     body["kind"] = kind.into();
     body["metadata"] = trimmed(from.metadata);
     Some(object(key, uid, body))
+}
+
+/// An object that the API has not in this form.
+pub(super) fn made_object(key: ObjectKey, uid: String, body: Value) -> Object {
+    object(key, uid, body)
 }
 
 fn key(kind: &str, metadata: &ObjectMeta) -> ObjectKey {

@@ -20,6 +20,7 @@ use crate::pod::env::{self, Environment, Sources};
 use crate::pod::ephemeral::definition;
 use crate::pod::event::StartFailure;
 use crate::pod::record::ProcessUser;
+use crate::pod::services;
 use crate::sys::files;
 use crate::volume::mounts::{self, MountContext};
 use crate::volume::{DownwardFacts, downward};
@@ -118,6 +119,7 @@ impl Launcher {
             env: &|name| lookup.get(name).map(|value| (*value).to_owned()),
             pod_files: &self.pod_files(&uid),
             termination_log: &termination_log,
+            recursive_read_only: self.recursive_read_only,
         })
         .map_err(config)?;
         let cgroup = format!("{}/{}", self.cgroups.pod_path(class(pod), &uid), attempt.id);
@@ -228,6 +230,9 @@ fn environment(
 ) -> Result<Environment, Failure> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let typed = |kind: &str, name: &str| objects(kind, namespace, name);
+    let all = spec(pod).and_then(|spec| spec.enable_service_links).unwrap_or(true);
+    let all = all.then(|| typed(services::KIND, services::ALL)).flatten();
+    let services = services::variables(all, objects(services::KIND, services::API_NAMESPACE, services::API));
     let sources = Sources {
         config_map: &|name| typed("ConfigMap", name).and_then(|value| serde_json::from_value(value).ok()),
         secret: &|name| typed("Secret", name).and_then(|value| serde_json::from_value(value).ok()),
@@ -236,6 +241,7 @@ fn environment(
             let divisor = divisor.map(|text| Quantity(text.to_owned()));
             downward::resource_value(pod, name, resource, divisor.as_ref(), facts).map_err(|error| error.to_string())
         },
+        services: &services,
     };
     env::environment(pod, container, &sources).map_err(config)
 }
@@ -298,7 +304,7 @@ fn bind(mount: mounts::Mount) -> oci_spec::Mount {
         source: mount.source,
         target: mount.target,
         read_only: mount.read_only,
-        recursive_read_only: false,
+        recursive_read_only: mount.recursive_read_only,
         propagation,
         kind: oci_spec::MountKind::Bind,
     }

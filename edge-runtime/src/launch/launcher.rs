@@ -57,6 +57,8 @@ pub struct Launcher {
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
     pub(super) prepared: BTreeMap<String, Prepared>,
     host_ips: Vec<IpAddr>,
+    /// The OCI runtime can make everything below a mount read-only.
+    pub recursive_read_only: bool,
     /// Large folders of pods that have gone.
     pub(crate) trash: Trash,
 }
@@ -108,6 +110,7 @@ impl Launcher {
             node_resolv_conf: String::new(),
         };
         let plugins = Rc::new(Plugins::new(config.network.cni_bin_dirs.clone()));
+        let recursive_read_only = host::recursive_read_only(&config.runtime.command);
         let launcher = Self {
             host_ips: main_family_first(host::internal_ips(), &config.network.subnets),
             paths: paths.clone(),
@@ -125,6 +128,7 @@ impl Launcher {
             dns,
             last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
+            recursive_read_only,
             trash: Trash::new(paths.trash()),
         };
         Ok((launcher, warnings))
@@ -151,6 +155,7 @@ impl Launcher {
             dns: NodeDns::default(),
             last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
+            recursive_read_only: false,
             host_ips: Vec::new(),
             trash: Trash::new(paths.trash()),
         })

@@ -13,6 +13,7 @@ use crate::link::LinkEvent;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, PodSource};
+use crate::pod::services;
 use crate::pod::support::unknown_field;
 use crate::store::{Fact, StoreError};
 
@@ -128,6 +129,8 @@ impl Node {
         for effect in applied {
             match effect {
                 Applied::Pod(pod, refusal) => self.pod_wanted(*pod, refusal),
+                // Variables of Services are for containers that start later: nothing waits for them.
+                Applied::Other(key) if key.kind == services::KIND => {}
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
                 Applied::Gone(key, uid) => self.object_gone(&key, &uid),
             }
@@ -188,8 +191,10 @@ impl Node {
         if key.kind == "Pod" {
             self.mirror_gone(uid);
             self.pod_gone(uid);
+        } else if key.kind != services::KIND {
+            // Optional files go with it; all others stay as they are, as on a kubelet.
+            self.dependency_changed(&key.namespace);
         }
-        // A ConfigMap or Secret that went away leaves what was made from it, as on a kubelet.
     }
 
     /// The pod's object (or manifest file) is no more.

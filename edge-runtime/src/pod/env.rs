@@ -1,6 +1,4 @@
-//! Environment, command and arguments of a container, resolved from the pod, ConfigMaps and Secrets. Pure.
-//!
-//! Environment variables about Services are not made: Services do not reach the node yet.
+//! Environment, command and arguments of a container, resolved from the pod, ConfigMaps, Secrets and Services. Pure.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, Pod, Secret};
 use thiserror::Error;
@@ -21,6 +19,8 @@ pub struct Sources<'a> {
     /// Value of a `fieldRef` path (`metadata.name`, `status.podIP`, ...).
     pub field: &'a dyn Fn(&str) -> Result<String, String>,
     pub resource: &'a ResourceValue<'a>,
+    /// Variables of Services, see [`services`](super::services): for references, and for names not set otherwise.
+    pub services: &'a [(String, String)],
 }
 
 /// The resolved environment in order.
@@ -33,7 +33,7 @@ pub struct Environment {
 }
 
 /// `env` and `envFrom` of one container, in the kubelet's order and with `$(VAR)` expanded: first `envFrom`, then
-/// `env`, a later name replacing an earlier one in its place.
+/// `env`, a later name replacing an earlier one in its place; then the Services' variables whose names are free.
 ///
 /// # Errors
 /// A missing object or key that is not optional, or a field that cannot be had.
@@ -48,12 +48,17 @@ pub fn environment(pod: &Pod, container: &Container, sources: &Sources<'_>) -> R
     }
     for var in container.env.iter().flatten() {
         let value = match (&var.value, &var.value_from) {
-            (Some(text), _) if !text.is_empty() => Some(expand(text, &env.vars)),
+            (Some(text), _) if !text.is_empty() => Some(expand_from(text, &[&env.vars, sources.services])),
             (_, Some(source)) => one_value(source, &container.name, namespace, sources)?,
             _ => Some(String::new()),
         };
         if let Some(value) = value {
             set(&mut env, var.name.clone(), value);
+        }
+    }
+    for (name, value) in sources.services {
+        if env.vars.iter().all(|(taken, _)| taken != name) {
+            env.vars.push((name.clone(), value.clone()));
         }
     }
     Ok(env)
@@ -77,6 +82,11 @@ pub fn argv(container: &Container, entrypoint: &[String], cmd: &[String], vars: 
 
 /// Replaces `$(NAME)` by the variable's value; `$$` stands for `$`, an unknown name stays as it is.
 pub fn expand(text: &str, vars: &[(String, String)]) -> String {
+    expand_from(text, &[vars])
+}
+
+/// The first list that has a name says its value.
+fn expand_from(text: &str, lists: &[&[(String, String)]]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -86,7 +96,7 @@ pub fn expand(text: &str, vars: &[(String, String)]) -> String {
             out.push('$');
             rest = after;
         } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|r| r.split_once(')')) {
-            match vars.iter().find(|(n, _)| n == name) {
+            match lists.iter().flat_map(|vars| vars.iter()).find(|(n, _)| n == name) {
                 Some((_, value)) => out.push_str(value),
                 None => {
                     out.push_str("$(");

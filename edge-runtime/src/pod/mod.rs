@@ -17,6 +17,7 @@ pub mod ports;
 pub mod qos;
 pub mod reconcile;
 pub mod record;
+pub mod services;
 pub mod static_pod;
 pub mod status;
 pub mod step;

@@ -21,6 +21,8 @@ use super::record::{ConditionMark, PodRecord, Terminal};
 pub struct HostFacts {
     /// `hostIPs`, the primary first; also the pod's own addresses with `hostNetwork`.
     pub host_ips: Vec<IpAddr>,
+    /// Recursive read-only mounts can be had.
+    pub recursive_read_only: bool,
 }
 
 /// The status to report, and the record with the moments at which conditions changed.

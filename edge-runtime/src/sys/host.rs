@@ -181,6 +181,15 @@ pub fn runtime_version(program: &Path) -> Option<String> {
     parse::runtime_version(&String::from_utf8_lossy(&output.stdout))
 }
 
+/// Whether the OCI runtime offers recursive read-only mounts (`PROGRAM features`, mount option `rro`), which the kernel
+/// has since 5.12. Blocks for one process start: call once.
+pub fn recursive_read_only(program: &Path) -> bool {
+    let output = Command::new(program).arg("features").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let features: Option<serde_json::Value> = output.ok().and_then(|out| serde_json::from_slice(&out.stdout).ok());
+    let options = features.as_ref().and_then(|features| features["mountOptions"].as_array());
+    options.is_some_and(|options| options.iter().any(|option| option == "rro"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,8 +11,10 @@ use super::layout::{PodLayout, make_dir, mount_tmpfs};
 use super::{VolumeContext, VolumeError};
 use crate::sys::quantity;
 
-/// Everyone in the pod may write; with fsGroup new files inherit the group.
+/// Everyone in the pod may write; with fsGroup new files inherit the group. A tmpfs has the mode that the kernel gives
+/// it by default, sticky, as on a kubelet.
 const MODE: u32 = 0o777;
+const MEMORY_MODE: u32 = 0o1777;
 const SET_GROUP_ID: u32 = 0o2000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +60,7 @@ fn memory_limit(spec: &PodSpec) -> Option<u64> {
 pub(super) fn make(layout: &PodLayout, name: &str, wanted: &EmptyDir, group: Option<u32>) -> Result<(), PathError> {
     let dir = layout.volume(name);
     if let Some(bytes) = wanted.memory_bytes {
-        let mode = if group.is_some() { MODE | SET_GROUP_ID } else { MODE };
+        let mode = if group.is_some() { MEMORY_MODE | SET_GROUP_ID } else { MEMORY_MODE };
         let size = if bytes > 0 { format!(",size={bytes}") } else { String::new() };
         let group = group.map(|group| format!(",gid={group}")).unwrap_or_default();
         return mount_tmpfs(&dir, &format!("mode={mode:o}{size}{group}"));

@@ -17,6 +17,9 @@ pub enum VolumeError {
     /// Cured by an edit of the object: wait and try again.
     #[error("MountVolume.SetUp failed for volume {volume:?} : references non-existent {} key: {key}", kind.to_ascii_lowercase())]
     MissingKey { volume: String, kind: &'static str, key: String },
+    /// Cured by the claim's or volume's change: wait and try again.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {problem}")]
+    Claim { volume: String, problem: String },
     #[error("MountVolume.SetUp failed for volume {volume:?} : hostPath type check failed: {} {problem}", path.display())]
     HostPathType { volume: String, path: PathBuf, problem: &'static str },
     #[error("MountVolume.SetUp failed for volume {volume:?} : volume type {source_type} is not supported by this node")]

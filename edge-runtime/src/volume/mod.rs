@@ -6,6 +6,7 @@
 //! Knows nothing of stores and containers' lives.
 
 mod atomic;
+mod claim;
 pub mod downward;
 mod empty_dir;
 pub mod error;
@@ -13,10 +14,12 @@ mod host_path;
 mod layout;
 pub mod mounts;
 mod nested;
+mod ownership;
 mod payload;
 mod subpath;
 mod teardown;
 pub mod token;
+pub mod usage;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -74,6 +77,7 @@ pub struct VolumeHostPath {
 enum Plan<'a> {
     Empty(empty_dir::EmptyDir),
     Host(host_path::HostPath<'a>),
+    Claim(claim::Bound),
     Objects(Payload),
     /// Made from objects earlier; one of them has gone since. A running pod keeps what it has.
     Keep,
@@ -103,6 +107,7 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>
                 host_path::check(name, &wanted)?;
                 VolumeHostPath { path: PathBuf::from(wanted.path), read_only: false }
             }
+            Plan::Claim(bound) => claimed(ctx, name, bound)?,
             Plan::Objects(payload) => {
                 let dir = layout.object_volume(name);
                 atomic::write(&dir, &payload, ctx.fs_group()).map_err(|error| error.of(name))?;
@@ -116,12 +121,27 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>
     Ok(made)
 }
 
+/// A persistent volume of this node, checked and with the pod's group.
+fn claimed(ctx: &VolumeContext<'_>, name: &str, bound: claim::Bound) -> Result<VolumeHostPath, VolumeError> {
+    if let Some(type_) = &bound.host_path_type {
+        host_path::check(name, &host_path::HostPath { path: &bound.path.display().to_string(), type_ })?;
+    } else if let Some(group) = ctx.fs_group().filter(|_| !bound.read_only && bound.path.is_dir()) {
+        let security = ctx.spec().and_then(|spec| spec.security_context.as_ref());
+        let policy = security.and_then(|security| security.fs_group_change_policy.as_deref());
+        ownership::apply(&bound.path, group, policy == Some("OnRootMismatch")).map_err(|error| error.of(name))?;
+    }
+    Ok(VolumeHostPath { path: bound.path, read_only: bound.read_only })
+}
+
 fn plan<'a>(ctx: &VolumeContext<'a>, layout: &PodLayout, volume: &'a Volume) -> Result<Plan<'a>, VolumeError> {
     if let Some(source) = &volume.host_path {
         return Ok(Plan::Host(host_path::HostPath {
             path: &source.path,
             type_: source.type_.as_deref().unwrap_or(""),
         }));
+    }
+    if let Some(source) = &volume.persistent_volume_claim {
+        return claim::find(ctx, &volume.name, source).map(Plan::Claim);
     }
     match payload::of_volume(ctx, volume) {
         Some(Ok(payload)) => return Ok(Plan::Objects(payload)),

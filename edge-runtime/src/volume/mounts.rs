@@ -26,6 +26,8 @@ pub struct Mount {
     pub source: PathBuf,
     pub target: PathBuf,
     pub read_only: bool,
+    /// Mounts below it, too.
+    pub recursive_read_only: bool,
     pub propagation: Propagation,
 }
 
@@ -42,6 +44,8 @@ pub struct MountContext<'a> {
     pub pod_files: &'a Path,
     /// Empty file made for this attempt, to be mounted at `terminationMessagePath`.
     pub termination_log: &'a Path,
+    /// The OCI runtime and the kernel can do it (5.12, `mount_setattr`).
+    pub recursive_read_only: bool,
 }
 
 /// Whether the pod's containers share one `/dev/shm`: with a single one the OCI runtime's own does.
@@ -76,7 +80,7 @@ fn pod_mounts(ctx: &MountContext<'_>) -> Vec<Mount> {
     let read_only_root = read_only_root.unwrap_or(false);
     let mount = |source: PathBuf, target: &str, read_only: bool| {
         let propagation = Propagation::Private;
-        Mount { source, target: PathBuf::from(target), read_only, propagation }
+        Mount { source, target: PathBuf::from(target), read_only, recursive_read_only: false, propagation }
     };
     let termination = ctx.container.termination_message_path.as_deref().filter(|path| !path.is_empty());
     let mut mounts = vec![
@@ -98,9 +102,7 @@ fn pod_mounts(ctx: &MountContext<'_>) -> Vec<Mount> {
 fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Result<Mount, VolumeError> {
     let invalid = |problem: String| VolumeError::Invalid { volume: mount.name.clone(), problem };
     let volume = ctx.volumes.get(&mount.name).ok_or_else(|| invalid("not found among the pod's volumes".into()))?;
-    if mount.recursive_read_only.as_deref() == Some("Enabled") {
-        return Err(invalid("recursive read-only mounts are not supported by this node".into()));
-    }
+    let recursive_read_only = recursive_read_only(mount, ctx.recursive_read_only).map_err(invalid)?;
     let sub_path = match (mount.sub_path_expr.as_deref(), mount.sub_path.as_deref()) {
         (Some(expression), _) if !expression.is_empty() => expand(expression, ctx.env).map_err(invalid)?,
         (_, Some(path)) => path.to_string(),
@@ -118,11 +120,46 @@ fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Re
     let propagation = match mount.mount_propagation.as_deref() {
         None | Some("" | "None") => Propagation::Private,
         Some("HostToContainer") => Propagation::HostToContainer,
+        // The API server checks the same; a static pod does not pass it.
+        Some("Bidirectional") if !is_privileged(ctx.container) => {
+            return Err(invalid("Bidirectional mount propagation is available only to privileged containers".into()));
+        }
         Some("Bidirectional") => Propagation::Bidirectional,
         Some(other) => return Err(invalid(format!("invalid MountPropagation mode: {other:?}"))),
     };
     let target = Path::new("/").join(&mount.mount_path);
-    Ok(Mount { source, target, read_only: volume.read_only || mount.read_only.unwrap_or(false), propagation })
+    let read_only = volume.read_only || mount.read_only.unwrap_or(false);
+    Ok(Mount { source, target, read_only, recursive_read_only, propagation })
+}
+
+fn is_privileged(container: &Container) -> bool {
+    container.security_context.as_ref().and_then(|security| security.privileged).unwrap_or(false)
+}
+
+/// Whether what is mounted below a read-only mount is read-only as well
+/// (K8s pkg/kubelet/kubelet_pods.go, `resolveRecursiveReadOnly`).
+///
+/// # Errors
+/// What the pod asks for cannot be had, or contradicts itself.
+pub fn recursive_read_only(mount: &VolumeMount, supported: bool) -> Result<bool, String> {
+    let mode = match mount.recursive_read_only.as_deref() {
+        None | Some("" | "Disabled") => return Ok(false),
+        Some(mode) => mode,
+    };
+    let asks = format!("volume {:?} requested recursive read-only mode, but it is not", mount.name);
+    if !mount.read_only.unwrap_or(false) {
+        return Err(format!("{asks} read-only"));
+    }
+    match mount.mount_propagation.as_deref() {
+        None | Some("" | "None") => {}
+        Some(other) => return Err(format!("{asks} compatible with propagation {other:?}")),
+    }
+    match mode {
+        "IfPossible" => Ok(supported),
+        "Enabled" if supported => Ok(true),
+        "Enabled" => Err(format!("{asks} supported by the runtime")),
+        other => Err(format!("unknown recursive read-only mode {other:?}")),
+    }
 }
 
 /// `$(NAME)` by the container's environment; unlike in `args` an unknown name is an error.

@@ -76,6 +76,7 @@ impl Bench {
             env: &|name| (name == "POD").then(|| "web-0".to_string()),
             pod_files: Path::new("/files"),
             termination_log: Path::new("/termination"),
+            recursive_read_only: false,
         })
     }
 
@@ -152,7 +153,7 @@ fn what_is_missing_is_named_and_waited_for() {
 #[test]
 fn what_is_not_supported_is_named() {
     let cases = [
-        (json!({"name": "v", "persistentVolumeClaim": {"claimName": "x"}}), "persistentVolumeClaim"),
+        (json!({"name": "v", "csi": {"driver": "d.example.com"}}), "csi"),
         (json!({"name": "v", "nfs": {"server": "a", "path": "/"}}), "nfs"),
         (json!({"name": "v", "emptyDir": {"medium": "HugePages"}}), "emptyDir with medium \"HugePages\""),
         (json!({"name": "v", "projected": {"sources": [{"clusterTrustBundle": {"path": "t"}}]}}), "clusterTrustBundle"),
@@ -164,6 +165,24 @@ fn what_is_not_supported_is_named() {
         let text = error.to_string();
         assert!(text.contains(name) && text.ends_with("is not supported by this node"), "{text}");
     }
+}
+
+#[test]
+fn recursion_of_read_only_is_resolved_as_the_kubelet_does() {
+    use super::mounts::recursive_read_only;
+    let resolve = |mount: Value, supported| {
+        let mut all = json!({"name": "v", "mountPath": "/v"});
+        all.as_object_mut().unwrap().extend(mount.as_object().unwrap().clone());
+        recursive_read_only(&serde_json::from_value(all).unwrap(), supported)
+    };
+    assert_eq!(resolve(json!({"readOnly": true}), true), Ok(false));
+    let asked = |mode: &str| json!({"readOnly": true, "recursiveReadOnly": mode});
+    assert_eq!((resolve(asked("IfPossible"), true), resolve(asked("IfPossible"), false)), (Ok(true), Ok(false)));
+    assert_eq!(resolve(asked("Enabled"), true), Ok(true));
+    assert!(resolve(asked("Enabled"), false).unwrap_err().contains("not supported by the runtime"));
+    assert!(resolve(json!({"recursiveReadOnly": "IfPossible"}), true).unwrap_err().contains("it is not read-only"));
+    let shared = json!({"readOnly": true, "recursiveReadOnly": "Enabled", "mountPropagation": "HostToContainer"});
+    assert!(resolve(shared, true).unwrap_err().contains("not compatible with propagation"));
 }
 
 #[test]
@@ -200,6 +219,73 @@ fn token_files_are_closed_to_all_but_their_user() {
 }
 
 #[test]
+fn claims_become_folders_of_this_node() {
+    let spec = json!({"securityContext": {"fsGroup": 2000}, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
+    let Some(bench) = Bench::new(spec) else { return };
+    let error = bench.setup().unwrap_err().to_string();
+    assert!(error.ends_with("error processing PVC shop/data: failed to fetch PVC from API server: persistentvolumeclaims \"data\" not found"), "{error}");
+    let folder = bench.temp.path().join("disk");
+    let claim = |volume: Value| {
+        bench.put("PersistentVolumeClaim", "data", json!({"metadata": {"uid": "c1"}, "spec": {}, "volume": volume}));
+    };
+    let refused = |why: &str| {
+        let error = bench.setup().unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    };
+    claim(Value::Null);
+    refused("PVC is not bound");
+    let local = |more: Value| {
+        let mut spec = json!({"local": {"path": folder}, "claimRef": {"uid": "c1"}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        claim(json!({"name": "pv-1", "spec": spec}));
+    };
+    local(json!({}));
+    refused("does not exist");
+    fs::create_dir_all(folder.join("old")).unwrap();
+    fs::write(folder.join("old/file"), "x").unwrap();
+    symlink("/etc/passwd", folder.join("link")).unwrap();
+    let before = fs::metadata("/etc/passwd").unwrap();
+    assert_eq!(bench.setup().unwrap()["v"].path, folder);
+    let file = fs::metadata(folder.join("old/file")).unwrap();
+    assert_eq!((file.gid(), file.mode() & 0o7777), (2000, 0o664));
+    assert_eq!(mode(&folder.join("old")), 0o2775);
+    let after = fs::metadata("/etc/passwd").unwrap();
+    assert_eq!((before.gid(), before.mode()), (after.gid(), after.mode()), "links are not followed");
+    local(json!({"claimRef": {"uid": "other"}}));
+    refused("is bound to another claim");
+    local(json!({"volumeMode": "Block"}));
+    refused("persistentVolumeClaim with volumeMode Block is not supported by this node");
+    local(json!({"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["elsewhere"]}]}]}}}));
+    refused("MountVolume.NodeAffinity check failed for volume \"pv-1\" : no matching NodeSelectorTerms");
+    claim(json!({"name": "pv-1", "spec": {"csi": {"driver": "d.example.com", "volumeHandle": "h"}}}));
+    refused("persistentVolumeClaim of a csi (d.example.com) volume is not supported by this node");
+    claim(json!({"name": "pv-1", "spec": {"hostPath": {"path": folder, "type": "File"}}}));
+    refused("is not a file");
+    claim(json!({"name": "pv-1", "spec": {"hostPath": {"path": folder}}}));
+    bench.setup().unwrap();
+    teardown(&bench.paths, "u1").unwrap();
+    assert!(folder.join("old/file").exists(), "a persistent volume outlives its pods");
+}
+
+#[test]
+fn usage_is_of_the_pods_own_files() {
+    let spec = json!({"volumes": [{"name": "disk", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "mem", "emptyDir": {"medium": "Memory"}},
+        {"name": "none", "configMap": {"name": "x", "optional": true}}]});
+    let Some(bench) = Bench::new(spec) else { return };
+    let made = bench.setup().unwrap();
+    fs::create_dir(made["disk"].path.join("d")).unwrap();
+    fs::write(made["disk"].path.join("d/f"), vec![1; 100_000]).unwrap();
+    fs::hard_link(made["disk"].path.join("d/f"), made["disk"].path.join("d/again")).unwrap();
+    let usage = smol::block_on(super::usage::usage(&bench.paths, &bench.pod));
+    assert_eq!(usage.len(), 2);
+    let disk = &usage["disk"];
+    assert!((100_000..300_000).contains(&disk.bytes) && disk.inodes == 2, "{disk:?}");
+    assert_eq!((disk.limit, disk.memory, usage["mem"].memory), (Some(1 << 20), false, true));
+    teardown(&bench.paths, "u1").unwrap();
+}
+
+#[test]
 fn an_object_cannot_write_outside_its_volume() {
     for key in ["../x", "/etc/x", "..data"] {
         let volume = json!({"volumes": [{"name": "v", "configMap": {"name": "app"}}]});
@@ -217,7 +303,7 @@ fn empty_dirs_outlive_restarts_with_what_the_pod_made_of_them() {
     let made = bench.setup().unwrap();
     assert_eq!(mode(&made["disk"].path), 0o2777);
     assert_eq!(fs::metadata(&made["disk"].path).unwrap().gid(), 2000);
-    assert_eq!((mode(&made["mem"].path), fs::metadata(&made["mem"].path).unwrap().gid()), (0o2777, 2000));
+    assert_eq!((mode(&made["mem"].path), fs::metadata(&made["mem"].path).unwrap().gid()), (0o3777, 2000));
     assert_eq!(crate::sys::host::disk_space(&made["mem"].path).unwrap().total_bytes, 1 << 20);
     for volume in made.values() {
         fs::write(volume.path.join("f"), "kept").unwrap();
@@ -276,8 +362,11 @@ fn a_container_sees_volumes_and_files_parents_first() {
     let volumes = json!([{"name": "tmp", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "app"}}]);
     let mounts = json!([{"name": "tmp", "mountPath": "/etc/app/cache", "readOnly": true},
         {"name": "cfg", "mountPath": "/etc/app"}, {"name": "tmp", "mountPath": "/etc/hosts", "mountPropagation": "Bidirectional"}]);
-    let Some(bench) = with_mounts(volumes, mounts) else { return };
+    let Some(mut bench) = with_mounts(volumes, mounts) else { return };
     bench.put("ConfigMap", "app", json!({"data": {"a": "1"}}));
+    assert!(bench.mounts().unwrap_err().to_string().contains("only to privileged containers"));
+    let container = &mut bench.pod.spec.as_mut().unwrap().containers[0];
+    container.security_context = Some(serde_json::from_value(json!({"privileged": true})).unwrap());
     let mounts = bench.mounts().unwrap();
     let targets: Vec<String> = mounts.iter().map(|mount| mount.target.display().to_string()).collect();
     let place = |target: &str| targets.iter().position(|one| one == target).unwrap();

@@ -9,6 +9,7 @@ use kube::{Api, Client};
 
 use super::resource;
 use crate::bridge::lanes::Outcome;
+use crate::bridge::refs::{CLAIM, SERVICE_LINKS};
 use crate::bridge::reports;
 use crate::bridge::requests::Requests;
 use crate::bridge::watched::{BoundPod, WatchedPod};
@@ -62,6 +63,9 @@ pub(super) async fn is_gone(client: Client, node: String, key: ObjectKey, uid: S
         "Pod" => "pods",
         "ConfigMap" => "configmaps",
         "Secret" => "secrets",
+        CLAIM => "persistentvolumeclaims",
+        // Of the bridge's own making: gone when no pod here uses it, which is what led to this question.
+        SERVICE_LINKS => return Answer::Gone { node, key, uid },
         _ => return Answer::Nothing,
     };
     let resource = resource(&key.kind, path);

@@ -7,7 +7,9 @@
 //! of others.
 
 mod ask;
+mod claims;
 mod object;
+mod services;
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -27,11 +29,14 @@ use tokio::task::JoinHandle;
 
 use super::Shared;
 use super::clients::Clients;
+use super::refs::{CLAIM, SERVICE_LINKS};
 use super::requests::Requests;
 use super::watched::WatchedPod;
 use super::world::{Effect, World};
 use ask::{Answer, finish_mirror, is_gone, restore_ready, seed};
+use claims::follow_claim;
 use object::{News, What, watch_object};
+use services::watch_services;
 
 /// What others ask of the follower.
 #[derive(Debug)]
@@ -227,7 +232,12 @@ impl Follower {
         self.counter += 1;
         let watch = self.counter;
         let client = self.clients.as_node(node);
-        let task = tokio::spawn(watch_object(client, key.clone(), watch, self.news.clone()));
+        let (what, news) = (key.clone(), self.news.clone());
+        let task = match key.kind.as_str() {
+            SERVICE_LINKS => tokio::spawn(watch_services(client, what, watch, news)),
+            CLAIM => tokio::spawn(follow_claim(client, what, watch, news)),
+            _ => tokio::spawn(watch_object(client, what, watch, news)),
+        };
         if let Some((_, old)) = self.watches.insert(key, (watch, task)) {
             old.abort();
         }

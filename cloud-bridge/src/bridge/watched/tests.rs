@@ -20,7 +20,8 @@ fn sample() -> Value {
 fn only_what_concerns_the_node_travels() {
     let bound = pod(sample()).into_bound().unwrap();
     assert_eq!((bound.node.as_str(), bound.uid(), bound.generation), ("edge-1", "u1", 2));
-    assert_eq!(bound.refs.len(), 1);
+    let refs: Vec<_> = bound.refs.iter().map(|key| format!("{} {}/{}", key.kind, key.namespace, key.name)).collect();
+    assert_eq!(refs[1..], ["ServiceLinks default/kubernetes", "ServiceLinks ns/all"], "{refs:?}");
     assert_eq!(
         bound.object.body["metadata"],
         json!({"name": "web", "namespace": "ns", "uid": "u1", "generation": 2, "annotations": {"a": "b"}})

@@ -22,12 +22,16 @@ fn resolve(spec: Value) -> Result<Environment, String> {
         other => Err(format!("unsupported fieldPath: {other}")),
     };
     let resource = |c: &str, r: &str, d: Option<&str>| Ok(format!("{c}:{r}:{}", d.unwrap_or("1")));
-    let sources = Sources { config_map: &config_map, secret: &secret, field: &field, resource: &resource };
+    let services = [("WEB_SERVICE_HOST".to_owned(), "10.0.0.7".to_owned()), ("A".to_owned(), "theirs".to_owned())];
+    let sources =
+        Sources { config_map: &config_map, secret: &secret, field: &field, resource: &resource, services: &services };
     environment(&pod, &container(spec), &sources).map_err(|e| e.to_string())
 }
 
 fn vars(spec: Value) -> Vec<String> {
-    resolve(spec).unwrap().vars.into_iter().map(|(n, v)| format!("{n}={v}")).collect()
+    let vars = resolve(spec).unwrap().vars.into_iter();
+    // Those of the Services are looked at by themselves.
+    vars.map(|(n, v)| format!("{n}={v}")).filter(|v| v != "WEB_SERVICE_HOST=10.0.0.7" && v != "A=theirs").collect()
 }
 
 #[test]
@@ -111,4 +115,12 @@ fn expansion_leaves_alone_what_is_no_reference() {
     {
         assert_eq!(expand(text, &vars), expected, "{text}");
     }
+}
+
+#[test]
+fn services_are_referred_to_and_fill_what_is_free() {
+    let env = json!([{"name": "URL", "value": "http://$(WEB_SERVICE_HOST)/$(A)"}, {"name": "A", "value": "mine"}]);
+    let vars = resolve(json!({ "env": env })).unwrap().vars;
+    let vars: Vec<String> = vars.into_iter().map(|(n, v)| format!("{n}={v}")).collect();
+    assert_eq!(vars, ["URL=http://10.0.0.7/theirs", "A=mine", "WEB_SERVICE_HOST=10.0.0.7"]);
 }

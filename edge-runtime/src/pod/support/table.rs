@@ -17,7 +17,6 @@ pub(super) const POD_SPEC: Table = &[
     ("containers", In(CONTAINER)),
     ("dnsConfig", Built),
     ("dnsPolicy", Built),
-    // True by default in every pod; there are no Services on the node whose variables could be missing.
     ("enableServiceLinks", Built),
     // Come after admission: each is looked at when it starts.
     ("ephemeralContainers", Built),
@@ -229,7 +228,7 @@ pub(super) const VOLUME: Table = &[
     ("iscsi", No(MOUNT)),
     ("name", Built),
     ("nfs", No(MOUNT)),
-    ("persistentVolumeClaim", No(MOUNT)),
+    ("persistentVolumeClaim", Built),
     ("photonPersistentDisk", No(MOUNT)),
     ("portworxVolume", No(MOUNT)),
     ("projected", In(PROJECTED)),

@@ -1,0 +1,163 @@
+//! Binds PersistentVolumeClaims to volumes that are there already, as the volume controller of a cluster does
+//! (K8s pkg/controller/volume/persistentvolume); nothing is provisioned. Called with the storage's lock held.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::meta;
+use super::quantity::Quantity;
+use super::storage::{Store, StoreError, Stored};
+
+const CLAIMS: &str = "persistentvolumeclaims";
+const VOLUMES: &str = "persistentvolumes";
+
+/// After a claim or a volume was written: brings both sides together where they fit.
+pub(super) fn settle(store: &mut Store) -> Result<(), StoreError> {
+    for volume in store.list(VOLUMES, None, None, None)? {
+        let phase = volume.value()["status"]["phase"].as_str().unwrap_or_default();
+        if matches!(phase, "" | "Pending") {
+            set_phase(store, &volume, "Available")?;
+        }
+    }
+    for claim in store.list(CLAIMS, None, None, None)? {
+        if claim.value()["status"]["phase"] == "Bound" || meta::deleting(claim.value()) {
+            continue;
+        }
+        let volumes = store.list(VOLUMES, None, None, None)?;
+        let mut fitting: Vec<&Arc<Stored>> = volumes.iter().filter(|v| fits(v.value(), claim.value())).collect();
+        // One that waits for this claim goes before others, then the smallest.
+        fitting.sort_by_key(|v| {
+            let size = capacity(v.value()).map_or(0, Quantity::units);
+            (v.value()["spec"]["claimRef"].is_null(), size, v.key.name.clone())
+        });
+        if let Some(volume) = fitting.first() {
+            bind(store, volume, &claim)?;
+        }
+    }
+    Ok(())
+}
+
+/// After a claim was removed: its volume is kept for whoever wants its data.
+pub(super) fn released(store: &mut Store, claim: &Value) -> Result<(), StoreError> {
+    let uid = meta::text(claim, "uid");
+    for volume in store.list(VOLUMES, None, None, None)? {
+        if volume.value()["spec"]["claimRef"]["uid"] == uid && !uid.is_empty() {
+            set_phase(store, &volume, "Released")?;
+        }
+    }
+    Ok(())
+}
+
+fn set_phase(store: &mut Store, volume: &Arc<Stored>, phase: &str) -> Result<(), StoreError> {
+    let mut new = volume.value().clone();
+    new["status"]["phase"] = phase.into();
+    store.write(VOLUMES, new, Some(volume), None).map(drop)
+}
+
+fn bind(store: &mut Store, volume: &Arc<Stored>, claim: &Arc<Stored>) -> Result<(), StoreError> {
+    let (mut pv, mut pvc) = (volume.value().clone(), claim.value().clone());
+    pv["spec"]["claimRef"] = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "namespace": claim.key.namespace, "name": claim.key.name, "uid": meta::text(&pvc, "uid"),
+    });
+    pv["status"]["phase"] = "Bound".into();
+    pvc["spec"]["volumeName"] = volume.key.name.as_str().into();
+    pvc["status"] = json!({
+        "phase": "Bound", "accessModes": pv["spec"]["accessModes"], "capacity": pv["spec"]["capacity"],
+    });
+    pvc["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] = "yes".into();
+    store.write(VOLUMES, pv, Some(volume), None)?;
+    store.write(CLAIMS, pvc, Some(claim), None).map(drop)
+}
+
+fn fits(volume: &Value, claim: &Value) -> bool {
+    let (pv, pvc) = (&volume["spec"], &claim["spec"]);
+    let wanted = pvc["volumeName"].as_str().unwrap_or_default();
+    if meta::deleting(volume) || volume["status"]["phase"] != "Available" {
+        return false;
+    }
+    if !wanted.is_empty() && wanted != meta::text(volume, "name") {
+        return false;
+    }
+    let reference = &pv["claimRef"];
+    if !reference.is_null() {
+        let uid = reference["uid"].as_str().unwrap_or_default();
+        let same =
+            reference["name"] == claim["metadata"]["name"] && reference["namespace"] == claim["metadata"]["namespace"];
+        if !same || !(uid.is_empty() || uid == meta::text(claim, "uid")) {
+            return false;
+        }
+    }
+    let class = |spec: &Value| spec["storageClassName"].as_str().unwrap_or_default().to_owned();
+    let mode = |spec: &Value| spec["volumeMode"].as_str().unwrap_or("Filesystem").to_owned();
+    let has_mode = |wanted: &Value| pv["accessModes"].as_array().is_some_and(|modes| modes.contains(wanted));
+    let asked = pvc["resources"]["requests"]["storage"].as_str().and_then(|text| Quantity::parse(text).ok());
+    class(pv) == class(pvc)
+        && mode(pv) == mode(pvc)
+        && pvc["accessModes"].as_array().into_iter().flatten().all(has_mode)
+        && asked.is_none_or(|asked| capacity(volume).is_some_and(|has| !has.minus(asked).is_negative()))
+        && selected(&pvc["selector"], &volume["metadata"]["labels"])
+}
+
+fn selected(selector: &Value, labels: &Value) -> bool {
+    let plain = selector["matchLabels"].as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value);
+    let holds = |requirement: &Value| {
+        let own = &labels[requirement["key"].as_str().unwrap_or_default()];
+        let named = requirement["values"].as_array().is_some_and(|values| values.contains(own));
+        match requirement["operator"].as_str().unwrap_or_default() {
+            "In" => named,
+            "NotIn" => !named,
+            "Exists" => !own.is_null(),
+            "DoesNotExist" => own.is_null(),
+            _ => false,
+        }
+    };
+    plain && selector["matchExpressions"].as_array().into_iter().flatten().all(holds)
+}
+
+fn capacity(volume: &Value) -> Option<Quantity> {
+    Quantity::parse(volume["spec"]["capacity"]["storage"].as_str()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(spec: Value) -> Value {
+        let mut all = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"]});
+        all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        json!({"metadata": {"name": "pv", "labels": {"disk": "ssd"}}, "spec": all, "status": {"phase": "Available"}})
+    }
+
+    fn claim(spec: Value) -> Value {
+        let mut all = json!({"resources": {"requests": {"storage": "500Mi"}}, "accessModes": ["ReadWriteOnce"]});
+        all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        json!({"metadata": {"name": "data", "namespace": "ns", "uid": "u1"}, "spec": all})
+    }
+
+    #[test]
+    fn a_volume_fits_by_class_size_modes_labels_and_name() {
+        let plain = volume(json!({}));
+        for (spec, expected) in [
+            (json!({}), true),
+            (json!({"volumeName": "pv"}), true),
+            (json!({"volumeName": "other"}), false),
+            (json!({"storageClassName": "fast"}), false),
+            (json!({"volumeMode": "Block"}), false),
+            (json!({"accessModes": ["ReadWriteMany"]}), false),
+            (json!({"resources": {"requests": {"storage": "2Gi"}}}), false),
+            (json!({"selector": {"matchLabels": {"disk": "ssd"}}}), true),
+            (
+                json!({"selector": {"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": ["ssd"]}]}}),
+                false,
+            ),
+        ] {
+            assert_eq!(fits(&plain, &claim(spec.clone())), expected, "{spec}");
+        }
+        let held = |reference: Value| fits(&volume(json!({"claimRef": reference})), &claim(json!({})));
+        assert!(held(json!({"name": "data", "namespace": "ns"})));
+        assert!(!held(json!({"name": "data", "namespace": "ns", "uid": "u0"})));
+        assert!(!held(json!({"name": "other", "namespace": "ns"})));
+    }
+}

@@ -1,0 +1,70 @@
+//! A PersistentVolumeClaim with the volume it is bound to, as one object for the node. Asked for by name and again
+//! until it is bound: a node may get single claims and volumes, not watch them (node authorizer).
+
+use std::time::Duration;
+
+use edge_protocol::message::ObjectKey;
+use kube::api::DynamicObject;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::object::{News, What};
+use super::resource;
+use crate::bridge::refs::CLAIM;
+use crate::bridge::watched::made_object;
+
+/// Pause between two looks at a claim that is not bound yet, doubled up to the second figure.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+/// Between two looks at one that is: a bound claim changes only by going.
+const BOUND: Duration = Duration::from_secs(120);
+
+/// Follows until aborted.
+pub(super) async fn follow_claim(client: Client, key: ObjectKey, watch: u64, news: mpsc::UnboundedSender<News>) {
+    let mut pause = AGAIN.0;
+    loop {
+        let (what, bound) = look(&client, &key).await;
+        if news.send(News { key: key.clone(), watch, what }).is_err() {
+            return;
+        }
+        pause = if bound { BOUND } else { (pause * 2).min(AGAIN.1) };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn look(client: &Client, key: &ObjectKey) -> (What, bool) {
+    let claims: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), &key.namespace, &resource(CLAIM, "persistentvolumeclaims"));
+    let failed = |error: kube::Error| {
+        log::warn!("asking for claim {}/{}: {error}", key.namespace, key.name);
+        (What::Failed, false)
+    };
+    let claim = match claims.get_opt(&key.name).await {
+        Ok(Some(claim)) => claim,
+        Ok(None) => return (What::Absent, false),
+        Err(error) => return failed(error),
+    };
+    let name = claim.data["spec"]["volumeName"].as_str().unwrap_or_default().to_owned();
+    let bound = !name.is_empty() && claim.data["status"]["phase"] == "Bound";
+    let volume = if bound {
+        let volumes: Api<DynamicObject> =
+            Api::all_with(client.clone(), &resource("PersistentVolume", "persistentvolumes"));
+        match volumes.get_opt(&name).await {
+            Ok(volume) => volume.map(|volume| volume.data["spec"].clone()),
+            Err(error) => return failed(error),
+        }
+    } else {
+        None
+    };
+    let uid = claim.metadata.uid.clone().unwrap_or_default();
+    let body = json!({
+        "kind": CLAIM,
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
+        "spec": claim.data["spec"],
+        "status": {"phase": claim.data["status"]["phase"]},
+        // Not part of the API's object: the spec of the volume, and its name.
+        "volume": volume.map_or(Value::Null, |spec| json!({"name": name, "spec": spec})),
+    });
+    let complete = bound && !body["volume"].is_null();
+    (What::Present(made_object(key.clone(), uid, body)), complete)
+}

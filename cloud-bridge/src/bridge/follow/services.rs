@@ -1,0 +1,125 @@
+//! The Services of one namespace, as environments of pods need them: name, address and ports. One object for all of
+//! them, so that a node holds no more, and a change of anything else costs nothing on the link.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+
+use edge_protocol::message::{Object, ObjectKey};
+use futures::TryStreamExt;
+use kube::api::DynamicObject;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::object::{News, What};
+use super::resource;
+use crate::bridge::refs::{API_SERVICE, SERVICE_LINKS};
+use crate::bridge::watched::made_object;
+
+/// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own.
+pub(super) async fn watch_services(client: Client, key: ObjectKey, watch: u64, news: mpsc::UnboundedSender<News>) {
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource("Service", "services"));
+    let config = match key.name.as_str() {
+        API_SERVICE => watcher::Config::default().fields(&format!("metadata.name={API_SERVICE}")),
+        _ => watcher::Config::default(),
+    };
+    let mut events = pin!(watcher(api, config).default_backoff());
+    let mut services = BTreeMap::new();
+    let mut listing = None;
+    let mut said: Option<Object> = None;
+    loop {
+        let what = match events.try_next().await {
+            Ok(None) => return,
+            Ok(Some(Event::Init)) => {
+                listing = Some(BTreeMap::new());
+                continue;
+            }
+            Ok(Some(Event::InitApply(service))) => {
+                let list = listing.get_or_insert_default();
+                list.extend(link(&service));
+                continue;
+            }
+            Ok(Some(Event::InitDone)) => {
+                services = listing.take().unwrap_or_default();
+                present(&key, &services)
+            }
+            Ok(Some(Event::Apply(service))) => {
+                services.remove(service.metadata.name.as_deref().unwrap_or_default());
+                services.extend(link(&service));
+                present(&key, &services)
+            }
+            Ok(Some(Event::Delete(service))) => {
+                services.remove(service.metadata.name.as_deref().unwrap_or_default());
+                present(&key, &services)
+            }
+            Err(error) => {
+                log::warn!("watching the services of namespace {}: {error}", key.namespace);
+                // Pods run without these variables where nodes may not read Services.
+                let what = if forbidden(&error) { What::Absent } else { What::Failed };
+                said = None;
+                if news.send(News { key: key.clone(), watch, what }).is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        if said.as_ref() == Some(&what) {
+            continue;
+        }
+        said = Some(what.clone());
+        if news.send(News { key: key.clone(), watch, what: What::Present(what) }).is_err() {
+            return;
+        }
+    }
+}
+
+fn forbidden(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    matches!(error, InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) if status.code == 403)
+}
+
+/// Name and body of a Service that has an address (K8s pkg/kubelet/envvars leaves the others out).
+fn link(service: &DynamicObject) -> Option<(String, Value)> {
+    let name = service.metadata.name.clone()?;
+    let spec = &service.data["spec"];
+    let address = spec["clusterIP"].as_str().filter(|ip| !ip.is_empty() && *ip != "None")?;
+    let ports: Vec<Value> = spec["ports"].as_array().into_iter().flatten().map(port).collect();
+    let link = json!({"name": name, "clusterIP": address, "ports": ports});
+    Some((name, link))
+}
+
+fn port(port: &Value) -> Value {
+    let mut link = json!({"port": port["port"]});
+    for field in ["name", "protocol"] {
+        if let Some(text) = port[field].as_str().filter(|text| !text.is_empty()) {
+            link[field] = text.into();
+        }
+    }
+    link
+}
+
+fn present(key: &ObjectKey, services: &BTreeMap<String, Value>) -> Object {
+    let body = json!({"kind": SERVICE_LINKS, "services": services.values().collect::<Vec<_>>()});
+    made_object(key.clone(), format!("services-{}", key.namespace), body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_services_with_an_address_are_told_and_no_more_of_them() {
+        let service = |name: &str, spec: Value| -> DynamicObject {
+            serde_json::from_value(json!({"metadata": {"name": name, "labels": {"a": "b"}}, "spec": spec})).unwrap()
+        };
+        let ports = json!([{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}, {"port": 53}]);
+        let found = link(&service("web", json!({"clusterIP": "10.0.0.7", "ports": ports, "selector": {"a": "b"}})));
+        let wanted = json!({"name": "web", "clusterIP": "10.0.0.7",
+            "ports": [{"port": 80, "name": "http", "protocol": "TCP"}, {"port": 53}]});
+        assert_eq!(found, Some(("web".into(), wanted)));
+        assert_eq!(link(&service("none", json!({"clusterIP": "None"}))), None);
+        assert_eq!(link(&service("out", json!({"externalName": "a.b"}))), None);
+    }
+}

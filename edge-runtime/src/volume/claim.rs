@@ -1,0 +1,151 @@
+//! persistentVolumeClaim: a volume of this node (PersistentVolume types `local` and `hostPath`) that a claim is bound
+//! to. Decides from the claim as the bridge sends it, with the volume's spec inside; binding is the cluster's affair.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{
+    NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource,
+    PersistentVolumeSpec,
+};
+use serde::Deserialize;
+
+use super::{VolumeContext, VolumeError};
+
+/// Kind for lookups.
+pub(super) const KIND: &str = "PersistentVolumeClaim";
+
+/// What the bridge sends.
+#[derive(Debug, Deserialize)]
+struct Claim {
+    #[serde(default)]
+    metadata: Meta,
+    #[serde(default)]
+    spec: PersistentVolumeClaimSpec,
+    /// None until it is bound.
+    #[serde(default)]
+    volume: Option<Volume>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Meta {
+    #[serde(default)]
+    uid: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Volume {
+    name: String,
+    #[serde(default)]
+    spec: PersistentVolumeSpec,
+}
+
+/// A folder or file of this node.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) path: PathBuf,
+    /// The `type` of a hostPath; `None` for a local volume, which must exist.
+    pub(super) host_path_type: Option<String>,
+    pub(super) read_only: bool,
+}
+
+pub(super) fn find(
+    ctx: &VolumeContext<'_>,
+    volume: &str,
+    source: &PersistentVolumeClaimVolumeSource,
+) -> Result<Bound, VolumeError> {
+    let namespace = ctx.pod.metadata.namespace.as_deref().unwrap_or("default");
+    let name = &source.claim_name;
+    // Texts of K8s pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go.
+    let waiting = |why: &str| VolumeError::Claim {
+        volume: volume.to_string(),
+        problem: format!("error processing PVC {namespace}/{name}: {why}"),
+    };
+    let Some(found) = (ctx.objects)(KIND, namespace, name) else {
+        let why = format!("failed to fetch PVC from API server: persistentvolumeclaims {name:?} not found");
+        return Err(waiting(&why));
+    };
+    let claim: Claim = serde_json::from_value(found).map_err(|error| waiting(&error.to_string()))?;
+    let Some(bound) = &claim.volume else { return Err(waiting("PVC is not bound")) };
+    let owner = bound.spec.claim_ref.as_ref().and_then(|reference| reference.uid.as_deref()).unwrap_or_default();
+    if !owner.is_empty() && owner != claim.metadata.uid {
+        return Err(waiting(&format!("volume {} is bound to another claim", bound.name)));
+    }
+    let block = Some("Block");
+    if claim.spec.volume_mode.as_deref() == block || bound.spec.volume_mode.as_deref() == block {
+        let source_type = "persistentVolumeClaim with volumeMode Block".to_string();
+        return Err(VolumeError::NotSupported { volume: volume.to_string(), source_type });
+    }
+    let affinity = bound.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+    let here = affinity.is_none_or(|required| required.node_selector_terms.iter().any(|term| matches(term, ctx)));
+    if !here {
+        let problem = format!(
+            "MountVolume.NodeAffinity check failed for volume {:?} : no matching NodeSelectorTerms",
+            bound.name
+        );
+        return Err(VolumeError::Claim { volume: volume.to_string(), problem });
+    }
+    let read_only = source.read_only.unwrap_or(false);
+    if let Some(local) = &bound.spec.local {
+        let path = absolute(volume, &local.path)?;
+        if !path.exists() {
+            let problem = format!("path {:?} does not exist", local.path);
+            return Err(VolumeError::Claim { volume: volume.to_string(), problem });
+        }
+        return Ok(Bound { path, host_path_type: None, read_only });
+    }
+    if let Some(host) = &bound.spec.host_path {
+        let type_ = host.type_.clone().unwrap_or_default();
+        return Ok(Bound { path: absolute(volume, &host.path)?, host_path_type: Some(type_), read_only });
+    }
+    let source_type = format!("persistentVolumeClaim of a {} volume", kind(&bound.spec));
+    Err(VolumeError::NotSupported { volume: volume.to_string(), source_type })
+}
+
+fn absolute(volume: &str, path: &str) -> Result<PathBuf, VolumeError> {
+    let plain = Path::new(path);
+    if plain.is_absolute() && !plain.components().any(|part| part == std::path::Component::ParentDir) {
+        return Ok(plain.to_path_buf());
+    }
+    let problem = format!("path {path:?} of the persistent volume must be absolute and without '..'");
+    Err(VolumeError::Invalid { volume: volume.to_string(), problem })
+}
+
+/// Name of the volume's source, as it stands in a manifest; a CSI volume says its driver, too.
+fn kind(spec: &PersistentVolumeSpec) -> String {
+    if let Some(csi) = &spec.csi {
+        return format!("csi ({})", csi.driver);
+    }
+    let other = [
+        "capacity",
+        "accessModes",
+        "claimRef",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "mountOptions",
+        "volumeMode",
+        "nodeAffinity",
+        "volumeAttributesClassName",
+    ];
+    let value = serde_json::to_value(spec).unwrap_or_default();
+    let fields = value.as_object().into_iter().flatten();
+    fields.map(|(name, _)| name.as_str()).find(|name| !other.contains(name)).unwrap_or("unknown").to_owned()
+}
+
+/// By the labels that every node has by itself. Others are known to the cluster alone, whose scheduler has looked.
+fn matches(term: &NodeSelectorTerm, ctx: &VolumeContext<'_>) -> bool {
+    let holds = |requirement: &NodeSelectorRequirement| {
+        let own = match requirement.key.as_str() {
+            "kubernetes.io/hostname" | "metadata.name" => ctx.facts.node_name.as_str(),
+            "kubernetes.io/os" => "linux",
+            _ => return true,
+        };
+        let named = requirement.values.iter().flatten().any(|value| value == own);
+        match requirement.operator.as_str() {
+            "In" => named,
+            "NotIn" => !named,
+            "DoesNotExist" => false,
+            _ => true,
+        }
+    };
+    term.match_expressions.iter().flatten().all(holds) && term.match_fields.iter().flatten().all(holds)
+}

@@ -1,0 +1,85 @@
+//! Service accounts and Services as a pod sees them, and a token that outlives the link.
+
+use std::time::Duration;
+
+use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::{Cluster, can_run, until};
+use serde_json::{Value, json};
+
+use crate::{log_until, mounts};
+
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+fn review(cluster: &Cluster, token: &str, audience: &str) -> Value {
+    let path = cluster.folder().join("review.json");
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+        "spec": {"token": token, "audiences": if audience.is_empty() { json!([]) } else { json!([audience]) }}});
+    std::fs::write(&path, review.to_string()).expect("a file");
+    let answer = cluster.kubectl.ok(&["create", "-o", "json", "-f", &path.display().to_string()]);
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    answer["status"].clone()
+}
+
+#[test]
+fn a_pod_has_its_account_and_keeps_it_offline() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("tokens");
+    let mut node = cluster.node("edge");
+    let kubectl = cluster.kubectl.clone();
+    let _ = kubectl.ok(&["create", "service", "clusterip", "my-web", "--tcp=80:8080"]);
+    let service = kubectl.get("service", "my-web").expect("made");
+    let address = service["spec"]["clusterIP"].as_str().expect("an address").to_owned();
+    // Loops, so that what is seen after a restart of the container is seen by the same words.
+    let script = format!(
+        "cd {ACCOUNT}; cat token; echo; cat namespace; echo; head -1 ca.crt; stat -Lc %a:%u:%g token; \
+         stat -Lc %a:%u:%g /mine/vault; cat /mine/vault; echo; echo $KUBERNETES_SERVICE_PORT $MY_WEB_SERVICE_HOST \
+         $MY_WEB_PORT; echo end; exec sleep 1000"
+    );
+    let container = with(shell("c", &script), &mounts(&[("mine", "/mine")]));
+    let mine = json!([{"name": "mine", "projected": {"sources": [
+        {"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 600}}]}}]);
+    let security = json!({"runAsUser": 1000, "fsGroup": 2000});
+    let client = with_spec(
+        pod("client", &node.name, json!([container])),
+        &json!({"volumes": mine, "securityContext": security}),
+    );
+    kubectl.apply_all(&[client]);
+    kubectl.wait_ready("client");
+    let log = log_until(&kubectl, "client", "end");
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines[1], kubectl.namespace);
+    assert_eq!(lines[2], "-----BEGIN CERTIFICATE-----");
+    assert_eq!((lines[3], lines[4]), ("640:1000:2000", "640:1000:2000"), "{log}");
+    assert_eq!(lines[6], format!("443 {address} tcp://{address}:80"));
+    let (token, vault) = (lines[0], lines[5]);
+    let status = review(&cluster, token, "");
+    assert_eq!(status["authenticated"], true, "{status}");
+    assert_eq!(status["user"]["username"], format!("system:serviceaccount:{}:default", kubectl.namespace));
+    assert_eq!(review(&cluster, vault, "vault")["authenticated"], true);
+    assert_ne!(review(&cluster, vault, "")["authenticated"], true, "of another audience");
+    let events = kubectl.ok(&["get", "events"]);
+    assert!(!events.contains("FailedMount"), "the first mount waits for its tokens: {events}");
+
+    // No bridge, and a daemon that starts anew: containers that start now read the same token.
+    cluster.kill_bridge();
+    node.kill();
+    node.start();
+    let containers = node.container_pids();
+    let pid = *containers.values().next().expect("it runs");
+    sampan_tests::process::signal(pid, "KILL");
+    let again = until(Duration::from_secs(30), "a second attempt has read its token", || {
+        let log = node.edge(&["logs", "client"])?;
+        if log.contains(token) && log.lines().any(|line| line == "end") && node.container_pids() != containers {
+            Ok(log)
+        } else {
+            Err(log)
+        }
+    });
+    assert!(again.contains(vault), "{again}");
+    cluster.start_bridge();
+    let _ = kubectl.ok(&["delete", "pod", "client", "--wait=false"]);
+    kubectl.wait_gone("pod", "client", 20);
+    assert_ne!(review(&cluster, token, "")["authenticated"], true, "its pod is gone");
+}
