@@ -66,7 +66,7 @@ async fn a_pod_and_what_it_names_go_down_and_its_status_comes_up() {
     .await;
     edge.report_and_wait(gone(&pod)).await.unwrap();
     assert!(cluster.pods().get_opt(&name).await.unwrap().is_none());
-    edge.until("the tombstones", |edge| edge.store.held.is_empty()).await;
+    edge.until("the tombstones", |edge| edge.held() == 0).await;
     edge.report_and_wait(gone(&pod)).await.expect("a repetition is harmless");
     let error = edge.report_and_wait(status(&pod, running())).await.unwrap_err();
     assert!(error.contains("not found"), "{error}");
@@ -92,7 +92,7 @@ async fn a_successor_of_the_same_name_is_never_touched() {
     })
     .await;
     force_delete(&cluster.pods(), &name).await;
-    edge.until("the end", |edge| edge.store.held.is_empty()).await;
+    edge.until("the end", |edge| edge.held() == 0).await;
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn fifty_pods_at_once() {
         pods.push(cluster.create_pod(name, &node, json!({})).await);
     }
     let created = start.elapsed();
-    edge.until("all pods", |edge| edge.store.held.len() == 50).await;
+    edge.until("all pods", |edge| edge.held() == 50).await;
     let down = start.elapsed() - created;
     let start = Instant::now();
     for pod in &pods {
@@ -147,5 +147,5 @@ async fn fifty_pods_at_once() {
     for name in &names {
         force_delete(&cluster.pods(), name).await;
     }
-    edge.until("the end", |edge| edge.store.held.is_empty()).await;
+    edge.until("the end", |edge| edge.held() == 0).await;
 }

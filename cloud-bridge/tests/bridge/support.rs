@@ -163,6 +163,9 @@ pub struct Edge {
     socket: Socket,
 }
 
+/// Kind of the objects in which Services come.
+const LINKS: &str = "ServiceLinks";
+
 impl Edge {
     /// Connects, saying `name` in the hello.
     pub async fn connect(
@@ -271,6 +274,11 @@ impl Edge {
         Ok(())
     }
 
+    /// Objects held, without what the bridge makes of Services for every pod.
+    pub fn held(&self) -> usize {
+        self.store.held.keys().filter(|key| key.kind != LINKS).count()
+    }
+
     fn take(&mut self, event: EdgeEvent) {
         match event {
             EdgeEvent::Welcome(welcome) => self.resumed = welcome.resume,
@@ -279,7 +287,7 @@ impl Edge {
                 let seq = change.seq();
                 match change {
                     Change::Put { object, .. } => {
-                        self.puts += 1;
+                        self.puts += usize::from(object.digest.key.kind != LINKS);
                         self.store.held.insert(object.digest.key.clone(), object);
                     }
                     Change::Delete { key, uid, .. } => self.delete(&key, &uid),
@@ -304,7 +312,9 @@ impl Edge {
     fn delete(&mut self, key: &ObjectKey, uid: &str) {
         if self.store.held.get(key).is_some_and(|object| object.digest.uid == uid) {
             self.store.held.remove(key);
-            self.deleted.push(key.clone());
+            if key.kind != LINKS {
+                self.deleted.push(key.clone());
+            }
         }
     }
 }

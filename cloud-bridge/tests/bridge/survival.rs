@@ -24,7 +24,7 @@ async fn a_node_resumes_and_survives_a_bridge_that_forgot_everything() {
         let volume = json!({"volumes": [{"name": "v", "configMap": {"name": map}}]});
         cluster.create_pod(name, &node, volume).await;
     }
-    edge.until("all objects", |edge| edge.store.held.len() == 4).await;
+    edge.until("all objects", |edge| edge.held() == 4).await;
     edge.linger(Duration::from_millis(100)).await;
 
     // The same bridge: only what changed meanwhile.
@@ -32,7 +32,7 @@ async fn a_node_resumes_and_survives_a_bridge_that_forgot_everything() {
     drop(edge);
     force_delete(&cluster.pods(), &names[0]).await;
     let mut edge = bridge.connect(&identity, store).await;
-    edge.until("the deletion", |edge| edge.store.held.len() == 3).await;
+    edge.until("the deletion", |edge| edge.held() == 3).await;
     assert!(edge.resumed && edge.puts == 0, "resumed {} puts {}", edge.resumed, edge.puts);
 
     // A bridge that starts anew: a full list by digest, no body twice, and what is gone is gone.
@@ -45,7 +45,7 @@ async fn a_node_resumes_and_survives_a_bridge_that_forgot_everything() {
     let identity = bridge.join(&cluster, &node).await;
     let mut edge = bridge.connect(&identity, store).await;
     edge.until("the full list", |edge| edge.synced).await;
-    assert_eq!((edge.puts, edge.store.held.len(), edge.deleted.len()), (0, 2, 1));
+    assert_eq!((edge.puts, edge.held(), edge.deleted.len()), (0, 2, 1));
 
     // A newer connection of the same node.
     let mut newer = bridge.connect(&identity, Store::default()).await;
@@ -53,7 +53,7 @@ async fn a_node_resumes_and_survives_a_bridge_that_forgot_everything() {
     let why = edge.until_ended().await;
     assert!(why.contains("Superseded"), "{why}");
     force_delete(&cluster.pods(), &names[2]).await;
-    newer.until("the end of all", |edge| edge.store.held.is_empty()).await;
+    newer.until("the end of all", |edge| edge.held() == 0).await;
     cluster.maps().delete(&map, &DeleteParams::default()).await.unwrap();
 }
 
@@ -71,11 +71,11 @@ async fn an_api_that_talks_nonsense_deletes_nothing() {
     cluster.create_map(&map, "x").await;
     let spec = json!({"volumes": [{"name": "v", "configMap": {"name": map}}]});
     let pod = cluster.create_pod(&name, &node, spec).await;
-    edge.until("both", |edge| edge.store.held.len() == 2).await;
+    edge.until("both", |edge| edge.held() == 2).await;
     for kind in [1, 2, 3, 5] {
         saboteur.set(kind);
         edge.linger(Duration::from_millis(700)).await;
-        assert_eq!((edge.store.held.len(), edge.deleted.len()), (2, 0), "nonsense of kind {kind}");
+        assert_eq!((edge.held(), edge.deleted.len()), (2, 0), "nonsense of kind {kind}");
     }
     // A list that is well-formed, and lies: a pod is asked for by name before it is believed to be gone.
     saboteur.set(4);
@@ -95,7 +95,7 @@ async fn an_api_that_talks_nonsense_deletes_nothing() {
     })
     .await;
     force_delete(&cluster.pods(), &name).await;
-    edge.until("the end", |edge| edge.store.held.is_empty()).await;
+    edge.until("the end", |edge| edge.held() == 0).await;
     cluster.maps().delete(&map, &DeleteParams::default()).await.unwrap();
 }
 
@@ -106,7 +106,7 @@ async fn what_an_empty_list_does_not_name_is_looked_up_before_it_is_deleted() {
     let (node, name) = (unique("empty"), unique("empty-pod"));
     let (_, mut edge) = bridge.edge(&cluster, &node).await;
     cluster.create_pod(&name, &node, json!({})).await;
-    edge.until("the pod", |edge| edge.store.held.len() == 1).await;
+    edge.until("the pod", |edge| edge.held() == 1).await;
     let store = std::mem::take(&mut edge.store);
     bridge.bridge.close().await;
     assert!(edge.until_ended().await.contains("closed"));
@@ -115,5 +115,5 @@ async fn what_an_empty_list_does_not_name_is_looked_up_before_it_is_deleted() {
     let bridge = TestBridge::start(&cluster).await;
     let identity = bridge.join(&cluster, &node).await;
     let mut edge = bridge.connect(&identity, store).await;
-    edge.until("the deletion", |edge| edge.store.held.is_empty()).await;
+    edge.until("the deletion", |edge| edge.held() == 0).await;
 }

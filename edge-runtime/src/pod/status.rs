@@ -5,6 +5,7 @@
 mod conditions;
 mod containers;
 mod phase;
+mod volume_mounts;
 
 use std::net::IpAddr;
 
@@ -64,8 +65,11 @@ fn never_ran(pod: &Pod, record: &PodRecord, end: &Terminal) -> PodStatus {
 fn of_containers(pod: &Pod, record: &PodRecord, host: &HostFacts) -> PodStatus {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
-    let init = containers::statuses(spec, record, true);
-    let apps = containers::statuses(spec, record, false);
+    let mut init = containers::statuses(spec, record, true);
+    let mut apps = containers::statuses(spec, record, false);
+    let recursive = host.recursive_read_only;
+    volume_mounts::add(spec.init_containers.as_deref().unwrap_or_default(), &mut init, recursive);
+    volume_mounts::add(&spec.containers, &mut apps, recursive);
     let phase = phase::shown(spec, record, &init, &apps);
     let conditions = conditions::all(pod, spec, record, phase, &init, &apps);
     let ips = if spec.host_network == Some(true) { &host.host_ips } else { &record.ips };

@@ -213,6 +213,18 @@ fn clean_path(path: &str) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        #[test]
+        fn any_path_that_is_taken_names_a_place_inside(path in "(\\.|/|a|\\.\\.|\\PC){0,12}") {
+            if let Ok(clean) = clean_path(&path) {
+                let parts: Vec<_> = Path::new(&clean).components().collect();
+                proptest::prop_assert!(!parts.is_empty() && !clean.starts_with(".."), "{path:?} became {clean:?}");
+                proptest::prop_assert!(parts.iter().all(|part| matches!(part, Component::Normal(_))));
+                proptest::prop_assert_eq!(clean_path(&clean), Ok(clean.clone()));
+            }
+        }
+    }
+
     #[test]
     fn paths_stay_inside_the_volume() {
         assert_eq!(clean_path("./a//b").as_deref(), Ok("a/b"));

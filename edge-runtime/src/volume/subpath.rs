@@ -111,3 +111,6 @@ fn beneath<P: ?Sized + nix::NixPath>(dir: &OwnedFd, path: &P, flags: OFlag) -> R
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

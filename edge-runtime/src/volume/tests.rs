@@ -277,7 +277,7 @@ fn usage_is_of_the_pods_own_files() {
     fs::create_dir(made["disk"].path.join("d")).unwrap();
     fs::write(made["disk"].path.join("d/f"), vec![1; 100_000]).unwrap();
     fs::hard_link(made["disk"].path.join("d/f"), made["disk"].path.join("d/again")).unwrap();
-    let usage = smol::block_on(super::usage::usage(&bench.paths, &bench.pod));
+    let usage = smol::block_on(usage::usage(&bench.paths, &bench.pod));
     assert_eq!(usage.len(), 2);
     let disk = &usage["disk"];
     assert!((100_000..300_000).contains(&disk.bytes) && disk.inodes == 2, "{disk:?}");

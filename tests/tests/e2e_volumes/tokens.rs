@@ -15,7 +15,8 @@ fn review(cluster: &Cluster, token: &str, audience: &str) -> Value {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "spec": {"token": token, "audiences": if audience.is_empty() { json!([]) } else { json!([audience]) }}});
     std::fs::write(&path, review.to_string()).expect("a file");
-    let answer = cluster.kubectl.ok(&["create", "-o", "json", "-f", &path.display().to_string()]);
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let answer = cluster.kubectl.ok(&["create", "--raw", reviews, "-f", &path.display().to_string()]);
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
     answer["status"].clone()
 }
