@@ -94,7 +94,7 @@ impl Launcher {
         let dir = self.attempt_dir(&uid, &container.name, attempt.number);
 
         // Environment first: it fails most often (a ConfigMap that is not there yet) and costs nothing.
-        let facts = self.downward(ips);
+        let facts = self.downward(pod, ips);
         let environment = environment(pod, container, &facts, objects)?;
         let host_name = self.host_name(pod).map_err(|failure| config(failure.message))?;
         let has_terminal = container.tty.unwrap_or(false);

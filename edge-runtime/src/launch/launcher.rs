@@ -253,7 +253,9 @@ impl Launcher {
         Ok(network?)
     }
 
-    pub(super) fn downward(&self, pod_ips: &[IpAddr]) -> DownwardFacts {
+    pub(super) fn downward(&self, pod: &Pod, pod_ips: &[IpAddr]) -> DownwardFacts {
+        // A pod on the node's network has no address of its own.
+        let pod_ips = if super::sandbox::host_network(pod) { &self.host_ips } else { pod_ips };
         let text = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect();
         DownwardFacts {
             node_name: self.config.node_name.clone(),

@@ -111,7 +111,7 @@ impl Launcher {
         if !self.memory_controller() && admit::has_memory_limit(pod) {
             warnings.push(("MemoryLimitNotEnforced", admit::NO_MEMORY_CONTROLLER.to_owned()));
         }
-        let facts = self.downward(&ips);
+        let facts = self.downward(pod, &ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
         self.prepared.insert(uid, Prepared { volumes, namespaces, devices: Vec::new() });
@@ -227,7 +227,7 @@ impl Launcher {
             return Ok(prepared.clone());
         }
         let namespaces = self.existing_namespaces(pod, &uid)?;
-        let facts = self.downward(ips);
+        let facts = self.downward(pod, ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
         let prepared = Prepared { volumes, namespaces, devices: Vec::new() };
@@ -248,7 +248,7 @@ impl Launcher {
     /// # Errors
     /// The files cannot be written.
     pub fn refresh_volumes(&self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Vec<String>, VolumeError> {
-        let facts = self.downward(ips);
+        let facts = self.downward(pod, ips);
         volume::update(&VolumeContext { paths: &self.paths, pod, objects, facts: &facts })
     }
 }

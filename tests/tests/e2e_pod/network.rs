@@ -18,12 +18,15 @@ fn pods_reach_each_other_by_address() {
         &json!({"hostname": "board", "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"], "searches": ["lan"]},
             "hostAliases": [{"ip": "192.0.2.7", "hostnames": ["printer"]}]}),
     );
+    let addresses = json!({"env": [{"name": "OWN", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]});
     let host = with_spec(
-        pod("host", on, json!([shell("c", "ls /sys/class/net; exec sleep 1000")])),
+        pod("host", on, json!([with(shell("c", "ls /sys/class/net; echo own $OWN; exec sleep 1000"), &addresses)])),
         &json!({"hostNetwork": true}),
     );
-    let alone =
-        with_spec(pod("alone", on, json!([shell("c", "ls /sys/class/net")])), &json!({"restartPolicy": "Never"}));
+    let alone = with_spec(
+        pod("alone", on, json!([shell("c", "ls /sys/class/net; hostname")])),
+        &json!({"restartPolicy": "Never", "hostname": "no", "hostnameOverride": "front.example"}),
+    );
     kubectl.apply_all(&[pod("server", on, json!([shell("c", serve)])), named, host, alone]);
     let server = kubectl.wait_ready("server");
     let address = server["status"]["podIP"].as_str().expect("an address").to_owned();
@@ -47,8 +50,9 @@ fn pods_reach_each_other_by_address() {
 
     let host = kubectl.wait_ready("host");
     assert_eq!(host["status"]["podIP"], host["status"]["hostIP"]);
-    let links = kubectl.wait_log("host", "lo");
+    let links = kubectl.wait_log("host", "own");
+    assert!(links.contains(&format!("own {}\n", host["status"]["hostIP"].as_str().unwrap_or_default())), "{links}");
     assert!(links.lines().any(|link| link.starts_with("smp-")), "{links}");
     kubectl.wait_phase("alone", "Succeeded");
-    assert_eq!(kubectl.ok(&["logs", "alone"]), "eth0\nlo\n");
+    assert_eq!(kubectl.ok(&["logs", "alone"]), "eth0\nlo\nfront.example\n");
 }
