@@ -19,7 +19,7 @@ fn input_terminals_and_a_killed_daemon() {
     if !can_run() {
         return;
     }
-    let cluster = Cluster::start("edgelife");
+    let mut cluster = Cluster::start("edgelife");
     let mut node = cluster.node("edge");
     for kubectl in kubectls(&cluster) {
         inline_execution(&kubectl, &node.name);
@@ -27,6 +27,7 @@ fn input_terminals_and_a_killed_daemon() {
     }
     killed_daemon(&cluster, &mut node);
     usage(&cluster, &node);
+    cut_link(&mut cluster, &node);
 }
 
 /// As K8s test/e2e/kubectl/kubectl.go "should support inline execution and attach".
@@ -142,4 +143,17 @@ fn usage(cluster: &Cluster, node: &EdgeNode) {
     let node = &summary["node"];
     assert!(number(&node["cpu"]["usageNanoCores"]) > 0 && number(&node["memory"]["workingSetBytes"]) > 0, "{node}");
     assert!(number(&node["fs"]["usedBytes"]) > 0 && number(&node["runtime"]["imageFs"]["usedBytes"]) > 0, "{node}");
+}
+
+fn cut_link(cluster: &mut Cluster, node: &EdgeNode) {
+    let sleep = ["sleep", "7654"];
+    let is = |count: usize| move || if processes(&sleep) == count { Ok(()) } else { Err("no".to_owned()) };
+    let mut child = cluster.kubectl.command(&["exec", "p", "-c", "c", "--", "sleep", "7654"]);
+    let mut child = child.stderr(Stdio::null()).spawn().expect("kubectl starts");
+    until(SOON, "the command runs", is(1));
+    cluster.kill_bridge();
+    until(SOON, "the command ends with the link", is(0));
+    child.wait().expect("kubectl ends");
+    cluster.start_bridge();
+    node.wait_connected(cluster);
 }
