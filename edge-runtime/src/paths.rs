@@ -81,6 +81,11 @@ impl Paths {
         self.state().join("pods")
     }
 
+    /// Room kept for the node itself.
+    pub fn reserve(&self) -> PathBuf {
+        self.state().join("reserve")
+    }
+
     /// Exit records, written by the monitor before it tells anyone.
     pub fn exits(&self) -> PathBuf {
         self.state().join("exits")

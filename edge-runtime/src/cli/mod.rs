@@ -14,6 +14,7 @@ mod pull;
 mod reset;
 mod run;
 mod selftest;
+mod shutdown;
 mod sweep;
 mod usage;
 mod version;
@@ -37,6 +38,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   pull IMAGE                                    fetch an image from its registry
   monitor                                       parent of the containers; started by run
   reset [--all]                                 end all containers, leave nothing on the host
+  shutdown                                      the machine goes down: stop the pods in order, end the daemon
   sweep                                         delete what pods left; started by run
   usage                                         measure what pods hold; started by run
   selftest --root DIR                           does this build work on this machine?
@@ -98,6 +100,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("exec") => exec::run(parser),
         Some("logs") => logs::run(parser),
         Some("monitor") => monitor::run(parser),
+        Some("shutdown") => shutdown::run(parser),
         Some("sweep") => sweep::run(parser),
         Some("usage") => usage::run(parser),
         Some("version" | "--version" | "-V") => version::run(),

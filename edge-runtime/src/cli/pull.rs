@@ -13,7 +13,7 @@ use crate::image::auth::Keyring;
 use crate::image::helper::Helper;
 use crate::image::platform::Wanted;
 use crate::image::pull::Pull;
-use crate::image::registry_config::{RegistryConfig, registry_for};
+use crate::image::registry_config::registry_for;
 use crate::image::spawn::{Answer, Request};
 use crate::image::{ImageError, ImageRecord, Reference};
 use crate::paths::Paths;
@@ -42,7 +42,14 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     }
     let config = ConfigFile::read(&paths.config_file()).map_err(CliError::failed)?;
     let document = auth.as_deref().map(read_auth).transpose()?;
-    let record = pull(&paths, &image, document, &config.registry).map_err(CliError::failed)?;
+    let auth = document.map(String::from_utf8).transpose().map_err(CliError::failed)?;
+    let request = Request {
+        auth,
+        registries: config.registry,
+        auth_file: config.pull.auth_file,
+        bytes_per_second: config.pull.bytes_per_second,
+    };
+    let record = pull(&paths, &image, &request).map_err(CliError::failed)?;
     super::version::print(&format!("{image} {}", record.id))
 }
 
@@ -51,7 +58,7 @@ fn answer(paths: &Paths, image: &str) -> Result<ExitCode, CliError> {
     let mut text = Vec::new();
     io::stdin().take(LONGEST_REQUEST).read_to_end(&mut text).map_err(CliError::failed)?;
     let request: Request = serde_json::from_slice(&text).map_err(|e| CliError::Usage(format!("the request: {e}")))?;
-    let done = pull(paths, image, request.auth.map(String::into_bytes), &request.registries);
+    let done = pull(paths, image, &request);
     let answer = match &done {
         Ok(record) => Answer::Image(record.id.clone()),
         Err(error) => Answer::Error { reason: error.reason().to_owned(), message: error.to_string() },
@@ -61,30 +68,28 @@ fn answer(paths: &Paths, image: &str) -> Result<ExitCode, CliError> {
     Ok(if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn pull(
-    paths: &Paths,
-    image: &str,
-    auth: Option<Vec<u8>>,
-    registries: &[RegistryConfig],
-) -> Result<ImageRecord, ImageError> {
+fn pull(paths: &Paths, image: &str, request: &Request) -> Result<ImageRecord, ImageError> {
+    let registries = &request.registries;
     let reference = Reference::parse(image)?;
     let mut keyring = Keyring::default();
     let mut add = |document: &[u8], from: &str| {
         let broken = |why| ImageError::Broken { image: image.to_owned(), what: from.to_owned(), why };
         keyring.add(document).map_err(broken)
     };
-    if let Some(document) = auth {
-        add(&document, "pull secret")?;
+    if let Some(document) = &request.auth {
+        add(document.as_bytes(), "pull secret")?;
     }
-    if let Some(path) = registry_for(registries, &reference.registry).auth_file {
+    let own = registry_for(registries, &reference.registry).auth_file;
+    for path in own.into_iter().chain(request.auth_file.clone()) {
         let document = std::fs::read(&path).map_err(|source| ImageError::Io {
             path: path.clone(),
-            what: "cannot read the registry's auth-file",
+            what: "cannot read the auth-file",
             source,
         })?;
         add(&document, &path.display().to_string())?;
     }
     let mut helper = Helper::begin(paths)?;
+    helper.limits.bytes_per_second = request.bytes_per_second;
     let record = Pull {
         layers: &helper.layers,
         wanted: &Wanted::here(),

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::devices::{DeviceFile, HandlerFile};
 use super::security::SecurityFile;
 use super::swap::ResourcesConfig;
+use super::traffic::{PullFile, ShutdownFile};
 use crate::image::registry_config::RegistryConfig;
 
 /// What was typed, before defaults and checks.
@@ -30,6 +31,8 @@ pub struct ConfigFile {
     pub registry: Vec<RegistryConfig>,
     pub eviction: EvictionFile,
     pub images: ImagesFile,
+    pub pull: PullFile,
+    pub shutdown: ShutdownFile,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -84,6 +87,7 @@ pub struct RuntimeFile {
 pub struct LogFile {
     pub max_bytes: Option<u64>,
     pub max_files: Option<u32>,
+    pub bytes_per_second: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -7,6 +7,7 @@ mod file;
 mod resources;
 mod security;
 pub mod swap;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ pub use file::{ConfigError, ConfigFile, NetworkMode};
 pub use resources::{EvictionConfig, ImagesConfig};
 pub use security::SecurityConfig;
 pub use swap::ResourcesConfig;
+pub use traffic::{AtShutdown, PullConfig, ShutdownConfig};
 
 use crate::image::registry_config::RegistryConfig;
 use crate::launch::devices::DeviceClass;
@@ -52,6 +54,8 @@ pub struct Config {
     pub registries: Vec<RegistryConfig>,
     pub eviction: EvictionConfig,
     pub images: ImagesConfig,
+    pub pull: PullConfig,
+    pub shutdown: ShutdownConfig,
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +90,8 @@ pub struct RuntimeConfig {
 pub struct LogConfig {
     pub max_bytes: u64,
     pub max_files: u32,
+    /// What one container may log; `None` for as much as it likes.
+    pub bytes_per_second: Option<u64>,
 }
 
 impl Config {
@@ -152,7 +158,11 @@ impl Config {
         let logs = LogConfig {
             max_bytes: parsed.logs.max_bytes.unwrap_or(10 << 20),
             max_files: parsed.logs.max_files.unwrap_or(5),
+            bytes_per_second: parsed.logs.bytes_per_second,
         };
+        if logs.bytes_per_second.is_some_and(|rate| rate < 1024) {
+            return Err(invalid("logs.bytes-per-second", "must be at least 1024, or absent for no limit".into()));
+        }
         if logs.max_bytes < 4096 || logs.max_files < 2 {
             return Err(invalid("logs", "max-bytes must be at least 4096 and max-files at least 2".into()));
         }
@@ -163,7 +173,10 @@ impl Config {
         let runtimes = devices::runtimes(parsed.runtimes).map_err(|(key, why)| invalid(&key, why))?;
         let security = parsed.security.check().map_err(|(key, why)| invalid(key, why))?;
         let eviction = EvictionConfig::from_file(&parsed.eviction).map_err(|(key, why)| invalid(&key, why))?;
-        let images = ImagesConfig::from_file(parsed.images).map_err(|(key, why)| invalid(key, why))?;
+        let mut images = ImagesConfig::from_file(parsed.images).map_err(|(key, why)| invalid(key, why))?;
+        let pull = PullConfig::from_file(parsed.pull).map_err(|(key, why)| invalid(key, why))?;
+        images.pinned.extend(pull.images.iter().cloned());
+        let shutdown = ShutdownConfig::from_file(&parsed.shutdown);
         Ok(Self {
             node_name,
             labels: parsed.labels,
@@ -193,6 +206,8 @@ impl Config {
             registries: parsed.registry,
             eviction,
             images,
+            pull,
+            shutdown,
         })
     }
 }

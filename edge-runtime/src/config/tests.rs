@@ -45,6 +45,11 @@ fn wrong_values_name_their_key() {
         ("images: {gc-high-percent: 101}", "images.gc-high-percent"),
         ("images: {gc-high-percent: 50, gc-low-percent: 50}", "images.gc-low-percent"),
         ("images: {pinned: ['UPPER']}", "images.pinned"),
+        ("pull: {window: always}", "pull.window"),
+        ("pull: {bytes-per-second: 5}", "pull.bytes-per-second"),
+        ("pull: {images: ['a b']}", "pull.images"),
+        ("logs: {bytes-per-second: 5}", "logs.bytes-per-second"),
+        ("shutdown: {pods: stay}", "shutdown"),
     ] {
         let error = load(text).expect_err(text).to_string();
         assert!(error.contains(key), "{text}: {error}");

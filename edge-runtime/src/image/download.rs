@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ureq::Body;
 use ureq::http::{Response, StatusCode};
@@ -36,6 +36,7 @@ pub fn blob(
     }
     let mut part = Part::open(path.clone(), blob.size).map_err(ImageError::io(&path, "cannot open"))?;
     let resumed = part.length > 0;
+    part.pace = limits.bytes_per_second;
     part.fill(repository, blob)?;
     let mut found = part.hasher.clone().finish();
     if found != blob.digest && resumed {
@@ -58,6 +59,8 @@ struct Part {
     path: PathBuf,
     length: u64,
     hasher: Hasher,
+    /// Bytes per second.
+    pace: Option<u64>,
 }
 
 enum Failure {
@@ -78,7 +81,7 @@ impl Part {
         loop {
             let n = file.read(&mut buffer)?;
             if n == 0 {
-                return Ok(Self { file, path, length, hasher });
+                return Ok(Self { file, path, length, hasher, pace: None });
             }
             hasher.update(&buffer[..n]);
             length += n as u64;
@@ -128,7 +131,13 @@ impl Part {
         };
         let mut body = response.into_body().into_with_config().limit(u64::MAX).reader();
         let mut buffer = vec![0; 64 * 1024];
+        let (began, from) = (Instant::now(), self.length);
         loop {
+            // The peer is slowed by what is not read.
+            if let Some(pace) = self.pace {
+                let due = Duration::from_millis((self.length - from).saturating_mul(1000) / pace.max(1));
+                std::thread::sleep(due.saturating_sub(began.elapsed()));
+            }
             let n = match body.read(&mut buffer) {
                 Ok(0) if self.length < blob.size => {
                     return Err(Failure::Link(repository.unreachable("the connection ended inside a blob")));

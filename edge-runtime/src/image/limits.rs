@@ -15,11 +15,20 @@ pub struct Limits {
     pub document_bytes: u64,
     /// Layers of one image: overlayfs stacks at most 500, other runtimes 127.
     pub layers: usize,
+    /// Most that a download may take of the link.
+    pub bytes_per_second: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { entries: 1 << 20, layer_bytes: 16 << 30, blob_bytes: 8 << 30, document_bytes: 4 << 20, layers: 127 }
+        Self {
+            entries: 1 << 20,
+            layer_bytes: 16 << 30,
+            blob_bytes: 8 << 30,
+            document_bytes: 4 << 20,
+            layers: 127,
+            bytes_per_second: None,
+        }
     }
 }
 

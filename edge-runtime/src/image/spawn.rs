@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -25,6 +26,11 @@ pub struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<String>,
     pub registries: Vec<RegistryConfig>,
+    /// Docker config JSON of the node, behind all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_file: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
 }
 
 /// The one line it prints.
@@ -46,21 +52,14 @@ const FAREWELL: Duration = Duration::from_secs(10);
 const LONGEST_ANSWER: u64 = 1 << 20;
 
 /// Fetches `image` in a helper process and returns the image's id; its record is in the store then.
-/// `auth` is what [`Request::auth`] says.
 ///
 /// # Errors
 /// What the helper says, or how it ended.
-pub async fn pull(
-    paths: &Paths,
-    image: &str,
-    auth: Option<String>,
-    registries: &[RegistryConfig],
-) -> Result<String, ImageError> {
-    let request = Request { auth, registries: registries.to_vec() };
+pub async fn pull(paths: &Paths, image: &str, request: &Request) -> Result<String, ImageError> {
     let helper = |source| ImageError::Io { path: "/proc/self/exe".into(), what: "cannot run the pull helper", source };
     let mut command = Command::new("/proc/self/exe");
     command.arg("pull").arg("--root").arg(paths.root()).arg("--helper").arg("--").arg(image);
-    let output = run(command, &serde_json::to_vec(&request).map_err(|e| helper(e.into()))?).await.map_err(helper)?;
+    let output = run(command, &serde_json::to_vec(request).map_err(|e| helper(e.into()))?).await.map_err(helper)?;
     interpret(&output, image)
 }
 

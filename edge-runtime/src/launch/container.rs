@@ -164,6 +164,7 @@ impl Launcher {
             log_path: self.paths.container_log(namespace, name, &uid, &container.name, attempt.number),
             log_max_bytes: self.config.logs.max_bytes,
             log_max_files: self.config.logs.max_files,
+            log_bytes_per_second: self.config.logs.bytes_per_second,
             cgroup: Some(cgroup),
             stdin: container.stdin.unwrap_or(false),
             stdin_once: container.stdin_once.unwrap_or(false),

@@ -68,7 +68,7 @@ impl LineSplitter {
     }
 }
 
-fn entry(stamp: &str, stream: Stream, tag: u8, content: &[u8], out: &mut Vec<u8>) {
+pub(super) fn entry(stamp: &str, stream: Stream, tag: u8, content: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(stamp.as_bytes());
     out.push(b' ');
     out.extend_from_slice(stream.name().as_bytes());

@@ -3,6 +3,7 @@
 //! The monitor writes them, the daemon and the command line read them. Knows nothing of pods beyond a file's path.
 
 pub mod cri;
+pub mod limit;
 pub mod read;
 pub mod retain;
 pub mod rotate;

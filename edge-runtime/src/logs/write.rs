@@ -4,8 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use super::cri::LineSplitter;
+use super::cri::{LineSplitter, entry};
+use super::limit::Limit;
 use super::read::Stream;
 use super::rotate;
 
@@ -22,6 +24,7 @@ pub struct LogWriter {
     max_files: u32,
     stdout: LineSplitter,
     stderr: LineSplitter,
+    limit: Option<(Limit, Instant)>,
 }
 
 impl LogWriter {
@@ -49,7 +52,15 @@ impl LogWriter {
             max_files: max_files.max(1),
             stdout: LineSplitter::default(),
             stderr: LineSplitter::default(),
+            limit: None,
         })
+    }
+
+    /// Keeps no more than this; `None` for everything.
+    #[must_use]
+    pub fn limited(mut self, bytes_per_second: Option<u64>) -> Self {
+        self.limit = bytes_per_second.map(|rate| (Limit::new(rate), Instant::now()));
+        self
     }
 
     /// Logs what the container wrote. `scratch` is borrowed space, empty before and after.
@@ -69,7 +80,11 @@ impl LogWriter {
     pub fn finish(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
         self.stdout.finish(stamp, Stream::Stdout, scratch);
         self.stderr.finish(stamp, Stream::Stderr, scratch);
-        self.flush(stamp, scratch)
+        let outcome = self.flush(stamp, scratch);
+        if let Some(notice) = self.limit.as_mut().and_then(|(limit, _)| limit.notice()) {
+            entry(stamp, Stream::Stderr, b'F', notice.as_bytes(), scratch);
+        }
+        outcome.and(self.put(stamp, scratch))
     }
 
     fn splitter(&mut self, stream: Stream) -> &mut LineSplitter {
@@ -79,9 +94,27 @@ impl LogWriter {
         }
     }
 
+    /// Writes what the limit lets through, behind a line about what it did not.
+    fn flush(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
+        if let Some((limit, since)) = self.limit.as_mut().filter(|_| !scratch.is_empty()) {
+            let lines = scratch.iter().filter(|byte| **byte == b'\n').count();
+            if !limit.admit(scratch.len(), lines, since.elapsed()) {
+                scratch.clear();
+                return Ok(());
+            }
+            if let Some(notice) = limit.notice() {
+                let mut with_notice = Vec::new();
+                entry(stamp, Stream::Stderr, b'F', notice.as_bytes(), &mut with_notice);
+                with_notice.append(scratch);
+                *scratch = with_notice;
+            }
+        }
+        self.put(stamp, scratch)
+    }
+
     /// What cannot be written (full disk) is lost, but in whole batches: lines are never torn, and the container is
     /// never held up.
-    fn flush(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
+    fn put(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
         if scratch.is_empty() {
             return Ok(());
         }
@@ -150,6 +183,25 @@ mod tests {
         assert_eq!(*numbers.last().unwrap(), 199);
         assert!(numbers.windows(2).all(|w| w[1] == w[0] + 1), "no gap: {numbers:?}");
         assert!(numbers.len() >= 80, "{}", numbers.len());
+    }
+
+    #[test]
+    fn a_limited_log_says_what_it_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("0.log");
+        let writer = LogWriter::open(&log, 1 << 20, 5).unwrap().limited(Some(1024));
+        let (mut writer, mut scratch) = (writer, Vec::new());
+        for _ in 0..200 {
+            writer.write(Stream::Stdout, &[b'x'; 99], T, &mut scratch).unwrap();
+            writer.write(Stream::Stdout, b"\n", T, &mut scratch).unwrap();
+        }
+        writer.finish(T, &mut scratch).unwrap();
+        let text = fs::read_to_string(&log).unwrap();
+        let kept = text.lines().filter(|line| line.ends_with("xxx")).count();
+        let said = text.lines().filter_map(|line| line.split_once("edge-runtime: ")?.1.split_once(" lines dropped"));
+        let said: usize = said.map(|(number, _)| number.parse::<usize>().unwrap()).sum();
+        assert!((20..100).contains(&kept), "{kept}");
+        assert_eq!(kept + said, 200, "every line is there or counted");
     }
 
     #[test]

@@ -88,6 +88,7 @@ impl Monitor {
             return note(&format!("container {id}: its terminal is lost with the former monitor"));
         }
         let output = LogWriter::open(&spec.log_path, spec.log_max_bytes, spec.log_max_files)
+            .map(|log| log.limited(spec.log_bytes_per_second))
             .and_then(|log| Output::open(&spec.bundle, log, false));
         match output {
             Ok(output) => container.output = Some(output),

@@ -57,7 +57,8 @@ impl Monitor {
     fn begin(&mut self, id: &str) -> io::Result<()> {
         let Some(container) = self.containers.get_mut(id) else { return Ok(()) };
         let spec = &container.spec;
-        let log = LogWriter::open(&spec.log_path, spec.log_max_bytes, spec.log_max_files)?;
+        let log =
+            LogWriter::open(&spec.log_path, spec.log_max_bytes, spec.log_max_files)?.limited(spec.log_bytes_per_second);
         container.output = Some(Output::open(&spec.bundle, log, spec.stdin && spec.stdin_once && !spec.terminal)?);
         container.console = spec.terminal.then(|| console::listen(&spec.bundle)).transpose()?;
         saved::save(&Saved { spec: spec.clone(), phase: SavedPhase::Starting })?;

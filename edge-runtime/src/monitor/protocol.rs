@@ -80,6 +80,9 @@ pub struct StartContainer {
     /// Log files kept per attempt, the current one included.
     #[serde(default = "default_log_max_files")]
     pub log_max_files: u32,
+    /// Most that is logged; absent for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_bytes_per_second: Option<u64>,
     /// `linux.cgroupsPath` of the spec, absolute in each hierarchy: where out-of-memory kills are counted.
     #[serde(default)]
     pub cgroup: Option<String>,

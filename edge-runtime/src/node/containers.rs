@@ -45,6 +45,10 @@ impl Node {
     }
 
     fn exited(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
+        if self.is_frozen() {
+            self.ended_frozen(&exit.id);
+            return Ok(());
+        }
         self.tell_exit(exit);
         self.settle_exit(exit)
     }

@@ -281,6 +281,9 @@ impl Node {
         if let Some(refusal) = self.pods.get(uid).and_then(|entry| entry.refusal.clone()) {
             return Some(refusal);
         }
+        if let Some(refusal) = self.refuse_for_shutdown() {
+            return Some(refusal);
+        }
         if let Some(refusal) = self.launcher.refusal(pod) {
             return Some(refusal);
         }

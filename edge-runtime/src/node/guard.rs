@@ -19,6 +19,8 @@ use crate::store::StoreError;
 const GRACE_S: u32 = 1;
 /// The next pod goes when the last one is gone, or after this (the kubelet's `podCleanupTimeout`).
 const CLEANUP: Duration = Duration::from_secs(30);
+/// A shortage that lasts is told again after this.
+const TELL_AGAIN: Duration = Duration::from_secs(300);
 /// While a pod goes, and while the disk is being looked at.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
@@ -31,12 +33,14 @@ pub(super) struct Guard {
     /// Evicted, and not gone until then.
     leaving: Option<(String, Mono)>,
     separate_images: bool,
+    /// The shortage that was told as an event, and when.
+    told: Option<(Signal, Mono)>,
 }
 
 impl Guard {
     pub(super) fn new(manager: Manager, separate_images: bool) -> Self {
         let (pressure, seen) = Default::default();
-        Self { manager, pressure, seen, met: Vec::new(), leaving: None, separate_images }
+        Self { manager, pressure, seen, met: Vec::new(), leaving: None, separate_images, told: None }
     }
 }
 
@@ -52,9 +56,17 @@ impl Node {
         if !self.resumed || self.is_one_leaving(now) {
             return Ok(());
         }
-        let Some(first) = self.guard.met.first().copied() else { return Ok(()) };
-        let message = format!("Attempting to reclaim {}", first.signal.resource());
-        self.node_event(true, "EvictionThresholdMet", &message)?;
+        let Some(first) = self.guard.met.first().copied() else {
+            self.guard.told = None;
+            return Ok(());
+        };
+        // Not with every look: the node has other news, too, and only so many events.
+        let again = |(signal, at): (Signal, Mono)| signal != first.signal || now.since(at) > TELL_AGAIN;
+        if self.guard.told.is_none_or(again) {
+            self.guard.told = Some((first.signal, now));
+            let message = format!("Attempting to reclaim {}", first.signal.resource());
+            self.node_event(true, "EvictionThresholdMet", &message)?;
+        }
         match first.signal {
             Signal::MemoryAvailable | Signal::PidAvailable => self.evict_for(first, None, now),
             // Images first; when none is left to remove, a walk tells who holds how much, and `walked` goes on.

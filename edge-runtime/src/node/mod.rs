@@ -12,7 +12,8 @@
 //! | `guard`, `storage`, `collect` | running short: eviction, pods' disk use, unused images |
 //! | `hooks` | lifecycle hooks that run |
 //! | `containers` | what the monitor said |
-//! | `pulls` | images to fetch, one at a time |
+//! | `pulls`, `prepull` | images to fetch, one at a time |
+//! | `shutdown` | the machine goes down |
 //! | `events`, `series` | Kubernetes events: made, and kept few |
 //! | `outgoing` | reports on their way to the bridge |
 //! | `statics` | pods from manifest files |
@@ -30,9 +31,11 @@ mod network;
 mod objects;
 mod outgoing;
 mod pods;
+mod prepull;
 mod pulls;
 mod report;
 mod series;
+mod shutdown;
 mod sources;
 mod start;
 mod statics;
@@ -56,6 +59,7 @@ use crate::pod::status::HostFacts;
 use crate::probe::Supervisor;
 use crate::store::{Store, StoreError};
 use crate::sys::clock::Clock;
+use crate::sys::reserve::Reserve;
 
 use collect::Collect;
 use guard::Guard;
@@ -66,11 +70,13 @@ use pods::Pods;
 use pulls::Pulls;
 use report::NodeReport;
 use series::Series;
+use shutdown::Shutdown;
 use sources::{News, Senders, Sources};
 use storage::Storage;
 use streams::Streams;
 use tokens::Tokens;
 
+pub use shutdown::MARK as SHUTDOWN_MARK;
 pub use start::{StartError, lock, run};
 
 /// Most events taken before pods get their turns: a flood of news must not starve decisions.
@@ -113,6 +119,8 @@ pub struct Node {
     guard: Guard,
     storage: Storage,
     collect: Collect,
+    shutdown: Shutdown,
+    reserve: Reserve,
     streams: Streams,
     tokens: Tokens,
     /// Names of manifest files that were refused, so that each is complained about once per content.
@@ -130,14 +138,24 @@ impl Node {
         loop {
             let now = self.clock.now().mono;
             let tokens = self.renew_tokens();
-            let wake =
-                [self.pods.wake_due(now), self.outgoing.flush(self.link.as_ref(), now), self.report.due(), tokens];
+            let shutdown = match self.shutdown_step(now) {
+                Ok(()) => return self.leave().await,
+                Err(again) => again,
+            };
+            let wake = [
+                self.pods.wake_due(now),
+                self.outgoing.flush(self.link.as_ref(), now),
+                self.report.due(),
+                tokens,
+                shutdown,
+            ];
             let wake = wake.into_iter().flatten().min();
             let news =
                 if self.resumed && self.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
             let mut next = news;
             for _ in 0..BATCH {
                 match next.take() {
+                    Some(News::Stop) if self.stop_asked()? => {}
                     Some(News::Stop) => return Ok(()),
                     Some(news) => self.take(news)?,
                     None => break,

@@ -1,12 +1,15 @@
 //! Images to fetch, one at a time (the kubelet's `serializeImagePulls`), each for all who wait for it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 
 use super::Node;
 use super::sources::News;
+use crate::image::spawn::Request;
 use crate::image::{ImageError, ImageRecord, Reference, spawn};
+use crate::pod::clock::Mono;
 use crate::pod::event::{ImageFailure, PodEvent};
 use crate::pod::record::ContainerKind;
 use crate::pod::step::EventDraft;
@@ -21,6 +24,7 @@ struct Waiter {
     container: String,
     /// As the pod spells it.
     reference: String,
+    asked: Mono,
 }
 
 /// One image to fetch.
@@ -30,40 +34,83 @@ struct Job {
     /// Docker config JSON of the pods' pull secrets.
     auth: Option<String>,
     waiters: Vec<Waiter>,
+    begun: Mono,
 }
 
 /// The first job is the one under way.
 #[derive(Default)]
 pub(super) struct Pulls {
     jobs: VecDeque<Job>,
+    pub(super) prepull_at: Option<Mono>,
+}
+
+impl Pulls {
+    pub(super) fn is_busy(&self) -> bool {
+        !self.jobs.is_empty()
+    }
 }
 
 impl Node {
     /// Asks for an image; the answer comes as news.
     pub(super) fn pull(&mut self, name: &str, uid: &str, container: &str, reference: &str, auth: Option<String>) {
-        let waiter = Waiter { uid: uid.to_owned(), container: container.to_owned(), reference: reference.to_owned() };
-        let message = format!("Pulling image \"{reference}\"");
+        let (uid, container, reference) = (uid.to_owned(), container.to_owned(), reference.to_owned());
+        let asked = self.mono();
+        let waiter = Waiter { uid, container, reference, asked };
+        let message = format!("Pulling image {:?}", waiter.reference);
         self.image_event(&waiter, false, "Pulling", message);
         if let Some(job) = self.pulls.jobs.iter_mut().find(|job| job.name == name && job.auth == auth) {
             job.waiters.push(waiter);
             return;
         }
-        self.pulls.jobs.push_back(Job { name: name.to_owned(), auth, waiters: vec![waiter] });
+        self.enqueue(Job { name: name.to_owned(), auth, waiters: vec![waiter], begun: asked });
+    }
+
+    /// Asks for an image that no pod waits for.
+    pub(super) fn fetch(&mut self, name: String) {
+        let begun = self.mono();
+        self.enqueue(Job { name, auth: None, waiters: Vec::new(), begun });
+    }
+
+    fn enqueue(&mut self, job: Job) {
+        self.pulls.jobs.push_back(job);
         if self.pulls.jobs.len() == 1 {
             self.begin_pull();
         }
     }
 
-    fn begin_pull(&self) {
-        let Some(job) = self.pulls.jobs.front() else { return };
+    fn begin_pull(&mut self) {
+        let now = self.clock.now();
+        let Some(job) = self.pulls.jobs.front_mut() else { return };
+        job.begun = now.mono;
         let (name, auth) = (job.name.clone(), job.auth.clone());
         let (paths, news) = (self.paths.clone(), self.senders.news.clone());
-        let registries = self.config.registries.clone();
+        let request = Request {
+            auth,
+            registries: self.config.registries.clone(),
+            auth_file: self.config.pull.auth_file.clone(),
+            bytes_per_second: self.config.pull.bytes_per_second,
+        };
+        let window = self.config.pull.window.clone();
+        let open = window.as_ref().map(|window| window.open_for(now.wall.as_second()));
         log::info!("pulling {name}");
         self.executor
             .spawn(async move {
-                let result = spawn::pull(&paths, &name, auth, &registries).await;
-                let _ = news.send(News::Pulled { reference: name, result }).await;
+                let fetch = spawn::pull(&paths, &name, &request);
+                let closed = |left: Duration| async move {
+                    smol::Timer::after(left).await;
+                    let hours = window.map(|window| window.text).unwrap_or_default();
+                    // As if there were no link: what is on the node is used.
+                    let reason = "RegistryUnavailable".to_owned();
+                    let why = format!("this node pulls images only from {hours} UTC (pull.window)");
+                    Err(ImageError::Helper { reason, why })
+                };
+                let result = match open {
+                    None => fetch.await,
+                    Some(None) => closed(Duration::ZERO).await,
+                    // Stopped in the middle, the next pull goes on where this one ended.
+                    Some(Some(left)) => smol::future::or(fetch, closed(left)).await,
+                };
+                let _ = news.send(News::Pulled { reference: name.clone(), result }).await;
             })
             .detach();
     }
@@ -71,19 +118,19 @@ impl Node {
     pub(super) fn pulled(&mut self, name: &str, result: PullResult) -> Result<(), StoreError> {
         let Some(job) = self.pulls.jobs.pop_front() else { return Ok(()) };
         self.begin_pull();
-        for waiter in job.waiters {
+        for waiter in &job.waiters {
             let present = self.image_id(&waiter.reference);
             let container = waiter.container.clone();
             let event = match (&result, present) {
                 (Ok(_), Some(image_id)) => {
-                    let message = format!("Successfully pulled image \"{}\"", waiter.reference);
-                    self.image_event(&waiter, false, "Pulled", message);
+                    let message = self.pulled_message(waiter, job.begun, &image_id);
+                    self.image_event(waiter, false, "Pulled", message);
                     PodEvent::ImageReady { container, image_id }
                 }
                 // Offline is normal here: what the registry cannot refresh is used as it is.
                 (Err(error), Some(image_id)) if error.reason() == "RegistryUnavailable" => {
                     let message = format!("{error}; using the image that is on this node");
-                    self.image_event(&waiter, true, "Failed", message);
+                    self.image_event(waiter, true, "Failed", message);
                     PodEvent::ImageReady { container, image_id }
                 }
                 (Err(error), _) => {
@@ -97,8 +144,23 @@ impl Node {
             };
             self.tell(&waiter.uid, event);
         }
+        if job.waiters.is_empty() {
+            match &result {
+                Ok(_) => self.pulls.prepull_at = None,
+                Err(error) => log::warn!("{}: {error}; trying again later", job.name),
+            }
+        }
         self.report.images_changed();
         Ok(())
+    }
+
+    /// As the kubelet's.
+    fn pulled_message(&self, waiter: &Waiter, begun: Mono, image_id: &str) -> String {
+        let now = self.mono();
+        let (took, waited) = (go_duration(now.since(begun)), go_duration(now.since(waiter.asked)));
+        let size = self.image_record(image_id, &waiter.reference).map_or(0, |image| image.size);
+        let image = &waiter.reference;
+        format!("Successfully pulled image {image:?} in {took} ({waited} including waiting). Image size: {size} bytes.")
     }
 
     fn image_event(&mut self, waiter: &Waiter, warning: bool, reason: &'static str, message: String) {
@@ -142,5 +204,32 @@ impl Node {
             }
         }
         (!auths.is_empty()).then(|| serde_json::json!({ "auths": auths }).to_string())
+    }
+}
+
+/// As Go prints a duration cut to milliseconds: `734ms`, `1.5s`, `2m3.25s`.
+fn go_duration(time: Duration) -> String {
+    let ms = time.as_millis();
+    let seconds = |ms: u128| {
+        let text = format!("{}.{:03}", ms / 1000, ms % 1000);
+        format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))
+    };
+    match ms {
+        0..1000 => format!("{ms}ms"),
+        1000..60_000 => seconds(ms),
+        60_000..3_600_000 => format!("{}m{}", ms / 60_000, seconds(ms % 60_000)),
+        _ => format!("{}h{}m{}", ms / 3_600_000, ms / 60_000 % 60, seconds(ms % 60_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_like_gos() {
+        let text = |ms| go_duration(Duration::from_millis(ms));
+        assert_eq!([text(734), text(1500), text(2000), text(123_250)], ["734ms", "1.5s", "2s", "2m3.25s"]);
+        assert_eq!(text(3_661_001), "1h1m1.001s");
     }
 }

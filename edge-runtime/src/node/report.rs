@@ -69,7 +69,11 @@ impl Node {
             return Ok(());
         }
         self.report.next_look = Some(now.after(LOOK));
-        self.guard(now)?;
+        super::start::tend(&self.reserve, &self.paths);
+        if !self.is_shutting_down() {
+            self.guard(now)?;
+            self.prepull(now);
+        }
         if self.report.time_mark.is_none_or(|at| at <= now) {
             let wall = self.wall().to_string();
             self.store.write(|writer| writer.set_fact(Fact::TimeFloor, &wall))?;
@@ -140,13 +144,11 @@ impl Node {
             under_voltage: sensors.under_voltage(),
             hot: sensors.hot(was_hot),
         };
-        let all = conditions::conditions(
-            &self.launcher.network_error().map_or(ReadyState::Ready, ReadyState::NotReady),
-            self.guard.pressure,
-            &board,
-            &self.report.conditions,
-            self.wall(),
-        );
+        let ready = match self.is_shutting_down() {
+            true => ReadyState::NotReady("node is shutting down".to_owned()),
+            false => self.launcher.network_error().map_or(ReadyState::Ready, ReadyState::NotReady),
+        };
+        let all = conditions::conditions(&ready, self.guard.pressure, &board, &self.report.conditions, self.wall());
         Ok(node_object(self.launcher.facts(), &settings, &images, all))
     }
 }

@@ -2,6 +2,7 @@
 //! waits for a network.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -20,6 +21,7 @@ use super::pods::{Entry, Pods};
 use super::pulls::Pulls;
 use super::report::NodeReport;
 use super::series::Series;
+use super::shutdown::Shutdown;
 use super::sources::{News, Senders, channels};
 use super::storage::Storage;
 use super::streams::Streams;
@@ -47,6 +49,7 @@ use crate::sys::board::Sensors;
 use crate::sys::clock::Clock;
 use crate::sys::files::{self, private_dir};
 use crate::sys::host;
+use crate::sys::reserve::Reserve;
 use crate::sys::signal::Signals;
 use crate::sys::watch::FolderWatch;
 
@@ -85,6 +88,8 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
     }
     run_on_tmpfs(paths)?;
     let _lock = lock(paths)?;
+    // Of a shutdown that did not come about.
+    let _ = std::fs::remove_file(paths.run().join(super::shutdown::MARK));
     let executor: Rc<LocalExecutor<'static>> = Rc::new(LocalExecutor::new());
     smol::block_on(executor.run(async {
         // Without it the process crate would start a thread of its own to wait for children.
@@ -127,11 +132,17 @@ fn run_on_tmpfs(paths: &Paths) -> Result<(), StartError> {
 /// Another process holds the lock.
 pub fn lock(paths: &Paths) -> Result<Flock<std::fs::File>, StartError> {
     let path = paths.run().join("daemon.lock");
-    let mut file = std::fs::File::create(&path).map_err(io(path.display().to_string()))?;
+    let open = std::fs::File::options().create(true).truncate(false).write(true).open(&path);
+    let mut file = open.map_err(io(path.display().to_string()))?;
     // A killed daemon holds its lock until the kernel has taken it apart, which a quick supervisor does not wait for.
     for _ in 0..LOCK_TRIES {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(lock),
+            Ok(mut lock) => {
+                // For `edge-runtime shutdown`.
+                let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+                written.map_err(io(path.display().to_string()))?;
+                return Ok(lock);
+            }
             Err((held, _)) => file = held,
         }
         std::thread::sleep(LOCK_PAUSE);
@@ -171,6 +182,9 @@ fn build(
     senders: Senders,
 ) -> Result<Node, StartError> {
     let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
+    // The store must open on a full disk, too.
+    let reserve = Reserve::new(paths.reserve());
+    tend(&reserve, paths);
     let opened = Store::open(&paths.store())?;
     let mut store = opened.store;
     let mut notes = vec![(false, "Starting", "Starting edge-runtime.".to_owned())];
@@ -246,11 +260,21 @@ fn build(
         guard: Guard::new(manager, measure::separate_images(paths)),
         storage: Storage::default(),
         collect: Collect::default(),
+        shutdown: Shutdown::default(),
+        reserve,
         streams: Streams::default(),
         tokens: Tokens::default(),
         refused_manifests: BTreeMap::new(),
         mirrors_asked: BTreeSet::new(),
     })
+}
+
+/// Keeps or gives up the room for the node itself.
+pub(super) fn tend(reserve: &Reserve, paths: &Paths) {
+    let Some(space) = host::disk_space(&paths.state()) else { return };
+    if let Err(error) = reserve.tend(space.available_bytes, space.total_bytes) {
+        log::error!("{}: {error}", paths.reserve().display());
+    }
 }
 
 fn exec_probe(paths: &Paths, runtimes: &Runtimes) -> ExecProbe {

@@ -42,6 +42,9 @@ impl Node {
     /// # Errors
     /// The store cannot be written: nothing was executed that it does not know.
     pub(super) fn settle(&mut self, uid: &str) -> Result<(), StoreError> {
+        if self.is_frozen() {
+            return Ok(());
+        }
         for _ in 0..MAX_ROUNDS {
             let now = self.clock.now();
             let Some(steps) = self.decide_and_commit(uid, &now)? else { return Ok(()) };

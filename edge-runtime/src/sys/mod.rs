@@ -8,6 +8,7 @@ pub mod files;
 pub mod host;
 pub mod memory;
 pub mod quantity;
+pub mod reserve;
 pub mod resolve;
 pub mod signal;
 pub mod sysctl;

@@ -16,7 +16,7 @@ pub mod mounts;
 mod nested;
 mod ownership;
 mod payload;
-mod subpath;
+pub mod subpath;
 mod teardown;
 pub mod token;
 pub mod usage;

@@ -18,7 +18,7 @@ use super::error::{At, PathError};
 use super::layout::make_dir;
 
 /// Relative and without `..`; the API server checks the same, but `subPathExpr` is expanded here.
-pub(super) fn check(path: &str) -> Result<(), String> {
+pub fn check(path: &str) -> Result<(), String> {
     if Path::new(path).is_absolute() {
         return Err(format!("subPath {path:?} must not be an absolute path"));
     }
@@ -66,7 +66,11 @@ fn prepare_target(target: &Path, is_dir: bool) -> io::Result<()> {
     if is_dir { fs::create_dir(target) } else { File::create_new(target).map(drop) }
 }
 
-fn open(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
+/// Opens `volume`/`sub_path`; missing folders are made.
+///
+/// # Errors
+/// It leads out of the volume, or the kernel refuses.
+pub fn open(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
     // O_PATH: opening must not block on a FIFO that a hostPath names.
     let root = nix::fcntl::open(volume, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     match beneath(&root, sub_path, OFlag::O_PATH) {

@@ -86,3 +86,47 @@ fn a_short_disk_loses_unused_images_and_then_the_largest_pod() {
     });
     kubectl.wait_ready("small");
 }
+
+#[test]
+fn a_full_disk_keeps_no_node_from_booting() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("full");
+    let name = format!("edge-{}", cluster.kubectl.namespace);
+    let root = cluster.folder().join(&name);
+    let Some(_disk) = SmallDisk::mount(&cluster.folder().join("disk.img"), &root, 64) else { return };
+    let mut node = EdgeNode::prepare(&cluster, &name);
+    // Pods that need the image come again.
+    let images = "images: {pinned: ['docker.io/library/busybox:latest']}";
+    let hard = "{hard: {memory.available: '0'}, pressure-transition-seconds: 1}";
+    configure(&node, &format!("eviction: {hard}\n{images}\n"));
+    node.start();
+    let object = node.wait_ready();
+    assert_eq!(condition(&object, "StorageHealthy")["status"], "True");
+    assert!(!condition(&object, "ClockSynchronized").is_null());
+    let kubectl = &cluster.kubectl;
+    kubectl.apply_all(&[pod("tiny", &name, json!([shell("c", "exec sleep 1000")]))]);
+    kubectl.wait_ready("tiny");
+    node.kill();
+    // Also the blocks that file systems keep for root.
+    let filler = root.join("filler");
+    let _ = std::process::Command::new("dd")
+        .args(["if=/dev/zero", "bs=64k"])
+        .arg(format!("of={}", filler.display()))
+        .stderr(std::process::Stdio::null())
+        .status();
+    node.start();
+    until(Duration::from_secs(40), "disk pressure", || {
+        let one = condition(&kubectl.get("node", &name)?, "DiskPressure");
+        if one["status"] == "True" { Ok(()) } else { Err(format!("{one} {}", node.log())) }
+    });
+    assert!(node.daemon.as_mut().is_some_and(sampan_tests::process::Process::is_running));
+    std::fs::remove_file(&filler).expect("removed");
+    until(Duration::from_secs(40), "the pressure is over", || {
+        let one = condition(&kubectl.get("node", &name)?, "DiskPressure");
+        if one["status"] == "False" { Ok(()) } else { Err(one.to_string()) }
+    });
+    kubectl.apply_all(&[pod("next", &name, json!([shell("c", "exec sleep 1000")]))]);
+    kubectl.wait_ready("next");
+}

@@ -2,6 +2,8 @@
 
 mod disk;
 mod pressure;
+mod pull;
+mod shutdown;
 mod small_disk;
 
 use std::process::Command;

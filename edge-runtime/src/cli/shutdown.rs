@@ -1,0 +1,49 @@
+//! `edge-runtime shutdown`: the machine goes down; the daemon stops its pods in order and ends. For the service
+//! manager's stop at shutdown.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use lexopt::prelude::*;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{CliError, paths};
+use crate::node::SHUTDOWN_MARK;
+
+/// More than any sensible budget: the service manager has the last word.
+const PATIENCE: Duration = Duration::from_secs(600);
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let mut root = None;
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("root") => root = Some(args.value()?.into()),
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    let run = paths(root)?.run();
+    let (lock, mark) = (run.join("daemon.lock"), run.join(SHUTDOWN_MARK));
+    let pid = std::fs::read_to_string(&lock).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    let Some(pid) = pid.filter(|_| !is_free(&lock)) else {
+        return Err(CliError::Failed("no edge-runtime runs on this root".into()));
+    };
+    std::fs::write(&mark, "").map_err(|error| CliError::Failed(format!("{}: {error}", mark.display())))?;
+    kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(CliError::failed)?;
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        if is_free(&lock) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(CliError::Failed(format!("the daemon (process {pid}) still runs after {} s", PATIENCE.as_secs())))
+}
+
+/// Nobody holds the lock.
+fn is_free(path: &std::path::Path) -> bool {
+    let Ok(file) = std::fs::File::open(path) else { return true };
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok()
+}

@@ -1,0 +1,145 @@
+//! What the administrator says about pulls and about the end of the machine. Pure.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::image::Reference;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct PullFile {
+    pub bytes_per_second: Option<u64>,
+    pub window: Option<String>,
+    pub images: Vec<String>,
+    pub auth_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ShutdownFile {
+    pub grace_seconds: Option<u32>,
+    pub critical_grace_seconds: Option<u32>,
+    pub pods: AtShutdown,
+}
+
+/// What becomes of pods when the machine shuts down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtShutdown {
+    /// They go on at the next boot.
+    #[default]
+    Resume,
+    /// They end as `Failed`, as with a kubelet: for nodes whose pods are replaced elsewhere.
+    Fail,
+}
+
+/// Pulls.
+#[derive(Clone, Debug, Default)]
+pub struct PullConfig {
+    /// Of one download; there is only one at a time.
+    pub bytes_per_second: Option<u64>,
+    pub window: Option<Window>,
+    /// Normalized names of images to have before a pod asks for them; never collected.
+    pub images: Vec<String>,
+    /// Docker config JSON for all registries, behind pull secrets and a registry's own file.
+    pub auth_file: Option<PathBuf>,
+}
+
+impl PullConfig {
+    pub(super) fn from_file(file: PullFile) -> Result<Self, (&'static str, String)> {
+        if file.bytes_per_second.is_some_and(|rate| rate < 1024) {
+            return Err(("pull.bytes-per-second", "less than 1024 would time out at most registries".into()));
+        }
+        let name = |name: &String| {
+            let parsed = Reference::parse(name).map(|reference| reference.to_string());
+            parsed.map_err(|error| ("pull.images", error.to_string()))
+        };
+        Ok(Self {
+            bytes_per_second: file.bytes_per_second,
+            window: file.window.map(|text| Window::parse(&text)).transpose().map_err(|why| ("pull.window", why))?,
+            images: file.images.iter().map(name).collect::<Result<_, _>>()?,
+            auth_file: file.auth_file,
+        })
+    }
+}
+
+/// A time of day, in UTC because a board's time zone is rarely set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Seconds since midnight.
+    from: u32,
+    to: u32,
+    pub text: String,
+}
+
+const DAY: u32 = 24 * 3600;
+
+impl Window {
+    /// `02:00-05:00`; over midnight when the end is before the beginning.
+    ///
+    /// # Errors
+    /// It is no such text, or empty.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let time = |part: &str| {
+            let (hours, minutes) = part.split_once(':')?;
+            let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
+            (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)
+        };
+        let times = text.split_once('-').and_then(|(from, to)| Some((time(from)?, time(to)?)));
+        match times {
+            Some((from, to)) if from != to => Ok(Self { from, to, text: text.to_owned() }),
+            _ => Err(format!("'{text}' is no time of day like 02:00-05:00 (UTC)")),
+        }
+    }
+
+    /// How long it stays open from this second of wall time on; `None` while it is closed.
+    pub fn open_for(&self, unix_seconds: i64) -> Option<Duration> {
+        let now = u32::try_from(unix_seconds.rem_euclid(i64::from(DAY))).unwrap_or(0);
+        let length = (self.to + DAY - self.from) % DAY;
+        let since = (now + DAY - self.from) % DAY;
+        (since < length).then(|| Duration::from_secs(u64::from(length - since)))
+    }
+}
+
+/// How long pods get when the machine shuts down.
+#[derive(Clone, Copy, Debug)]
+pub struct ShutdownConfig {
+    /// For pods that are not critical, which stop first.
+    pub grace: Duration,
+    /// For critical ones, after the others.
+    pub critical_grace: Duration,
+    pub pods: AtShutdown,
+}
+
+impl ShutdownConfig {
+    pub(super) fn from_file(file: &ShutdownFile) -> Self {
+        let seconds = |given: Option<u32>, default| Duration::from_secs(given.unwrap_or(default).into());
+        Self {
+            grace: seconds(file.grace_seconds, 20),
+            critical_grace: seconds(file.critical_grace_seconds, 10),
+            pods: file.pods,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_opens_and_closes_over_midnight_too() {
+        let night = Window::parse("22:30-05:00").unwrap();
+        let at = |hour: i64, minute: i64| 86_400 * 20_000 + hour * 3600 + minute * 60;
+        let open = |hour, minute| night.open_for(at(hour, minute)).map(|left| left.as_secs() / 60);
+        assert_eq!(
+            [open(22, 29), open(22, 30), open(0, 0), open(4, 59), open(5, 0)],
+            [None, Some(390), Some(300), Some(1), None]
+        );
+        assert!(Window::parse("02:00-05:00").unwrap().open_for(-1).is_none());
+        for wrong in ["", "2-5", "02:00", "24:00-01:00", "02:60-03:00", "02:00-02:00"] {
+            assert!(Window::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

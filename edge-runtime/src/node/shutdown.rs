@@ -1,0 +1,166 @@
+//! The machine shuts down: pods stop in order of their priority within a budget, and the node says so. `edge-runtime
+//! shutdown` asks for it (K8s pkg/kubelet/nodeshutdown, which asks logind instead).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::Node;
+use crate::config::AtShutdown;
+use crate::eviction::admit::CRITICAL_PRIORITY;
+use crate::link::LinkHandle;
+use crate::pod::clock::Mono;
+use crate::pod::event::PodEvent;
+use crate::pod::reconcile::Refusal;
+use crate::pod::record::{ContainerState, NodeEnd, SandboxState, StopReason};
+use crate::pod::step::StopSignal;
+use crate::store::StoreError;
+
+/// Made by the verb `shutdown` before it signals the daemon.
+pub const MARK: &str = "shutdown";
+
+const REASON: &str = "Terminated";
+const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
+/// From SIGKILL to the end of a process.
+const LAST: Duration = Duration::from_secs(2);
+
+/// For the link to carry the last words.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// How far the shutdown is; the default is that there is none.
+#[derive(Default)]
+pub(super) struct Shutdown {
+    under_way: bool,
+    /// Pods' records stay as they are, so that the next boot goes on with them.
+    frozen: bool,
+    /// Uids of pods and what they get, those to stop first in front.
+    groups: VecDeque<(Vec<String>, Duration)>,
+    /// The first group has until then; then SIGKILL, once.
+    deadline: Option<Mono>,
+    killed: bool,
+    /// Containers that ended since, while records are frozen.
+    ended: BTreeSet<String>,
+}
+
+impl Node {
+    /// SIGTERM. Whether the node goes on for a while to stop its pods.
+    pub(super) fn stop_asked(&mut self) -> Result<bool, StoreError> {
+        // The second signal means it.
+        if self.shutdown.under_way || !self.paths.run().join(MARK).exists() {
+            return Ok(false);
+        }
+        let config = self.config.shutdown;
+        let (mut normal, mut critical) = (Vec::new(), Vec::new());
+        for (uid, entry) in self.pods.iter().filter(|(_, entry)| entry.record.terminal.is_none()) {
+            let priority = entry.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
+            if priority >= CRITICAL_PRIORITY { &mut critical } else { &mut normal }.push(uid.clone());
+        }
+        log::info!("the machine shuts down: stopping {} and then {} critical pods", normal.len(), critical.len());
+        self.shutdown.under_way = true;
+        self.shutdown.frozen = config.pods == AtShutdown::Resume;
+        self.shutdown.groups = VecDeque::from([(normal, config.grace), (critical, config.critical_grace)]);
+        self.node_event(false, "Shutdown", "Shutdown manager detected shutdown event")?;
+        self.report.connected();
+        self.stop_group();
+        Ok(true)
+    }
+
+    /// Whether all pods have stopped or had their time; else when to look again.
+    pub(super) fn shutdown_step(&mut self, now: Mono) -> Result<(), Option<Mono>> {
+        if !self.shutdown.under_way {
+            return Err(None);
+        }
+        loop {
+            let Some((uids, _)) = self.shutdown.groups.front() else { return Ok(()) };
+            let live: Vec<(String, String, String)> = uids.iter().flat_map(|uid| self.live(uid)).collect();
+            let deadline = self.shutdown.deadline.unwrap_or(now);
+            // A pod that is to fail is gone when it has been taken down: only then its end can be told.
+            let failing = |uid: &String| {
+                let entry = self.pods.get(uid).filter(|_| !self.shutdown.frozen);
+                entry.is_some_and(|entry| entry.record.sandbox.state != SandboxState::Gone)
+            };
+            if (!live.is_empty() || uids.iter().any(failing)) && now < deadline {
+                return Err(Some(deadline));
+            }
+            if !live.is_empty() && !self.shutdown.killed {
+                for (uid, container, id) in &live {
+                    self.kill_container(uid, container, id, StopSignal::Kill, StopReason::PodTerminal);
+                }
+                self.shutdown.killed = true;
+                self.shutdown.deadline = Some(now.after(LAST));
+                continue;
+            }
+            self.shutdown.groups.pop_front();
+            self.stop_group();
+        }
+    }
+
+    /// What is left to say is said while there is a link; the rest waits in the store.
+    pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
+        self.refresh_node_report()?;
+        if self.link.as_ref().is_some_and(LinkHandle::is_connected) {
+            let _ = self.outgoing.flush(self.link.as_ref(), self.mono());
+            smol::Timer::after(FAREWELL).await;
+        }
+        log::info!("all pods have stopped");
+        Ok(())
+    }
+
+    pub(super) fn is_shutting_down(&self) -> bool {
+        self.shutdown.under_way
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.shutdown.frozen
+    }
+
+    /// An exit that is not news for the pod: it goes on at the next boot.
+    pub(super) fn ended_frozen(&mut self, id: &str) {
+        self.shutdown.ended.insert(id.to_owned());
+    }
+
+    pub(super) fn refuse_for_shutdown(&self) -> Option<Refusal> {
+        self.shutdown.under_way.then(|| Refusal {
+            reason: "NodeShutdown".to_owned(),
+            message: "Pod was rejected as the node is shutting down.".to_owned(),
+        })
+    }
+
+    /// Asks the containers of the first group to stop.
+    fn stop_group(&mut self) {
+        let Some((uids, grace)) = self.shutdown.groups.front().cloned() else { return };
+        self.shutdown.killed = false;
+        let grace_s = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
+        // A pod that says less gets less, so the group need not wait for the whole budget either.
+        let own = |uid: &String| {
+            let spec = self.pods.get(uid).and_then(|entry| entry.pod.spec.as_ref());
+            let own = spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
+            Duration::from_secs(u64::try_from(own).unwrap_or(0)).min(grace)
+        };
+        let longest = uids.iter().map(own).max().unwrap_or_default();
+        let last = if self.shutdown.frozen { Duration::ZERO } else { LAST };
+        self.shutdown.deadline = Some(self.mono().after(longest + last));
+        for uid in uids {
+            self.probes.sync(&uid, &[]);
+            if self.shutdown.frozen {
+                for (uid, container, id) in self.live(&uid) {
+                    let signal = StopSignal::Stop { grace: longest };
+                    self.kill_container(&uid, &container, &id, signal, StopReason::PodTerminal);
+                }
+            } else {
+                let end = NodeEnd { grace_s, disruption: true };
+                self.tell(&uid, PodEvent::Evict { reason: REASON.into(), message: MESSAGE.into(), end });
+            }
+        }
+    }
+
+    /// Containers of the pod that have a process: uid, name, id.
+    fn live(&self, uid: &str) -> Vec<(String, String, String)> {
+        let containers = self.pods.get(uid).into_iter().flat_map(|entry| &entry.record.containers);
+        let live = containers.filter_map(|(name, container)| match &container.state {
+            ContainerState::Running { id, .. } | ContainerState::Stopping { id, .. } => Some((name, id)),
+            _ => None,
+        });
+        let live = live.filter(|(_, id)| !self.shutdown.ended.contains(*id));
+        live.map(|(name, id)| (uid.to_owned(), name.clone(), id.clone())).collect()
+    }
+}
