@@ -44,12 +44,26 @@ fn leases(node: &EdgeNode) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with("10.")).collect()
 }
 
-/// The plugins' bridge outlives them.
-struct Bridge;
+/// What the plugins leave on a host, taken away at the end: their bridge, and portmap's chains where there were none.
+struct Leftovers {
+    chains: bool,
+}
 
-impl Drop for Bridge {
+impl Leftovers {
+    fn watch() -> Self {
+        Self { chains: !host("iptables", &["-t", "nat", "-S"]).contains("CNI-") }
+    }
+}
+
+impl Drop for Leftovers {
     fn drop(&mut self) {
         host("ip", &["link", "delete", "smp-cni0"]);
+        let script = "iptables -t nat -S | sed -n '/^-A .*CNI-/s/^-A/-D/p' | while read -r rule; do
+                eval iptables -t nat $rule; done
+            iptables -t nat -S | sed -n 's/^-N \\(CNI-.*\\)/\\1/p' | while read -r chain; do iptables -t nat -X $chain; done";
+        if self.chains {
+            host("sh", &["-c", script]);
+        }
     }
 }
 
@@ -59,7 +73,7 @@ fn real_plugins_connect_pods_and_take_them_back() {
         return;
     }
     let cluster = Cluster::start("cni");
-    let _bridge = Bridge;
+    let _leftovers = Leftovers::watch();
     let mut node = prepared(&cluster, "network: {bridge: smp-cnib, subnet: 10.84.80.0/24}\n");
     put(&node, "10-e2e.conflist", &network(&node));
     node.start();
@@ -105,18 +119,30 @@ fn a_failing_plugin_speaks_and_its_delete_is_tried_again() {
         return;
     }
     let cluster = Cluster::start("cnifail");
-    let node = node_with(
-        &cluster,
-        "network: {mode: auto, bridge: smp-cnif, subnet: 10.84.81.0/24, cni: {bin-dirs: [/nonexistent]}}\n",
-    );
+    let _leftovers = Leftovers::watch();
+    let bin = cluster.folder().join("bin");
+    std::fs::create_dir(&bin).expect("a folder");
+    let config =
+        format!("network: {{bridge: smp-cnif, subnet: 10.84.81.0/24, cni: {{bin-dirs: ['{}']}}}}\n", bin.display());
+    let node = node_with(&cluster, &config);
     put(&node, "10-e2e.conflist", &network(&node));
     let (kubectl, on) = (&cluster.kubectl, node.name.clone());
     kubectl.apply_all(&[pod("lost", &on, json!([shell("c", "exec sleep 1000")]))]);
-    let wanted = "failed to setup network for sandbox: plugin type=\\\"bridge\\\" name=\\\"e2e\\\" failed";
-    until(Duration::from_secs(20), "the event names the plugin", || {
-        let events = kubectl.run(&["get", "events", "-o", "json"])?;
-        if events.contains(wanted) && events.contains("FailedCreatePodSandBox") { Ok(()) } else { Err(events) }
-    });
+    let event = |wanted: &str, reason: &str| {
+        until(Duration::from_secs(20), wanted, || {
+            let events = kubectl.run(&["get", "events", "-o", "json"])?;
+            if events.contains(wanted) && events.contains(reason) { Ok(()) } else { Err(events) }
+        });
+    };
+    let failed = "plugin type=\\\"bandwidth\\\" name=\\\"e2e\\\" failed (delete): failed to find plugin";
+    event(failed, "FailedCreatePodSandBox");
+    // Its end waits for the plugins, and comes when they are there again.
+    let _ = kubectl.ok(&["delete", "pod", "lost", "--wait=false"]);
+    for plugin in std::fs::read_dir(PLUGINS).expect("plugins").flatten() {
+        std::os::unix::fs::symlink(plugin.path(), bin.join(plugin.file_name())).expect("a link");
+    }
+    kubectl.wait_gone("pod", "lost", 40);
+    assert!(leases(&node).is_empty());
 }
 
 #[test]
@@ -125,7 +151,7 @@ fn a_node_without_configuration_says_so() {
         return;
     }
     let cluster = Cluster::start("cninone");
-    let _bridge = Bridge;
+    let _leftovers = Leftovers::watch();
     let mut node = prepared(&cluster, "network: {mode: cni, bridge: smp-cnin}\n");
     node.start();
     let kubectl = &cluster.kubectl;
