@@ -98,6 +98,17 @@ impl Kubectl {
         })
     }
 
+    /// As [`Kubectl::wait_log`], of one of the pod's containers.
+    ///
+    /// # Panics
+    /// It does not within 20 s.
+    pub fn wait_log_of(&self, pod: &str, container: &str, text: &str) -> String {
+        until(Duration::from_secs(20), &format!("{pod}/{container} logs {text:?}"), || {
+            let log = self.run(&["logs", pod, "-c", container])?;
+            if log.contains(text) { Ok(log) } else { Err(log) }
+        })
+    }
+
     /// An object as JSON.
     ///
     /// # Errors

@@ -14,6 +14,8 @@ use super::{defaults, qos, strategic, validate};
 type Rule = fn(&Value) -> Vec<FieldError>;
 type ChangeRule = fn(&Value, &Value) -> Vec<FieldError>;
 
+type Part = (&'static str, fn(&mut Value, &Value), ChangeRule);
+
 /// One built-in kind as a table of functions.
 pub(super) struct Kind {
     /// The merge keys that a strategic merge patch of the kind knows.
@@ -24,6 +26,8 @@ pub(super) struct Kind {
     create: Rule,
     update: ChangeRule,
     status_update: ChangeRule,
+    /// Subresources that are a part of the object: what an update of one may change, and its rules.
+    parts: &'static [Part],
     columns: &'static [Spec],
     row: fn(&Value, Timestamp) -> Vec<Value>,
     /// Label of a selectable field and the JSON pointer to its value.
@@ -56,6 +60,18 @@ impl Strategy for Kind {
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         (self.status_update)(new, old)
+    }
+
+    fn prepare_part_update(&self, part: &str, new: &mut Value, old: &Value) {
+        match self.parts.iter().find(|(name, ..)| *name == part) {
+            Some((_, prepare, _)) => prepare(new, old),
+            None => new.clone_from(old),
+        }
+    }
+
+    fn validate_part_update(&self, part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        let rule = self.parts.iter().find(|(name, ..)| *name == part);
+        rule.map(|(_, _, rule)| rule(new, old)).unwrap_or_default()
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -91,6 +107,7 @@ const PLAIN: Kind = Kind {
     create: |_| Vec::new(),
     update: |_, _| Vec::new(),
     status_update: |_, _| Vec::new(),
+    parts: &[],
     columns: table::PLAIN_COLUMNS,
     row: table::plain,
     fields: &[],
@@ -114,6 +131,7 @@ pub(super) static POD: Kind = Kind {
     create: validate::pod::create,
     update: validate::pod_update::update,
     status_update: validate::pod_status::update,
+    parts: &[("ephemeralcontainers", validate::pod_ephemeral::prepare, validate::pod_ephemeral::update)],
     columns: table::POD_COLUMNS,
     row: table::pod,
     fields: &[

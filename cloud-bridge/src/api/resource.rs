@@ -15,7 +15,7 @@ pub type Text = Cow<'static, str>;
 /// A subresource beside `status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subresource {
-    /// `status`, `log`, `exec`, `binding`, `eviction`, `scale`, `token`…
+    /// `status`, `log`, `exec`, `binding`, `ephemeralcontainers`, `eviction`, `scale`, `token`…
     pub name: Text,
     /// Group, version and kind of what it takes and returns.
     pub group: Text,
@@ -204,6 +204,7 @@ impl Row {
         if self.kind == "Pod" {
             sub("attach", "", "PodAttachOptions", CONNECT);
             sub("binding", "", "Binding", CREATE);
+            sub("ephemeralcontainers", "", "Pod", STATUS_VERBS);
             sub("eviction", "policy", "Eviction", CREATE);
             sub("exec", "", "PodExecOptions", CONNECT);
             sub("log", "", "Pod", GET);

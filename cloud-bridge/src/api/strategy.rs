@@ -196,6 +196,16 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
+    /// Puts back all that an update of another subresource of the object (`ephemeralcontainers`) may not change.
+    fn prepare_part_update(&self, part: &str, new: &mut Value, old: &Value) {
+        new.clone_from(old);
+    }
+
+    /// Validation of an update of such a subresource.
+    fn validate_part_update(&self, part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
     /// Warnings for the client (deprecated fields), sent as `Warning` headers.
     fn warnings(&self, obj: &Value) -> Vec<String> {
         Vec::new()

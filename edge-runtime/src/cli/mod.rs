@@ -9,6 +9,7 @@ mod inspect;
 mod join;
 mod logs;
 mod monitor;
+mod pause;
 mod ps;
 mod pull;
 mod reset;
@@ -37,6 +38,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   import FILE [--reference NAME]                take in an OCI layout or docker archive
   pull IMAGE                                    fetch an image from its registry
   monitor                                       parent of the containers; started by run
+  pause                                         first process of a shared pid namespace
   reset [--all]                                 end all containers, leave nothing on the host
   shutdown                                      the machine goes down: stop the pods in order, end the daemon
   sweep                                         delete what pods left; started by run
@@ -100,6 +102,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("exec") => exec::run(parser),
         Some("logs") => logs::run(parser),
         Some("monitor") => monitor::run(parser),
+        Some("pause") => pause::run(),
         Some("shutdown") => shutdown::run(parser),
         Some("sweep") => sweep::run(parser),
         Some("usage") => usage::run(parser),

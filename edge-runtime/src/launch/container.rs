@@ -45,13 +45,13 @@ pub struct Ready {
     pub warnings: Vec<(&'static str, String)>,
 }
 
-type Failure = (StartFailure, String);
+pub(super) type Failure = (StartFailure, String);
 
-fn config(error: impl std::fmt::Display) -> Failure {
+pub(super) fn config(error: impl std::fmt::Display) -> Failure {
     (StartFailure::Config, error.to_string())
 }
 
-fn create(error: impl std::fmt::Display) -> Failure {
+pub(super) fn create(error: impl std::fmt::Display) -> Failure {
     (StartFailure::Create, error.to_string())
 }
 

@@ -4,6 +4,7 @@ pub mod container;
 pub mod devices;
 pub mod launcher;
 pub mod oci_spec;
+mod pause;
 mod plugin;
 pub mod resources;
 pub mod runtimes;

@@ -37,6 +37,8 @@ const MAX_SHARES: i64 = 262_144;
 
 /// `oom_score_adj` of what must die last, and first.
 const GUARANTEED_OOM: i64 = -997;
+/// Of the process that holds a pod's shared pid namespace, as containerd gives its pause process.
+pub const PAUSE_OOM_SCORE_ADJ: i32 = -998;
 const BEST_EFFORT_OOM: i64 = 1000;
 /// `SystemCriticalPriority`: pods at or above it are critical.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;

@@ -12,9 +12,11 @@ use super::sources::News;
 use super::{Node, Owner};
 use crate::image::Reference;
 use crate::launch::{Attempt, all_containers};
+use crate::monitor::protocol::StartContainer;
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::ephemeral;
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
+use crate::pod::pause::{PAUSE, shares_processes};
 use crate::pod::ports;
 use crate::pod::reconcile::Refusal;
 use crate::pod::record::{ContainerKind, ContainerState, PodSource, StopReason};
@@ -73,6 +75,17 @@ impl Node {
         let failed = |failure, message: String| {
             Some(PodEvent::StartFailed { container: container.to_owned(), id: id.to_owned(), failure, message })
         };
+        if container == PAUSE {
+            let objects =
+                |kind: &str, namespace: &str, name: &str| self.store.object(kind, namespace, name).ok().flatten();
+            return match self.launcher.prepare_pause(pod, attempt, id, &objects) {
+                Ok(start) => {
+                    self.hand_over(Owner { uid: uid.to_owned(), container: container.to_owned(), attempt }, start);
+                    None
+                }
+                Err((failure, message)) => failed(failure, message),
+            };
+        }
         let Some(definition) = ephemeral::definition(pod, container) else {
             return failed(StartFailure::Config, format!("container {container} is not in the pod's spec"));
         };
@@ -98,7 +111,6 @@ impl Node {
             self.warn_about_pod(uid, reason, message);
         }
         let owner = Owner { uid: uid.to_owned(), container: container.to_owned(), attempt };
-        self.owners.insert(id.to_owned(), owner);
         let prepared = PodEvent::Prepared { container: container.to_owned(), id: id.to_owned(), user: ready.user };
         self.storage_changed();
         let folder = self.pods.get(uid).map(|entry| {
@@ -106,21 +118,29 @@ impl Node {
             self.paths.pod_logs(&record.namespace, &record.name, uid).join(container)
         });
         crate::logs::retain::drop_before(&folder.unwrap_or_default(), attempt.saturating_sub(1));
-        let (monitor, news, id) = (self.monitor.clone(), self.senders.news.clone(), id.to_owned());
+        self.hand_over(owner, ready.start);
+        Some(prepared)
+    }
+
+    /// Has the monitor start what is prepared.
+    fn hand_over(&mut self, owner: Owner, start: StartContainer) {
+        let id = start.id.clone();
+        self.owners.insert(id.clone(), owner);
+        let (monitor, news) = (self.monitor.clone(), self.senders.news.clone());
         self.executor
             .spawn(async move {
-                if let Err(error) = monitor.start(ready.start).await {
+                if let Err(error) = monitor.start(start).await {
                     // The loop is gone only when the process ends.
                     let _ = news.send(News::StartRefused { id, message: error.to_string() }).await;
                 }
             })
             .detach();
-        Some(prepared)
     }
 
     /// The process whose pid namespace a container shares.
     fn pid_to_join(&self, uid: &str, pod: &Pod, container: &str) -> Result<Option<i32>, String> {
-        let Some(target) = ephemeral::target(pod, container) else { return Ok(None) };
+        let shared = pod.spec.as_ref().is_some_and(shares_processes).then_some(PAUSE);
+        let Some(target) = shared.or_else(|| ephemeral::target(pod, container)) else { return Ok(None) };
         let record = self.pods.get(uid).and_then(|entry| entry.record.containers.get(target));
         match record.map(|record| &record.state) {
             Some(ContainerState::Running { pid, .. }) => Ok(Some(*pid)),

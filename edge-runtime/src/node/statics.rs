@@ -26,7 +26,7 @@ impl Node {
             .map(|(uid, _)| uid.clone())
             .collect();
         for uid in gone {
-            self.unmirror(&uid)?;
+            // Its mirror stays until nothing of it runs.
             self.pod_gone(&uid);
         }
         for (uid, pod) in wanted {
@@ -100,15 +100,6 @@ impl Node {
             self.outgoing.queue(std::iter::once((id, report)));
             self.mirrors_asked.insert(uid);
         }
-        Ok(())
-    }
-
-    fn unmirror(&mut self, uid: &str) -> Result<(), StoreError> {
-        let Some(entry) = self.pods.get(uid) else { return Ok(()) };
-        let (namespace, name) = (entry.record.namespace.clone(), entry.record.name.clone());
-        let report = Report::MirrorGone { namespace, name, static_uid: uid.to_owned() };
-        let id = self.store.write(|writer| writer.report(&report))?;
-        self.outgoing.queue(std::iter::once((id, report)));
         Ok(())
     }
 

@@ -119,8 +119,17 @@ impl Node {
         }
         let Some(entry) = self.pods.get_mut(uid) else { return reports };
         let gone = steps.contains(&Step::ReportGone);
-        let object_gone = record.deletion.as_ref().is_some_and(|deletion| deletion.object_gone);
-        let Some(api_uid) = api_uid.filter(|_| !object_gone) else { return reports };
+        let is_static = record.source == PodSource::Static;
+        // A mirror is there until nothing of its pod runs: deleting it sooner would say so too soon.
+        let mirror_gone = (is_static && steps.contains(&Step::Forget)).then(|| {
+            let (namespace, name) = (record.namespace.clone(), record.name.clone());
+            Report::MirrorGone { namespace, name, static_uid: record.uid.clone() }
+        });
+        let object_gone = !is_static && record.deletion.as_ref().is_some_and(|deletion| deletion.object_gone);
+        let Some(api_uid) = api_uid.filter(|_| !object_gone) else {
+            reports.extend(mirror_gone);
+            return reports;
+        };
         if entry.reported != status {
             let starting = record.containers.values().any(|c| matches!(c.state, ContainerState::Starting { .. }));
             if starting && !gone && entry.hold_until.is_none_or(|until| now.mono < until) {
@@ -136,6 +145,7 @@ impl Node {
             let (namespace, name) = (record.namespace.clone(), record.name.clone());
             reports.push(Report::PodGone { namespace, name, uid: api_uid });
         }
+        reports.extend(mirror_gone);
         reports
     }
 

@@ -13,6 +13,7 @@ pub mod ephemeral;
 pub mod event;
 pub mod id;
 pub mod notice;
+pub mod pause;
 pub mod ports;
 pub mod qos;
 pub mod reconcile;

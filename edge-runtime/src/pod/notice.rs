@@ -4,6 +4,7 @@
 //! `Pulling` and the `Pulled` of a finished pull come from whoever pulls: only there duration and size are known.
 
 use super::event::{ImageFailure, PodEvent, StartFailure};
+use super::pause::PAUSE;
 use super::record::{ContainerKind, PodRecord};
 use super::step::EventDraft;
 
@@ -17,6 +18,7 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
         EventDraft::container(warning, reason, message, kind, name)
     };
     match event {
+        PodEvent::Started { container, .. } if container == PAUSE => Vec::new(),
         PodEvent::Started { container, id, .. } if current(record, container, id) => vec![
             of(container, false, "Created", "Container created".to_owned()),
             of(container, false, "Started", "Container started".to_owned()),

@@ -6,6 +6,7 @@
 
 mod end;
 mod keep;
+mod pause;
 mod run;
 mod stop;
 

@@ -76,7 +76,7 @@ impl EventDraft {
     /// About one container.
     pub fn container(warning: bool, reason: &str, message: String, kind: ContainerKind, name: &str) -> Self {
         let list = match kind {
-            ContainerKind::App => "containers",
+            ContainerKind::App | ContainerKind::Pause => "containers",
             ContainerKind::Ephemeral => "ephemeralContainers",
             ContainerKind::Init | ContainerKind::Sidecar => "initContainers",
         };

@@ -1,8 +1,10 @@
 //! How a pod lives and ends: hooks, probes, last words, sidecars. As Kubernetes' node conformance tests ask for it.
 
+mod ephemeral;
 mod hooks;
 mod messages;
 mod probes;
+mod processes;
 
 use serde_json::Value;
 

@@ -38,7 +38,7 @@ pub(in crate::api) fn pod(pod: &mut Value) {
     set_default(spec, "enableServiceLinks", true);
     set_default(spec, "securityContext", Value::Object(Map::new()));
     let host_network = flag(spec, "hostNetwork");
-    for list in ["containers", "initContainers"] {
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in items_mut(spec, list) {
             self::container(container, host_network);
         }

@@ -84,6 +84,9 @@ pub(crate) fn replace(
     } else if ctx.path.subresource.is_empty() {
         strategy.prepare_update(&mut new, old);
         raise_generation(&resource, &mut new, old);
+    } else {
+        strategy.prepare_part_update(&ctx.path.subresource, &mut new, old);
+        raise_generation(&resource, &mut new, old);
     }
     meta::keep_old(&mut new, old);
     if status {
@@ -92,7 +95,7 @@ pub(crate) fn replace(
             meta::set(&mut new, field, old["metadata"][field].clone());
         }
     }
-    let errors = validate(&resource, status, &new, old);
+    let errors = validate(&resource, &ctx.path.subresource, &new, old);
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource, &name, &errors));
     }
@@ -185,13 +188,14 @@ fn changed_body(resource: &Resource, new: &Value, old: &Value) -> bool {
     new["spec"] != old["spec"]
 }
 
-fn validate(resource: &Resource, status: bool, new: &Value, old: &Value) -> Vec<FieldError> {
+fn validate(resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate::validate_object_meta(new, resource);
     errors.extend(validate::validate_object_meta_update(new, old));
-    errors.extend(if status {
-        resource.strategy().validate_status_update(new, old)
-    } else {
-        resource.strategy().validate_update(new, old)
+    let strategy = resource.strategy();
+    errors.extend(match subresource {
+        "status" => strategy.validate_status_update(new, old),
+        "" => strategy.validate_update(new, old),
+        part => strategy.validate_part_update(part, new, old),
     });
     errors
 }

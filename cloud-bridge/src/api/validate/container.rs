@@ -72,6 +72,30 @@ pub(super) fn init_containers(errors: &mut Errors, path: &str, list: &[Value], r
     }
 }
 
+/// One of `spec.ephemeralContainers`, but for its name among others.
+pub(super) fn ephemeral(errors: &mut Errors, path: &str, container: &Value, pod: &PodFacts<'_>) {
+    common(errors, path, container, pod);
+    let detail = "cannot be set for an Ephemeral Container";
+    let given = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    };
+    for field in ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources"] {
+        if given(&container[field]) {
+            errors.push(FieldError::forbidden(format!("{path}.{field}"), detail));
+        }
+    }
+    for (i, mount) in items(container, "volumeMounts").iter().enumerate() {
+        for field in ["subPath", "subPathExpr"] {
+            if !text(mount, field).is_empty() {
+                errors.push(FieldError::forbidden(format!("{path}.volumeMounts[{i}].{field}"), detail));
+            }
+        }
+    }
+}
+
 fn common(errors: &mut Errors, path: &str, container: &Value, pod: &PodFacts<'_>) {
     match text(container, "name") {
         "" => errors.push(FieldError::required(format!("{path}.name"), "")),

@@ -12,6 +12,7 @@ pub(super) mod names;
 pub(super) mod network;
 pub(super) mod node;
 pub(super) mod pod;
+pub(super) mod pod_ephemeral;
 pub(super) mod pod_status;
 pub(super) mod pod_update;
 pub(super) mod probe;

@@ -48,7 +48,12 @@ impl Turn<'_> {
     /// All are told that they end; the signal goes to app and init containers first, to sidecars one by one, last
     /// started first, when those have ended.
     fn stop_all(&mut self, because: StopReason, deadline: Mono) {
-        let live = self.record.containers.iter().filter(|(_, c)| c.state.live_id().is_some());
+        let live = |kind: bool| {
+            let all = self.record.containers.iter().filter(|(_, c)| c.state.live_id().is_some());
+            all.filter(move |(_, c)| (c.kind == ContainerKind::Pause) == kind)
+        };
+        // The holder of their pid namespace goes last: its end would be theirs.
+        let live = if live(false).next().is_some() { live(false) } else { live(true) };
         let (sidecars, main): (Vec<_>, Vec<_>) = live.partition(|(_, c)| c.kind == ContainerKind::Sidecar);
         let names = |all: Vec<(&String, _)>| all.into_iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         let (main, sidecars) = (names(main), names(sidecars));

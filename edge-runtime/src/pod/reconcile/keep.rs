@@ -173,7 +173,7 @@ impl Turn<'_> {
         self.steps.push(Step::EnsureImage { container: container.name.clone(), reference, policy });
     }
 
-    fn start(&mut self, container: &Container) {
+    pub(super) fn start(&mut self, container: &Container) {
         let uid = self.record.uid.clone();
         let now = self.now.mono;
         let Some(c) = self.record.containers.get_mut(&container.name) else { return };

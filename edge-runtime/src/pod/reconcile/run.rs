@@ -24,6 +24,9 @@ impl Turn<'_> {
         if self.settle_finished() || !self.have_sandbox() {
             return;
         }
+        if !self.have_pause() {
+            return;
+        }
         for container in self.ephemeral {
             self.keep(container, ContainerKind::Ephemeral);
         }
@@ -183,7 +186,7 @@ pub(super) fn restarts(kind: ContainerKind, policy: RestartPolicy, end: &Termina
         return true;
     }
     match (kind, policy) {
-        (ContainerKind::Sidecar, _) | (ContainerKind::App, RestartPolicy::Always) => true,
+        (ContainerKind::Sidecar | ContainerKind::Pause, _) | (ContainerKind::App, RestartPolicy::Always) => true,
         (ContainerKind::Ephemeral, _) | (ContainerKind::Init | ContainerKind::App, RestartPolicy::Never) => false,
         (ContainerKind::Init, RestartPolicy::Always | RestartPolicy::OnFailure)
         | (ContainerKind::App, RestartPolicy::OnFailure) => end.exit_code != 0,

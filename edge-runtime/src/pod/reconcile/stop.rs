@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Lifecycle};
 
 use super::super::clock::Mono;
 use super::super::event::HookKind;
+use super::super::pause::PAUSE;
 use super::super::record::{ContainerState, Hook, SignalState, StopReason};
 use super::super::step::{Step, StopSignal};
 use super::Turn;
@@ -45,7 +46,9 @@ impl Turn<'_> {
         c.hooks.interrupt();
         let (spare_until, signal) = (None, SignalState::None);
         c.state = ContainerState::Stopping { id, pid, started_at, because, kill_at, spare_until, signal };
-        self.container_event(name, false, "Killing", message);
+        if name != PAUSE {
+            self.container_event(name, false, "Killing", message);
+        }
         self.press(name, order);
     }
 

@@ -530,3 +530,21 @@ fn ephemeral_containers_run_once_and_count_for_nothing() {
     assert!(sim.record.terminal.as_ref().unwrap().succeeded);
     assert_eq!(sim.exited("e", 143), ["teardown"]);
 }
+
+#[test]
+fn the_holder_of_shared_processes_comes_first_and_goes_last() {
+    let mut sim =
+        Sim::new(pod(json!({"shareProcessNamespace": true, "containers": [{"name": "c", "image": "img:1"}]})));
+    sim.turn();
+    assert_eq!(sim.sandbox_ready(), ["start POD 0"]);
+    assert_eq!(sim.started("POD"), ["start c 0"]);
+    sim.started("c");
+    assert_eq!(sim.exited("POD", 137), ["start POD 1", "remove POD 0"], "the kernel ends c with it");
+    assert_eq!(sim.exited("c", 137), ["remove c 0"]);
+    assert_eq!(sim.started("POD"), ["start c 1"]);
+    sim.started("c");
+    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 5 }), ["stop c 5"]);
+    assert_eq!(sim.exited("c", 0), ["stop POD 5", "remove c 1"]);
+    assert_eq!(sim.exited("POD", 0), ["teardown"]);
+    assert!(!sim.events.iter().any(|event| event.contains("POD")), "{:?}", sim.events);
+}

@@ -18,6 +18,8 @@ pub enum ContainerKind {
     App,
     /// Came later, runs once, and counts for nothing.
     Ephemeral,
+    /// Holds the pid namespace that the others share.
+    Pause,
 }
 
 /// How one attempt of a container ended; what `lastState` shows.

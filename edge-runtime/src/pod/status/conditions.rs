@@ -88,7 +88,7 @@ fn initialized(spec: &PodSpec, phase: &str, init: &[ContainerStatus], apps: &[Co
     }
     let done = |kind: ContainerKind, s: &ContainerStatus| match kind {
         ContainerKind::Sidecar => s.started == Some(true),
-        ContainerKind::Init | ContainerKind::App | ContainerKind::Ephemeral => s.ready,
+        ContainerKind::Init | ContainerKind::App | ContainerKind::Ephemeral | ContainerKind::Pause => s.ready,
     };
     let all = spec.init_containers.iter().flatten().zip(init);
     let open: Vec<&str> = all.filter(|(c, s)| !done(kind_of(c, true), s)).map(|(c, _)| c.name.as_str()).collect();

@@ -49,7 +49,7 @@ pub(super) const POD_SPEC: Table = &[
     ("serviceAccount", Built),
     ("serviceAccountName", Built),
     ("setHostnameAsFQDN", Built),
-    ("shareProcessNamespace", Only(&["false"])),
+    ("shareProcessNamespace", Built),
     ("subdomain", Built),
     ("terminationGracePeriodSeconds", Built),
     ("tolerations", Elsewhere),

@@ -97,7 +97,6 @@ fn with(extra: Value) -> Value {
 fn refused_for_good() {
     for (spec, reason, message) in [
         (with(json!({"hostUsers": false})), UNSUPPORTED, "spec.hostUsers: false is not supported by this node"),
-        (with(json!({"shareProcessNamespace": true})), UNSUPPORTED, "spec.shareProcessNamespace: true is not"),
         (with(json!({"os": {"name": "windows"}})), "PodOSNotSupported", "Failed to admit pod as the OS field"),
         (
             container(json!({"lifecycle": {"preStop": {"tcpSocket": {"port": 5}}}})),

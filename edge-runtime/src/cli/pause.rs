@@ -1,0 +1,27 @@
+//! `edge-runtime pause`: the first process of a shared pid namespace. Takes in orphans until it is told to end.
+
+use std::process::ExitCode;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use super::CliError;
+
+pub(super) fn run() -> Result<ExitCode, CliError> {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+        signals.add(signal);
+    }
+    signals.thread_block().map_err(CliError::failed)?;
+    loop {
+        match signals.wait() {
+            Ok(Signal::SIGCHLD) => {
+                while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive)
+                {
+                }
+            }
+            Ok(_) => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Err(CliError::failed(error)),
+        }
+    }
+}

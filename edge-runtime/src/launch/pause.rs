@@ -1,0 +1,128 @@
+//! The container that holds a shared pid namespace: this very program as its first process, and next to nothing
+//! around it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use serde_json::json;
+
+use super::container::{Failure, config, create};
+use super::launcher::{Launcher, Objects};
+use super::runtimes::Runtimes;
+use super::sandbox::{class, uid};
+use super::{oci_spec, resources, user};
+use crate::monitor::protocol::StartContainer;
+use crate::pod::pause::PAUSE;
+use crate::sys::files;
+
+/// Where the program lies in its container.
+const PROGRAM: &str = "/pause";
+
+impl Launcher {
+    /// The steps of one attempt.
+    ///
+    /// # Errors
+    /// What cannot be written; what was made is undone by the removal of the attempt.
+    pub fn prepare_pause(
+        &mut self,
+        pod: &Pod,
+        number: u32,
+        id: &str,
+        objects: Objects<'_>,
+    ) -> Result<StartContainer, Failure> {
+        let prepared = self.prepared(pod, &[], objects).map_err(|failure| create(failure.message))?;
+        let uid = uid(pod);
+        let bundle = self.paths.bundle(id);
+        let root = bundle.join("rootfs");
+        files::private_dir(&bundle).map_err(create)?;
+        files::open_dir(&root).map_err(create)?;
+        let handler = self.runtimes.handler_of(pod).map_err(create)?;
+        Runtimes::mark(&bundle, &handler).map_err(create)?;
+        let runtime = self.runtimes.of_handler(&handler, &self.paths);
+        let container = definition().map_err(create)?;
+        let own = &prepared.namespaces;
+        let cgroup = format!("{}/{id}", self.cgroups.pod_path(class(pod), &uid));
+        let input = oci_spec::Input {
+            pod,
+            container: &container,
+            argv: vec![PROGRAM.to_owned(), "pause".to_owned()],
+            env: Vec::new(),
+            cwd: "/".to_owned(),
+            rootfs: root,
+            mounts: mounts(),
+            namespaces: oci_spec::Namespaces {
+                net: own.net.clone(),
+                ipc: own.ipc.clone(),
+                uts: own.uts.clone(),
+                pid: oci_spec::PidNamespace::Private,
+            },
+            hostname: String::new(),
+            cgroup_path: cgroup.clone(),
+            user: user::User { uid: 0, gid: 0, groups: Vec::new() },
+            oom_score_adj: resources::PAUSE_OOM_SCORE_ADJ,
+            pids_limit: None,
+            devices: Vec::new(),
+            swap_limit: None,
+            seccomp: oci_spec::Seccomp::Unconfined,
+            apparmor: None,
+            host: &self.oci_facts,
+        };
+        let spec = oci_spec::build(&input).map_err(config)?;
+        spec.save(bundle.join("config.json")).map_err(create)?;
+        log::debug!("attempt {number} of {PAUSE} in pod {uid}");
+        Ok(StartContainer {
+            id: id.to_owned(),
+            // It says nothing, and the log folders are for containers of the pod.
+            log_path: bundle.join("0.log"),
+            bundle,
+            runtime: runtime.program,
+            runtime_root: runtime.root,
+            runtime_args: runtime.args,
+            log_max_bytes: self.config.logs.max_bytes,
+            log_max_files: self.config.logs.max_files,
+            cgroup: Some(cgroup),
+            ..StartContainer::default()
+        })
+    }
+}
+
+/// Root, so that it may read its program, but without any power.
+fn definition() -> Result<Container, serde_json::Error> {
+    serde_json::from_value(json!({
+        "name": PAUSE,
+        "securityContext": {
+            "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+        },
+    }))
+}
+
+/// The program, which a running daemon always has even if an upgrade has replaced its file; and the system's
+/// libraries for a build that needs them.
+fn mounts() -> Vec<oci_spec::Mount> {
+    let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    let mut all = vec![bind(&own, PROGRAM)];
+    if needs_libraries(&own) {
+        let folders = ["/lib", "/lib64", "/usr/lib"];
+        all.extend(folders.iter().map(Path::new).filter(|p| p.is_dir()).map(|p| bind(p, &p.to_string_lossy())));
+    }
+    all
+}
+
+fn bind(source: &Path, target: &str) -> oci_spec::Mount {
+    oci_spec::Mount {
+        source: source.to_path_buf(),
+        target: target.into(),
+        read_only: true,
+        recursive_read_only: false,
+        propagation: oci_spec::Propagation::None,
+        kind: oci_spec::MountKind::Bind,
+    }
+}
+
+/// A dynamically linked program names its loader near its beginning.
+fn needs_libraries(program: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = std::fs::File::open(program).and_then(|file| file.take(4096).read_to_end(&mut head));
+    read.is_ok() && head.windows(7).any(|name| name == b"/ld-lin")
+}
