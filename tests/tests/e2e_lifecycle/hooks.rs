@@ -69,7 +69,10 @@ fn hooks_run_at_both_ends_of_a_container() {
     ]);
 
     // While the hook runs, its container and those behind it have not started as far as the API is concerned.
-    kubectl.wait_ready("web");
+    let web = kubectl.wait_ready("web");
+    let conditions = web["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let good: Vec<_> = conditions.iter().filter(|one| one["status"] == "True" && !one["reason"].is_null()).collect();
+    assert!(good.is_empty(), "what was wrong is no longer said: {good:?}");
     let held = kubectl.get("pod", "exec").expect("a pod");
     for name in ["c", "behind"] {
         assert_eq!(status(&held, name)["state"]["waiting"]["reason"], "ContainerCreating", "{}", held["status"]);
