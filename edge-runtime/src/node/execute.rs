@@ -143,7 +143,8 @@ impl Node {
         let Some(target) = shared.or_else(|| ephemeral::target(pod, container)) else { return Ok(None) };
         let record = self.pods.get(uid).and_then(|entry| entry.record.containers.get(target));
         match record.map(|record| &record.state) {
-            Some(ContainerState::Running { pid, .. }) => Ok(Some(*pid)),
+            // The first process of a namespace takes all others with it: they end before it does.
+            Some(ContainerState::Running { pid, .. }) if crate::sys::host::is_alive(*pid) => Ok(Some(*pid)),
             _ => Err(format!("unable to find target container {target}")),
         }
     }

@@ -13,6 +13,7 @@ use self::restart::resume;
 pub(super) use self::restart::settle_boot;
 use super::clock::{Mono, Now};
 use super::event::{HookKind, PodEvent, ProbeKind};
+use super::pause::PAUSE;
 use super::record::{ContainerRecord, ContainerState, Deletion, Hook, PodRecord, SandboxState, Terminal};
 
 /// Longest pause between two tries to make the sandbox.
@@ -85,9 +86,13 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
                 c.user = Some(user);
             }
         }),
-        PodEvent::Started { container, id, pid, started_at } => with(&mut record, &container, |c| {
-            started(c, id, pid, started_at, now);
-        }),
+        PodEvent::Started { container, id, pid, started_at } => {
+            with(&mut record, &container, |c| started(c, id, pid, started_at, now));
+            if container == PAUSE {
+                // The others wait for nothing else.
+                void_retries(&mut record, now);
+            }
+        }
         PodEvent::StartFailed { container, id, failure, message } => with(&mut record, &container, |c| {
             start_failed(c, &id, failure, message, now);
         }),

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 fn put(cluster: &Cluster, kubectl: &Kubectl, name: &str, list: &Value) -> Result<Value, String> {
     let mut pod = kubectl.get("pod", name)?;
     pod["spec"]["ephemeralContainers"] = list.clone();
+    // Whatever the node says of it meanwhile.
+    pod["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
     let file = cluster.folder().join("ephemeral.json");
     std::fs::write(&file, pod.to_string()).expect("a file");
     let path = format!("/api/v1/namespaces/{}/pods/{name}/ephemeralcontainers", kubectl.namespace);
