@@ -74,6 +74,12 @@ fn status_patch(uid: &str, status: &Value) -> Option<Value> {
     if let Some(Value::Array(addresses)) = fields.get_mut("podIPs") {
         addresses.insert(0, json!({"$patch": "replace"}));
     }
+    // They merge by type: what was wrong before must not stay with what is right now.
+    for condition in fields.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        for name in ["reason", "message"] {
+            condition.as_object_mut().map(|all| all.entry(name).or_insert(Value::Null));
+        }
+    }
     Some(json!({"metadata": {"uid": uid}, "status": fields}))
 }
 
@@ -90,7 +96,8 @@ mod tests {
         assert_eq!(patch["status"]["podIPs"], json!([{"$patch": "replace"}, {"ip": "10.0.0.2"}]));
         assert_eq!(patch["status"]["message"], Value::Null);
         assert!(patch["status"].as_object().unwrap().contains_key("containerStatuses"));
-        assert_eq!(patch["status"]["conditions"], status["conditions"]);
+        let condition = json!({"type": "Ready", "status": "True", "reason": null, "message": null});
+        assert_eq!(patch["status"]["conditions"], json!([condition]));
         assert!(!patch["status"].as_object().unwrap().contains_key("startTime"));
         assert_eq!(status_patch("u1", &json!("x")), None);
     }
