@@ -50,7 +50,7 @@ impl Launcher {
             env: Vec::new(),
             cwd: "/".to_owned(),
             rootfs: root,
-            mounts: mounts(),
+            mounts: mounts().map_err(create)?,
             namespaces: oci_spec::Namespaces {
                 net: own.net.clone(),
                 ipc: own.ipc.clone(),
@@ -97,16 +97,18 @@ fn definition() -> Result<Container, serde_json::Error> {
     }))
 }
 
-/// The program, which a running daemon always has even if an upgrade has replaced its file; and the system's
-/// libraries for a build that needs them.
-fn mounts() -> Vec<oci_spec::Mount> {
-    let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+/// The program, and the system's libraries for a build that needs them.
+fn mounts() -> std::io::Result<Vec<oci_spec::Mount>> {
+    let own = std::env::current_exe()?;
+    // So the kernel shows a file that an upgrade has replaced: its successor does as well.
+    let path = own.to_string_lossy();
+    let own = PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(&path));
     let mut all = vec![bind(&own, PROGRAM)];
     if needs_libraries(&own) {
         let folders = ["/lib", "/lib64", "/usr/lib"];
         all.extend(folders.iter().map(Path::new).filter(|p| p.is_dir()).map(|p| bind(p, &p.to_string_lossy())));
     }
-    all
+    Ok(all)
 }
 
 fn bind(source: &Path, target: &str) -> oci_spec::Mount {
