@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, ContainerUser, LinuxContainerUser, PodSpec, VolumeMount, VolumeMountStatus,
+    ContainerStatus, ContainerUser, LinuxContainerUser, PodSpec,
 };
 
 use super::super::reconcile::{has_post_start, kind_of};
@@ -70,7 +70,6 @@ impl<'a> View<'a> {
             image_id: c.image_id.clone(),
             container_id: id.map(runtime_id),
             user: c.user.as_ref().map(user),
-            volume_mounts: Some(volume_mounts(container)).filter(|all| !all.is_empty()),
             resources: Some(container.resources.clone().unwrap_or_default()),
             allocated_resources: container.resources.as_ref().and_then(|r| r.requests.clone()),
             stop_signal: container.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
@@ -129,21 +128,6 @@ impl<'a> View<'a> {
             container_id: Some(runtime_id(&t.id)),
         }
     }
-}
-
-fn volume_mounts(container: &Container) -> Vec<VolumeMountStatus> {
-    let mounts = container.volume_mounts.iter().flatten();
-    let status = |m: &VolumeMount| VolumeMountStatus {
-        name: m.name.clone(),
-        mount_path: m.mount_path.clone(),
-        read_only: m.read_only,
-        recursive_read_only: (m.read_only == Some(true)).then(|| {
-            let recursive = matches!(m.recursive_read_only.as_deref(), Some("Enabled" | "IfPossible"));
-            if recursive { "Enabled" } else { "Disabled" }.to_owned()
-        }),
-        ..VolumeMountStatus::default()
-    };
-    mounts.map(status).collect()
 }
 
 /// A container of an ended pod that never ran: success cannot be claimed for it.
