@@ -192,7 +192,7 @@ pub fn recursive_read_only(program: &Path) -> bool {
 
 /// Whether a process is there and has not ended.
 pub fn is_alive(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The command name, in parentheses, may hold anything; the state follows it.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
