@@ -473,10 +473,10 @@ fn the_deadline_runs_on_over_a_reboot() {
 fn what_cannot_be_mounted_is_waited_for() {
     let mut sim = Sim::new(pod(json!({
         "containers": [{"name": "c", "image": "img:1"}],
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}],
+        "volumes": [{"name": "v", "rbd": {"image": "x", "monitors": ["m"]}}],
     })));
     assert!(sim.turn().is_empty());
-    let event = "FailedMount: spec.volumes[0].persistentVolumeClaim is not supported by this node";
+    let event = "FailedMount: spec.volumes[0].rbd is not supported by this node";
     assert_eq!(sim.events, [event]);
     assert!(sim.tell(PodEvent::DependencyChanged).is_empty());
     assert_eq!(sim.events, [event], "said once");
