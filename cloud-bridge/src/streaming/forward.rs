@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_tungstenite::tungstenite::Message;
@@ -22,7 +23,7 @@ use super::spdy::connection::{self, Event, Gone, Outgoing};
 use super::spdy::frame;
 use super::spdy::headers::{self, Headers};
 use super::wire;
-use crate::api::backend::{Channels, KubeletBackend, PodOnNode};
+use crate::api::backend::{BackendError, Channels, KubeletBackend, PodOnNode};
 
 /// For the second stream of a pair.
 const PAIR: Duration = Duration::from_secs(30);
@@ -30,6 +31,9 @@ const PAIR: Duration = Duration::from_secs(30);
 const MAX: usize = 256;
 /// Bytes of one connection that wait for the node, before the client is held up with all of its connections.
 const WAITING: usize = 1 << 20;
+/// A pod that sends no more still gets what the client sends, until it sends nothing for so long (containerd and
+/// socat have the same half second, for both).
+const QUIET: Duration = Duration::from_millis(500);
 /// Messages that wait for the socket.
 const QUEUE: usize = 4;
 
@@ -98,10 +102,10 @@ struct Pair {
     error: Option<u32>,
 }
 
-/// What the client sends on one connection, and the connection's task once it has one.
+/// What the client sends on one connection, and the connection's task and error stream once it has them.
 struct Live {
     feed: Feed,
-    task: Option<AbortHandle>,
+    task: Option<(AbortHandle, u32)>,
 }
 
 async fn over_spdy(
@@ -171,7 +175,7 @@ async fn over_spdy(
                         data
                     });
                     if let Some(live) = live.get_mut(&data) {
-                        live.task = Some(task);
+                        live.task = Some((task, error));
                     }
                 }
             }
@@ -186,8 +190,10 @@ async fn over_spdy(
                 }
             }
             Some(Event::Reset { stream }) => {
-                if let Some(task) = live.remove(&stream).and_then(|live| live.task) {
+                if let Some((task, error)) = live.remove(&stream).and_then(|live| live.task) {
                     task.abort();
+                    // The client waits for this to close its own connection, also when it has all it wants.
+                    out.fin(error).await.map_err(io::Error::other)?;
                 }
             }
         }
@@ -295,37 +301,47 @@ async fn connect(
     mut waiting: Waiting,
     end: End,
 ) -> Result<(), Gone> {
-    let what = format!("error forwarding port {port} to pod {}, uid {}", pod.pod, pod.uid);
+    let prefix = format!("error forwarding port {port} to pod {}, uid {}: ", pod.pod, pod.uid);
+    // A node says most of it itself.
+    let told = |error: &BackendError| {
+        let text = error.to_string();
+        if text.starts_with("error forwarding port") { text } else { format!("{prefix}{text}") }
+    };
     let Channels { mut records, sender } = match backend.port_forward(pod, port).await {
         Ok(channels) => channels,
-        Err(error) => return end.fail(&format!("{what}: {error}")).await,
+        Err(error) => return end.fail(&told(&error)).await,
     };
+    let sent = AtomicU64::new(0);
     let up = async {
         // That the node's end is closed is told by its records.
         while let Some((bytes, _room)) = waiting.recv().await {
             if sender.send(STDIN, &bytes).await.is_err() {
                 break;
             }
+            sent.fetch_add(1, Ordering::Relaxed);
         }
         let _ = sender.send(CLOSE, &[STDIN]).await;
         std::future::pending().await
     };
     let down = async {
-        let mut open = true;
         loop {
             match records.next().await {
                 Some(Ok(Record { channel: STDOUT, data })) => end.data(&data).await?,
-                Some(Ok(Record { channel: CLOSE, data })) if data == [STDOUT] && open => {
-                    open = false;
-                    end.end().await?;
-                }
+                Some(Ok(Record { channel: CLOSE, data })) if data == [STDOUT] => break,
                 Some(Ok(_)) => {}
-                Some(Err(error)) => return end.fail(&format!("{what}: {error}")).await,
+                Some(Err(error)) => return end.fail(&told(&error)).await,
                 None => break,
             }
         }
-        if open {
-            end.end().await?;
+        end.end().await?;
+        // A client closes its own end only when it sees all of this one closed, so that somebody must go first.
+        let mut before = None;
+        while before != Some(sent.load(Ordering::Relaxed)) {
+            before = Some(sent.load(Ordering::Relaxed));
+            let rest = async { while let Some(Ok(_)) = records.next().await {} };
+            if tokio::time::timeout(QUIET, rest).await.is_ok() {
+                break;
+            }
         }
         end.close().await
     };

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -22,7 +23,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::support::Edge;
-use crate::support::fixture::{Cluster, TestBridge, running, status, unique};
+use crate::support::fixture::{Cluster, TestBridge, eventually, running, status, unique};
 
 /// The kubectls to test with: those that are named, else the one on the path.
 fn kubectls() -> Vec<PathBuf> {
@@ -45,11 +46,17 @@ struct Fixture {
     folder: tempfile::TempDir,
     _bridge: TestBridge,
     name: String,
+    told: Arc<Told>,
     node: tokio::task::JoinHandle<()>,
 }
 
 impl Fixture {
     async fn start() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    async fn with(settings: Settings) -> Self {
+        let told = Arc::new(Told::default());
         tls::install_provider();
         let folder = tempfile::tempdir().unwrap();
         let api = Server::open(Config::new(folder.path().join("api.db"))).unwrap();
@@ -68,14 +75,19 @@ impl Fixture {
         tokio::spawn(async move { server.serve_tls(listener, config).await });
 
         let cluster = Cluster::over(clients, client);
-        let bridge = TestBridge::with_settings(&cluster, Authority::create("link").unwrap(), Settings::default()).await;
+        let bridge = TestBridge::with_settings(&cluster, Authority::create("link").unwrap(), settings).await;
         api.set_backend(Arc::new(bridge.bridge.clone()));
         let (_, mut edge) = bridge.edge(&cluster, &unique("sessions")).await;
         let name = edge.name.clone();
         let pod = cluster.create_pod("p", &name, json!({})).await;
         edge.report_and_wait(status(&pod, running())).await.unwrap();
-        let node = Script { streams: HashMap::new(), pod: pod.metadata.uid.unwrap(), began: Instant::now() };
-        Self { folder, _bridge: bridge, name, node: tokio::spawn(node.serve(edge)) }
+        let node = Script {
+            streams: HashMap::new(),
+            pod: pod.metadata.uid.unwrap(),
+            began: Instant::now(),
+            told: Arc::clone(&told),
+        };
+        Self { folder, _bridge: bridge, name, told, node: tokio::spawn(node.serve(edge)) }
     }
 
     fn kubectl(&self, program: &Path, args: &[&str]) -> Command {
@@ -134,11 +146,24 @@ struct Script {
     streams: HashMap<StreamId, Served>,
     pod: String,
     began: Instant,
+    told: Arc<Told>,
+}
+
+/// What tests and the script tell each other.
+#[derive(Default)]
+struct Told {
+    /// Streams that are open at the node.
+    open: AtomicUsize,
+    /// The node says nothing more, on a connection that stands.
+    silent: AtomicBool,
 }
 
 impl Script {
     async fn serve(mut self, mut edge: Edge) {
         loop {
+            while self.told.silent.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
             if edge.step(Duration::from_millis(20)).await.is_err() {
                 return;
             }
@@ -163,6 +188,7 @@ impl Script {
                 }
             }
             self.streams.retain(|_, stream| !(stream.over && stream.output.is_empty()));
+            self.told.open.store(self.streams.len(), Ordering::SeqCst);
         }
     }
 
@@ -233,6 +259,10 @@ impl Script {
         stream.input.push(data);
         while let Some(Record { channel, data }) = stream.input.next_record().unwrap() {
             match channel {
+                // This port says one thing, and nothing after it, whatever its client does.
+                STDIN if matches!(stream.what, StreamRequest::PortForward { port: 82, .. }) => {
+                    stream.output.extend([records(STDOUT, b"bye"), records(CLOSE, &[STDOUT])].concat());
+                }
                 STDIN => stream.output.extend(records(STDOUT, &data)),
                 RESIZE => stream.output.extend(records(STDOUT, &[b"size ", &data[..], b"\n"].concat())),
                 CLOSE if data == [STDIN] => stream.finish(),
@@ -313,6 +343,44 @@ impl Drop for Going {
     }
 }
 
+#[tokio::test]
+async fn a_client_that_goes_ends_the_nodes_stream_even_when_its_input_is_stuck() {
+    let fixture = Fixture::start().await;
+    for kubectl in kubectls() {
+        let mut command = fixture.kubectl(&kubectl, &["exec", "-i", "p", "--", "sleep"]);
+        let mut going = Going(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+        let mut stdin = going.0.stdin.take().unwrap();
+        // More than all buffers on the way hold: the script reads none of it.
+        let writer = std::thread::spawn(move || while stdin.write_all(&[0; 65_536]).is_ok() {});
+        eventually("the stream", || async { fixture.told.open.load(Ordering::SeqCst) == 1 }).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        drop(going);
+        writer.join().unwrap();
+        let gone = Instant::now();
+        while fixture.told.open.load(Ordering::SeqCst) > 0 {
+            assert!(gone.elapsed() < Duration::from_secs(30), "{kubectl:?}: the node's stream goes on");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_falls_silent_ends_what_goes_over_it() {
+    let fixture = Fixture::with(Settings { heartbeat: Duration::from_secs(1), ..Settings::default() }).await;
+    // The script ends with its connection, so that there is one try.
+    if let Some(kubectl) = kubectls().pop() {
+        let told = Arc::clone(&fixture.told);
+        let cut = async {
+            eventually("the stream", || async { told.open.load(Ordering::SeqCst) == 1 }).await;
+            told.silent.store(true, Ordering::SeqCst);
+            Instant::now()
+        };
+        let ((code, _, err), cut) = tokio::join!(fixture.run(&kubectl, &["exec", "p", "--", "sleep"], vec![]), cut);
+        assert!(code == Some(1) && err.contains("the connection to node"), "{kubectl:?} {err}");
+        assert!(cut.elapsed() < Duration::from_secs(10), "two heartbeats, and a little");
+    }
+}
+
 /// Starts a port-forward and gives its local port.
 fn forward(mut command: Command) -> (Going, u16) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -357,6 +425,18 @@ async fn ports_are_forwarded_many_at_once() {
             each.into_iter().all(|thread| thread.join().unwrap())
         };
         assert!(tokio::task::spawn_blocking(work).await.unwrap(), "{kubectl:?}");
+
+        let command = fixture.kubectl(&kubectl, &["port-forward", "p", ":82"]);
+        let work = move || {
+            let (_going, port) = forward(command);
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stream.write_all(b"hello").unwrap();
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).expect("the end of a pod's words is the end of its client's wait");
+            back
+        };
+        assert_eq!(tokio::task::spawn_blocking(work).await.unwrap(), b"bye", "{kubectl:?}");
     }
 }
 

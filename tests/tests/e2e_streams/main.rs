@@ -4,6 +4,8 @@
 mod copy;
 mod edge_life;
 mod exec;
+mod forward;
+mod top;
 
 use std::io::Write as _;
 use std::path::PathBuf;
