@@ -169,4 +169,6 @@ fn shown(value: &Value) -> String {
 }
 
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
 mod tests;

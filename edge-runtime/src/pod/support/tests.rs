@@ -60,25 +60,36 @@ fn same_rows<'de, T: Deserialize<'de>>(name: &str, table: Table) {
     assert_eq!(rows, fields, "{name}: the rows are not the type's fields");
 }
 
-#[test]
-fn every_field_of_the_api_has_its_row() {
-    same_rows::<PodSpec>("PodSpec", table::POD_SPEC);
-    same_rows::<api::PodOS>("PodOS", table::POD_OS);
-    same_rows::<api::Container>("Container", table::CONTAINER);
-    same_rows::<api::Container>("Container (init)", table::INIT_CONTAINER);
-    same_rows::<api::EnvVar>("EnvVar", table::ENV);
-    same_rows::<api::EnvVarSource>("EnvVarSource", table::ENV_SOURCE);
-    same_rows::<api::Lifecycle>("Lifecycle", table::LIFECYCLE);
-    same_rows::<api::Probe>("Probe", table::PROBE);
-    same_rows::<api::ContainerPort>("ContainerPort", table::PORT);
-    same_rows::<api::ResourceRequirements>("ResourceRequirements", table::RESOURCES);
-    same_rows::<api::PodSecurityContext>("PodSecurityContext", table::POD_SECURITY);
-    same_rows::<api::SecurityContext>("SecurityContext", table::SECURITY);
-    same_rows::<api::SeccompProfile>("SeccompProfile", table::PROFILE);
-    same_rows::<api::AppArmorProfile>("AppArmorProfile", table::PROFILE);
-    same_rows::<api::Volume>("Volume", table::VOLUME);
-    same_rows::<api::ProjectedVolumeSource>("ProjectedVolumeSource", table::PROJECTED);
-    same_rows::<api::VolumeProjection>("VolumeProjection", table::VOLUME_PROJECTION);
+macro_rules! tables {
+    ($(($type:ty, $name:literal, $table:expr),)*) => {
+        /// Every table with the name of its type.
+        pub(super) const TABLES: &[(&str, Table)] = &[$(($name, $table)),*];
+
+        #[test]
+        fn every_field_of_the_api_has_its_row() {
+            $(same_rows::<$type>($name, $table);)*
+        }
+    };
+}
+
+tables! {
+    (PodSpec, "PodSpec", table::POD_SPEC),
+    (api::PodOS, "PodOS", table::POD_OS),
+    (api::Container, "Container", table::CONTAINER),
+    (api::Container, "Container (init)", table::INIT_CONTAINER),
+    (api::EnvVar, "EnvVar", table::ENV),
+    (api::EnvVarSource, "EnvVarSource", table::ENV_SOURCE),
+    (api::Lifecycle, "Lifecycle", table::LIFECYCLE),
+    (api::Probe, "Probe", table::PROBE),
+    (api::ContainerPort, "ContainerPort", table::PORT),
+    (api::ResourceRequirements, "ResourceRequirements", table::RESOURCES),
+    (api::PodSecurityContext, "PodSecurityContext", table::POD_SECURITY),
+    (api::SecurityContext, "SecurityContext", table::SECURITY),
+    (api::SeccompProfile, "SeccompProfile", table::PROFILE),
+    (api::AppArmorProfile, "AppArmorProfile", table::PROFILE),
+    (api::Volume, "Volume", table::VOLUME),
+    (api::ProjectedVolumeSource, "ProjectedVolumeSource", table::PROJECTED),
+    (api::VolumeProjection, "VolumeProjection", table::VOLUME_PROJECTION),
 }
 
 fn container(extra: Value) -> Value {
