@@ -26,6 +26,7 @@ use crate::support::Edge;
 use crate::support::fixture::{Cluster, TestBridge, eventually, running, status, unique};
 
 /// The kubectls to test with: those that are named, else the one on the path.
+#[allow(clippy::print_stderr)] // whoever runs the tests must see what was left out
 fn kubectls() -> Vec<PathBuf> {
     let named: Vec<PathBuf> = ["SAMPAN_KUBECTL_NEW", "SAMPAN_KUBECTL_OLD"]
         .into_iter()

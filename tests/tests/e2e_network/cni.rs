@@ -91,7 +91,7 @@ fn real_plugins_connect_pods_and_take_them_back() {
     let status = kubectl.wait_ready("web");
     let ip = status["status"]["podIP"].as_str().unwrap_or_default().to_owned();
     assert!(ip.starts_with("10.84.79."), "{ip}");
-    assert_eq!(leases(&node), [ip.clone()]);
+    assert_eq!(leases(&node), std::slice::from_ref(&ip));
     for at in [format!("{ip}:8080"), format!("127.0.0.1:{port}")] {
         let at = at.parse().expect("an address");
         assert_eq!(until(Duration::from_secs(10), "the pod answers", || get(at)), "served\n");
