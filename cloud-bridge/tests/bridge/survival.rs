@@ -109,7 +109,9 @@ async fn what_an_empty_list_does_not_name_is_looked_up_before_it_is_deleted() {
     edge.until("the pod", |edge| edge.held() == 1).await;
     let store = std::mem::take(&mut edge.store);
     bridge.bridge.close().await;
-    assert!(edge.until_ended().await.contains("closed"));
+    let ended = edge.until_ended().await;
+    // A socket closed over an acknowledgement that was not read yet is reset.
+    assert!(ended.contains("closed") || ended.contains("reset"), "{ended}");
     bridge.kill();
     force_delete(&cluster.pods(), &name).await;
     let bridge = TestBridge::start(&cluster).await;
