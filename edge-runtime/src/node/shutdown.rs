@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Node;
 use crate::config::AtShutdown;
-use crate::eviction::admit::CRITICAL_PRIORITY;
+use crate::eviction::admit::{CRITICAL_PRIORITY, priority};
 use crate::link::LinkHandle;
 use crate::pod::clock::Mono;
 use crate::pod::event::PodEvent;
@@ -51,8 +51,7 @@ impl Node {
         let config = self.config.shutdown;
         let (mut normal, mut critical) = (Vec::new(), Vec::new());
         for (uid, entry) in self.pods.iter().filter(|(_, entry)| entry.record.terminal.is_none()) {
-            let priority = entry.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
-            if priority >= CRITICAL_PRIORITY { &mut critical } else { &mut normal }.push(uid.clone());
+            if priority(&entry.pod) >= CRITICAL_PRIORITY { &mut critical } else { &mut normal }.push(uid.clone());
         }
         log::info!("the machine shuts down: stopping {} and then {} critical pods", normal.len(), critical.len());
         self.shutdown.under_way = true;

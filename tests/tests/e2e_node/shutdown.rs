@@ -30,7 +30,7 @@ fn pods_stop_in_order_and_go_on_at_the_next_start() {
     let (kubectl, on) = (&cluster.kubectl, node.name.clone());
     let notes = cluster.folder().join("notes");
     std::fs::create_dir_all(&notes).expect("a folder");
-    let class = json!({"priorityClassName": "system-node-critical", "priority": 2_000_001_000});
+    let class = json!({"priorityClassName": "system-node-critical"});
     let vital = with_spec(slow("vital", &on, &notes), &class);
     let vital = with(vital, &json!({"metadata": {"name": "vital", "namespace": kubectl.namespace}}));
     let manifests = node.root().join("etc/edge-runtime/manifests");
