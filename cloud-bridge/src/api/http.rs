@@ -162,7 +162,7 @@ fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> 
     }
     match (verb, sub.as_str()) {
         ("get", "") => rest::get(ctx),
-        ("get", "status" | "ephemeralcontainers") => rest::get(ctx),
+        ("get", "status" | "ephemeralcontainers" | "resize") => rest::get(ctx),
         ("list", "") if ctx.path.namespace.is_empty() || ctx.resource.namespaced => list::list(ctx),
         ("create", "") if ctx.path.name.is_empty() && (!ctx.resource.namespaced || !ctx.path.namespace.is_empty()) => {
             create::create(ctx, body)
@@ -170,9 +170,11 @@ fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> 
         ("create", "binding") => pods::bind(ctx, body),
         ("create", "token") => super::accounts::token::create(ctx, body),
         ("create", "eviction") => pods::evict(ctx, body),
-        ("update", "" | "status" | "ephemeralcontainers") if !ctx.path.name.is_empty() => update::update(ctx, body),
+        ("update", "" | "status" | "ephemeralcontainers" | "resize") if !ctx.path.name.is_empty() => {
+            update::update(ctx, body)
+        }
         ("update", "finalize") => namespaces::finalize(ctx, body),
-        ("patch", "" | "status" | "ephemeralcontainers") if !ctx.path.name.is_empty() => {
+        ("patch", "" | "status" | "ephemeralcontainers" | "resize") if !ctx.path.name.is_empty() => {
             patch::patch(ctx, &media, body)
         }
         (_, "scale") => super::crd::scale::scale(ctx, verb, &media, body),

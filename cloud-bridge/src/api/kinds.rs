@@ -131,7 +131,10 @@ pub(super) static POD: Kind = Kind {
     create: validate::pod::create,
     update: validate::pod_update::update,
     status_update: validate::pod_status::update,
-    parts: &[("ephemeralcontainers", validate::pod_ephemeral::prepare, validate::pod_ephemeral::update)],
+    parts: &[
+        ("ephemeralcontainers", validate::pod_ephemeral::prepare, validate::pod_ephemeral::update),
+        ("resize", validate::pod_resize::prepare, validate::pod_resize::update),
+    ],
     columns: table::POD_COLUMNS,
     row: table::pod,
     fields: &[

@@ -209,6 +209,7 @@ impl Row {
             sub("exec", "", "PodExecOptions", CONNECT);
             sub("log", "", "Pod", GET);
             sub("portforward", "", "PodPortForwardOptions", CONNECT);
+            sub("resize", "", "Pod", STATUS_VERBS);
         }
         if self.kind == "Node" {
             sub("proxy", "", "NodeProxyOptions", GET);

@@ -48,7 +48,7 @@ fn decide_and_store(path: &std::path::Path) -> Result<(PodRecord, Vec<Step>), Cl
     let pod: Pod = serde_json::from_value(manifest.clone()).map_err(CliError::failed)?;
     let now = Clock::new().map_err(CliError::failed)?.now();
     let record = PodRecord::new("selftest", "default", "selftest", PodSource::Static, &now);
-    let world = World { image: &|_| None, admit: &|_| None };
+    let world = World { image: &|_| None, admit: &|_| None, resize: &|_| None };
     let plan = reconcile(&pod, record, &world, &now);
     if !plan.steps.contains(&Step::PrepareSandbox) {
         return Err(CliError::Failed(format!("a new pod should be prepared first, but the plan is {:?}", plan.steps)));

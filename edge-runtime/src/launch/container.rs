@@ -93,6 +93,13 @@ impl Launcher {
         let bundle = self.paths.bundle(attempt.id);
         let dir = self.attempt_dir(&uid, &container.name, attempt.number);
 
+        if attempt.number > 0
+            && let Err(error) = self.pod_cgroup(pod, &uid)
+        {
+            // The attempt before this one may have ended for a resize of the pod.
+            log::warn!("pod {uid}: its cgroup keeps its former values: {}", error.message);
+        }
+
         // Environment first: it fails most often (a ConfigMap that is not there yet) and costs nothing.
         let facts = self.downward(pod, ips);
         let environment = environment(pod, container, &facts, objects)?;

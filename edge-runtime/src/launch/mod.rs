@@ -6,6 +6,7 @@ pub mod launcher;
 pub mod oci_spec;
 mod pause;
 mod plugin;
+mod resize;
 pub mod resources;
 pub mod runtimes;
 pub mod sandbox;

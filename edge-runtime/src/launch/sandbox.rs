@@ -118,7 +118,7 @@ impl Launcher {
         Ok(SandboxDone { ips, warnings })
     }
 
-    fn pod_cgroup(&self, pod: &Pod, uid: &str) -> Result<(), SandboxFailure> {
+    pub(super) fn pod_cgroup(&self, pod: &Pod, uid: &str) -> Result<(), SandboxFailure> {
         let values = resources::pod_values(pod).map_err(sandbox_failure)?;
         let values = CgroupValues {
             cpu_shares: Some(values.cpu_shares),

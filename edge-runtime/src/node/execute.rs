@@ -316,16 +316,20 @@ impl Node {
         if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.guard.pressure) {
             return Some(refusal);
         }
-        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let facts = self.launcher.facts();
-        let has = Allocatable {
-            cpu_milli: count(self.config.allocatable_cpu_milli(facts.cpus)),
-            memory_bytes: count(self.config.allocatable_memory(facts.memory_bytes)),
-            pods: usize::try_from(self.config.max_pods).unwrap_or(usize::MAX),
-        };
+        let has = self.allocatable();
         admission::admit(pod, others(), has)
             .or_else(|| ports::admit(pod, others()))
             .or_else(|| self.launcher.devices_refusal(pod, others()))
+    }
+
+    pub(super) fn allocatable(&self) -> Allocatable {
+        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let facts = self.launcher.facts();
+        Allocatable {
+            cpu_milli: count(self.config.allocatable_cpu_milli(facts.cpus)),
+            memory_bytes: count(self.config.allocatable_memory(facts.memory_bytes)),
+            pods: usize::try_from(self.config.max_pods).unwrap_or(usize::MAX),
+        }
     }
 
     pub(super) fn warn_about_pod(&mut self, uid: &str, reason: &'static str, message: String) {

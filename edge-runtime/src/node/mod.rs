@@ -34,6 +34,7 @@ mod pods;
 mod prepull;
 mod pulls;
 mod report;
+mod resize;
 mod series;
 mod shutdown;
 mod sources;

@@ -68,7 +68,11 @@ impl Node {
     fn decide_and_commit(&mut self, uid: &str, now: &Now) -> Result<Option<VecDeque<Step>>, StoreError> {
         let Some(entry) = self.pods.get(uid) else { return Ok(None) };
         let pod = entry.pod.clone();
-        let world = World { image: &|reference| self.image_id(reference), admit: &|pod| self.admit(pod) };
+        let world = World {
+            image: &|reference| self.image_id(reference),
+            admit: &|pod| self.admit(pod),
+            resize: &|pod| self.no_room(pod),
+        };
         let plan = reconcile::reconcile(&pod, entry.record.clone(), &world, now);
         let (record, status) = status::publish(&pod, plan.record, &self.host, now);
         let status = serde_json::to_value(&status).unwrap_or(Value::Null);
@@ -173,6 +177,7 @@ impl Node {
                 Step::RunHook { container, id, hook, limit } => {
                     self.run_hook(uid, &pod, HookRef::new(uid, container, id, hook), limit);
                 }
+                Step::Resize { containers } => answers.extend(self.resize(uid, &pod, containers)),
                 Step::RemoveContainer { container, attempt, id } => {
                     self.remove_container(Owner { uid: uid.to_owned(), container, attempt }, &id);
                 }

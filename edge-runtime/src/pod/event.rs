@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
-use super::record::{NodeEnd, ProcessUser};
+use super::record::{NodeEnd, ProcessUser, Resources};
 
 /// One piece of news. Container news carries the attempt's id; news of any other attempt changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub enum PodEvent {
     Probe { container: String, id: String, probe: ProbeKind, success: bool },
     /// `RunHook` has ended; `error` says why it failed.
     HookDone { container: String, id: String, hook: HookKind, error: Option<String> },
+    /// `Resize` is done for this container: its cgroup has `resources` now, or `error` says why not.
+    Resized { container: String, id: String, resources: Resources, error: Option<String> },
     /// The API set `deletionTimestamp`, or shortened the grace.
     DeletionRequested { grace_s: u32 },
     /// The object is gone: a tombstone arrived or the static manifest was removed. `grace_s` is the pod's own.

@@ -7,6 +7,7 @@
 mod end;
 mod keep;
 mod pause;
+mod resize;
 mod run;
 mod stop;
 
@@ -28,6 +29,9 @@ pub struct World<'a> {
     /// Admission by what only the node can know (resources, ports, missing cgroup controllers); asked once per
     /// pod, after [`super::support::refusal`].
     pub admit: &'a dyn Fn(&Pod) -> Option<Refusal>,
+    /// Whether there is no room for what a running pod asks for by now: `Deferred` beside the pods that are here,
+    /// `Infeasible` for good.
+    pub resize: &'a dyn Fn(&Pod) -> Option<Refusal>,
 }
 
 /// A pod that will never run here: phase Failed with this reason and message.

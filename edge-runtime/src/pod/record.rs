@@ -5,6 +5,7 @@
 
 mod container;
 mod hooks;
+mod resources;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,6 +17,7 @@ pub use self::container::{
     ContainerKind, ContainerRecord, ContainerState, ProbeResults, ProcessUser, SignalState, StopReason, Terminated,
 };
 pub use self::hooks::{Hook, Hooks};
+pub use self::resources::{Resize, ResizePending, Resources};
 use super::clock::{Mono, Now};
 
 /// Where the desired pod came from.
@@ -145,6 +147,9 @@ pub struct PodRecord {
     /// Beside `terminal` when the node decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_end: Option<NodeEnd>,
+    /// Its containers ask for more by now than there is room for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize_pending: Option<ResizePending>,
     /// By condition type: for `lastTransitionTime`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conditions: BTreeMap<String, ConditionMark>,
@@ -169,6 +174,7 @@ impl PodRecord {
             deletion: None,
             terminal: None,
             node_end: None,
+            resize_pending: None,
             conditions: BTreeMap::new(),
         }
     }

@@ -24,6 +24,9 @@ pub enum Step {
     /// Run a lifecycle hook of the running attempt. Answer: `HookDone`; `postStart` has no limit in time, and what
     /// runs is cut off when the record no longer has it under way.
     RunHook { container: String, id: String, hook: HookKind, limit: Option<Duration> },
+    /// Give running containers (name, id), and the pod as a whole, the cgroup values of the newest spec. Answer:
+    /// `Resized`, one for each.
+    Resize { containers: Vec<(String, String)> },
     /// Remove an ended container from the OCI runtime with its bundle and writable layer (log files stay).
     /// Answer: `Removed`.
     RemoveContainer { container: String, attempt: u32, id: String },

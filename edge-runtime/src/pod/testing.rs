@@ -81,7 +81,7 @@ impl Sim {
     pub(super) fn turn(&mut self) -> Vec<String> {
         let images = self.images.clone();
         let image = |r: &str| images.iter().any(|i| i == r).then(|| format!("sha256:{r}"));
-        let world = World { image: &image, admit: &|_| None };
+        let world = World { image: &image, admit: &|_| None, resize: &|_| None };
         let plan = reconcile(&self.pod, self.record.clone(), &world, &self.now());
         let again = reconcile(&self.pod, plan.record.clone(), &world, &self.now());
         assert_eq!(plan.record, again.record, "reconcile is not idempotent");
@@ -176,6 +176,9 @@ fn word(step: &Step) -> String {
             format!("stop {container} {}", grace.as_secs())
         }
         Step::RunHook { container, hook, .. } => format!("{hook:?} {container}"),
+        Step::Resize { containers } => {
+            format!("resize {}", containers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "))
+        }
         Step::RemoveContainer { container, attempt, .. } => format!("remove {container} {attempt}"),
         Step::Teardown => "teardown".to_owned(),
         Step::ReportGone => "gone".to_owned(),

@@ -14,10 +14,12 @@ pub(super) use self::restart::settle_boot;
 use super::clock::{Mono, Now};
 use super::event::{HookKind, PodEvent, ProbeKind};
 use super::pause::PAUSE;
-use super::record::{ContainerRecord, ContainerState, Deletion, Hook, PodRecord, SandboxState, Terminal};
+use super::record::{ContainerRecord, ContainerState, Deletion, Hook, PodRecord, Resize, SandboxState, Terminal};
 
 /// Longest pause between two tries to make the sandbox.
 const SANDBOX_RETRY_MAX_S: u64 = 30;
+/// Pause after a resize that failed, for instance below what the container uses.
+const RESIZE_RETRY: Duration = Duration::from_secs(10);
 
 /// The record after `event`. Taken by value and returned, so that each state names its successor.
 #[must_use]
@@ -121,6 +123,17 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
                 if *hook == Hook::UnderWay {
                     *hook = Hook::Done { at: now.mono, error };
                 }
+            }
+        }),
+        PodEvent::Resized { container, id, resources, error } => with(&mut record, &container, |c| {
+            if c.state.live_id() == Some(&*id) {
+                c.resize = match error {
+                    None => {
+                        c.resources = Some(resources);
+                        Resize::Idle
+                    }
+                    Some(message) => Resize::Failed { message, retry_at: now.mono.after(RESIZE_RETRY) },
+                };
             }
         }),
     }

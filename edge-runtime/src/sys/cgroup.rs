@@ -22,6 +22,8 @@ use weight::weight_of_shares;
 /// The kernel's smallest share: what is left over is all that best-effort pods get.
 const MIN_SHARES: u64 = 2;
 const CFS_PERIOD_US: u64 = 100_000;
+/// What v1 shows for no limit is this and more, by page size.
+const UNLIMITED: u64 = 1 << 62;
 const CLASSES: [&str; 2] = ["burstable", "besteffort"];
 
 /// The cgroup tree of one node.
@@ -152,6 +154,28 @@ impl Cgroups {
             (PodCgroupClass::Burstable, Some(shares)) => self.weigh_burstable(self.burstable.add(uid, shares)),
             _ => Ok(()),
         }
+    }
+
+    /// Changes values of a cgroup in which processes run.
+    pub fn update(&self, path: &str, values: &CgroupValues) -> Result<(), CgroupError> {
+        let memory = self.hierarchies.of("memory").map(|mount| self.below(mount, path));
+        let Some((limit, dir)) = values.memory_limit_bytes.zip(memory) else { return self.apply(path, values) };
+        let read = |file: &str| std::fs::read_to_string(dir.join(file)).ok()?.trim().parse::<u64>().ok();
+        // v1 with swap accounting: memory and swap together can never be less than memory alone.
+        let (Some(old), Some(both)) = (read("memory.limit_in_bytes"), read("memory.memsw.limit_in_bytes")) else {
+            return self.apply(path, values);
+        };
+        if both >= UNLIMITED {
+            return self.apply(path, values);
+        }
+        let both = limit.saturating_add(both.saturating_sub(old)).to_string();
+        let file = dir.join("memory.memsw.limit_in_bytes");
+        if limit > old {
+            tree::set(&file, &both)?;
+            return self.apply(path, values);
+        }
+        self.apply(path, values)?;
+        tree::set(&file, &both)
     }
 
     fn apply(&self, path: &str, values: &CgroupValues) -> Result<(), CgroupError> {

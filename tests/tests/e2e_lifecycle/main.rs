@@ -5,6 +5,7 @@ mod hooks;
 mod messages;
 mod probes;
 mod processes;
+mod resize;
 
 use serde_json::Value;
 

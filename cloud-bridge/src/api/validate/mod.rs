@@ -13,6 +13,7 @@ pub(super) mod network;
 pub(super) mod node;
 pub(super) mod pod;
 pub(super) mod pod_ephemeral;
+pub(super) mod pod_resize;
 pub(super) mod pod_status;
 pub(super) mod pod_update;
 pub(super) mod probe;

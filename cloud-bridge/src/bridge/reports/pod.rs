@@ -63,6 +63,9 @@ pub(super) fn path(namespace: &str, name: &str) -> Result<String, Failure> {
     Ok(format!("/api/v1/namespaces/{namespace}/pods/{name}"))
 }
 
+/// Conditions that a node sets only while they are true.
+const PASSING: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
+
 /// A strategic merge patch that makes `status` the node's part of the pod's status. The uid in it makes the API
 /// refuse the patch for another pod of the same name.
 fn status_patch(uid: &str, status: &Value) -> Option<Value> {
@@ -78,6 +81,13 @@ fn status_patch(uid: &str, status: &Value) -> Option<Value> {
     for condition in fields.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
         for name in ["reason", "message"] {
             condition.as_object_mut().map(|all| all.entry(name).or_insert(Value::Null));
+        }
+    }
+    if let Some(conditions) = fields.get_mut("conditions").and_then(Value::as_array_mut) {
+        for name in PASSING {
+            if !conditions.iter().any(|condition| condition["type"] == name) {
+                conditions.push(json!({"$patch": "delete", "type": name}));
+            }
         }
     }
     Some(json!({"metadata": {"uid": uid}, "status": fields}))
@@ -97,7 +107,9 @@ mod tests {
         assert_eq!(patch["status"]["message"], Value::Null);
         assert!(patch["status"].as_object().unwrap().contains_key("containerStatuses"));
         let condition = json!({"type": "Ready", "status": "True", "reason": null, "message": null});
-        assert_eq!(patch["status"]["conditions"], json!([condition]));
+        let gone = |name: &str| json!({"$patch": "delete", "type": name});
+        let all = json!([condition, gone("PodResizePending"), gone("PodResizeInProgress")]);
+        assert_eq!(patch["status"]["conditions"], all);
         assert!(!patch["status"].as_object().unwrap().contains_key("startTime"));
         assert_eq!(status_patch("u1", &json!("x")), None);
     }

@@ -8,7 +8,9 @@ use super::super::backoff::Backoff;
 use super::super::clock::Mono;
 use super::super::event::HookKind;
 use super::super::id::container_id;
-use super::super::record::{ContainerKind, ContainerState, Hook, Hooks, ProbeResults, StopReason, Terminated};
+use super::super::record::{
+    ContainerKind, ContainerState, Hook, Hooks, ProbeResults, Resize, Resources, StopReason, Terminated,
+};
 use super::super::step::{PullPolicy, Step};
 use super::super::transition::CRASH_LOOP;
 use super::run::{RestartPolicy, restarts};
@@ -185,6 +187,8 @@ impl Turn<'_> {
         }
         c.probes = ProbeResults::default();
         c.hooks = Hooks::default();
+        c.resources = Some(Resources::of(container));
+        c.resize = Resize::Idle;
         let id = container_id(&uid, &container.name, c.attempt);
         let (reason, message) = c.state.shown();
         let (reason, message) = (reason.to_owned(), message.to_owned());

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::event::{ImageFailure, PodEvent, ProbeKind, StartFailure};
-use super::super::record::{ContainerKind, ContainerState, SandboxState};
+use super::super::record::{ContainerKind, ContainerState, Resources, SandboxState};
 use super::super::step::{Step, StopSignal};
 use super::super::testing::{Sim, exit, pod};
 
@@ -38,6 +38,10 @@ enum Act {
     },
     Reboot,
     NewImage,
+    /// The spec of the first container asks for this much processor.
+    NewCpu {
+        milli: u32,
+    },
     Dependency,
     Delete {
         grace_s: u32,
@@ -55,6 +59,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => any::<bool>().prop_map(|started| Act::Crash { started }),
         1 => Just(Act::Reboot),
         1 => Just(Act::NewImage),
+        2 => (1..4u32).prop_map(|milli| Act::NewCpu { milli }),
         1 => Just(Act::Dependency),
         1 => (0..40u32).prop_map(|grace_s| Act::Delete { grace_s }),
         1 => Just(Act::Tombstone),
@@ -130,7 +135,10 @@ impl World {
                     assert!(self.running.is_empty(), "teardown under running containers");
                     self.under_way.push(step);
                 }
-                Step::EnsureImage { .. } | Step::RemoveContainer { .. } | Step::RunHook { .. } => {
+                Step::EnsureImage { .. }
+                | Step::RemoveContainer { .. }
+                | Step::RunHook { .. }
+                | Step::Resize { .. } => {
                     self.under_way.push(step);
                 }
                 Step::Forget => {
@@ -189,6 +197,15 @@ impl World {
             Step::RunHook { container, id, hook, .. } => {
                 let error = (!ok).then(message);
                 self.tell(PodEvent::HookDone { container, id, hook, error });
+            }
+            Step::Resize { containers } => {
+                for (container, id) in containers {
+                    let spec = self.sim.pod.spec.clone().unwrap();
+                    let of = spec.containers.iter().find(|c| c.name == container);
+                    let resources = of.map(Resources::of).unwrap_or_default();
+                    let error = (!ok).then(message);
+                    self.tell(PodEvent::Resized { container, id, resources, error });
+                }
             }
             other => unreachable!("{other:?} has no answer"),
         }
@@ -251,6 +268,14 @@ impl World {
             }
             Act::NewImage => {
                 self.sim.pod = pod(spec("img:2"));
+                self.sim.turn();
+                self.take_steps();
+            }
+            Act::NewCpu { milli } => {
+                if let Some(first) = self.sim.pod.spec.as_mut().and_then(|spec| spec.containers.first_mut()) {
+                    let wants = json!({"requests": {"cpu": format!("{milli}m")}});
+                    first.resources = serde_json::from_value(wants).unwrap();
+                }
                 self.sim.turn();
                 self.take_steps();
             }

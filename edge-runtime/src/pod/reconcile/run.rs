@@ -27,6 +27,7 @@ impl Turn<'_> {
         if !self.have_pause() {
             return;
         }
+        self.resize();
         for container in self.ephemeral {
             self.keep(container, ContainerKind::Ephemeral);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Hooks;
+use super::{Hooks, Resize, Resources};
 use crate::pod::backoff::Backoff;
 use crate::pod::clock::Mono;
 
@@ -213,6 +213,11 @@ pub struct ContainerRecord {
     pub user: Option<ProcessUser>,
     #[serde(default, skip_serializing_if = "Hooks::is_idle")]
     pub hooks: Hooks,
+    /// What the attempt's cgroup was given; none before the first start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    #[serde(default, skip_serializing_if = "Resize::is_idle")]
+    pub resize: Resize,
     /// Ended attempts still present on the node; true once `RemoveContainer` was issued.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub garbage: BTreeMap<u32, bool>,
@@ -232,6 +237,8 @@ impl ContainerRecord {
             probes: ProbeResults::default(),
             user: None,
             hooks: Hooks::default(),
+            resources: None,
+            resize: Resize::Idle,
             garbage: BTreeMap::new(),
         }
     }

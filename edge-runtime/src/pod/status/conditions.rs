@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec};
 
 use super::super::reconcile::kind_of;
-use super::super::record::{ContainerKind, PodRecord, SandboxState};
+use super::super::record::{ContainerKind, PodRecord, Resize, SandboxState};
 use super::text;
 
 /// Status, reason and message of one condition.
@@ -50,6 +50,7 @@ pub(super) fn all(
     verdicts
         .into_iter()
         .chain(disrupted)
+        .chain(resizing(record))
         .map(|(type_, v)| PodCondition {
             type_: type_.to_owned(),
             status: if v.ok { "True" } else { "False" }.to_owned(),
@@ -59,6 +60,23 @@ pub(super) fn all(
             ..PodCondition::default()
         })
         .collect()
+}
+
+/// Present only while a resize waits for room, or is under way.
+fn resizing(record: &PodRecord) -> Option<(&'static str, Verdict)> {
+    if record.terminal.is_some() || record.deletion.is_some() {
+        return None;
+    }
+    if let Some(pending) = &record.resize_pending {
+        let reason = if pending.reason == "Infeasible" { "Infeasible" } else { "Deferred" };
+        return Some(("PodResizePending", Verdict { ok: true, reason, message: pending.message.clone() }));
+    }
+    let under_way = record.containers.values().find_map(|c| match &c.resize {
+        Resize::Idle => None,
+        Resize::UnderWay => Some(Verdict::of(true)),
+        Resize::Failed { message, .. } => Some(Verdict { ok: true, reason: "Error", message: message.clone() }),
+    });
+    under_way.map(|verdict| ("PodResizeInProgress", verdict))
 }
 
 fn containers_ready(spec: &PodSpec, phase: &str, init: &[ContainerStatus], apps: &[ContainerStatus]) -> Verdict {

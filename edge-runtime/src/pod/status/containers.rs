@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 
 use super::super::reconcile::{has_post_start, kind_of};
 use super::super::record::{
-    ContainerKind, ContainerRecord, ContainerState, PodRecord, ProcessUser, SandboxState, Terminated,
+    ContainerKind, ContainerRecord, ContainerState, PodRecord, ProcessUser, Resources, SandboxState, Terminated,
 };
 use super::{text, time};
 
@@ -58,6 +58,11 @@ impl<'a> View<'a> {
             }
         };
         let image = if c.image.is_empty() { container.image.as_deref().unwrap_or_default() } else { &c.image };
+        let given = c.resources.as_ref().filter(|_| running);
+        let asked = container.resources.as_ref().and_then(|r| r.requests.clone());
+        // More that there is no room for is not allocated.
+        let held_back = given.filter(|_| self.record.resize_pending.is_some());
+        let allocated = held_back.map_or(asked, |given| given.to_api().requests);
         let id = c.state.live_id().filter(|_| running).or(c.latest_end().map(|t| t.id.as_str()));
         ContainerStatus {
             name: container.name.clone(),
@@ -70,8 +75,8 @@ impl<'a> View<'a> {
             image_id: c.image_id.clone(),
             container_id: id.map(runtime_id),
             user: c.user.as_ref().map(user),
-            resources: Some(container.resources.clone().unwrap_or_default()),
-            allocated_resources: container.resources.as_ref().and_then(|r| r.requests.clone()),
+            resources: Some(given.map_or_else(|| container.resources.clone().unwrap_or_default(), Resources::to_api)),
+            allocated_resources: allocated,
             stop_signal: container.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
             ..ContainerStatus::default()
         }

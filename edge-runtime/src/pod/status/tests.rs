@@ -201,7 +201,7 @@ fn a_deleted_pod_ends_with_a_final_phase() {
 fn a_refused_pod() {
     let mut sim = Sim::new(one("Always"));
     let refuse = |_: &Pod| Some(Refusal { reason: "OutOfcpu".into(), message: "no cpu".into() });
-    let world = super::super::reconcile::World { image: &|_| None, admit: &refuse };
+    let world = super::super::reconcile::World { image: &|_| None, admit: &refuse, resize: &|_| None };
     let plan = super::super::reconcile::reconcile(&sim.pod, sim.record.clone(), &world, &sim.now());
     sim.record = plan.record;
     let status = show(&mut sim);

@@ -73,8 +73,7 @@ macro_rules! container {
             ("name", Built),
             ("ports", In(PORT)),
             ("readinessProbe", In(PROBE)),
-            // Filled in by the API server; the resize itself would be a change of `resources`.
-            ("resizePolicy", Elsewhere),
+            ("resizePolicy", Built),
             ("resources", In(RESOURCES)),
             ("restartPolicy", $restart_policy),
             ("restartPolicyRules", Only(&[])),

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::super::clock::{Mono, Now};
-use super::super::record::{ContainerState, Hooks, PodRecord, ProbeResults, SandboxState, SignalState, Terminated};
+use super::super::record::{
+    ContainerState, Hooks, PodRecord, ProbeResults, Resize, SandboxState, SignalState, Terminated,
+};
 use super::containers::{exited, unseen_exit};
 
 /// Exit code and reason of containers that a reboot ended, as container runtimes report them.
@@ -83,6 +85,9 @@ pub(super) fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandb
             *removing = false;
         }
         c.hooks.interrupt();
+        if c.resize == Resize::UnderWay {
+            c.resize = Resize::Idle;
+        }
         match std::mem::take(&mut c.state) {
             ContainerState::Pulling { reason, message } => {
                 c.state = ContainerState::Waiting { reason, message, retry_at: None };

@@ -1,0 +1,132 @@
+//! Resources that changed while containers run: new cgroup values in place, or a restart where the container's
+//! `resizePolicy` wants one.
+//!
+//! As the kubelet does it (K8s pkg/kubelet/allocation, `kuberuntime_manager.computePodResizeAction`): first room for
+//! the whole pod, then all its containers in one step.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Container;
+
+use super::super::record::{ContainerState, Resize, ResizePending, Resources, StopReason};
+use super::super::step::{EventDraft, Step};
+use super::Turn;
+use super::stop::Order;
+
+/// Room may come with the end of another pod (the kubelet's `retryPendingResizes` interval is as coarse).
+const PENDING_RETRY: Duration = Duration::from_secs(60);
+
+impl Turn<'_> {
+    /// Compares what runs with what the spec asks for.
+    pub(super) fn resize(&mut self) {
+        let changed: Vec<&Container> = self.all().map(|(c, _)| c).filter(|c| self.has_changed(c)).collect();
+        if changed.is_empty() {
+            self.record.resize_pending = None;
+            return;
+        }
+        if let Some(refusal) = (self.world.resize)(self.pod) {
+            let pending = ResizePending { reason: refusal.reason, message: refusal.message };
+            if self.record.resize_pending.as_ref() != Some(&pending) {
+                let (reason, message) = (format!("Resize{}", pending.reason), pending.message.clone());
+                self.steps.push(Step::Event(EventDraft::pod(true, &reason, message)));
+                self.record.resize_pending = Some(pending);
+            }
+            let again = self.now.mono.after(PENDING_RETRY);
+            return self.wake_at(again);
+        }
+        self.record.resize_pending = None;
+        let mut in_place = Vec::new();
+        for container in changed {
+            let name = &container.name;
+            let Some(c) = self.record.containers.get_mut(name) else { continue };
+            let ContainerState::Running { id, .. } = &c.state else { continue };
+            if c.resources.as_ref().is_some_and(|has| wants_restart(container, has)) {
+                let grace = self.grace_for(container, StopReason::SpecChanged);
+                let message = format!("Container {name} resize requires restart");
+                self.stop(name, StopReason::SpecChanged, self.now.mono.after(grace), message, Order::Now);
+                continue;
+            }
+            match c.resize {
+                Resize::UnderWay => {}
+                Resize::Failed { retry_at, .. } if self.now.mono < retry_at => self.wake_at(retry_at),
+                Resize::Idle | Resize::Failed { .. } => {
+                    in_place.push((name.clone(), id.clone()));
+                    c.resize = Resize::UnderWay;
+                }
+            }
+        }
+        if !in_place.is_empty() {
+            self.steps.push(Step::Resize { containers: in_place });
+        }
+    }
+
+    fn has_changed(&self, container: &Container) -> bool {
+        let Some(c) = self.record.containers.get(&container.name) else { return false };
+        // A record of an older build does not say what the cgroup has: taken for right.
+        let (ContainerState::Running { .. }, Some(has)) = (&c.state, &c.resources) else { return false };
+        let wants = Resources::of(container);
+        ["cpu", "memory"].into_iter().any(|resource| has.differs(&wants, resource))
+    }
+}
+
+fn wants_restart(container: &Container, has: &Resources) -> bool {
+    let wants = Resources::of(container);
+    container
+        .resize_policy
+        .iter()
+        .flatten()
+        .any(|policy| policy.restart_policy == "RestartContainer" && has.differs(&wants, &policy.resource_name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::super::event::PodEvent;
+    use super::super::super::record::{Resize, Resources};
+    use super::super::super::testing::{Sim, pod};
+
+    fn spec(cpu: &str, memory: &str, memory_policy: &str) -> Value {
+        json!({"containers": [{"name": "a", "image": "img:1",
+            "resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}},
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"},
+                {"resourceName": "memory", "restartPolicy": memory_policy}]}]})
+    }
+
+    fn running() -> Sim {
+        let mut sim = Sim::new(pod(spec("100m", "10Mi", "RestartContainer")));
+        sim.bring_up();
+        sim
+    }
+
+    #[test]
+    fn cpu_changes_in_place_and_once() {
+        let mut sim = running();
+        sim.pod = pod(spec("200m", "10Mi", "RestartContainer"));
+        let steps = sim.turn();
+        assert_eq!(steps, ["resize a"]);
+        let c = &sim.record.containers["a"];
+        assert_eq!((&c.resize, c.resources.as_ref().unwrap().limits["cpu"].as_str()), (&Resize::UnderWay, "100m"));
+        let (id, resources) =
+            (c.state.live_id().unwrap().to_owned(), Resources::of(&sim.pod.spec.as_ref().unwrap().containers[0]));
+        let done = PodEvent::Resized { container: "a".into(), id, resources, error: None };
+        assert!(sim.tell(done).is_empty());
+        let c = &sim.record.containers["a"];
+        assert!(c.resize.is_idle() && c.resources.as_ref().unwrap().limits["cpu"] == "200m");
+    }
+
+    #[test]
+    fn the_same_amount_in_other_words_is_no_change() {
+        let mut sim = running();
+        sim.pod = pod(spec("0.1", "10240Ki", "RestartContainer"));
+        assert!(sim.turn().is_empty());
+    }
+
+    #[test]
+    fn a_policy_may_want_a_restart() {
+        let mut sim = running();
+        sim.pod = pod(spec("100m", "20Mi", "RestartContainer"));
+        let steps = sim.turn();
+        assert!(steps.iter().any(|step| step.starts_with("stop a") || step.starts_with("kill a")), "{steps:?}");
+    }
+}

@@ -1,0 +1,94 @@
+//! What a container's cgroup was given, to be held against what its spec asks for by now.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde::{Deserialize, Serialize};
+
+use crate::pod::clock::Mono;
+use crate::sys::quantity;
+
+/// Requests and limits as the spec spelled them, by resource name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, String>,
+}
+
+impl Resources {
+    pub fn of(container: &Container) -> Self {
+        let list = |list: Option<&BTreeMap<String, Quantity>>| {
+            list.into_iter().flatten().map(|(name, amount)| (name.clone(), amount.0.clone())).collect()
+        };
+        let resources = container.resources.as_ref();
+        Self {
+            requests: list(resources.and_then(|r| r.requests.as_ref())),
+            limits: list(resources.and_then(|r| r.limits.as_ref())),
+        }
+    }
+
+    /// As the status shows them.
+    pub fn to_api(&self) -> ResourceRequirements {
+        let list = |list: &BTreeMap<String, String>| {
+            let list: BTreeMap<_, _> =
+                list.iter().map(|(name, amount)| (name.clone(), Quantity(amount.clone()))).collect();
+            (!list.is_empty()).then_some(list)
+        };
+        ResourceRequirements {
+            requests: list(&self.requests),
+            limits: list(&self.limits),
+            ..ResourceRequirements::default()
+        }
+    }
+
+    /// The amounts differ for `resource` (`cpu` or `memory`), however they are spelled.
+    pub fn differs(&self, other: &Self, resource: &str) -> bool {
+        let read = if resource == "cpu" { quantity::milli } else { quantity::value };
+        let amount = |list: &BTreeMap<String, String>| list.get(resource).and_then(|text| read(text));
+        amount(&self.requests) != amount(&other.requests) || amount(&self.limits) != amount(&other.limits)
+    }
+}
+
+/// Where a resize of a running container stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state")]
+pub enum Resize {
+    #[default]
+    Idle,
+    /// `Resize` was issued and has not answered.
+    UnderWay,
+    Failed {
+        message: String,
+        retry_at: Mono,
+    },
+}
+
+impl Resize {
+    pub fn is_idle(&self) -> bool {
+        *self == Self::Idle
+    }
+}
+
+/// A resize that the node has no room for: reason (`Deferred`, `Infeasible`) and message of `PodResizePending`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResizePending {
+    pub reason: String,
+    pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_count_and_not_their_spelling() {
+        let of = |cpu: &str| Resources { requests: [("cpu".into(), cpu.into())].into(), ..Resources::default() };
+        assert!(!of("500m").differs(&of("0.5"), "cpu"));
+        assert!(of("500m").differs(&of("501m"), "cpu"));
+        assert!(!of("500m").differs(&of("501m"), "memory"));
+        assert!(of("500m").differs(&Resources::default(), "cpu"));
+    }
+}

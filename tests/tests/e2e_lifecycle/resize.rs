@@ -1,0 +1,71 @@
+//! New resources for a pod that runs: `pods/resize` (test/e2e/common/node/pod_resize.go).
+
+use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::{Cluster, Kubectl, can_run};
+use serde_json::{Value, json};
+
+fn resize(cluster: &Cluster, kubectl: &Kubectl, name: &str, resources: &Value) -> Result<String, String> {
+    let mut pod = kubectl.get("pod", name)?;
+    pod["spec"]["containers"][0]["resources"] = resources.clone();
+    // Whatever the node says of it meanwhile.
+    pod["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
+    let file = cluster.folder().join("resize.json");
+    std::fs::write(&file, pod.to_string()).expect("a file");
+    let path = format!("/api/v1/namespaces/{}/pods/{name}/resize", kubectl.namespace);
+    kubectl.run(&["replace", "--raw", &path, "-f", file.to_str().expect("a path")])
+}
+
+fn limits(cpu: &str, memory: &str) -> Value {
+    let list = json!({"cpu": cpu, "memory": memory});
+    json!({"requests": list, "limits": list})
+}
+
+fn container(pod: &Value) -> &Value {
+    &pod["status"]["containerStatuses"][0]
+}
+
+#[test]
+fn a_running_pod_takes_new_resources() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("resize");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let policy = json!({"resources": limits("100m", "32Mi"), "resizePolicy": [
+        {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+        {"resourceName": "memory", "restartPolicy": "RestartContainer"}]});
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+    kubectl.apply_all(&[pod("app", &node.name, json!([with(shell("c", script), &policy)]))]);
+    let before = kubectl.wait_ready("app");
+    assert_eq!(container(&before)["resources"], limits("100m", "32Mi"));
+
+    let _ = resize(&cluster, kubectl, "app", &limits("200m", "32Mi")).expect("taken");
+    let taken = kubectl.wait_pod("app", 20, "more processor", |pod| {
+        container(pod)["resources"]["limits"]["cpu"] == "200m"
+            && !pod["status"]["conditions"].to_string().contains("PodResize")
+    });
+    assert_eq!(container(&taken)["restartCount"], 0);
+    assert_eq!(container(&taken)["containerID"], container(&before)["containerID"], "the same process");
+    assert_eq!(container(&taken)["allocatedResources"]["cpu"], "200m");
+    let quota = "cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null || true";
+    let quota = kubectl.ok(&["exec", "app", "--", "sh", "-c", quota]);
+    assert!(quota.starts_with("20000"), "{quota}");
+
+    let _ = resize(&cluster, kubectl, "app", &limits("200m", "48Mi")).expect("taken");
+    let again = kubectl.wait_pod("app", 30, "restarted with more memory", |pod| {
+        container(pod)["restartCount"] == 1 && container(pod)["resources"]["limits"]["memory"] == "48Mi"
+    });
+    assert_ne!(container(&again)["containerID"], container(&before)["containerID"]);
+
+    let _ = resize(&cluster, kubectl, "app", &limits("10000", "48Mi")).expect("taken");
+    let kept = kubectl.wait_pod("app", 20, "no node is that large", |pod| {
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|one| one["type"] == "PodResizePending" && one["reason"] == "Infeasible")
+    });
+    assert_eq!(container(&kept)["resources"]["limits"]["cpu"], "200m");
+    let _ = resize(&cluster, kubectl, "app", &limits("200m", "48Mi")).expect("taken back");
+    kubectl.wait_pod("app", 20, "nothing is pending", |pod| {
+        !pod["status"]["conditions"].to_string().contains("PodResize")
+    });
+}
