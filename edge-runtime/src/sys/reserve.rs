@@ -40,7 +40,8 @@ impl Reserve {
             return Ok(());
         }
         let file = File::create(&self.file)?;
-        let made = fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(size).unwrap_or(0));
+        // `off_t` has 32 bits on armv7; `MOST` is far below either.
+        let made = fallocate(&file, FallocateFlags::empty(), 0, size.try_into().unwrap_or(0));
         if let Err(error) = made {
             // Some file systems cannot; the node does without.
             log::debug!("{}: {error}", self.file.display());
