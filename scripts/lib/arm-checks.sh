@@ -1,4 +1,4 @@
-# What is asked of the node on the board. Sourced after arm-qemu.sh.
+# What is asked of the node on the board. Sourced after machine.sh.
 
 # PSS of our processes on the board, in bytes, and who they are.
 pss_command='for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/edge-runtime ] && cat $p/smaps_rollup; done | awk "/^Pss:/ {s += \$2} END {print s * 1024}"'

@@ -65,7 +65,7 @@ impl Cluster {
             }
             Some(kubeconfig) => {
                 command.arg("serve").arg("--state").arg(&state).arg("--kubeconfig").arg(kubeconfig);
-                command.args(["--kubelet-address", "127.0.0.1"]);
+                command.args(["--kubelet-address", &kubelet_address()]);
                 if let Some(ca) = std::env::var_os("TEST_KUBELET_CLIENT_CA") {
                     command.arg("--kubelet-client-ca").arg(ca);
                 }
@@ -120,6 +120,23 @@ impl Cluster {
         node
     }
 
+    /// Whether the API forwards `nodes/NAME/proxy`: a real API server does not to loopback (K8s
+    /// apimachinery/pkg/util/proxy: "address not allowed"). A notice when it does not.
+    #[must_use]
+    pub fn proxies_to_nodes(&self) -> bool {
+        use std::io::Write;
+        let loopback = kubelet_address().parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+        let refused = self.real.is_some() && loopback;
+        if refused {
+            // Only a notice: nothing to do when stderr is gone.
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: the API server does not proxy to loopback: set TEST_KUBELET_ADDRESS"
+            );
+        }
+        !refused
+    }
+
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -146,6 +163,11 @@ impl Drop for Cluster {
             let _ = self.kubectl.run(&["delete", "namespace", &self.kubectl.namespace, "--wait=false"]);
         }
     }
+}
+
+/// Where a real API server reaches the bridge's kubelet ports: `TEST_KUBELET_ADDRESS`, else loopback.
+fn kubelet_address() -> String {
+    std::env::var("TEST_KUBELET_ADDRESS").unwrap_or_else(|_| "127.0.0.1".into())
 }
 
 /// An address on loopback that was free a moment ago.

@@ -11,6 +11,12 @@ use crate::kubectl::Kubectl;
 use crate::process::{Process, binary};
 use crate::wait::until;
 
+/// The OCI runtime of the nodes: `TEST_OCI_RUNTIME`, else runc.
+#[must_use]
+pub fn oci_runtime() -> String {
+    std::env::var("TEST_OCI_RUNTIME").unwrap_or_else(|_| "runc".into())
+}
+
 /// The image all tests use.
 pub const BUSYBOX: &str = "docker.io/library/busybox:latest";
 
@@ -87,6 +93,12 @@ impl EdgeNode {
             let off = off.map(|signal| format!("{signal}: '0'")).join(", ");
             let text = format!("{}\neviction: {{hard: {{{off}, imagefs.inodesFree: '0'}}}}\n", config.trim_end());
             std::fs::write(folder.join("config.yaml"), text.trim_start()).expect("written");
+        }
+        let runtime = oci_runtime();
+        let config = std::fs::read_to_string(folder.join("config.yaml")).unwrap_or_default();
+        if runtime != "runc" && !config.contains("runtime:") {
+            std::fs::write(folder.join("config.yaml"), format!("{config}runtime: {{command: {runtime}}}\n"))
+                .expect("written");
         }
         let mut command = Command::new(binary("edge-runtime"));
         command.arg("run").arg("--root").arg(&self.root);
@@ -170,7 +182,7 @@ impl EdgeNode {
     /// Processes of this node's containers: pid by container id.
     #[must_use]
     pub fn container_pids(&self) -> std::collections::BTreeMap<String, u32> {
-        let output = Command::new("runc")
+        let output = Command::new(oci_runtime())
             .arg("--root")
             .arg(self.root.join("run/edge-runtime/runc"))
             .args(["list", "-f", "json"])

@@ -2,11 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+/// `limit` on a machine of ordinary speed; `TEST_PATIENCE` (a whole number) times as long on an emulated one.
+#[must_use]
+pub fn patient(limit: Duration) -> Duration {
+    let factor = std::env::var("TEST_PATIENCE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    limit * factor
+}
+
 /// Asks `check` until it succeeds.
 ///
 /// # Panics
-/// It has not succeeded within `limit`; the last error is in the message.
+/// It has not succeeded within the [`patient`] `limit`; the last error is in the message.
 pub fn until<T>(limit: Duration, what: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
+    let limit = patient(limit);
     let start = Instant::now();
     loop {
         match check() {

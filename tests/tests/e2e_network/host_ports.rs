@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with, with_spec};
-use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use sampan_tests::{Cluster, Kubectl, can_run, until};
 use serde_json::{Value, json};
 
 use super::{get, rules};
@@ -16,17 +16,17 @@ fn server(ports: &Value) -> Value {
     with(shell("c", script), &json!({"ports": ports}))
 }
 
-fn serving(kubectl: &sampan_tests::Kubectl, name: &str, at: SocketAddr) {
+fn serving(kubectl: &Kubectl, name: &str, at: SocketAddr) {
     kubectl.wait_ready(name);
     let body = until(Duration::from_secs(10), &format!("{name} answers at {at}"), || get(at));
     assert_eq!(body, format!("{name}\n"));
 }
 
-fn node_ip(node: &EdgeNode) -> String {
-    let object = node.wait_ready();
-    let addresses = object["status"]["addresses"].as_array().cloned().unwrap_or_default();
-    let internal = addresses.iter().find(|one| one["type"] == "InternalIP").expect("the node has an address");
-    internal["address"].as_str().expect("text").to_owned()
+/// The node's own address, as its pods have it: beside a real API server its InternalIP is the bridge's.
+fn host_ip(kubectl: &Kubectl, node: &str) -> String {
+    kubectl.apply_all(&[pod("where", node, json!([shell("c", "exec sleep 1000")]))]);
+    let pod = kubectl.wait_ready("where");
+    pod["status"]["hostIP"].as_str().expect("a running pod has it").to_owned()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_host_port_leads_to_its_pod_and_to_no_other() {
     let mut node = cluster.node("edge");
     let kubectl = &cluster.kubectl;
     let on = node.name.clone();
-    let host_ip = node_ip(&node);
+    let host_ip = host_ip(kubectl, &node.name);
     let port = free_address().port();
     let local: SocketAddr = format!("127.0.0.1:{port}").parse().expect("an address");
     let outer: SocketAddr = format!("{host_ip}:{port}").parse().expect("an address");
@@ -91,7 +91,7 @@ fn one_port_of_several_addresses_and_protocols() {
     let cluster = Cluster::start("hostip");
     let node = cluster.node("edge");
     let (kubectl, on) = (&cluster.kubectl, node.name.as_str());
-    let host_ip = node_ip(&node);
+    let host_ip = host_ip(kubectl, on);
     let port = free_address().port();
     let ports = |ip: &str, protocol: &str| json!([{"containerPort": 8080, "hostPort": port, "hostIP": ip, "protocol": protocol}]);
     let udp = with(shell("c", "exec sleep 1000"), &json!({"ports": ports(&host_ip, "UDP")}));

@@ -127,6 +127,9 @@ fn killed_daemon(cluster: &Cluster, node: &mut EdgeNode) {
 }
 
 fn usage(cluster: &Cluster, node: &EdgeNode) {
+    if !cluster.proxies_to_nodes() {
+        return;
+    }
     let path = format!("/api/v1/nodes/{}/proxy/stats/summary", node.name);
     let summary: Value = serde_json::from_str(&cluster.kubectl.ok(&["get", "--raw", &path])).expect("JSON");
     let all = summary["pods"].as_array().expect("pods");

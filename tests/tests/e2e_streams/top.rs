@@ -69,6 +69,9 @@ fn top_is_what_the_cgroups_say() {
         return;
     }
     let cluster = Cluster::start("top");
+    if !cluster.proxies_to_nodes() {
+        return;
+    }
     let node = cluster.node("edge");
     let work = "dd if=/dev/zero of=/memory/file bs=1M count=64; while :; do :; done";
     let limits = json!({"volumeMounts": [{"name": "memory", "mountPath": "/memory"}],

@@ -1,18 +1,21 @@
 # The emulator: where it comes from, power on, power off, and commands to the board. Sourced after common.sh.
+# Who sources it sets `machine` (an array: the machine's own arguments of QEMU), `console` (its serial line, as the
+# kernel calls it) and `bus` (the suffix of its virtio devices: "device" or "pci").
 
-# Sets qemu and qemu_libraries. Debian's qemu-system cannot be installed beside a newer qemu-utils, so it is unpacked
-# into the cache together with the libraries this host lacks; nothing is installed.
+# need_qemu ARCH PACKAGE: sets qemu, qemu_libraries and qemu_data. Debian's qemu-system cannot be installed beside a
+# newer qemu-utils, so it is unpacked into the cache together with the libraries this host lacks; nothing is installed.
 need_qemu() {
-    local dir=$repo/.cache/qemu packages deb
-    qemu=$(command -v qemu-system-aarch64 || true) qemu_libraries= qemu_data=
+    local arch=$1 package=$2 packages deb
+    local dir=$repo/.cache/qemu-$arch
+    qemu=$(command -v "qemu-system-$arch" || true) qemu_libraries= qemu_data=()
     [ -z "$qemu" ] || return 0
     if [ ! -e "$dir/.done" ]; then
-        command -v apt-get >/dev/null 2>&1 || fail "qemu-system-aarch64 is missing and this is no Debian host: install it by hand"
-        say "fetching qemu-system-arm (unpacked into .cache, not installed)"
-        packages=$(apt-get -s install --no-install-recommends qemu-system-arm 2>/dev/null | awk '$1 == "Inst" {print $2}' || true)
+        command -v apt-get >/dev/null 2>&1 || fail "qemu-system-$arch is missing and this is no Debian host: install it by hand"
+        say "fetching $package (unpacked into .cache, not installed)"
+        packages=$(apt-get -s install --no-install-recommends "$package" 2>/dev/null | awk '$1 == "Inst" {print $2}' || true)
         if [ -z "$packages" ]; then
             apt-get update -qq || say "apt-get update had errors; trying with what it got"
-            packages=$(apt-get -s install --no-install-recommends qemu-system-arm | awk '$1 == "Inst" {print $2}')
+            packages=$(apt-get -s install --no-install-recommends "$package" | awk '$1 == "Inst" {print $2}')
         fi
         rm -rf "$dir" && mkdir -p "$dir/debs"
         # shellcheck disable=SC2086
@@ -21,9 +24,9 @@ need_qemu() {
         rm -rf "$dir/debs"
         touch "$dir/.done"
     fi
-    qemu=$dir/root/usr/bin/qemu-system-aarch64
+    qemu=$dir/root/usr/bin/qemu-system-$arch
     qemu_libraries=$(dirname "$(find "$dir/root/usr/lib" -name 'libfdt.so.1' | head -n 1)")
-    qemu_data=$dir/root/usr/share/qemu
+    qemu_data=(-L "$dir/root/usr/share/qemu" -L "$dir/root/usr/share/seabios")
     LD_LIBRARY_PATH=$qemu_libraries "$qemu" --version >/dev/null || fail "the unpacked $qemu does not run: remove $dir and try again"
 }
 
@@ -37,11 +40,11 @@ power_on() {
     exec {to_board}<>"$dir/control.in" {from_board}<>"$dir/control.out"
     began=$(now)
     start board "$dir/qemu.log" "$pids" env ${qemu_libraries:+LD_LIBRARY_PATH="$qemu_libraries"} \
-        "$qemu" ${qemu_data:+-L "$qemu_data"} -accel tcg -M virt -cpu cortex-a53 -m 256 -nodefaults -display none -no-reboot \
-        -kernel "$kernel_image" -initrd "$initramfs" -append "console=ttyAMA0 quiet panic=1" \
+        "$qemu" "${qemu_data[@]}" -accel tcg "${machine[@]}" -nodefaults -display none -no-reboot \
+        -kernel "$kernel_image" -initrd "$initramfs" -append "console=$console quiet panic=1" \
         -serial "file:$serial_log" \
-        -drive "file=$disk,format=raw,if=none,id=disk" -device virtio-blk-device,drive=disk \
-        -chardev "pipe,id=control,path=$dir/control" -device virtio-serial-device -device virtserialport,chardev=control,name=control \
+        -drive "file=$disk,format=raw,if=none,id=disk" -device "virtio-blk-$bus,drive=disk" \
+        -chardev "pipe,id=control,path=$dir/control" -device "virtio-serial-$bus" -device virtserialport,chardev=control,name=control \
         "$@"
     board_line 90 || board_failed "the board did not boot within 90 s"
     [ "$line" = @ready ] || board_failed "the board said '$line' instead of @ready"

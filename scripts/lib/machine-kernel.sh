@@ -1,0 +1,37 @@
+# The kernel of an emulated machine: Debian's cloud kernel, its modules, and an initramfs that mounts the disk.
+# Nothing of it is installed on this host. Sourced after common.sh and foreign.sh.
+
+# board_kernel DIR ARCH: unpacks the kernel into DIR/kernel; sets kernel_image and kernel_version.
+board_kernel() {
+    local dir=$1/kernel arch=$2 meta package
+    meta=$(foreign_deb "$arch" "linux-image-cloud-$arch")
+    package=$(dpkg-deb -f "$meta" Depends | grep -o -m 1 'linux-image-[^ ,]*' | head -n 1)
+    kernel_version=${package#linux-image-}
+    mkdir -p "$dir"
+    dpkg-deb --fsys-tarfile "$(foreign_deb "$arch" "$package")" | tar -x -C "$dir" ./boot ./lib/modules
+    kernel_image=$dir/boot/vmlinuz-$kernel_version
+    [ -s "$kernel_image" ] || fail "$package has no boot/vmlinuz-$kernel_version"
+    # The package leaves the list of dependencies to its installation.
+    depmod -b "$dir" "$kernel_version"
+}
+
+# Files of the modules named, those they need first.
+module_files() {
+    local dir=$1/kernel module; shift
+    for module in "$@"; do modprobe -d "$dir" -S "$kernel_version" --show-depends "$module"; done |
+        awk '$1 == "insmod" && !seen[$2]++ {print $2}'
+}
+
+# board_initramfs DIR: just enough to mount the disk; sets initramfs.
+board_initramfs() {
+    local root=$1/initramfs file
+    initramfs=$1/initramfs.cpio.gz
+    mkdir -p "$root/bin" "$root/dev" "$root/disk" "$root/modules"
+    cp "$1/disk/bin/busybox" "$root/bin/busybox"
+    cp "$repo/scripts/lib/arm-rootfs/early-init" "$root/init"
+    module_files "$1" virtio_pci virtio_mmio virtio_blk | while read -r file; do
+        cp "$file" "$root/modules/"
+        basename "$file" >>"$root/modules/order"
+    done
+    (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0 | gzip -1) >"$initramfs"
+}
