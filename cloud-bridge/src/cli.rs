@@ -12,7 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::api::ServiceRange;
 use crate::pki::{self, token};
-use crate::{info, serve, standalone};
+use crate::{info, nodes, serve, standalone};
 
 #[derive(Debug, Parser)]
 #[command(name = "cloud-bridge", about = "Speaks for many small nodes to a Kubernetes API, or is that API itself")]
@@ -33,6 +33,8 @@ enum Verb {
     /// Join tokens.
     #[command(subcommand)]
     Token(TokenVerb),
+    /// How the nodes of a running bridge are: last seen, epoch, acknowledged changes, queues, round trip.
+    Nodes(nodes::Options),
     /// Prints the version.
     Version,
 }
@@ -66,9 +68,6 @@ pub struct Serve {
     /// Where nodes connect.
     #[arg(long, default_value = "0.0.0.0:7443")]
     pub listen: SocketAddr,
-    /// Folder for what this replica may forget. Nothing that matters is kept here.
-    #[arg(long)]
-    pub state: Option<PathBuf>,
     /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
     #[arg(long)]
     pub advertise: Vec<String>,
@@ -125,6 +124,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.verb {
         Verb::Standalone(options) => standalone::run(options).await,
         Verb::Serve(options) => serve::run(options).await,
+        Verb::Nodes(options) => nodes::run(options).await,
         Verb::Token(TokenVerb::Create(options)) => token_create(options).await,
         Verb::Version => writeln!(std::io::stdout(), "cloud-bridge {}", env!("CARGO_PKG_VERSION")).context("stdout"),
     }

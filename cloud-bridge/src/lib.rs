@@ -18,6 +18,7 @@ pub mod cli;
 pub mod info;
 pub mod kubelet;
 pub mod listen;
+pub mod nodes;
 pub mod pki;
 pub mod serve;
 pub mod signal;

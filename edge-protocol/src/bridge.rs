@@ -49,6 +49,8 @@ pub struct BridgeSession {
     tokens: HashSet<u64>,
     streams: Streams,
     liveness: Liveness,
+    compresses: bool,
+    rtt_ms: Option<u32>,
     decoder: Decoder,
     out: Outgoing<ToEdge>,
     events: VecDeque<BridgeEvent>,
@@ -70,6 +72,8 @@ impl BridgeSession {
             down: Down::new(settings.window),
             settings,
             phase: Phase::AwaitHello,
+            compresses: false,
+            rtt_ms: None,
             reports: HashMap::new(),
             report_bytes: 0,
             acks: Vec::new(),
@@ -102,6 +106,21 @@ impl BridgeSession {
     /// Last change the node has committed on this connection.
     pub fn acked(&self) -> Option<u64> {
         self.down.acked()
+    }
+
+    /// Whether the node takes and may send compressed frames.
+    pub fn compresses(&self) -> bool {
+        self.compresses
+    }
+
+    /// Round trip as the node last measured it, in milliseconds.
+    pub fn rtt_ms(&self) -> Option<u32> {
+        self.rtt_ms
+    }
+
+    /// Bytes of reports that are not in the API yet.
+    pub fn report_bytes(&self) -> usize {
+        self.report_bytes
     }
 
     /// Bytes of changes sent and not yet acknowledged.

@@ -66,7 +66,7 @@ impl EdgeSession {
         let mut out = Outgoing::new();
         let hello = ToCloud::Hello(Hello {
             protocol: version::SUPPORTED,
-            features: version::FEATURES.iter().map(|f| (*f).to_owned()).collect(),
+            features: version::features(facts.compress).map(str::to_owned).collect(),
             node: facts.node,
             cluster: facts.cluster.clone(),
             boot_id: facts.boot_id,
@@ -107,6 +107,21 @@ impl EdgeSession {
         self.liveness.last_heard()
     }
 
+    /// Whether the bridge takes and may send compressed frames.
+    pub fn compresses(&self) -> bool {
+        self.welcome.as_ref().is_some_and(|w| w.features.iter().any(|f| f == version::COMPRESS))
+    }
+
+    /// Time from the last ping that was answered to its answer.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.liveness.rtt()
+    }
+
+    /// Fencing number of this connection; none before the welcome.
+    pub fn session(&self) -> Option<u64> {
+        self.welcome.as_ref().map(|w| w.session)
+    }
+
     /// Bytes arrived that are not a whole frame yet: on a slow line the peer is alive all the same.
     pub fn heard(&mut self, now: Duration) {
         self.liveness.heard(now);
@@ -128,7 +143,8 @@ impl EdgeSession {
             return Err(SessionError::Silent(silence));
         }
         if self.liveness.take_ping(now) && self.welcome.is_some() {
-            self.control(ToCloud::Ping {})?;
+            let rtt_ms = self.liveness.rtt_news();
+            self.control(ToCloud::Ping { rtt_ms })?;
         }
         Ok(())
     }
@@ -243,7 +259,12 @@ impl EdgeSession {
     pub fn handle(&mut self, frame: &str, now: Duration) -> Result<(), SessionError> {
         self.liveness.heard(now);
         match self.decoder.decode::<ToEdge>(frame)? {
-            Decoded::Message(message) => self.dispatch(message),
+            Decoded::Message(message) => {
+                if message == (ToEdge::Pong {}) {
+                    self.liveness.answered(now);
+                }
+                self.dispatch(message)
+            }
             Decoded::Unknown(name) => self.control(ToCloud::Unsupported { message: name }),
             Decoded::Incomplete => Ok(()),
         }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`message`] | [`ToEdge`](message::ToEdge) and [`ToCloud`](message::ToCloud): all that crosses |
 //! | [`frame`] | text of a frame, size caps, slices of large messages |
+//! | [`compress`] | texts of frames made smaller, where both sides can |
 //! | [`version`] | hello, welcome, skew rules |
 //! | [`state`] | [`NodeState`](state::NodeState): what one node should hold, as a numbered stream |
 //! | [`bridge`] | [`BridgeSession`](bridge::BridgeSession): one connection, seen from the bridge |
@@ -66,6 +67,7 @@
 
 pub mod bridge;
 pub mod channel;
+pub mod compress;
 pub mod edge;
 pub mod frame;
 mod liveness;

@@ -11,11 +11,16 @@ pub(crate) struct Liveness {
     heartbeat: Duration,
     heard: Duration,
     pinged: Duration,
+    /// A ping has no answer yet.
+    asking: bool,
+    rtt: Option<Duration>,
+    /// Round trip that the peer was told last.
+    told: Option<Duration>,
 }
 
 impl Liveness {
     pub(crate) fn new(heartbeat: Duration, now: Duration) -> Self {
-        Self { heartbeat, heard: now, pinged: now }
+        Self { heartbeat, heard: now, pinged: now, asking: false, rtt: None, told: None }
     }
 
     pub(crate) fn set_heartbeat(&mut self, heartbeat: Duration) {
@@ -44,8 +49,32 @@ impl Liveness {
         let due = now >= self.next_ping();
         if due {
             self.pinged = now;
+            self.asking = true;
         }
         due
+    }
+
+    /// The answer to a ping is here. An answer to an older one than the last makes the time too short; it is for
+    /// people only.
+    pub(crate) fn answered(&mut self, now: Duration) {
+        if std::mem::take(&mut self.asking) {
+            self.rtt = Some(now.saturating_sub(self.pinged));
+        }
+    }
+
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// Milliseconds of the round trip if they are news to the peer: a quarter more or less than it was told.
+    pub(crate) fn rtt_news(&mut self) -> Option<u32> {
+        let rtt = self.rtt?;
+        let same = self.told.is_some_and(|told| rtt.abs_diff(told) <= told / 4 + Duration::from_millis(1));
+        if same {
+            return None;
+        }
+        self.told = Some(rtt);
+        u32::try_from(rtt.as_millis()).ok()
     }
 
     pub(crate) fn next_ping(&self) -> Duration {

@@ -313,7 +313,11 @@ pub enum ToCloud {
         id: u64,
         request: TokenRequest,
     },
-    Ping {},
+    Ping {
+        /// Time from the last ping to its pong, in milliseconds; left out while it is about what was said last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rtt_ms: Option<u32>,
+    },
     /// Nack of a message type this build does not know.
     Unsupported {
         message: String,

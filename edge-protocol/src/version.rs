@@ -17,6 +17,11 @@ pub const FEATURES: &[&str] = &["logs", TOKENS];
 /// The bridge answers `TokenRequest`.
 pub const TOKENS: &str = "tokens";
 
+/// Frames may come compressed ([`compress`](crate::compress)). Not in [`FEATURES`]: only a caller that can inflate
+/// says so, by [`EdgeFacts::compress`](crate::edge::EdgeFacts) and
+/// [`BridgeSettings::compress`](crate::bridge::BridgeSettings).
+pub const COMPRESS: &str = "deflate1";
+
 /// More names than this in a hello or welcome are cut off: nobody has that many.
 const MAX_FEATURES: usize = 64;
 
@@ -92,12 +97,16 @@ pub enum RefuseReason {
     Unknown,
 }
 
+/// Features of this side.
+pub fn features(compress: bool) -> impl Iterator<Item = &'static str> {
+    FEATURES.iter().copied().chain(compress.then_some(COMPRESS))
+}
+
 /// Features both sides name, in our order.
-pub fn common_features(theirs: &[String]) -> Vec<String> {
-    FEATURES
-        .iter()
-        .filter(|ours| theirs.iter().take(MAX_FEATURES).any(|t| t == *ours))
-        .map(|f| (*f).to_owned())
+pub fn common_features(compress: bool, theirs: &[String]) -> Vec<String> {
+    features(compress)
+        .filter(|ours| theirs.iter().take(MAX_FEATURES).any(|theirs| theirs == ours))
+        .map(str::to_owned)
         .collect()
 }
 

@@ -70,7 +70,7 @@ fn lies_are_violations() {
     }
     let mut state = listed("s");
     let mut bridge = BridgeSession::new(BridgeSettings::new("n", "c", 1), &mut state, NOW);
-    assert!(feed(&mut bridge, &mut state, &[ToCloud::Ping {}]).is_err(), "nothing before the hello");
+    assert!(feed(&mut bridge, &mut state, &[ToCloud::Ping { rtt_ms: None }]).is_err(), "nothing before the hello");
     let mut position = hello();
     position.position = Some(Position { stream: "s".into(), seq: 5 });
     let (mut bridge, _) = after_hello(&mut state, position);

@@ -176,7 +176,7 @@ fn to_cloud() -> Vec<ToCloud> {
                 expiration_seconds: 600,
             },
         },
-        ToCloud::Ping {},
+        ToCloud::Ping { rtt_ms: None },
         ToCloud::Unsupported { message: "dance".into() },
         ToCloud::Part { more: false, data: "\"}".into() },
     ]

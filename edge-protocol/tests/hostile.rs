@@ -58,7 +58,8 @@ fn to_cloud() -> impl Strategy<Value = ToCloud> {
         (number(), 0usize..70_000).prop_map(|(stream, n)| ToCloud::StreamData { stream, data: vec![0; n] }),
         (number(), number()).prop_map(|(stream, bytes)| ToCloud::StreamCredit { stream, bytes }),
         number().prop_map(|stream| ToCloud::StreamEnd { stream, error: None }),
-        Just(ToCloud::Ping {}),
+        Just(ToCloud::Ping { rtt_ms: None }),
+        Just(ToCloud::Ping { rtt_ms: Some(7) }),
     ]
 }
 

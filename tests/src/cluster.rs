@@ -64,7 +64,7 @@ impl Cluster {
                 command.arg("--api-listen").arg(self.api_listen.to_string());
             }
             Some(kubeconfig) => {
-                command.arg("serve").arg("--state").arg(&state).arg("--kubeconfig").arg(kubeconfig);
+                command.arg("serve").arg("--kubeconfig").arg(kubeconfig);
                 command.args(["--kubelet-address", &kubelet_address()]);
                 if let Some(ca) = std::env::var_os("TEST_KUBELET_CLIENT_CA") {
                     command.arg("--kubelet-client-ca").arg(ca);

@@ -36,19 +36,34 @@ impl EdgeNode {
     /// Joining or importing fails.
     #[must_use]
     pub fn prepare(cluster: &Cluster, name: &str) -> Self {
-        let root = cluster.folder().join(name);
-        std::fs::create_dir_all(&root).expect("a root folder");
-        let node = Self { name: name.into(), daemon: None, root, kubectl: cluster.kubectl.clone() };
+        let node = Self::bare(cluster, name);
         let bridge = format!("https://{}", cluster.listen);
         node.edge_ok(&["join", "--bridge", &bridge, "--token", &cluster.token(name), "--node", name]);
+        node.import_busybox(cluster);
+        node
+    }
+
+    /// Neither joined nor started.
+    ///
+    /// # Panics
+    /// Its root folder cannot be made.
+    #[must_use]
+    pub fn bare(cluster: &Cluster, name: &str) -> Self {
+        let root = cluster.folder().join(name);
+        std::fs::create_dir_all(&root).expect("a root folder");
+        Self { name: name.into(), daemon: None, root, kubectl: cluster.kubectl.clone() }
+    }
+
+    /// # Panics
+    /// The image cannot be made or imported.
+    pub fn import_busybox(&self, cluster: &Cluster) {
         let archive = cluster.folder().join("busybox.tar");
         if !archive.exists() {
             let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/lib/make-busybox-image.sh");
             let made = Command::new(script).arg(&archive).status().expect("the script starts");
             assert!(made.success(), "the busybox image can be made");
         }
-        node.edge_ok(&["import", &archive.display().to_string()]);
-        node
+        self.edge_ok(&["import", &archive.display().to_string()]);
     }
 
     /// Runs a verb of edge-runtime on this node's root.

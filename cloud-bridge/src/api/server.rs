@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -100,6 +100,7 @@ impl Server {
         });
         bootstrap::run(&inner)?;
         tokio::spawn(gc::run(Arc::downgrade(&inner), work));
+        tokio::spawn(flush(Arc::downgrade(&inner)));
         Ok(Self { inner })
     }
 
@@ -128,6 +129,19 @@ impl Server {
                 front::failure(&ApiError::too_large(MAX_BODY))
             }
             Err(error) => front::failure(&ApiError::bad_request(format!("error reading the body: {error}"))),
+        }
+    }
+}
+
+/// Commits renewals of Leases that no other write has taken along.
+async fn flush(inner: Weak<Inner>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(inner) = inner.upgrade() else { return };
+        if let Err(error) = inner.store().flush() {
+            log::warn!("renewals of leases: {error}");
         }
     }
 }

@@ -109,7 +109,8 @@ pub(super) fn open(
         }
     } else if let Some(asked) = asked {
         // A revision of the future is one of another life of this server: the client must list again.
-        let known = if asked > now { Err(now) } else { store.knows(asked).map_err(|e| e.oldest) };
+        let known =
+            if asked > now { Err(now) } else { store.knows(&ctx.resource.storage, asked).map_err(|e| e.oldest) };
         match known {
             Ok(()) => {
                 for change in store.since(&ctx.resource.storage, watch.selection.namespace.as_deref(), asked)? {

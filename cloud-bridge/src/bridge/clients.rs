@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderValue, Request};
 use kube::Client;
 use kube::client::Body;
 
+use super::requests::{IMPERSONATE_GROUP, IMPERSONATE_USER, Requests};
 use crate::pki::authority::{NODE_GROUP, node_user};
 
 type AsNode = dyn Fn(&str) -> Client + Send + Sync;
@@ -38,17 +39,24 @@ impl Clients {
     pub fn as_node(&self, node: &str) -> Client {
         (self.as_node)(node)
     }
+
+    /// Single requests in the name of a node, by impersonation.
+    pub(super) fn requests_as(&self, node: &str) -> Requests {
+        Requests::impersonating(self.own.clone(), user(node))
+    }
+}
+
+fn user(node: &str) -> HeaderValue {
+    // Names of nodes are checked when the certificate is read; nothing else gets here.
+    HeaderValue::from_str(&node_user(node)).unwrap_or(HeaderValue::from_static("system:anonymous"))
 }
 
 fn impersonate(base: &Client, node: &str) -> Client {
-    const USER: HeaderName = HeaderName::from_static("impersonate-user");
-    const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
-    // Names of nodes are checked when the certificate is read; nothing else gets here.
-    let user = HeaderValue::from_str(&node_user(node)).unwrap_or(HeaderValue::from_static("system:anonymous"));
+    let user = user(node);
     let base = base.clone();
     let service = tower::service_fn(move |mut request: Request<Body>| {
-        request.headers_mut().insert(USER, user.clone());
-        request.headers_mut().insert(GROUP, HeaderValue::from_static(NODE_GROUP));
+        request.headers_mut().insert(IMPERSONATE_USER, user.clone());
+        request.headers_mut().insert(IMPERSONATE_GROUP, HeaderValue::from_static(NODE_GROUP));
         let base = base.clone();
         async move { base.send(request).await }
     });

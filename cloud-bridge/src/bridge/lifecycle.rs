@@ -78,6 +78,9 @@ async fn sleep_until(deadline: Option<Instant>) {
 #[derive(Debug, Default)]
 struct Pulses {
     nodes: HashMap<String, Pulse>,
+    /// Not later than the time of any node: looking at all nodes for each sign of life would cost more than the
+    /// sign. Renewals move times only back, so at worst it is looked at too early.
+    next: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +99,12 @@ impl Pulses {
             pulse.renewed = renewed;
             pulse.seen = now;
         }
+        self.hurry(now);
+    }
+
+    fn hurry(&mut self, now: Duration) {
+        let at = now + LEASE + SLACK;
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
     fn node(&mut self, name: &str, believed: bool, now: Duration) {
@@ -104,14 +113,16 @@ impl Pulses {
             pulse.seen = now;
         }
         pulse.believed = believed;
+        self.hurry(now);
     }
 
     fn forget(&mut self, name: &str) {
         self.nodes.remove(name);
     }
 
+    /// When to look for silent ones.
     fn deadline(&self) -> Option<Duration> {
-        self.nodes.values().filter(|pulse| pulse.believed).map(|pulse| pulse.seen + LEASE + SLACK).min()
+        self.next
     }
 
     /// Nodes whose time has run out. Each is named again only after a sign of life, or after another such time
@@ -124,6 +135,7 @@ impl Pulses {
                 silent.push(name.clone());
             }
         }
+        self.next = self.nodes.values().filter(|pulse| pulse.believed).map(|pulse| pulse.seen + LEASE + SLACK).min();
         silent
     }
 }
@@ -159,11 +171,13 @@ mod tests {
         pulses.node("a", true, s(0));
         pulses.renewed("a", at(100), s(10));
         pulses.renewed("a", at(100), s(30));
-        assert_eq!(pulses.deadline(), Some(s(55)));
+        assert_eq!(pulses.deadline(), Some(s(45)), "too early at worst");
         assert!(pulses.silent(s(54)).is_empty());
+        assert_eq!(pulses.deadline(), Some(s(55)));
         assert_eq!(pulses.silent(s(55)), ["a"]);
         assert!(pulses.silent(s(56)).is_empty());
         pulses.node("a", false, s(56));
+        assert!(pulses.silent(s(101)).is_empty());
         assert_eq!(pulses.deadline(), None);
         pulses.node("a", true, s(200));
         assert_eq!(pulses.deadline(), Some(s(245)), "back");
@@ -176,6 +190,7 @@ mod tests {
         pulses.node("a", true, s(1001));
         assert!(pulses.silent(s(1040)).is_empty());
         pulses.forget("a");
+        assert!(pulses.silent(s(1045)).is_empty());
         assert_eq!(pulses.deadline(), None);
     }
 }

@@ -12,6 +12,7 @@
 //! | `reports`, `lease` | what is written into the API for a node |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `streams` | bytes that a node serves |
+//! | `overview` | how every node and its connection is, for people and monitoring |
 //! | `lifecycle` | nodes that fell silent, where no controller manager looks after them |
 //! | `clients`, `requests` | ways to the API |
 //!
@@ -23,6 +24,7 @@ mod lanes;
 mod lease;
 pub mod lifecycle;
 mod node;
+pub mod overview;
 mod refs;
 mod registry;
 mod reports;
@@ -43,7 +45,7 @@ use futures::StreamExt;
 use futures::io::{AsyncRead, AsyncWrite};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::api::backend::{
     BackendError, BoxFuture, Channels, KubeletBackend, LogOptions, LogStream, PodOnNode, SessionOptions,
@@ -57,6 +59,9 @@ pub use reports::{KubeletEndpoint, NodeOverrides};
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// Requests of all nodes that are at the API at the same time, of leases and of reports each.
+const API_TURNS: usize = 64;
 
 /// Bytes of one node's measurements: 110 pods of ten containers are a tenth of this.
 const MAX_STATS: usize = 4 << 20;
@@ -89,6 +94,11 @@ struct Shared {
     cluster: String,
     settings: Settings,
     nodes: Mutex<HashMap<String, Arc<Node>>>,
+    /// Fencing numbers of all nodes of all bridges, as their objects tell.
+    sessions: Mutex<HashMap<Box<str>, u64>>,
+    /// Turns at the API: when ten thousand nodes come back at once, each request is a connection.
+    leases: Arc<Semaphore>,
+    writes: Arc<Semaphore>,
     follow: mpsc::UnboundedSender<follow::Command>,
 }
 
@@ -97,7 +107,16 @@ impl Bridge {
     /// last clone is gone.
     pub fn start(clients: Clients, cluster: String, settings: Settings) -> Self {
         let (sender, commands) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared { clients, cluster, settings, nodes: Mutex::default(), follow: sender });
+        let shared = Arc::new(Shared {
+            clients,
+            cluster,
+            settings,
+            nodes: Mutex::default(),
+            sessions: Mutex::default(),
+            leases: Arc::new(Semaphore::new(API_TURNS)),
+            writes: Arc::new(Semaphore::new(API_TURNS)),
+            follow: sender,
+        });
         tokio::spawn(follow::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         tokio::spawn(registry::run(Arc::downgrade(&shared), shared.clients.own().clone()));
         Self { shared }
@@ -265,11 +284,30 @@ impl Shared {
 
     /// The node's object was deleted. One that is connected registers again; of any other nothing is kept.
     fn deleted(&self, name: &str) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         let Some(node) = self.known(name) else { return };
         if !node.rewrite() {
             self.nodes().remove(name);
             let _ = self.follow.send(follow::Command::Drop(name.to_owned()));
         }
+    }
+
+    /// A node's object says which connection is its newest.
+    fn session_seen(&self, name: &str, session: u64) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        match sessions.get_mut(name) {
+            Some(known) => *known = session.max(*known),
+            None => drop(sessions.insert(name.into(), session)),
+        }
+        drop(sessions);
+        if let Some(node) = self.known(name) {
+            node.superseded(session);
+        }
+    }
+
+    /// The highest fencing number that any bridge is known to have given to this node.
+    fn elsewhere(&self, name: &str) -> u64 {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
     }
 
     fn overrides(&self, node: &str) -> NodeOverrides {

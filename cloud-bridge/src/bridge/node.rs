@@ -31,24 +31,36 @@ pub(super) enum Command {
     Close,
     /// Somebody else changed or deleted the node's object.
     RewriteNode,
-    Open {
-        request: StreamRequest,
-        answer: oneshot::Sender<Result<OpenStream, BackendError>>,
-    },
+    /// In a box: a queue of these is made for every connection, in the size of the largest.
+    Open(Box<Open>),
     /// Bytes for the node, as many as permits of the stream's room were taken.
-    Send {
-        stream: StreamId,
-        data: Vec<u8>,
-    },
+    Send { stream: StreamId, data: Vec<u8> },
     /// Bytes that the reader of a stream has taken.
-    Consumed {
-        stream: StreamId,
-        bytes: usize,
-    },
+    Consumed { stream: StreamId, bytes: usize },
     /// The reader of a stream has gone.
-    EndStream {
-        stream: StreamId,
-    },
+    EndStream { stream: StreamId },
+}
+
+/// A stream to be opened.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub request: StreamRequest,
+    pub answer: oneshot::Sender<Result<OpenStream, BackendError>>,
+}
+
+/// How the present connection goes, for people and their monitoring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pulse {
+    /// A frame arrived last.
+    pub heard: Option<SystemTime>,
+    /// Last change that the node has committed on this connection.
+    pub acked: Option<u64>,
+    /// Bytes of changes sent and not acknowledged.
+    pub down_bytes: usize,
+    /// Bytes of reports that are not in the API yet.
+    pub up_bytes: usize,
+    /// Round trip as the node measured it.
+    pub rtt_ms: Option<u32>,
 }
 
 /// The present connection of a node.
@@ -75,6 +87,8 @@ struct Presence {
     link: Option<Link>,
     newest: u64,
     last_seen: Option<SystemTime>,
+    since: Option<SystemTime>,
+    pulse: Pulse,
 }
 
 impl Node {
@@ -108,9 +122,10 @@ impl Node {
     }
 
     /// A new connection takes over from any other. The fencing number grows with the clock, so that it does
-    /// over replicas and restarts, too.
-    pub(super) fn attach(&self, commands: mpsc::UnboundedSender<Command>, now: SystemTime) -> Link {
+    /// over replicas and restarts, too; `elsewhere` is the highest that other bridges are known to have given.
+    pub(super) fn attach(&self, commands: mpsc::UnboundedSender<Command>, elsewhere: u64, now: SystemTime) -> Link {
         let mut presence = self.presence();
+        presence.newest = presence.newest.max(elsewhere);
         let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         presence.newest = u64::try_from(millis).unwrap_or(u64::MAX - 1).max(presence.newest + 1);
         let link = Link { session: presence.newest, commands };
@@ -119,7 +134,39 @@ impl Node {
             let _ = old.commands.send(Command::Superseded);
         }
         presence.last_seen = Some(now);
+        presence.since = Some(now);
+        presence.pulse = Pulse::default();
         link
+    }
+
+    /// How this connection goes.
+    pub(super) fn note(&self, session: u64, pulse: Pulse) {
+        let mut presence = self.presence();
+        if presence.link.as_ref().is_some_and(|link| link.session == session) {
+            presence.last_seen = pulse.heard.or(presence.last_seen);
+            presence.pulse = pulse;
+        }
+    }
+
+    /// Fencing number of the newest connection, when it is connected since when, and how the connection goes.
+    pub(super) fn look(&self) -> (u64, Option<SystemTime>, Pulse) {
+        let presence = self.presence();
+        let since = presence.since.filter(|_| presence.link.is_some());
+        (presence.newest, since, presence.pulse)
+    }
+
+    /// Another bridge has given the node this fencing number: an older connection here is void.
+    pub(super) fn superseded(&self, session: u64) {
+        let mut presence = self.presence();
+        let old = presence.link.as_ref().filter(|link| link.session < session);
+        if let Some(old) = old {
+            // One that is just ending is none to send away.
+            let _ = old.commands.send(Command::Superseded);
+        }
+        presence.newest = presence.newest.max(session);
+        drop(presence);
+        // From this moment nothing that still comes on it is taken.
+        self.state().fence(session);
     }
 
     /// This connection has ended.

@@ -22,6 +22,9 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
         let Some(shared) = shared.upgrade() else { return };
         match event {
             Ok(Event::Apply(node) | Event::InitApply(node)) => {
+                if let Some(session) = node.session() {
+                    shared.session_seen(node.name(), session);
+                }
                 if node.ready() == "Unknown" {
                     shared.known(node.name()).map(|node| node.rewrite());
                 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_tungstenite::WebSocketStream;
-use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::message::{ObjectKey, Report, TokenAnswer, TokenRequest};
 use edge_protocol::version::RefuseReason;
+use edge_protocol::{SessionError, compress};
 use futures::future::{BoxFuture, FusedFuture};
 use futures::io::{AsyncRead, AsyncWrite};
 use futures::stream::FuturesUnordered;
@@ -22,11 +22,11 @@ use tokio::sync::{Semaphore, mpsc};
 use super::Shared;
 use super::lanes::{Answer, Attempt, Lane, Lanes, Outcome, describe};
 use super::lease::{self, Renewal};
-use super::node::{Command, Link, Node};
+use super::node::{Command, Link, Node, Open, Pulse};
 use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
 use serving::Serving;
-use socket::{next_frame, write};
+use socket::{Frame, next_frame, outgoing, write};
 
 /// Requests of one node under way at the API at the same time.
 const CONCURRENCY: usize = 8;
@@ -42,6 +42,8 @@ enum Done {
     Report(Attempt, Outcome),
     Lease(kube::Result<()>),
     Token(u64, TokenAnswer),
+    /// A newer connection of the node is at another bridge: nothing more may be written for this one.
+    Fenced,
     /// Nothing is to be told to the node.
     Quiet,
 }
@@ -54,7 +56,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, commands) = mpsc::unbounded_channel();
-    let link = node.attach(sender, SystemTime::now());
+    let link = node.attach(sender, shared.elsewhere(&node.name), SystemTime::now());
     let name = node.name.clone();
     let mut connection = Connection::new(shared, Arc::clone(&node), &link);
     let why = connection.serve(socket, commands).await;
@@ -82,19 +84,22 @@ impl Connection {
     fn new(shared: Arc<Shared>, node: Arc<Node>, link: &Link) -> Self {
         let mut settings = BridgeSettings::new(node.name.clone(), shared.cluster.clone(), link.session);
         settings.heartbeat = shared.settings.heartbeat;
+        settings.compress = true;
         let session = BridgeSession::new(settings, &mut node.state(), Duration::ZERO);
-        let as_node = shared.clients.as_node(&node.name);
+        let requests = shared.clients.requests_as(&node.name);
+        let own = Requests::new(shared.clients.own().clone());
         let overrides = shared.overrides(&node.name);
+        let reports = Reports::new(&node.name, link.session, requests.clone(), own, overrides);
         Self {
             session,
             start: Instant::now(),
             lanes: Lanes::default(),
-            reports: Arc::new(Reports::new(&node.name, as_node.clone(), shared.clients.own().clone(), overrides)),
+            reports: Arc::new(reports),
             slots: Arc::new(Semaphore::new(CONCURRENCY)),
             event_slots: Arc::new(Semaphore::new(EVENTS_CONCURRENCY)),
             work: Work::new(),
             renewal: Renewal::default(),
-            requests: Requests::new(as_node),
+            requests,
             streams: Serving::default(),
             shared,
             node,
@@ -126,18 +131,15 @@ impl Connection {
                 written = &mut writer => Err(written.map_or_else(|e| e.to_string(), |()| "closed".to_owned())),
                 permit = out.reserve(), if pending.is_some() => {
                     if let (Ok(permit), Some(frame)) = (permit, pending.take()) {
-                        permit.send(frame);
+                        permit.send(outgoing(frame, self.session.compresses()));
                     }
                     Ok(())
                 }
-                Some(done) = self.work.next(), if !self.work.is_empty() => {
-                    self.finish(done);
-                    Ok(())
-                }
+                Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
                 Some(command) = commands.recv() => self.command(command),
                 () = node.changed.notified() => Ok(()),
                 frame = next_frame(&mut receiver) => match frame {
-                    Ok(text) => self.frame(&text).map_err(|error| error.to_string()),
+                    Ok(frame) => self.take(&frame),
                     Err(error) => Err(error.to_string()),
                 },
                 () = tokio::time::sleep_until(deadline) => {
@@ -152,7 +154,7 @@ impl Connection {
         let flush = async {
             while let Some(frame) = pending.take().or_else(|| self.session.poll_transmit(&node.state(), Duration::ZERO))
             {
-                if out.send(frame).await.is_err() {
+                if out.send(outgoing(frame, self.session.compresses())).await.is_err() {
                     break;
                 }
             }
@@ -166,6 +168,31 @@ impl Connection {
         ended
     }
 
+    fn take(&mut self, frame: &Frame) -> Result<(), String> {
+        let taken = match frame {
+            Frame::Text(text) => self.frame(text),
+            Frame::Packed(bytes) if self.session.compresses() => {
+                let text = compress::unpack(bytes).map_err(|error| error.to_string())?;
+                self.frame(&text)
+            }
+            Frame::Packed(_) => return Err("a binary frame, where text is spoken".to_owned()),
+        };
+        self.note();
+        taken.map_err(|error| error.to_string())
+    }
+
+    /// Tells how it goes to whoever asks.
+    fn note(&self) {
+        let pulse = Pulse {
+            heard: Some(SystemTime::now()),
+            acked: self.session.acked(),
+            down_bytes: self.session.in_flight(),
+            up_bytes: self.session.report_bytes(),
+            rtt_ms: self.session.rtt_ms(),
+        };
+        self.node.note(self.session.session(), pulse);
+    }
+
     fn frame(&mut self, text: &str) -> Result<(), SessionError> {
         let now = self.now();
         self.session.handle(&mut self.node.state(), text, now)?;
@@ -177,7 +204,12 @@ impl Connection {
 
     fn renew(&mut self) {
         let (requests, name) = (self.requests.clone(), self.node.name.clone());
-        let renew = async move { Done::Lease(lease::renew(&requests, &name, Timestamp::now()).await) };
+        let gate = Arc::clone(&self.shared.leases);
+        let renew = async move {
+            // Never closed: it lives as long as the bridge.
+            let _slot = gate.acquire_owned().await;
+            Done::Lease(lease::renew(&requests, &name, Timestamp::now()).await)
+        };
         self.work.push(renew.boxed());
     }
 
@@ -216,13 +248,21 @@ impl Connection {
     fn begin(&mut self) {
         while let Some(attempt) = self.lanes.next() {
             let slots = if let Lane::Events(_) = attempt.lane { &self.event_slots } else { &self.slots };
-            let (reports, slots) = (Arc::clone(&self.reports), Arc::clone(slots));
+            let (reports, slots, gate) =
+                (Arc::clone(&self.reports), Arc::clone(slots), Arc::clone(&self.shared.writes));
             let attempt = async move {
                 if !attempt.pause.is_zero() {
                     tokio::time::sleep(attempt.pause).await;
+                    // Time has passed: what is old by now must not replace what a newer connection has written.
+                    match reports.is_newest().await {
+                        Ok(true) => {}
+                        Ok(false) => return Done::Fenced,
+                        Err(error) => return Done::Report(attempt, Outcome::Retry(error.to_string())),
+                    }
                 }
-                // Never closed: the semaphore lives as long as this future.
+                // Never closed: the semaphores live as long as this future.
                 let _slot = slots.acquire_owned().await;
+                let _turn = gate.acquire_owned().await;
                 let outcome = reports.write(&attempt.report).await;
                 Done::Report(attempt, outcome)
             };
@@ -230,8 +270,9 @@ impl Connection {
         }
     }
 
-    fn finish(&mut self, done: Done) {
+    fn finish(&mut self, done: Done) -> Result<(), String> {
         match done {
+            Done::Fenced => return Err(self.supersede()),
             Done::Report(attempt, outcome) => {
                 let what = format!("node {}: {}", self.node.name, describe(&attempt.report));
                 match &outcome {
@@ -267,6 +308,11 @@ impl Connection {
             Done::Token(id, answer) => self.session.token(id, answer),
             Done::Quiet => {}
         }
+        Ok(())
+    }
+
+    fn supersede(&mut self) -> String {
+        self.session.refuse(RefuseReason::Superseded, "a newer connection of this node has taken over").to_string()
     }
 
     fn token(&mut self, id: u64, request: TokenRequest) {
@@ -294,10 +340,7 @@ impl Connection {
 
     fn command(&mut self, command: Command) -> Result<(), String> {
         match command {
-            Command::Superseded => {
-                let why = "a newer connection of this node has taken over";
-                return Err(self.session.refuse(RefuseReason::Superseded, why).to_string());
-            }
+            Command::Superseded => return Err(self.supersede()),
             Command::Close => return Err("the bridge ends".to_owned()),
             Command::RewriteNode => {
                 let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
@@ -309,7 +352,10 @@ impl Connection {
                 };
                 self.work.push(rewrite.boxed());
             }
-            Command::Open { request, answer } => self.streams.open(&mut self.session, request, answer),
+            Command::Open(open) => {
+                let Open { request, answer } = *open;
+                self.streams.open(&mut self.session, request, answer);
+            }
             Command::Send { stream, data } => self.streams.send(&mut self.session, stream, data),
             Command::Consumed { stream, bytes } => self.session.stream_consumed(stream, bytes),
             Command::EndStream { stream } => self.streams.end(&mut self.session, stream),

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::node::{Chunks, Command, Node, OpenStream};
+use super::node::{Chunks, Command, Node, Open, OpenStream};
 use crate::api::backend::{BackendError, BoxFuture, Channels, RecordSender, RecordStream, StreamOver};
 
 /// For the node's first answer to a stream that does not follow.
@@ -37,7 +37,7 @@ impl NodeStream {
         let Some(link) = node.link() else { return Err(offline(&node.name, node.last_seen())) };
         let (answer, opened) = oneshot::channel();
         let broke = || BackendError::Unavailable(format!("the connection to node {} broke", node.name));
-        link.commands.send(Command::Open { request, answer }).map_err(|_| broke())?;
+        link.commands.send(Command::Open(Box::new(Open { request, answer }))).map_err(|_| broke())?;
         let OpenStream { id, chunks, room } = opened.await.map_err(|_| broke())??;
         let mut stream = Self { id, first: None, chunks, room, commands: link.commands };
         let first = stream.chunks.recv();

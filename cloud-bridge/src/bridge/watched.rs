@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::refs::{references, service_links};
+use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;
 
 /// Marks the copy of a static pod in the API; its value is the static pod's own uid.
@@ -92,6 +93,11 @@ pub(super) struct WatchedNode {
 impl WatchedNode {
     pub(super) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Fencing number of its newest connection to any bridge.
+    pub(super) fn session(&self) -> Option<u64> {
+        self.metadata.annotations.as_ref()?.get(SESSION_ANNOTATION)?.parse().ok()
     }
 
     /// Status of the Ready condition: `True`, `False`, `Unknown`, or empty.

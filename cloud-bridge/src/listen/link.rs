@@ -55,7 +55,7 @@ pub(super) fn upgrade(
 /// Sizes for many idle connections: the library's defaults are 256 KiB of buffers each and messages of 64 MiB.
 fn config() -> WebSocketConfig {
     WebSocketConfig::default()
-        .read_buffer_size(4 << 10)
+        .read_buffer_size(1 << 10)
         .write_buffer_size(0)
         .max_write_buffer_size(2 * MAX_FRAME)
         .max_message_size(Some(MAX_FRAME))

@@ -1,9 +1,11 @@
-//! The one port that nodes know: TLS, then `POST /v1/join` with a token or `GET /v1/link` with a certificate.
+//! The one port that nodes know: TLS, then `POST /v1/join` with a token or `GET /v1/link` with a certificate;
+//! for operators `GET /v1/nodes` and `GET /metrics`.
 //!
 //! Owns connections up to the moment when a session takes over. Must not know what a session says.
 
 mod join;
 mod link;
+mod overview;
 mod status;
 
 use std::future::Future;
@@ -27,6 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::bridge::Bridge;
 use crate::pki::authority::Authority;
 use crate::pki::identity::Subject;
+pub(crate) use overview::OPERATORS;
 use status::Refusal;
 
 /// Connections that have not yet shown who they are.
@@ -121,7 +124,9 @@ async fn route(
     let answer = match (request.method(), request.uri().path()) {
         (&Method::POST, "/v1/join") => join::answer(request, door).await,
         (&Method::GET, "/v1/link") => link::upgrade(request, peer, door, subject),
-        (_, "/v1/join" | "/v1/link") => Err(Refusal::method_not_allowed()),
+        (&Method::GET, "/v1/nodes") => overview::nodes(door, subject),
+        (&Method::GET, "/metrics") => overview::metrics(door, subject),
+        (_, "/v1/join" | "/v1/link" | "/v1/nodes" | "/metrics") => Err(Refusal::method_not_allowed()),
         (_, path) => Err(Refusal::not_found(path)),
     };
     answer.unwrap_or_else(|refusal| {

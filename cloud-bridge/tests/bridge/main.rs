@@ -1,11 +1,14 @@
 //! The bridge between a scripted node and a Kubernetes API: the embedded one, or a real one when
 //! `TEST_KUBECONFIG` names it.
 
+mod compression;
 mod identity;
 mod kubelet;
+mod overview;
 mod pods;
 mod registration;
 mod reports;
 mod sessions;
 mod support;
 mod survival;
+mod two_bridges;

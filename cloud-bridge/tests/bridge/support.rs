@@ -15,6 +15,7 @@ use async_tungstenite::{WebSocketStream, client_async};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_bridge::pki::authority::Authority;
+use edge_protocol::compress;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Position, Report, StreamId, StreamRequest};
 use edge_protocol::stream::StreamEvent;
@@ -158,6 +159,10 @@ pub struct Edge {
     pub puts: usize,
     pub synced: bool,
     pub resumed: bool,
+    /// Compressed frames received: how many, and their bytes before they were inflated.
+    pub packed: (usize, usize),
+    /// Bytes of text frames received, and of compressed ones after they were inflated.
+    pub texts: usize,
     next: u64,
     start: Instant,
     socket: Socket,
@@ -174,9 +179,25 @@ impl Edge {
         name: &str,
         store: Store,
     ) -> Result<Self, tungstenite::Error> {
+        Self::connect_as(address, identity, name, store, false).await
+    }
+
+    /// As [`connect`](Self::connect), able to read compressed frames.
+    pub async fn connect_packed(address: SocketAddr, identity: &Identity, store: Store) -> Self {
+        Self::connect_as(address, identity, &identity.node, store, true).await.unwrap()
+    }
+
+    async fn connect_as(
+        address: SocketAddr,
+        identity: &Identity,
+        name: &str,
+        store: Store,
+        compress: bool,
+    ) -> Result<Self, tungstenite::Error> {
         let stream = tls(address, &identity.ca, Some(identity)).await?;
         let (socket, _) = client_async("wss://localhost/v1/link", TokioAdapter::new(stream)).await?;
         let mut facts = EdgeFacts::new(name, "boot-1");
+        facts.compress = compress;
         facts.cluster = Some(identity.cluster.clone());
         facts.position = store.position.clone();
         facts.held = store.held.values().map(|object| object.digest.clone()).collect::<Vec<ObjectDigest>>();
@@ -193,6 +214,8 @@ impl Edge {
             puts: 0,
             synced: false,
             resumed: false,
+            packed: (0, 0),
+            texts: 0,
             next: 1,
             start: Instant::now(),
             socket,
@@ -231,6 +254,11 @@ impl Edge {
         }
     }
 
+    /// Sends this as it is.
+    pub async fn send_raw(&mut self, message: Message) {
+        self.socket.send(message).await.unwrap();
+    }
+
     /// Goes on for a while.
     pub async fn linger(&mut self, time: Duration) {
         let end = Instant::now() + time;
@@ -255,13 +283,24 @@ impl Edge {
         let now = self.start.elapsed();
         self.session.on_timeout(now).map_err(|e| e.to_string())?;
         while let Some(frame) = self.session.poll_transmit(now) {
-            self.socket.send(Message::text(frame)).await.map_err(|e| e.to_string())?;
+            let small = if self.session.compresses() { compress::pack(&frame) } else { None };
+            let message = small.map_or_else(|| Message::text(frame), Message::binary);
+            self.socket.send(message).await.map_err(|e| e.to_string())?;
         }
         match tokio::time::timeout(pause, self.socket.next()).await {
             Err(_) => return Ok(()),
             Ok(None) => return Err("closed".into()),
             Ok(Some(Err(error))) => return Err(error.to_string()),
             Ok(Some(Ok(Message::Text(text)))) => {
+                self.texts += text.len();
+                let now = self.start.elapsed();
+                self.session.handle(&text, now).map_err(|e| e.to_string())?;
+            }
+            Ok(Some(Ok(Message::Binary(packed)))) => {
+                assert!(self.session.compresses(), "nothing is compressed for who cannot read it");
+                let text = compress::unpack(&packed).map_err(|e| e.to_string())?;
+                self.packed = (self.packed.0 + 1, self.packed.1 + packed.len());
+                self.texts += text.len();
                 let now = self.start.elapsed();
                 self.session.handle(&text, now).map_err(|e| e.to_string())?;
             }

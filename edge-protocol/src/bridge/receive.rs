@@ -33,9 +33,11 @@ impl BridgeSession {
         let resume = hello.position.as_ref().filter(|p| state.covers(p)).map(|p| p.seq);
         self.down.start(resume);
         self.phase = Phase::Welcome;
+        let features = version::common_features(self.settings.compress, &hello.features);
+        self.compresses = features.iter().any(|feature| feature == version::COMPRESS);
         self.control(ToEdge::Welcome(Welcome {
             protocol,
-            features: version::common_features(&hello.features),
+            features,
             cluster: self.settings.cluster.clone(),
             session: self.settings.session,
             stream: state.stream().to_owned(),
@@ -89,7 +91,10 @@ impl BridgeSession {
                 self.events.push_back(BridgeEvent::TokenRequest { id, request });
                 None
             }
-            ToCloud::Ping {} => return self.control(ToEdge::Pong {}),
+            ToCloud::Ping { rtt_ms } => {
+                self.rtt_ms = rtt_ms.or(self.rtt_ms);
+                return self.control(ToEdge::Pong {});
+            }
             ToCloud::Unsupported { .. } | ToCloud::Part { .. } => None,
         };
         self.events.extend(stream_event.map(BridgeEvent::Stream));

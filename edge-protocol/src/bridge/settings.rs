@@ -18,11 +18,20 @@ pub struct BridgeSettings {
     pub heartbeat: Duration,
     /// Bytes of changes sent and not acknowledged; at least one change is always let through.
     pub window: usize,
+    /// The caller can inflate frames ([`compress`](crate::compress)).
+    pub compress: bool,
 }
 
 impl BridgeSettings {
     pub fn new(node: impl Into<String>, cluster: impl Into<String>, session: u64) -> Self {
-        Self { node: node.into(), cluster: cluster.into(), session, heartbeat: HEARTBEAT, window: 256 << 10 }
+        Self {
+            node: node.into(),
+            cluster: cluster.into(),
+            session,
+            heartbeat: HEARTBEAT,
+            window: 256 << 10,
+            compress: false,
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub struct EdgeFacts {
     pub position: Option<Position>,
     /// Every object in the store, so that a full sync moves only what differs.
     pub held: Vec<ObjectDigest>,
+    /// The caller can inflate frames ([`compress`](crate::compress)).
+    pub compress: bool,
 }
 
 impl EdgeFacts {
@@ -30,6 +32,7 @@ impl EdgeFacts {
             cluster: None,
             position: None,
             held: Vec::new(),
+            compress: false,
         }
     }
 }

@@ -16,6 +16,7 @@ mod reset;
 mod run;
 mod selftest;
 mod shutdown;
+mod status;
 mod sweep;
 mod usage;
 mod version;
@@ -30,6 +31,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
 
   join --bridge URL --token TOKEN --node NAME   become a node of the bridge's cluster
   run                                           be the node: run its pods until told to stop
+  status [--json]                               the node's link: last seen, epoch, queue, round trip
   ps [-a]                                       the node's pods and containers
   logs POD [-c NAME] [-f] [--tail N] [-p]       what a container printed
   exec POD [-c NAME] [-it] -- COMMAND           a command in a running container
@@ -104,6 +106,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("monitor") => monitor::run(parser),
         Some("pause") => pause::run(),
         Some("shutdown") => shutdown::run(parser),
+        Some("status") => status::run(parser),
         Some("sweep") => sweep::run(parser),
         Some("usage") => usage::run(parser),
         Some("version" | "--version" | "-V") => version::run(),

@@ -43,7 +43,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
 }
 
 /// Nobody holds the lock.
-fn is_free(path: &std::path::Path) -> bool {
+pub(super) fn is_free(path: &std::path::Path) -> bool {
     let Ok(file) = std::fs::File::open(path) else { return true };
     Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok()
 }

@@ -19,6 +19,7 @@ mod http;
 pub mod identity;
 pub mod join;
 mod pump;
+pub mod status;
 pub mod tls;
 
 use address::BridgeAddress;
@@ -30,6 +31,7 @@ use identity::Identity;
 use smol::LocalExecutor;
 use smol::channel::{self, Receiver, Sender};
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
@@ -39,6 +41,8 @@ pub struct LinkSettings {
     pub identity: Identity,
     /// Certificates are judged by no earlier time than this: the last time the node has stored.
     pub time_floor: SystemTime,
+    /// Where the link writes its [`status`](status::LinkStatus); none in tests.
+    pub status: Option<PathBuf>,
 }
 
 /// What the link tells the node loop.

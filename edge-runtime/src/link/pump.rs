@@ -7,11 +7,13 @@ mod frames;
 
 use super::backoff::{Backoff, GOOD};
 use super::dial::{self, DialError};
+use super::status::{LinkStatus, ago};
 use super::{LinkEvent, LinkSettings, Shared, Wakers, tls};
 use async_tungstenite::tungstenite;
 use async_tungstenite::tungstenite::protocol::CloseFrame;
 use async_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use edge_protocol::SessionError;
+use edge_protocol::compress::UnpackError;
 use edge_protocol::edge::EdgeSession;
 use edge_protocol::stream::StreamEvent;
 use edge_protocol::version::RefuseReason;
@@ -19,13 +21,18 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustls::ClientConfig;
 use smol::channel::Sender;
 use smol::{Timer, future};
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The node loop reads its store for the facts; if it takes longer, the bridge hangs up anyway.
 const FACTS: Duration = Duration::from_secs(30);
+
+/// The status is written again after this long: a little less than a heartbeat, whose timer wakes the link.
+const STATUS: Duration = Duration::from_secs(10);
 
 /// For the websocket's goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -40,8 +47,10 @@ enum LinkError {
     Websocket(Box<tungstenite::Error>),
     #[error("closed by the bridge{0}")]
     Closed(String),
-    #[error("a binary frame came; this protocol has only text")]
+    #[error("a binary frame came, where only text was agreed on")]
     Binary,
+    #[error(transparent)]
+    Packed(#[from] UnpackError),
     #[error("the node was not ready in time")]
     NoFacts,
     /// The node loop is gone: so is the link.
@@ -59,14 +68,28 @@ pub(super) async fn run(shared: Rc<Shared>, settings: LinkSettings, events: Send
             return;
         }
     };
-    let link = Link { shared: &shared, config, events: &events, wakers: &wakers, clock: Instant::now() };
+    let link = Link {
+        shared: &shared,
+        config,
+        events: &events,
+        wakers: &wakers,
+        clock: Instant::now(),
+        file: settings.status.as_deref(),
+        // What a daemon before this one heard is still true.
+        status: RefCell::new(
+            settings.status.as_deref().and_then(|file| LinkStatus::read(file).ok()).unwrap_or_default(),
+        ),
+        told: Cell::default(),
+    };
     if settings.bridges().is_empty() {
         log::error!("the link cannot start: the identity of node {} names no bridge", settings.identity.node);
     }
     let mut backoff = Backoff::default();
     for bridge in settings.bridges().iter().cycle() {
         let started = Instant::now();
+        link.status.borrow_mut().bridge = bridge.to_string();
         let Err(error) = link.connection(bridge).await;
+        link.tell_down(&error.to_string());
         let streams = shared.session.take().map_or_else(Vec::new, |s| s.open_streams());
         if matches!(error, LinkError::Stopped) || link.bye(&error, streams).await.is_err() {
             return;
@@ -99,6 +122,10 @@ struct Link<'a> {
     wakers: &'a Wakers,
     /// Zero of the session's time.
     clock: Instant,
+    file: Option<&'a Path>,
+    status: RefCell<LinkStatus>,
+    /// When the status was written last on this connection.
+    told: Cell<Option<Duration>>,
 }
 
 impl Link<'_> {
@@ -137,6 +164,40 @@ impl Link<'_> {
             future::or(goodbye, limit).await;
         }
         Err(error)
+    }
+
+    /// Writes the status of a connection that goes well: at its begin, and then with the heartbeat.
+    fn tell_up(&self, now: Duration) {
+        let session = self.shared.session.borrow();
+        let Some(session) = session.as_ref().filter(|session| session.is_welcome()) else { return };
+        let Some(file) = self.file else { return };
+        if self.told.get().is_some_and(|told| now < told + STATUS) {
+            return;
+        }
+        let mut status = self.status.borrow_mut();
+        if self.told.replace(Some(now)).is_none() {
+            (status.connected, status.since) = (true, ago(Duration::ZERO));
+            status.why.clear();
+        }
+        status.last_seen = Some(ago(now.saturating_sub(session.last_heard())));
+        status.epoch = session.session();
+        status.rtt_ms = session.rtt().and_then(|rtt| u64::try_from(rtt.as_millis()).ok());
+        status.compressed = session.compresses();
+        status.write(file);
+    }
+
+    fn tell_down(&self, why: &str) {
+        let Some(file) = self.file else { return };
+        let mut status = self.status.borrow_mut();
+        if self.told.take().is_some() || status.connected || status.since.is_empty() {
+            (status.connected, status.since) = (false, ago(Duration::ZERO));
+        }
+        let session = self.shared.session.borrow();
+        if let Some(session) = session.as_ref().filter(|session| session.is_welcome()) {
+            status.last_seen = Some(ago(self.clock.elapsed().saturating_sub(session.last_heard())));
+        }
+        why.clone_into(&mut status.why);
+        status.write(file);
     }
 
     /// Tells the node loop how the connection ended.

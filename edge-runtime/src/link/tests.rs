@@ -43,7 +43,7 @@ struct Node {
 impl Node {
     fn start(ex: &Rc<LocalExecutor<'static>>, identity: Identity, capacity: usize) -> Self {
         let (sender, events) = channel::bounded(capacity);
-        let settings = LinkSettings { identity, time_floor: SystemTime::UNIX_EPOCH };
+        let settings = LinkSettings { identity, time_floor: SystemTime::UNIX_EPOCH, status: None };
         let handle = start(ex, settings, sender);
         Self { handle, events, held: BTreeMap::new(), position: None, cluster: None, log: Vec::new() }
     }

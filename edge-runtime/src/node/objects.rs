@@ -72,6 +72,7 @@ impl Node {
             cluster: self.store.fact(Fact::Cluster)?,
             position: stream.zip(seq).map(|(stream, seq)| Position { stream, seq }),
             held: self.store.held()?,
+            compress: true,
             ..EdgeFacts::new(self.config.node_name.clone(), self.clock.boot_id().to_string())
         });
         Ok(())

@@ -348,6 +348,7 @@ impl Node {
     fn start_link(&mut self, identity: Identity) -> Result<link::LinkHandle, StoreError> {
         let floor = self.store.fact(Fact::TimeFloor)?.and_then(|text| text.parse::<jiff::Timestamp>().ok());
         let time_floor = floor.map_or(SystemTime::UNIX_EPOCH, SystemTime::from);
-        Ok(link::start(&self.executor, LinkSettings { identity, time_floor }, self.senders.link.clone()))
+        let status = Some(link::status::file(&self.paths));
+        Ok(link::start(&self.executor, LinkSettings { identity, time_floor, status }, self.senders.link.clone()))
     }
 }

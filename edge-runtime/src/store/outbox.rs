@@ -50,6 +50,18 @@ impl Store {
 }
 
 impl Store {
+    /// How many reports wait, and their bytes.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn outbox_size(&self) -> Result<(i64, i64), StoreError> {
+        self.db
+            .query_row("SELECT count(*), ifnull(sum(length(report)), 0) FROM outbox", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .map_err(|source| self.sqlite(source))
+    }
+
     /// The unacknowledged report with this number, if it still waits.
     ///
     /// # Errors

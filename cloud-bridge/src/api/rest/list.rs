@@ -121,7 +121,7 @@ pub(crate) fn list(ctx: &Context<'_>) -> ApiResult<Answer> {
         let (rev, after) = parse_token(token)?;
         (rev.unwrap_or_else(|| store.revision()), Some(after))
     };
-    if store.knows(rev).is_err() {
+    if store.knows(&ctx.resource.storage, rev).is_err() {
         return Err(expired(after.as_ref()));
     }
     page(&store, ctx, &selection, rev, after.as_ref(), limit)

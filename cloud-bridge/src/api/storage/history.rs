@@ -6,9 +6,13 @@ use std::time::SystemTime;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::batch::LEASES;
 use super::rows::{deleted_state, place, seconds, unsigned};
 use super::{Change, ChangeKind, Store, StoreError, Stored};
 use crate::api::resource::ObjectKey;
+
+/// Changes of Leases are kept for so many revisions at least.
+const LEASE_ROWS: u64 = 4096;
 
 /// A revision older than the history that is kept, or one that may have been lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +24,11 @@ pub(crate) struct Expired {
 
 impl Store {
     /// Whether the state and the changes since `rev` are still known.
-    pub(crate) fn knows(&self, rev: u64) -> Result<(), Expired> {
+    pub(crate) fn knows(&self, storage: &str, rev: u64) -> Result<(), Expired> {
         let lost = rev > self.gap.0 && rev < self.gap.1;
-        if rev < self.floor || lost {
-            let oldest = if lost { self.gap.1 } else { self.floor };
+        let floor = if storage == LEASES { self.floor.max(self.leases_floor) } else { self.floor };
+        if rev < floor || lost {
+            let oldest = if lost { self.gap.1 } else { floor };
             return Err(Expired { asked: rev, oldest });
         }
         Ok(())
@@ -107,6 +112,8 @@ impl Store {
     pub(super) fn trim(&mut self) -> Result<(), StoreError> {
         let now = seconds(SystemTime::now());
         self.drop_expired(now)?;
+        self.flush()?;
+        self.trim_leases()?;
         let age = now.saturating_sub(i64::try_from(self.history.as_secs()).unwrap_or(i64::MAX));
         let by_age: Option<i64> = self
             .conn
@@ -127,11 +134,23 @@ impl Store {
         self.compact(floor)
     }
 
+    /// Renewals of many nodes would leave no room for the history of anything else.
+    fn trim_leases(&mut self) -> Result<(), StoreError> {
+        let floor = self.rev.saturating_sub(LEASE_ROWS);
+        self.conn
+            .prepare_cached("DELETE FROM changes WHERE storage = ?1 AND rev <= ?2")
+            .and_then(|mut statement| statement.execute(params![LEASES, floor.cast_signed()]))
+            .map_err(|e| self.sql(e))?;
+        self.leases_floor = self.leases_floor.max(floor);
+        Ok(())
+    }
+
     /// Forgets the history up to and including `rev`.
     pub(crate) fn compact(&mut self, rev: u64) -> Result<(), StoreError> {
         if rev <= self.floor {
             return Ok(());
         }
+        self.flush()?;
         self.conn
             .unchecked_transaction()
             .and_then(|tx| {

@@ -3,6 +3,7 @@
 //! Every write takes the next number of one counter, which is the resourceVersion. Knows keys, bodies and
 //! revisions; the only fields of an object that it reads are in `metadata`.
 
+mod batch;
 mod history;
 mod rows;
 mod schema;
@@ -21,11 +22,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use super::resource::ObjectKey;
+use batch::{Batch, LEASES};
 use rows::{deleted_state, insert_change, owners_of, place, seconds, set_owners, unsigned};
 pub(super) use subscribers::Subscription;
 
 /// Watch history is trimmed once in so many writes.
-const TRIM_EVERY: u64 = 256;
+const TRIM_EVERY: u64 = 1024;
 
 /// Why the storage failed.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +100,9 @@ pub(super) struct Store {
     history: Duration,
     history_rows: u64,
     writes: u64,
+    batch: Batch,
+    /// As `floor`, for Leases, whose history is shorter.
+    leases_floor: u64,
     subscribers: subscribers::Subscribers,
 }
 
@@ -138,6 +143,8 @@ impl Store {
             history,
             history_rows,
             writes: 0,
+            batch: Batch::default(),
+            leases_floor: last.unwrap_or_default(),
             subscribers: subscribers::Subscribers::default(),
         })
     }
@@ -228,16 +235,17 @@ impl Store {
         let owners = owners_of(&value);
         let old_owners = before.map(|b| owners_of(b.value())).unwrap_or_default();
         let now = seconds(SystemTime::now());
-        let written = self.conn.unchecked_transaction().and_then(|tx| {
+        let shared = storage == LEASES && before.is_some() && owners == old_owners;
+        let into = |conn: &Connection| {
             let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
-            insert_change(&tx, storage, &key, rev, kind, now, before)?;
+            insert_change(conn, storage, &key, rev, kind, now, before)?;
             if before.is_some() {
-                tx.prepare_cached(
+                conn.prepare_cached(
                     "UPDATE objects SET rev = ?4, body = ?5, uid = ?6, expires = ifnull(?7, expires) \
                      WHERE storage = ?1 AND ns = ?2 AND name = ?3",
                 )?
             } else {
-                tx.prepare_cached(
+                conn.prepare_cached(
                     "INSERT INTO objects (storage, ns, name, rev, body, uid, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 )?
             }
@@ -251,10 +259,20 @@ impl Store {
                 expires.map(seconds)
             ])?;
             if owners != old_owners {
-                set_owners(&tx, storage, &key, &owners)?;
+                set_owners(conn, storage, &key, &owners)?;
             }
-            tx.commit()
-        });
+            Ok(())
+        };
+        let written = if shared {
+            let begun = self.batch.begin(&self.conn).and_then(|()| into(&self.conn));
+            begun.and_then(|()| self.batch.wrote(&self.conn)).inspect_err(|_| self.batch.abandon(&self.conn))
+        } else {
+            self.batch.flush(&self.conn).and_then(|()| {
+                let tx = self.conn.unchecked_transaction()?;
+                into(&tx)?;
+                tx.commit()
+            })
+        };
         written.map_err(|e| self.sql(e))?;
         self.rev = rev;
         let stored = Arc::new(Stored::new(key, rev, bytes));
@@ -270,6 +288,7 @@ impl Store {
         let key = before.key.clone();
         let last = deleted_state(before, rev);
         let now = seconds(SystemTime::now());
+        self.flush()?;
         let written =
             self.conn.unchecked_transaction().and_then(|tx| {
                 insert_change(&tx, storage, &key, rev, ChangeKind::Deleted, now, Some(before))?;
@@ -287,6 +306,12 @@ impl Store {
             Change { rev, kind: ChangeKind::Deleted, object: Arc::clone(&last), before: Some(Arc::clone(before)) },
         );
         Ok(last)
+    }
+
+    /// Commits what waits to be committed with others.
+    pub(super) fn flush(&mut self) -> Result<(), StoreError> {
+        let flushed = self.batch.flush(&self.conn);
+        flushed.map_err(|e| self.sql(e))
     }
 
     fn announce(&mut self, storage: &str, change: Change) {

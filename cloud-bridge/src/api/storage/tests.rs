@@ -54,10 +54,10 @@ fn compaction_expires_old_revisions() {
     let first = store.write("things", object("x", "1"), None, None).unwrap().rev;
     let second = store.write("things", object("y", "1"), None, None).unwrap().rev;
     store.compact(first).unwrap();
-    assert_eq!(store.knows(first), Ok(()));
+    assert_eq!(store.knows("things", first), Ok(()));
     assert_eq!(store.since("things", None, first).unwrap().len(), 1);
-    assert!(store.knows(first - 1).is_err());
-    assert_eq!(store.knows(second), Ok(()));
+    assert!(store.knows("things", first - 1).is_err());
+    assert_eq!(store.knows("things", second), Ok(()));
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn a_new_run_never_gives_a_revision_twice() {
     drop(store);
     let store = open(&dir);
     assert!(store.revision() > last);
-    assert_eq!(store.knows(last), Ok(()));
-    assert!(store.knows(last + 1).is_err());
-    assert_eq!(store.knows(store.revision()), Ok(()));
+    assert_eq!(store.knows("things", last), Ok(()));
+    assert!(store.knows("things", last + 1).is_err());
+    assert_eq!(store.knows("things", store.revision()), Ok(()));
     assert_eq!(store.list("things", None, None, None).unwrap().len(), 1);
 }
 
@@ -122,4 +122,41 @@ fn a_slow_watcher_is_cut_off() {
     }
     assert_eq!(seen, 1024);
     assert!(matches!(watcher.try_recv(), Err(tokio::sync::mpsc::error::TryRecvError::Disconnected)));
+}
+
+#[test]
+fn renewals_are_seen_at_once_and_durable_with_the_next_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut watcher = store.subscribe(LEASES, Box::new(|_| true));
+    let mut lease = store.write(LEASES, object("n", "0"), None, None).unwrap();
+    for n in 1..=10 {
+        lease = store.write(LEASES, object("n", &n.to_string()), Some(&lease), None).unwrap();
+        assert_eq!(store.get(LEASES, &lease.key).unwrap().unwrap().value()["data"], n.to_string());
+    }
+    assert_eq!(std::iter::from_fn(|| watcher.try_recv().ok()).count(), 11);
+    store.write("things", object("x", "1"), None, None).unwrap();
+    // As a crash leaves it: nothing is flushed any more.
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["api.db", "api.db-wal"] {
+        std::fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let copied = open(&copy);
+    assert_eq!(copied.get(LEASES, &lease.key).unwrap().unwrap().value()["data"], "10");
+}
+
+#[test]
+fn renewals_leave_room_for_the_history_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&dir.path().join("api.db"), Duration::from_secs(600), 4_000).unwrap();
+    let pod = store.write("pods", object("p", "1"), None, None).unwrap();
+    let mut lease = store.write(LEASES, object("n", "0"), None, None).unwrap();
+    let first = lease.rev;
+    for n in 0..10_000 {
+        lease = store.write(LEASES, object("n", &n.to_string()), Some(&lease), None).unwrap();
+    }
+    store.trim().unwrap();
+    assert_eq!(store.knows("pods", pod.rev), Ok(()), "10,000 renewals later");
+    assert!(store.knows(LEASES, first).is_err());
+    assert_eq!(store.knows(LEASES, lease.rev - 100), Ok(()));
 }

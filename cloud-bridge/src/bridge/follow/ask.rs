@@ -1,6 +1,7 @@
 //! Single questions to the API, asked until it answers: what a list or a node's memory says is checked with them
 //! before anything is concluded from it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use edge_protocol::message::ObjectKey;
@@ -23,6 +24,10 @@ pub(super) enum Answer {
         node: String,
         pods: Vec<BoundPod>,
     },
+    /// Of several nodes by one list; every node that was asked for is there.
+    Seeds(HashMap<String, Vec<BoundPod>>),
+    /// Several at once.
+    Each(Vec<Answer>),
     /// A pod that a list lacked is gone indeed.
     Gone {
         node: String,
@@ -34,22 +39,68 @@ pub(super) enum Answer {
 
 /// The pods of a node, asked until the API answers.
 pub(super) async fn seed(pods: Api<WatchedPod>, node: String) -> Answer {
-    let mut parameters = ListParams::default().fields(&format!("spec.nodeName={node}")).limit(500);
+    let what = format!("the pods of node {node}");
+    let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut found = Vec::new();
+    list(pods, parameters, &what, &mut found, |found, pod| found.extend(pod.into_bound())).await;
+    Answer::Seed { node, pods: found }
+}
+
+/// The pods of many nodes, by one list of all: after a restart thousands of nodes come back within seconds, and for
+/// an API server a list by node is a look at every pod.
+pub(super) async fn seed_many(pods: Api<WatchedPod>, nodes: Vec<String>) -> Answer {
+    let mut found: HashMap<String, Vec<BoundPod>> = nodes.into_iter().map(|node| (node, Vec::new())).collect();
+    let take = |found: &mut HashMap<String, Vec<BoundPod>>, pod: WatchedPod| {
+        if found.contains_key(pod.node())
+            && let Some(pod) = pod.into_bound()
+            && let Some(pods) = found.get_mut(&pod.node)
+        {
+            pods.push(pod);
+        }
+    };
+    list(pods, ListParams::default(), "all pods", &mut found, take).await;
+    Answer::Seeds(found)
+}
+
+/// What can be begun again from nothing.
+trait Found {
+    fn forget(&mut self);
+}
+
+impl Found for Vec<BoundPod> {
+    fn forget(&mut self) {
+        self.clear();
+    }
+}
+
+impl Found for HashMap<String, Vec<BoundPod>> {
+    fn forget(&mut self) {
+        self.values_mut().for_each(Vec::clear);
+    }
+}
+
+async fn list<F: Found>(
+    pods: Api<WatchedPod>,
+    parameters: ListParams,
+    what: &str,
+    found: &mut F,
+    take: impl Fn(&mut F, WatchedPod),
+) {
+    let mut parameters = parameters.limit(500);
     loop {
         match pods.list(&parameters).await {
             Ok(page) => {
                 let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-                found.extend(page.items.into_iter().filter_map(WatchedPod::into_bound));
+                page.items.into_iter().for_each(|pod| take(found, pod));
                 match next {
                     Some(token) => parameters = parameters.continue_token(&token),
-                    None => return Answer::Seed { node, pods: found },
+                    None => return,
                 }
             }
             Err(error) => {
-                log::warn!("listing the pods of node {node}: {error}");
+                log::warn!("listing {what}: {error}");
                 // A page that has expired: from the start.
-                found.clear();
+                found.forget();
                 parameters.continue_token = None;
                 tokio::time::sleep(AGAIN).await;
             }

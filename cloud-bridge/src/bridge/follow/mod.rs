@@ -33,10 +33,13 @@ use super::refs::{CLAIM, SERVICE_LINKS};
 use super::requests::Requests;
 use super::watched::WatchedPod;
 use super::world::{Effect, World};
-use ask::{Answer, finish_mirror, is_gone, restore_ready, seed};
+use ask::{Answer, finish_mirror, is_gone, restore_ready, seed, seed_many};
 use claims::follow_claim;
 use object::{News, What, watch_object};
 use services::watch_services;
+
+/// So many nodes are asked for one by one; for more, one list of all pods is less work for the API.
+const FEW: usize = 8;
 
 /// What others ask of the follower.
 #[derive(Debug)]
@@ -64,6 +67,8 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         counter: 0,
         news: sender,
         listing: None,
+        unseeded: Vec::new(),
+        seeding: false,
         clients,
     };
     let pods: Api<WatchedPod> = Api::all(follower.clients.own().clone());
@@ -99,6 +104,10 @@ struct Follower {
     news: mpsc::UnboundedSender<News>,
     /// Uids of the list of all pods that is being read.
     listing: Option<HashSet<String>>,
+    /// Nodes whose pods have yet to be asked for.
+    unseeded: Vec<String>,
+    /// A list for nodes is under way.
+    seeding: bool,
 }
 
 impl Follower {
@@ -106,8 +115,8 @@ impl Follower {
         match command {
             Command::Add(node) => {
                 self.world.add_node(&node);
-                let pods: Api<WatchedPod> = Api::all(self.clients.own().clone());
-                self.questions.push(seed(pods, node).boxed());
+                self.unseeded.push(node);
+                self.seed();
             }
             Command::Connected(node) => {
                 let effects = self.world.connected(&node);
@@ -125,6 +134,23 @@ impl Follower {
         }
     }
 
+    /// Asks for the pods of new nodes: while one list is under way, those that come wait together for the next.
+    fn seed(&mut self) {
+        if self.seeding {
+            return;
+        }
+        let pods: Api<WatchedPod> = Api::all(self.clients.own().clone());
+        let nodes = std::mem::take(&mut self.unseeded);
+        self.seeding = !nodes.is_empty();
+        if nodes.len() > FEW {
+            self.questions.push(seed_many(pods, nodes).boxed());
+        } else if self.seeding {
+            let each = nodes.into_iter().map(move |node| seed(pods.clone(), node));
+            let all = futures::future::join_all(each);
+            self.questions.push(all.map(Answer::Each).boxed());
+        }
+    }
+
     fn ask_if_gone(&mut self, node: String, key: ObjectKey, uid: String) {
         let client = if key.kind == "Pod" { self.clients.own().clone() } else { self.clients.as_node(&node) };
         self.questions.push(is_gone(client, node, key, uid).boxed());
@@ -133,6 +159,16 @@ impl Follower {
     fn answer(&mut self, answer: Answer) {
         let effects = match answer {
             Answer::Seed { node, pods } => self.world.seed(&node, pods),
+            Answer::Seeds(all) => {
+                self.seeding = false;
+                self.seed();
+                all.into_iter().flat_map(|(node, pods)| self.world.seed(&node, pods)).collect()
+            }
+            Answer::Each(answers) => {
+                self.seeding = false;
+                self.seed();
+                return answers.into_iter().for_each(|answer| self.answer(answer));
+            }
             Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_deleted(&node, &key, &uid),
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
             Answer::Nothing => Vec::new(),

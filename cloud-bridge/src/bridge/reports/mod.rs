@@ -11,11 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use edge_protocol::message::{ObjectKey, Report};
 use jiff::Timestamp;
-use kube::Client;
 use serde_json::Value;
 
 pub(super) use event::refusal_event;
-pub(super) use node::BRIDGED_LABEL;
+pub(super) use node::{BRIDGED_LABEL, SESSION_ANNOTATION};
 pub use node::{KubeletEndpoint, NodeOverrides};
 
 use super::lanes::Outcome;
@@ -29,17 +28,21 @@ pub(super) struct Reports {
     own: Requests,
     overrides: NodeOverrides,
     events: Mutex<event::Correlator>,
-    /// Labels and annotations as last written by this connection.
-    metadata: Mutex<Option<Value>>,
-    newest_node: Mutex<Option<Value>>,
+    /// Fencing number of the connection.
+    session: u64,
+    /// Labels and annotations as last written by this connection, hashed.
+    metadata: Mutex<Option<u64>>,
+    /// As text: a parsed one takes six times the memory, and every idle node has one.
+    newest_node: Mutex<Option<Box<str>>>,
 }
 
 impl Reports {
-    pub(super) fn new(node: &str, as_node: Client, own: Client, overrides: NodeOverrides) -> Self {
+    pub(super) fn new(node: &str, session: u64, requests: Requests, own: Requests, overrides: NodeOverrides) -> Self {
         Self {
             node: node.to_owned(),
-            requests: Requests::new(as_node),
-            own: Requests::new(own),
+            session,
+            requests,
+            own,
             overrides,
             events: Mutex::default(),
             metadata: Mutex::default(),
@@ -68,15 +71,31 @@ impl Reports {
     /// Writes the node's object again as last reported, after somebody else changed or deleted it.
     pub(super) async fn rewrite_node(&self) -> Outcome {
         let newest = self.newest_node().clone();
-        match newest {
+        // It was a value when it was stored.
+        match newest.and_then(|text| serde_json::from_str(&text).ok()) {
             Some(node) => outcome(self.write_node(&node).await),
             None => Outcome::Written,
         }
     }
 
-    fn newest_node(&self) -> MutexGuard<'_, Option<Value>> {
+    /// Whether no other bridge has a newer connection of this node, as far as the API knows.
+    pub(super) async fn is_newest(&self) -> kube::Result<bool> {
+        let node: kube::Result<Value> = self.own.get(&format!("/api/v1/nodes/{}", self.node)).await;
+        match node {
+            Ok(node) => Ok(session_of(&node["metadata"]["annotations"][SESSION_ANNOTATION]) <= self.session),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn newest_node(&self) -> MutexGuard<'_, Option<Box<str>>> {
         self.newest_node.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The fencing number in the value of [`SESSION_ANNOTATION`]; 0 when there is none.
+fn session_of(value: &Value) -> u64 {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// Deletes a pod object that no container belongs to.

@@ -1,6 +1,7 @@
 //! The node's own object.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
@@ -12,6 +13,9 @@ use crate::bridge::requests::Patch;
 
 /// Marks the nodes that bridges speak for.
 pub(in crate::bridge) const BRIDGED_LABEL: &str = "sampan.dev/bridged";
+
+/// Fencing number of the node's newest connection: how bridges over one API learn that a node has moved.
+pub(in crate::bridge) const SESSION_ANNOTATION: &str = "sampan.dev/session";
 
 /// Shows in the ROLES column of kubectl. A node may not give itself a role, so the bridge does.
 const ROLE_LABEL: &str = "node-role.kubernetes.io/edge";
@@ -36,10 +40,11 @@ impl Reports {
         if name != self.node {
             return Err(Failure::Refused(format!("node {} reports a node object named {name:?}", self.node)));
         }
-        let wanted = wanted(node, self.overrides.kubelet, Timestamp::now())?;
-        *self.newest_node() = Some(node.clone());
+        let mut wanted = wanted(node, self.overrides.kubelet, Timestamp::now())?;
+        wanted.metadata["annotations"][SESSION_ANNOTATION] = self.session.to_string().into();
+        *self.newest_node() = Some(node.to_string().into_boxed_str());
         let path = format!("/api/v1/nodes/{name}");
-        let known = self.metadata().as_ref() == Some(&wanted.metadata);
+        let known = *self.metadata() == Some(hash(&wanted.metadata));
         if !known {
             // Also tells whether the node is there: one request for the usual registration, two for the first.
             let patch = json!({"metadata": wanted.metadata});
@@ -47,7 +52,7 @@ impl Reports {
                 Err(error) if code(&error) == Some(404) => return self.register(&wanted).await,
                 other => drop(other?),
             }
-            *self.metadata() = Some(wanted.metadata.clone());
+            *self.metadata() = Some(hash(&wanted.metadata));
         }
         match self.requests.patch(&format!("{path}/status"), Patch::Strategic, &json!({"status": wanted.status})).await
         {
@@ -66,7 +71,7 @@ impl Reports {
         });
         object["metadata"]["name"] = self.node.as_str().into();
         self.requests.create("/api/v1/nodes", &object).await?;
-        *self.metadata() = Some(wanted.metadata.clone());
+        *self.metadata() = Some(hash(&wanted.metadata));
         let role = json!({"metadata": {"labels": {ROLE_LABEL: ""}}});
         if let Err(error) = self.own.patch(&format!("/api/v1/nodes/{}", self.node), Patch::Merge, &role).await {
             log::warn!("node {}: its role label was not set: {error}", self.node);
@@ -74,9 +79,16 @@ impl Reports {
         Ok(())
     }
 
-    fn metadata(&self) -> std::sync::MutexGuard<'_, Option<Value>> {
+    fn metadata(&self) -> std::sync::MutexGuard<'_, Option<u64>> {
         self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Of one process only: compared with its own.
+fn hash(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 #[derive(Debug, PartialEq)]

@@ -1,40 +1,50 @@
-//! The websocket of a connection: whole text frames in and out.
+//! The websocket of a connection: whole frames in and out, packed ones as binary messages.
 
 use async_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 use async_tungstenite::{WebSocketReceiver, WebSocketSender};
+use bytes::Bytes;
+use edge_protocol::compress;
 use futures::StreamExt;
 use futures::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
+/// What came.
+pub(super) enum Frame {
+    Text(Utf8Bytes),
+    /// See `edge_protocol::compress`.
+    Packed(Bytes),
+}
+
+/// A frame as it goes out: packed if the node can read that and it is worth it.
+pub(super) fn outgoing(text: String, packed: bool) -> Message {
+    let small = if packed { compress::pack(&text) } else { None };
+    small.map_or_else(|| Message::text(text), Message::binary)
+}
+
 /// Writes frames until there will be no more.
 pub(super) async fn write<S>(
     mut sender: WebSocketSender<S>,
-    mut frames: mpsc::Receiver<String>,
+    mut frames: mpsc::Receiver<Message>,
 ) -> Result<(), SocketError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(frame) = frames.recv().await {
-        sender.send(Message::text(frame)).await?;
+        sender.send(frame).await?;
     }
     sender.close(None).await
 }
 
-/// The text of the next frame; the ends of the connection are errors.
-pub(super) async fn next_frame<S>(receiver: &mut WebSocketReceiver<S>) -> Result<Utf8Bytes, SocketError>
+/// The next frame; the ends of the connection are errors.
+pub(super) async fn next_frame<S>(receiver: &mut WebSocketReceiver<S>) -> Result<Frame, SocketError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
         match receiver.next().await {
-            Some(Ok(Message::Text(text))) => return Ok(text),
+            Some(Ok(Message::Text(text))) => return Ok(Frame::Text(text)),
+            Some(Ok(Message::Binary(bytes))) => return Ok(Frame::Packed(bytes)),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-            Some(Ok(Message::Binary(_))) => {
-                return Err(SocketError::Io(std::io::Error::new(
-                    std::io::ErrorKind::InvalidData,
-                    "a binary frame, where text is spoken",
-                )));
-            }
             Some(Ok(Message::Close(_))) | None => return Err(SocketError::ConnectionClosed),
             Some(Err(error)) => return Err(error),
         }

@@ -4,6 +4,7 @@ use super::{Link, LinkError};
 use crate::link::LinkEvent;
 use crate::link::dial::Socket;
 use async_tungstenite::tungstenite::Message;
+use edge_protocol::compress;
 use edge_protocol::edge::{EdgeEvent, EdgeSession};
 use futures_sink::Sink;
 use smol::channel::TrySendError;
@@ -15,6 +16,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+/// A frame as it goes out: packed if the bridge can read that and it is worth it.
+fn outgoing(text: String, packed: bool) -> Message {
+    let small = if packed { compress::pack(&text) } else { None };
+    small.map_or_else(|| Message::text(text), Message::binary)
+}
 
 /// Frames handled before the node loop gets a turn, and changes given to it at once.
 const BATCH: usize = 64;
@@ -52,6 +59,7 @@ impl Link<'_> {
                 let now = self.clock.elapsed();
                 self.time(now, sending.is_some())?;
                 self.write(socket, cx, now)?;
+                self.tell_up(now);
                 if sending.is_none() {
                     self.read(socket, cx, now, &mut pending)?;
                     // What was read may have to be answered at once (acks of nothing, pings, stream ends).
@@ -91,8 +99,9 @@ impl Link<'_> {
                 Poll::Ready(result) => result.map_err(failed)?,
                 Poll::Pending => return Ok(()),
             }
-            let Some(frame) = self.with(|s| s.poll_transmit(now)) else { break };
-            Sink::start_send(Pin::new(&mut *socket), Message::text(frame)).map_err(failed)?;
+            let frame = self.with(|s| s.poll_transmit(now).map(|frame| (frame, s.compresses())));
+            let Some((frame, packed)) = frame else { break };
+            Sink::start_send(Pin::new(&mut *socket), outgoing(frame, packed)).map_err(failed)?;
         }
         match Sink::poll_flush(Pin::new(socket), cx) {
             Poll::Ready(result) => result.map_err(failed),
@@ -111,6 +120,12 @@ impl Link<'_> {
             match Stream::poll_next(Pin::new(&mut *socket), cx) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(Message::Text(text)))) => {
+                    let result = self.with(|s| s.handle(&text, now));
+                    self.collect(pending);
+                    result?;
+                }
+                Poll::Ready(Some(Ok(Message::Binary(packed)))) if self.with(|s| s.compresses()) => {
+                    let text = compress::unpack(&packed)?;
                     let result = self.with(|s| s.handle(&text, now));
                     self.collect(pending);
                     result?;

@@ -1,0 +1,43 @@
+//! `GET /v1/nodes` and `GET /metrics`: how the nodes are, for whoever shows an administrator's certificate of the
+//! bridge's authority. `cloud-bridge nodes` makes itself one.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use http_body_util::Full;
+
+use super::Door;
+use super::status::Refusal;
+use crate::bridge::overview;
+use crate::pki::identity::Subject;
+
+/// Whose certificates are let in: those of the standalone administrator, and those that `cloud-bridge nodes` makes.
+const GROUPS: [&str; 2] = ["system:masters", OPERATORS];
+
+/// The group that may look and nothing else.
+pub(crate) const OPERATORS: &str = "sampan:operators";
+
+pub(super) fn nodes(door: &Door, subject: Option<&Subject>) -> Result<Response<Full<Bytes>>, Refusal> {
+    allowed(subject)?;
+    let text = serde_json::to_string(&door.bridge.overview()).map_err(|error| Refusal::internal(error.to_string()))?;
+    Ok(answer("application/json", text))
+}
+
+pub(super) fn metrics(door: &Door, subject: Option<&Subject>) -> Result<Response<Full<Bytes>>, Refusal> {
+    allowed(subject)?;
+    Ok(answer("text/plain; version=0.0.4", overview::metrics(&door.bridge.overview())))
+}
+
+fn allowed(subject: Option<&Subject>) -> Result<(), Refusal> {
+    let subject = subject.ok_or_else(|| Refusal::unauthorized("an operator's client certificate is required"))?;
+    if subject.groups.iter().any(|group| GROUPS.contains(&group.as_str())) {
+        return Ok(());
+    }
+    Err(Refusal::forbidden(format!("{} is no operator of this bridge", subject.user)))
+}
+
+fn answer(kind: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,86 @@
+//! Texts of frames made smaller: raw deflate (RFC 1951) of one frame by itself, with a dictionary that both sides
+//! have from the start. A packed frame travels as a binary websocket message where both sides have the feature
+//! [`COMPRESS`](crate::version::COMPRESS); text frames stay possible at any time.
+//!
+//! One frame by itself, not a stream: a stream packs a little better, and costs the bridge 300 KB for every node
+//! all the time. The dictionary gives most of that back, as frames of different connections look alike. Knows
+//! nothing of sockets, sessions or what a frame means.
+
+use crate::frame::MAX_FRAME;
+use miniz_oxide::deflate::core::{
+    CompressorOxide, TDEFLFlush, TDEFLStatus, compress, create_comp_flags_from_zip_params,
+};
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
+
+/// Shorter texts are not packed: a ping would become longer.
+pub const MIN: usize = 256;
+
+/// What frames look like. Part of the feature `deflate1`: it never changes; another one gets another name.
+const DICTIONARY: &[u8] = include_bytes!("compress/dictionary1.txt");
+
+/// zlib's usual compromise between time and size.
+const LEVEL: i32 = 6;
+
+/// Why a packed frame cannot be read. The connection is of no use any more.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum UnpackError {
+    /// Noticed when the limit is reached; no more memory than that is ever taken.
+    #[error("a packed frame of {packed} bytes holds more than {MAX_FRAME}")]
+    TooLarge { packed: usize },
+    #[error("a packed frame is damaged")]
+    Damaged,
+    #[error("a packed frame holds no text")]
+    NotText,
+}
+
+/// The text as a packed frame, if that is worth it.
+pub fn pack(text: &str) -> Option<Vec<u8>> {
+    if text.len() < MIN {
+        return None;
+    }
+    let flags = create_comp_flags_from_zip_params(LEVEL, -15, 0);
+    let mut state = CompressorOxide::new(flags);
+    // The dictionary goes first, up to a byte's end, and is not sent: the other side has it in its window.
+    let mut known = vec![0; DICTIONARY.len() + 64];
+    let (status, read, _) = compress(&mut state, DICTIONARY, &mut known, TDEFLFlush::Sync);
+    if status != TDEFLStatus::Okay || read != DICTIONARY.len() {
+        return None;
+    }
+    // Whatever does not fit into less than the text is not worth it.
+    let mut packed = vec![0; text.len() - 1];
+    let (status, _, written) = compress(&mut state, text.as_bytes(), &mut packed, TDEFLFlush::Finish);
+    packed.truncate(written);
+    (status == TDEFLStatus::Done).then_some(packed)
+}
+
+/// The text of a packed frame.
+///
+/// # Errors
+/// It is damaged, or its text is over [`MAX_FRAME`].
+pub fn unpack(packed: &[u8]) -> Result<String, UnpackError> {
+    let flags = inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+    let limit = DICTIONARY.len() + MAX_FRAME;
+    let mut state = Box::<DecompressorOxide>::default();
+    let mut window = DICTIONARY.to_vec();
+    let (mut read, mut filled) = (0, window.len());
+    loop {
+        // Room grows as it is used, so that a small frame that promises much takes little.
+        let room = (filled + packed.len().max(filled) * 2).min(limit);
+        window.resize(room, 0);
+        let (status, taken, written) = decompress(&mut state, &packed[read..], &mut window, filled, flags);
+        (read, filled) = (read + taken, filled + written);
+        match status {
+            TINFLStatus::Done if read == packed.len() => break,
+            TINFLStatus::HasMoreOutput if filled < limit => {}
+            TINFLStatus::HasMoreOutput => return Err(UnpackError::TooLarge { packed: packed.len() }),
+            _ => return Err(UnpackError::Damaged),
+        }
+    }
+    window.truncate(filled);
+    window.drain(..DICTIONARY.len());
+    String::from_utf8(window).map_err(|_| UnpackError::NotText)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! `edge-runtime status`: the node and its link, from the store and the link's file, while the daemon runs or not.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use lexopt::prelude::*;
+use serde_json::{Value, json};
+
+use super::CliError;
+use super::shutdown::is_free;
+use crate::link::identity::Identity;
+use crate::link::status::{self, LinkStatus};
+use crate::store::{Fact, Store};
+
+pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let mut root: Option<PathBuf> = None;
+    let mut as_json = false;
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("root") => root = Some(args.value()?.into()),
+            Long("json") => as_json = true,
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    let paths = super::paths(root)?;
+    if !paths.store().exists() {
+        return Err(CliError::Failed(format!("{} does not exist: no node has run here", paths.store().display())));
+    }
+    let store = Store::open_shared(&paths.store()).map_err(CliError::failed)?;
+    let fact = |fact| store.fact(fact).map_err(CliError::failed);
+    let identity = Identity::load(&paths).map_err(CliError::failed)?;
+    let running = !is_free(&paths.run().join("daemon.lock"));
+    let mut link = LinkStatus::read(&status::file(&paths)).unwrap_or_default();
+    if !running {
+        link.connected = false;
+        link.why = "edge-runtime does not run".to_owned();
+    }
+    let (reports, bytes) = store.outbox_size().map_err(CliError::failed)?;
+    let view = json!({
+        "node": identity.as_ref().map(|identity| identity.node.as_str()),
+        "cluster": fact(Fact::Cluster)?,
+        "bridges": identity.iter().flat_map(|i| &i.bridges).map(ToString::to_string).collect::<Vec<_>>(),
+        "running": running,
+        "link": link,
+        "stream": fact(Fact::Stream)?,
+        "sequence": fact(Fact::LastSequence)?.and_then(|text| text.parse::<u64>().ok()),
+        "pods": store.pods().map_err(CliError::failed)?.0.len(),
+        "queuedReports": reports,
+        "queuedBytes": bytes,
+    });
+    if as_json {
+        return super::version::print(&view.to_string());
+    }
+    print(&view)
+}
+
+fn print(view: &Value) -> Result<ExitCode, CliError> {
+    let link = &view["link"];
+    let text = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    };
+    let state = if link["connected"] == true { "connected" } else { "not connected" };
+    let why = link["why"].as_str().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
+    let rows = [
+        ("node", text(&view["node"])),
+        ("cluster", text(&view["cluster"])),
+        ("bridges", text(&view["bridges"])),
+        ("daemon", if view["running"] == true { "runs" } else { "does not run" }.to_owned()),
+        (
+            "link",
+            format!("{state} since {} ({}){}", text(&link["since"]), text(&link["bridge"]), why.unwrap_or_default()),
+        ),
+        ("last seen", text(&link["lastSeen"])),
+        ("epoch", text(&link["epoch"])),
+        ("round trip", if link["rttMs"].is_null() { "-".to_owned() } else { format!("{} ms", link["rttMs"]) }),
+        ("sequence", format!("{} of stream {}", text(&view["sequence"]), text(&view["stream"]))),
+        ("pods", text(&view["pods"])),
+        ("queue", format!("{} reports, {} bytes", view["queuedReports"], view["queuedBytes"])),
+    ];
+    let mut out = std::io::stdout().lock();
+    for (name, value) in rows {
+        writeln!(out, "{name:<11} {value}").map_err(CliError::failed)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

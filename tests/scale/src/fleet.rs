@@ -1,0 +1,158 @@
+//! What the nodes of a swarm share and count. One thread: plain cells.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+
+/// Bytes below TLS.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) sent: Cell<u64>,
+    pub(crate) received: Cell<u64>,
+}
+
+impl Counters {
+    pub(crate) fn total(&self) -> (u64, u64) {
+        (self.sent.get(), self.received.get())
+    }
+}
+
+/// When things happened to one pod.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) created: Option<Instant>,
+    pub(crate) arrived: Option<Instant>,
+    pub(crate) reported: Option<Instant>,
+}
+
+/// All nodes.
+pub(crate) struct Fleet {
+    pub(crate) bridges: Vec<SocketAddr>,
+    pub(crate) counters: std::rc::Rc<Counters>,
+    pub(crate) ramp: Semaphore,
+    connected: RefCell<Vec<bool>>,
+    synced: Cell<usize>,
+    registered: Cell<usize>,
+    stuck: Cell<usize>,
+    lost: Cell<u64>,
+    refused: Cell<u64>,
+    failures: RefCell<HashMap<String, u64>>,
+    /// By name of the pod.
+    pods: RefCell<HashMap<String, Times>>,
+    names: RefCell<HashMap<String, String>>,
+    seed: Cell<u64>,
+}
+
+impl Fleet {
+    pub(crate) fn new(bridges: Vec<SocketAddr>, nodes: usize, ramp: usize) -> Self {
+        Self {
+            bridges,
+            counters: std::rc::Rc::default(),
+            ramp: Semaphore::new(ramp),
+            connected: RefCell::new(vec![false; nodes]),
+            synced: Cell::new(0),
+            registered: Cell::new(0),
+            stuck: Cell::new(0),
+            lost: Cell::new(0),
+            refused: Cell::new(0),
+            failures: RefCell::default(),
+            pods: RefCell::default(),
+            names: RefCell::default(),
+            seed: Cell::new(0x2545_f491_4f6c_dd1d),
+        }
+    }
+
+    /// xorshift: spread, not secrecy.
+    pub(crate) fn random(&self) -> u64 {
+        let mut x = self.seed.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.seed.set(x);
+        x
+    }
+
+    pub(crate) fn joined(&self, index: usize) {
+        self.connected.borrow_mut()[index] = true;
+    }
+
+    pub(crate) fn left(&self, index: usize, why: Option<anyhow::Error>) {
+        self.connected.borrow_mut()[index] = false;
+        self.lost.set(self.lost.get() + 1);
+        if let Some(why) = why {
+            self.failed(&why);
+        }
+    }
+
+    pub(crate) fn failed(&self, error: &anyhow::Error) {
+        let text: String = error.to_string().chars().take(100).collect();
+        *self.failures.borrow_mut().entry(text).or_default() += 1;
+    }
+
+    pub(crate) fn synced(&self, _: usize) {
+        self.synced.set(self.synced.get() + 1);
+    }
+
+    pub(crate) fn registered(&self, _: usize) {
+        self.registered.set(self.registered.get() + 1);
+    }
+
+    pub(crate) fn refused(&self, reason: &str) {
+        self.refused.set(self.refused.get() + 1);
+        *self.failures.borrow_mut().entry(format!("report refused: {reason}")).or_default() += 1;
+    }
+
+    /// Failures of all kinds since the last call.
+    pub(crate) fn take_failures(&self) -> Vec<(String, u64)> {
+        self.failures.take().into_iter().collect()
+    }
+
+    pub(crate) fn count_connected(&self) -> usize {
+        self.connected.borrow().iter().filter(|connected| **connected).count()
+    }
+
+    pub(crate) fn count_synced(&self) -> usize {
+        self.synced.get()
+    }
+
+    pub(crate) fn count_registered(&self) -> usize {
+        self.registered.get()
+    }
+
+    pub(crate) fn count_lost(&self) -> u64 {
+        self.lost.get()
+    }
+
+    /// The first so many nodes read nothing any more.
+    pub(crate) fn stick(&self, nodes: usize) {
+        self.stuck.set(nodes);
+    }
+
+    pub(crate) fn is_stuck(&self, index: usize) -> bool {
+        index < self.stuck.get()
+    }
+
+    pub(crate) fn created(&self, pod: &str, at: Instant) {
+        self.pods.borrow_mut().entry(pod.to_owned()).or_default().created = Some(at);
+    }
+
+    pub(crate) fn arrived(&self, pod: &str, uid: &str) {
+        self.names.borrow_mut().insert(uid.to_owned(), pod.to_owned());
+        let mut pods = self.pods.borrow_mut();
+        pods.entry(pod.to_owned()).or_default().arrived.get_or_insert_with(Instant::now);
+    }
+
+    pub(crate) fn reported(&self, uid: &str) {
+        if let Some(pod) = self.names.borrow().get(uid) {
+            let mut pods = self.pods.borrow_mut();
+            pods.entry(pod.clone()).or_default().reported.get_or_insert_with(Instant::now);
+        }
+    }
+
+    pub(crate) fn times(&self, pod: &str) -> Times {
+        self.pods.borrow().get(pod).copied().unwrap_or_default()
+    }
+}

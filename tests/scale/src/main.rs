@@ -1,0 +1,82 @@
+//! `swarm`: thousands of nodes in one process, for measuring one bridge. Each is a real TLS connection with a
+//! certificate of its own, a real websocket and the real session core; only the containers are missing: a pod it
+//! receives is reported Running and Ready at once. `docs/scale.md` tells how it is used and what came out.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `identity` | certificates in bulk, from the bridge's authority |
+//! | `wire` | one connection: TCP from one of many loopback addresses, TLS, websocket; bytes are counted |
+//! | `node` | one node: session, memory, reports, reconnects |
+//! | `fleet` | all nodes, and what they counted together |
+//! | `process` | memory and CPU time of the bridge, from /proc |
+//! | `phases` | what is measured, one after the other |
+
+mod fleet;
+mod identity;
+mod node;
+mod phases;
+mod process;
+mod wire;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// What to measure.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "swarm", about = "Thousands of nodes without containers, to measure a bridge with")]
+struct Arguments {
+    /// The bridge's link.
+    #[arg(long, default_value = "127.0.0.1:7443")]
+    link: SocketAddr,
+    /// A second bridge to which nodes turn when the first does not answer.
+    #[arg(long)]
+    other_link: Option<SocketAddr>,
+    /// PEM of the bridge's authority.
+    #[arg(long)]
+    ca: PathBuf,
+    /// PEM of its key.
+    #[arg(long)]
+    ca_key: PathBuf,
+    /// How the API is reached, for pods.
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// Process id of the bridge.
+    #[arg(long)]
+    pid: u32,
+    #[arg(long, default_value_t = 100)]
+    nodes: usize,
+    /// Nodes that connect at the same time at the start.
+    #[arg(long, default_value_t = 200)]
+    ramp: usize,
+    /// Seconds of quiet that are measured.
+    #[arg(long, default_value_t = 60)]
+    idle: u64,
+    /// Pods that are created one by one for the latency.
+    #[arg(long, default_value_t = 300)]
+    pods: usize,
+    /// Pods that are created per second.
+    #[arg(long, default_value_t = 10)]
+    rate: u32,
+    /// Pods that each node has from the start.
+    #[arg(long, default_value_t = 0)]
+    pods_per_node: usize,
+    /// Nodes that stop to read for the second half of the pods.
+    #[arg(long, default_value_t = 0)]
+    stuck: usize,
+    /// Command that restarts the bridge and prints its new process id: the reconnect storm.
+    #[arg(long)]
+    restart: Option<String>,
+    /// Beginning of the nodes' names.
+    #[arg(long, default_value = "swarm")]
+    prefix: String,
+}
+
+fn main() -> anyhow::Result<()> {
+    // Fails only when one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, phases::run(Arguments::parse()))
+}
