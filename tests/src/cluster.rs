@@ -166,7 +166,8 @@ impl Drop for Cluster {
 }
 
 /// Where a real API server reaches the bridge's kubelet ports: `TEST_KUBELET_ADDRESS`, else loopback.
-fn kubelet_address() -> String {
+#[must_use]
+pub fn kubelet_address() -> String {
     std::env::var("TEST_KUBELET_ADDRESS").unwrap_or_else(|_| "127.0.0.1".into())
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
+use sampan_tests::cluster::{free_address, kubelet_address};
 use sampan_tests::manifest::{pod, shell};
 use sampan_tests::process::{Process, binary};
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
@@ -28,7 +28,7 @@ fn replica(cluster: &Cluster, number: u16) -> Replica {
     let ports = format!("{}-{}", 24_000 + number * 100, 24_099 + number * 100);
     let mut command = Command::new(binary("cloud-bridge"));
     command.arg("serve").arg("--kubeconfig").arg(kubeconfig(cluster)).arg("--listen").arg(listen.to_string());
-    command.args(["--kubelet-address", "127.0.0.1", "--kubelet-ports", &ports]);
+    command.args(["--kubelet-address", &kubelet_address(), "--kubelet-ports", &ports]);
     if let Some(ca) = std::env::var_os("TEST_KUBELET_CLIENT_CA") {
         command.arg("--kubelet-client-ca").arg(ca);
     }
