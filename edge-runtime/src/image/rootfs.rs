@@ -45,13 +45,33 @@ pub fn mount_rootfs(
     // The mark of `volatile` outlives the mount and refuses the next one; a writable layer is thrown away after a
     // crash of the machine, so only a repeated start meets it here.
     let _ = std::fs::remove_dir_all(work.join("work/incompat"));
-    overlay(&lower, upper, work, target, true)
+    overlay(&lower, Some([upper, work]), target, ",volatile")
         .or_else(|error| match error.raw_os_error() {
             // Kernels before 5.10 do not know `volatile`.
-            Some(nix::libc::EINVAL) => overlay(&lower, upper, work, target, false),
+            Some(nix::libc::EINVAL) => overlay(&lower, Some([upper, work]), target, ""),
             _ => Err(error),
         })
-        .map_err(|error| explain(error, &lower, upper, target))
+        .map_err(|error| match upper.is_dir() {
+            true => explain(error, &lower, target),
+            false => ImageError::io(upper, "the writable layer is missing")(error),
+        })
+}
+
+/// Mounts the layers alone at `target`, an empty folder: nothing can be written there. Done already is done.
+///
+/// # Errors
+/// As [`mount_rootfs`].
+pub fn mount_layers(layers_dir: &Path, layers: &[String], target: &Path) -> Result<(), ImageError> {
+    let mounted = is_mounted(target, target.parent().unwrap_or(target));
+    if layers.is_empty() || mounted.map_err(ImageError::io(target, "cannot mount an image on it"))? {
+        return Ok(());
+    }
+    // An overlay wants two layers at least, and without one a single layer would show its whiteouts.
+    let mut lower = vec![target.to_owned()];
+    for layer in layers {
+        lower.push(layer_dir(layers_dir, layer)?);
+    }
+    overlay(&lower, None, target, "").map_err(|error| explain(error, &lower, target))
 }
 
 /// Takes the mount away; it is no error when nothing is mounted or `target` is gone. A file still open in it keeps
@@ -83,28 +103,33 @@ fn is_mounted(target: &Path, upper: &Path) -> io::Result<bool> {
     Ok(bound || here.dev() != parent.dev())
 }
 
-/// `volatile`: nothing of the writable layer is promised to survive a power cut, and without it each unmount would
-/// write out the whole file system below, in the event loop.
-fn overlay(lower: &[PathBuf], upper: &Path, work: &Path, target: &Path, volatile: bool) -> io::Result<()> {
-    let tail = if volatile { ",volatile" } else { "" };
-    let named = options(lower.iter().rev().map(|dir| dir.as_os_str()), upper.as_os_str(), work.as_os_str(), tail);
-    let result = if named.len() <= LONGEST_OPTIONS && !has_special(lower.iter().map(PathBuf::as_path), upper, work) {
-        mount(Some("overlay"), target, Some("overlay"), MsFlags::empty(), Some(named.as_os_str()))
+/// `writable`: upper and work folder. With `volatile` nothing of the writable layer is promised to survive a power
+/// cut, and without it each unmount would write out the whole file system below, in the event loop.
+fn overlay(lower: &[PathBuf], writable: Option<[&Path; 2]>, target: &Path, tail: &str) -> io::Result<()> {
+    let flags = if writable.is_some() { MsFlags::empty() } else { MsFlags::MS_RDONLY };
+    let writable: Vec<PathBuf> = writable.into_iter().flatten().map(Path::to_owned).collect();
+    let named = options(lower.iter().rev().map(|dir| dir.as_os_str()), writable.iter().map(|d| d.as_os_str()), tail);
+    let result = if named.len() <= LONGEST_OPTIONS && !lower.iter().chain(&writable).any(|dir| has_special(dir)) {
+        mount(Some("overlay"), target, Some("overlay"), flags, Some(named.as_os_str()))
     } else {
         // Too long, or with the characters that separate options: name the folders by descriptors, which are short.
         let open_dirs =
             |dirs: &[PathBuf]| dirs.iter().map(|d| open_path(d)).collect::<io::Result<Vec<(OsString, OwnedFd)>>>();
-        let lower = open_dirs(lower)?;
-        let writable = open_dirs(&[upper.to_owned(), work.to_owned()])?;
-        let [(upper, _upper), (work, _work)] = &writable[..] else { return Err(io::ErrorKind::InvalidInput.into()) };
-        let short = options(lower.iter().rev().map(|(name, _)| name.as_os_str()), upper, work, tail);
-        mount(Some("overlay"), target, Some("overlay"), MsFlags::empty(), Some(short.as_os_str()))
+        let (lower, writable) = (open_dirs(lower)?, open_dirs(&writable)?);
+        let names = |dirs: &[(OsString, OwnedFd)]| dirs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let (below, above) = (names(&lower), names(&writable));
+        let short = options(below.iter().rev().map(|name| &**name), above.iter().map(|name| &**name), tail);
+        mount(Some("overlay"), target, Some("overlay"), flags, Some(short.as_os_str()))
     };
     Ok(result?)
 }
 
-/// `lowerdir` is listed from top to bottom.
-fn options<'a>(lower: impl Iterator<Item = &'a OsStr>, upper: &OsStr, work: &OsStr, tail: &str) -> OsString {
+/// `lowerdir` is listed from top to bottom; `writable` is nothing, or upper and work folder.
+fn options<'a>(
+    lower: impl Iterator<Item = &'a OsStr>,
+    writable: impl Iterator<Item = &'a OsStr>,
+    tail: &str,
+) -> OsString {
     let mut text = OsString::from("lowerdir=");
     for (i, dir) in lower.enumerate() {
         if i > 0 {
@@ -112,7 +137,7 @@ fn options<'a>(lower: impl Iterator<Item = &'a OsStr>, upper: &OsStr, work: &OsS
         }
         text.push(dir);
     }
-    for (key, dir) in [(",upperdir=", upper), (",workdir=", work)] {
+    for (key, dir) in [",upperdir=", ",workdir="].into_iter().zip(writable) {
         text.push(key);
         text.push(dir);
     }
@@ -120,9 +145,8 @@ fn options<'a>(lower: impl Iterator<Item = &'a OsStr>, upper: &OsStr, work: &OsS
     text
 }
 
-fn has_special<'a>(lower: impl Iterator<Item = &'a Path>, upper: &'a Path, work: &'a Path) -> bool {
-    let special = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|b| matches!(b, b',' | b':' | b'\\'));
-    lower.chain([upper, work]).any(special)
+fn has_special(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().iter().any(|b| matches!(b, b',' | b':' | b'\\'))
 }
 
 fn open_path(dir: &Path) -> io::Result<(OsString, OwnedFd)> {
@@ -131,11 +155,10 @@ fn open_path(dir: &Path) -> io::Result<(OsString, OwnedFd)> {
 }
 
 /// mount(2) says only "no such file"; which one is what matters.
-fn explain(error: io::Error, lower: &[PathBuf], upper: &Path, target: &Path) -> ImageError {
+fn explain(error: io::Error, lower: &[PathBuf], target: &Path) -> ImageError {
     match lower.iter().find(|dir| !dir.is_dir()) {
         Some(missing) => ImageError::io(missing, "the layer is missing; the image must be pulled again")(error),
-        None if !upper.is_dir() => ImageError::io(upper, "the writable layer is missing")(error),
-        None => ImageError::io(target, "cannot mount the root file system")(error),
+        None => ImageError::io(target, "cannot mount the layers")(error),
     }
 }
 

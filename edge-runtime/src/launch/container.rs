@@ -23,7 +23,7 @@ use crate::pod::record::ProcessUser;
 use crate::pod::services;
 use crate::sys::files;
 use crate::volume::mounts::{self, MountContext};
-use crate::volume::{DownwardFacts, downward};
+use crate::volume::{DownwardFacts, downward, image_volume};
 
 /// Which attempt of which container.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub struct Attempt<'a> {
     pub id: &'a str,
     /// A process whose pid namespace the container joins.
     pub join_pid: Option<i32>,
+    /// Images of the image volumes that it mounts, by volume.
+    pub image_volumes: &'a BTreeMap<String, ImageRecord>,
 }
 
 /// A container ready to be started.
@@ -118,6 +120,9 @@ impl Launcher {
         let termination_log = dir.join("termination-log");
         termination_file(&termination_log).map_err(create)?;
         let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        for (volume, image) in attempt.image_volumes {
+            image_volume::mount(&self.paths, &uid, volume, &image.layers).map_err(create)?;
+        }
         let mounts = mounts::container_mounts(&MountContext {
             paths: &self.paths,
             pod,
@@ -128,7 +133,7 @@ impl Launcher {
             termination_log: &termination_log,
             recursive_read_only: self.recursive_read_only,
         })
-        .map_err(config)?;
+        .map_err(|error| if error.is_of_image() { create(error) } else { config(error) })?;
         let cgroup = format!("{}/{}", self.cgroups.pod_path(class(pod), &uid), attempt.id);
         let handler = self.runtimes.handler_of(pod).map_err(create)?;
         Runtimes::mark(&bundle, &handler).map_err(create)?;

@@ -134,7 +134,11 @@ impl Node {
                 continue;
             }
             names.extend(entry.record.containers.values().map(|container| container.image_id.as_str()));
+            names.extend(entry.record.image_volumes.values().map(String::as_str));
             let Some(spec) = &entry.pod.spec else { continue };
+            // As the kubelet's handleImageVolumes, but also before it is mounted.
+            let volumes = spec.volumes.iter().flatten().filter_map(|volume| volume.image.as_ref());
+            names.extend(volumes.filter_map(|image| image.reference.as_deref()));
             names.extend(
                 spec.init_containers.iter().flatten().chain(&spec.containers).filter_map(|c| c.image.as_deref()),
             );

@@ -33,11 +33,10 @@ impl Node {
         &mut self,
         uid: &str,
         pod: &Pod,
-        container: &str,
+        (container, for_volume): (String, bool),
         reference: &str,
         policy: PullPolicy,
     ) -> Option<PodEvent> {
-        let container = container.to_owned();
         let name = match Reference::parse(reference) {
             Ok(name) => name.to_string(),
             Err(error) => {
@@ -57,7 +56,7 @@ impl Node {
             }
             (PullPolicy::Always, _) | (PullPolicy::IfNotPresent, None) => {
                 let secrets = self.pull_secrets(pod);
-                self.pull(&name, uid, &container, reference, secrets);
+                self.pull(&name, uid, (container, for_volume), reference, secrets);
                 None
             }
         }
@@ -102,7 +101,11 @@ impl Node {
         let ips = self.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let store = &self.store;
         let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
-        let which = Attempt { container: &definition, number: attempt, id, join_pid };
+        let image_volumes = match self.volume_images(uid, pod, &definition) {
+            Ok(images) => images,
+            Err(message) => return failed(StartFailure::Create, message),
+        };
+        let which = Attempt { container: &definition, number: attempt, id, join_pid, image_volumes: &image_volumes };
         let ready = match self.launcher.prepare_container(pod, &which, &image, &ips, &objects) {
             Ok(ready) => ready,
             Err((failure, message)) => return failed(failure, message),

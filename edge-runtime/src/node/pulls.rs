@@ -1,9 +1,9 @@
 //! Images to fetch, one at a time (the kubelet's `serializeImagePulls`), each for all who wait for it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{Container, Pod, Secret};
 
 use super::Node;
 use super::sources::News;
@@ -22,6 +22,8 @@ pub(super) type PullResult = Result<String, ImageError>;
 struct Waiter {
     uid: String,
     container: String,
+    /// Not its own image, but that of a volume: the events are the pod's.
+    for_volume: bool,
     /// As the pod spells it.
     reference: String,
     asked: Mono,
@@ -52,10 +54,17 @@ impl Pulls {
 
 impl Node {
     /// Asks for an image; the answer comes as news.
-    pub(super) fn pull(&mut self, name: &str, uid: &str, container: &str, reference: &str, auth: Option<String>) {
-        let (uid, container, reference) = (uid.to_owned(), container.to_owned(), reference.to_owned());
+    pub(super) fn pull(
+        &mut self,
+        name: &str,
+        uid: &str,
+        (container, for_volume): (String, bool),
+        reference: &str,
+        auth: Option<String>,
+    ) {
+        let (uid, reference) = (uid.to_owned(), reference.to_owned());
         let asked = self.mono();
-        let waiter = Waiter { uid, container, reference, asked };
+        let waiter = Waiter { uid, container, for_volume, reference, asked };
         let message = format!("Pulling image {:?}", waiter.reference);
         self.image_event(&waiter, false, "Pulling", message);
         if let Some(job) = self.pulls.jobs.iter_mut().find(|job| job.name == name && job.auth == auth) {
@@ -164,7 +173,10 @@ impl Node {
     }
 
     fn image_event(&mut self, waiter: &Waiter, warning: bool, reason: &'static str, message: String) {
-        let draft = EventDraft::container(warning, reason, message, ContainerKind::App, &waiter.container);
+        let draft = match waiter.for_volume {
+            true => EventDraft::pod(warning, reason, message),
+            false => EventDraft::container(warning, reason, message, ContainerKind::App, &waiter.container),
+        };
         if let Err(error) = self.pod_event(&waiter.uid, &draft) {
             log::error!("{error}");
         }
@@ -179,6 +191,31 @@ impl Node {
     /// The record behind an `imageID`, else behind the reference.
     pub(super) fn image_record(&self, image_id: &str, reference: &str) -> Option<ImageRecord> {
         self.stored_image(image_id).or_else(|| self.stored_image(&Reference::parse(reference).ok()?.to_string()))
+    }
+
+    /// The images of the image volumes that a container mounts, by volume.
+    ///
+    /// # Errors
+    /// One is no longer on the node.
+    pub(super) fn volume_images(
+        &self,
+        uid: &str,
+        pod: &Pod,
+        container: &Container,
+    ) -> Result<BTreeMap<String, ImageRecord>, String> {
+        let resolved = self.pods.get(uid).map(|entry| &entry.record.image_volumes);
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let mut images = BTreeMap::new();
+        for (volume, source) in volumes.filter_map(|volume| Some((&volume.name, volume.image.as_ref()?))) {
+            if !container.volume_mounts.iter().flatten().any(|mount| mount.name == *volume) {
+                continue;
+            }
+            let reference = source.reference.as_deref().unwrap_or_default();
+            let id = resolved.and_then(|resolved| resolved.get(volume)).map_or(reference, String::as_str);
+            let gone = || format!("image {id} of volume {volume:?} is no longer on this node");
+            images.insert(volume.clone(), self.image_record(id, reference).ok_or_else(gone)?);
+        }
+        Ok(images)
     }
 
     fn stored_image(&self, name: &str) -> Option<ImageRecord> {

@@ -165,8 +165,9 @@ impl Node {
             match step {
                 Step::PrepareSandbox if self.awaits_tokens(uid) => {}
                 Step::PrepareSandbox => answers.extend(self.prepare_sandbox(uid, &pod)),
-                Step::EnsureImage { container, reference, policy } => {
-                    answers.extend(self.ensure_image(uid, &pod, &container, &reference, policy));
+                Step::EnsureImage { container, reference, policy, for_volume } => {
+                    let waiter = (container, for_volume);
+                    answers.extend(self.ensure_image(uid, &pod, waiter, &reference, policy));
                 }
                 Step::Start { container, attempt, id, image_id } => {
                     answers.extend(self.start_container(uid, &pod, &container, attempt, &id, &image_id));

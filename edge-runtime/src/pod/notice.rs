@@ -5,7 +5,7 @@
 
 use super::event::{ImageFailure, PodEvent, StartFailure};
 use super::pause::PAUSE;
-use super::record::{ContainerKind, PodRecord};
+use super::record::{ContainerKind, ContainerState, PodRecord};
 use super::step::EventDraft;
 
 /// Reason of a pod's end for want of a resource.
@@ -34,32 +34,33 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
             }
         }
         PodEvent::ImageFailed { container, failure, message } => {
-            let image = record.containers.get(container).map(|c| c.image.as_str()).unwrap_or_default();
-            match failure {
-                ImageFailure::Pull => vec![
-                    of(container, true, "Failed", format!("Failed to pull image {image:?}: {message}")),
-                    of(container, true, "Failed", "Error: ErrImagePull".to_owned()),
-                ],
-                ImageFailure::NeverPull => vec![
-                    of(
-                        container,
-                        true,
-                        "ErrImageNeverPull",
-                        format!("Container image {image:?} is not present with pull policy of Never"),
-                    ),
-                    of(container, true, "Failed", "Error: ErrImageNeverPull".to_owned()),
-                ],
-                ImageFailure::InvalidName => vec![
-                    of(
-                        container,
-                        true,
-                        "InspectFailed",
-                        format!("Failed to apply default image tag {image:?}: {message}"),
-                    ),
-                    of(container, true, "Failed", "Error: InvalidImageName".to_owned()),
-                ],
-                ImageFailure::Inspect => vec![of(container, true, "InspectFailed", message.clone())],
-            }
+            let c = record.containers.get(container);
+            let volume = c.and_then(|c| match &c.state {
+                ContainerState::Pulling { volume, .. } => volume.as_ref(),
+                _ => None,
+            });
+            let own = || c.map(|c| c.image.as_str()).unwrap_or_default();
+            let image = volume.map_or_else(own, |image| &image.reference);
+            // The image of a volume is the pod's affair, until it holds up a container.
+            let about = |reason: &str, message: String| match volume {
+                Some(_) => EventDraft::pod(true, reason, message),
+                None => of(container, true, reason, message),
+            };
+            let (first, error) = match failure {
+                ImageFailure::Pull => {
+                    (about("Failed", format!("Failed to pull image {image:?}: {message}")), "ErrImagePull")
+                }
+                ImageFailure::NeverPull => {
+                    let text = format!("Container image {image:?} is not present with pull policy of Never");
+                    (about("ErrImageNeverPull", text), "ErrImageNeverPull")
+                }
+                ImageFailure::InvalidName => {
+                    let text = format!("Failed to apply default image tag {image:?}: {message}");
+                    (about("InspectFailed", text), "InvalidImageName")
+                }
+                ImageFailure::Inspect => return vec![about("InspectFailed", message.clone())],
+            };
+            vec![first, of(container, true, "Failed", format!("Error: {error}"))]
         }
         PodEvent::SandboxFailed { reason, message } => {
             let message = match reason.as_str() {

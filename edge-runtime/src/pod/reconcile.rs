@@ -2,9 +2,10 @@
 //!
 //! Ordered and idempotent: a plan's record says which steps are under way, so asking again yields none of them twice.
 //! Follows the kubelet's sync loop for what a user can see (order, reasons, messages, back-off).
-//! [`run`] brings a pod up in order, [`keep`] looks after one container, [`stop`] ends one, [`end`] brings all down; this file holds what both need.
+//! [`run`] brings a pod up in order, [`keep`] looks after one container, [`images`] gets what it is made of, [`stop`] ends one, [`end`] brings all down; this file holds what both need.
 
 mod end;
+mod images;
 mod keep;
 mod pause;
 mod resize;
@@ -212,6 +213,8 @@ fn ended_in_api(pod: &Pod) -> Option<Terminal> {
 
 #[cfg(test)]
 mod hook_tests;
+#[cfg(test)]
+mod image_tests;
 #[cfg(test)]
 mod random;
 #[cfg(test)]

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::container::{
     ContainerKind, ContainerRecord, ContainerState, ProbeResults, ProcessUser, SignalState, StopReason, Terminated,
+    VolumeImage,
 };
 pub use self::hooks::{Hook, Hooks};
 pub use self::resources::{Resize, ResizePending, Resources};
@@ -141,6 +142,9 @@ pub struct PodRecord {
     pub containers: BTreeMap<String, ContainerRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
+    /// Images of the pod's image volumes by volume name, as `imageID`s; resolved once in the life of the pod.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub image_volumes: BTreeMap<String, String>,
     /// Decided end phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Terminal>,
@@ -172,6 +176,7 @@ impl PodRecord {
             sandbox: Sandbox::default(),
             containers: BTreeMap::new(),
             deletion: None,
+            image_volumes: BTreeMap::new(),
             terminal: None,
             node_end: None,
             resize_pending: None,

@@ -14,8 +14,9 @@ use super::record::{ContainerKind, StopReason};
 pub enum Step {
     /// Make volumes, namespaces, network. Answer: `SandboxReady` or `SandboxFailed`.
     PrepareSandbox,
-    /// Have the image on the node, pulling by policy. Answer: `ImageReady` or `ImageFailed`.
-    EnsureImage { container: String, reference: String, policy: PullPolicy },
+    /// Have the image on the node, pulling by policy: the container's own, or one of a volume that it mounts.
+    /// Answer: `ImageReady` or `ImageFailed`.
+    EnsureImage { container: String, reference: String, policy: PullPolicy, for_volume: bool },
     /// Create and start one attempt from `image_id`. Answer: `Started` or `StartFailed`, and later `Exited`.
     Start { container: String, attempt: u32, id: String, image_id: String },
     /// Send a signal to the container's first process (`Kill`: to all its processes). No answer but `Exited`; if

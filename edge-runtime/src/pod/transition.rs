@@ -8,7 +8,7 @@ mod restart;
 
 use std::time::Duration;
 
-use self::containers::{exited, image_failed, start_failed, started};
+use self::containers::{exited, image_failed, image_ready, start_failed, started};
 use self::restart::resume;
 pub(super) use self::restart::settle_boot;
 use super::clock::{Mono, Now};
@@ -69,15 +69,7 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         }
         PodEvent::DependencyChanged => void_retries(&mut record, now),
         PodEvent::Resumed { live, sandbox_exists } => resume(&mut record, &live, sandbox_exists, now),
-        PodEvent::ImageReady { container, image_id } => with(&mut record, &container, |c| {
-            if let ContainerState::Pulling { reason, message } = &mut c.state {
-                let (reason, message) = (std::mem::take(reason), std::mem::take(message));
-                c.image_id = image_id;
-                c.pull_backoff = None;
-                // Reconcile finds the image known now and starts.
-                c.state = ContainerState::ImageReady { reason, message };
-            }
-        }),
+        PodEvent::ImageReady { container, image_id } => image_ready(&mut record, &container, image_id),
         PodEvent::ImageFailed { container, failure, message } => with(&mut record, &container, |c| {
             if let ContainerState::Pulling { .. } = c.state {
                 image_failed(c, failure, message, now);

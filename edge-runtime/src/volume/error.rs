@@ -27,6 +27,9 @@ pub enum VolumeError {
     /// The pod says something impossible about this volume or mount.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {problem}")]
     Invalid { volume: String, problem: String },
+    /// The image cannot be mounted, or has no such path. Shows at the container, as with CRI's errors.
+    #[error("ImageVolumeMountFailed: volume {volume:?}: {problem}")]
+    Image { volume: String, problem: String },
     #[error("MountVolume.SetUp failed for volume {volume:?} : {action} {}: {source}", path.display())]
     Io { volume: String, action: &'static str, path: PathBuf, source: io::Error },
     /// Tear-down met something it could not unmount or delete.
@@ -37,6 +40,10 @@ pub enum VolumeError {
 impl VolumeError {
     /// Event reason, as the kubelet's.
     pub const REASON: &'static str = "FailedMount";
+
+    pub fn is_of_image(&self) -> bool {
+        matches!(self, Self::Image { .. })
+    }
 
     /// Waiting for an object that has not arrived yet; the caller retries when objects change.
     pub fn is_missing(&self) -> bool {

@@ -35,6 +35,11 @@ impl PodLayout {
         self.pod.join("objects").join(name)
     }
 
+    /// The layers of an image, merged.
+    pub(super) fn image_volume(&self, name: &str) -> PathBuf {
+        self.pod.join("images").join(name)
+    }
+
     /// Bind mount of one subPath: `index` is the place in the container's `volumeMounts`.
     pub(super) fn subpath(&self, container: &str, index: usize) -> PathBuf {
         self.pod.join("subpaths").join(container).join(index.to_string())
@@ -45,8 +50,8 @@ impl PodLayout {
     }
 
     /// Folders that belong to volumes.
-    pub(super) fn all(&self) -> [PathBuf; 4] {
-        ["subpaths", "volumes", "objects", "shm"].map(|name| self.pod.join(name))
+    pub(super) fn all(&self) -> [PathBuf; 5] {
+        ["subpaths", "volumes", "objects", "images", "shm"].map(|name| self.pod.join(name))
     }
 
     /// Secrets must not reach the disk, not even by swapping (`noswap`, kernel 6.3; older kernels refuse the option

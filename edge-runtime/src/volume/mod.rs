@@ -2,7 +2,8 @@
 //!
 //! Everything of a pod lies below `Paths::pod(uid)`: `volumes/NAME` (emptyDir, on disk or its own tmpfs),
 //! `objects/NAME` (configMap, secret, downwardAPI, projected; one tmpfs per pod, so that no secret and no copy of an
-//! object wears the flash), `subpaths/CONTAINER/INDEX` (bind mounts), `shm` (shared by several containers).
+//! object wears the flash), `images/NAME` (image), `subpaths/CONTAINER/INDEX` (bind mounts), `shm` (shared by several
+//! containers).
 //! Knows nothing of stores and containers' lives.
 
 mod atomic;
@@ -11,6 +12,7 @@ pub mod downward;
 mod empty_dir;
 pub mod error;
 mod host_path;
+pub mod image_volume;
 mod layout;
 pub mod mounts;
 mod nested;
@@ -79,6 +81,8 @@ enum Plan<'a> {
     Host(host_path::HostPath<'a>),
     Claim(claim::Bound),
     Objects(Payload),
+    /// Mounted when the first container needs it: only then it is pulled.
+    Image,
     /// Made from objects earlier; one of them has gone since. A running pod keeps what it has.
     Keep,
 }
@@ -114,6 +118,7 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>
                 nested::make_mount_points(&dir, name, ctx.pod).map_err(|error| error.of(name))?;
                 VolumeHostPath { path: dir, read_only: true }
             }
+            Plan::Image => VolumeHostPath { path: layout.image_volume(name), read_only: true },
             Plan::Keep => VolumeHostPath { path: layout.object_volume(name), read_only: true },
         };
         made.insert(name.clone(), path);
@@ -142,6 +147,9 @@ fn plan<'a>(ctx: &VolumeContext<'a>, layout: &PodLayout, volume: &'a Volume) -> 
     }
     if let Some(source) = &volume.persistent_volume_claim {
         return claim::find(ctx, &volume.name, source).map(Plan::Claim);
+    }
+    if volume.image.is_some() {
+        return Ok(Plan::Image);
     }
     match payload::of_volume(ctx, volume) {
         Some(Ok(payload)) => return Ok(Plan::Objects(payload)),

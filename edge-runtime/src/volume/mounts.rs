@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::layout::PodLayout;
-use super::{VolumeError, VolumeHostPath, subpath};
+use super::{VolumeError, VolumeHostPath, image_volume, subpath};
 use crate::net::etc_files;
 use crate::paths::Paths;
 
@@ -114,7 +114,11 @@ fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Re
         subpath::check(&sub_path).map_err(invalid)?;
         let uid = ctx.pod.metadata.uid.as_deref().unwrap_or_default();
         let target = PodLayout::new(ctx.paths, uid).subpath(&ctx.container.name, index);
-        subpath::bind(&volume.path, &sub_path, &target).map_err(|error| error.of(&mount.name))?;
+        if is_image(ctx.pod, &mount.name) {
+            image_volume::bind_subpath(&mount.name, &volume.path, &sub_path, &target)?;
+        } else {
+            subpath::bind(&volume.path, &sub_path, &target).map_err(|error| error.of(&mount.name))?;
+        }
         target
     };
     let propagation = match mount.mount_propagation.as_deref() {
@@ -130,6 +134,11 @@ fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Re
     let target = Path::new("/").join(&mount.mount_path);
     let read_only = volume.read_only || mount.read_only.unwrap_or(false);
     Ok(Mount { source, target, read_only, recursive_read_only, propagation })
+}
+
+fn is_image(pod: &Pod, volume: &str) -> bool {
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.any(|one| one.name == volume && one.image.is_some())
 }
 
 fn is_privileged(container: &Container) -> bool {

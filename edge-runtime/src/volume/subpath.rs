@@ -33,11 +33,16 @@ pub fn check(path: &str) -> Result<(), String> {
 pub(super) fn bind(volume: &Path, sub_path: &str, target: &Path) -> Result<(), PathError> {
     let wanted = volume.join(sub_path);
     let source = open(volume, sub_path).at("resolve subPath", &wanted)?;
+    bind_at(&source, &wanted, target)
+}
+
+/// Mounts `source`, opened as `wanted`, at `target`.
+pub(super) fn bind_at(source: &OwnedFd, wanted: &Path, target: &Path) -> Result<(), PathError> {
     unmount(target).at("unmount", target)?;
     if let Some(parent) = target.parent() {
         make_dir(parent)?;
     }
-    let is_dir = File::from(source.try_clone().at("open", &wanted)?).metadata().at("look at", &wanted)?.is_dir();
+    let is_dir = File::from(source.try_clone().at("open", wanted)?).metadata().at("look at", wanted)?.is_dir();
     prepare_target(target, is_dir).at("create mount point", target)?;
     let by_descriptor = format!("/proc/self/fd/{}", source.as_raw_fd());
     mount(Some(by_descriptor.as_str()), target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
@@ -71,10 +76,25 @@ fn prepare_target(target: &Path, is_dir: bool) -> io::Result<()> {
 /// # Errors
 /// It leads out of the volume, or the kernel refuses.
 pub fn open(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
-    // O_PATH: opening must not block on a FIFO that a hostPath names.
-    let root = nix::fcntl::open(volume, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let root = open_volume(volume)?;
     match beneath(&root, sub_path, OFlag::O_PATH) {
         Err(Errno::ENOENT) => create(&root, sub_path),
+        result => explained(result),
+    }
+}
+
+/// As [`open`], but makes nothing.
+pub(super) fn find(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
+    explained(beneath(&open_volume(volume)?, sub_path, OFlag::O_PATH))
+}
+
+/// `O_PATH`: opening must not block on a FIFO that a hostPath names.
+fn open_volume(volume: &Path) -> Result<OwnedFd, Errno> {
+    nix::fcntl::open(volume, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+}
+
+fn explained(opened: Result<OwnedFd, Errno>) -> io::Result<OwnedFd> {
+    match opened {
         Err(Errno::ENOSYS) => Err(io::Error::other("subPath needs openat2, kernel 5.6 or newer")),
         Err(Errno::EXDEV) => Err(io::Error::other("the path leads out of the volume")),
         result => Ok(result?),

@@ -1,6 +1,7 @@
 //! Volumes and what else a pod gets from the cluster around it: tokens, environments of Services, claims.
 
 mod claims;
+mod images;
 mod paths;
 mod tokens;
 

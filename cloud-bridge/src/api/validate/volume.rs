@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Errors, env, invalid_text, names};
+use super::{Errors, env, invalid_text, names, one_of};
 use crate::api::json::{integer, items, present, text};
 use crate::api::quantity::Quantity;
 use crate::api::strategy::FieldError;
@@ -136,6 +136,11 @@ fn one_source(errors: &mut Errors, path: &str, kind: &str, source: &Value) {
             }
         }
         "csi" => needs(errors, "driver"),
+        "image" => {
+            needs(errors, "reference");
+            let policy = text(source, "pullPolicy");
+            one_of(errors, format!("{path}.pullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
+        }
         _ => {}
     }
 }

@@ -50,6 +50,21 @@ impl Drop for Dirs {
 }
 
 #[test]
+fn layers_alone_cannot_be_written_to() {
+    for (count, prefix) in [(0, "image-"), (1, "image-"), (3, "im:age,-")] {
+        let Some(dirs) = Dirs::new(count, prefix) else { return };
+        let target = dirs.path("target");
+        mount_layers(&dirs.layers, &dirs.ids, &target).unwrap();
+        mount_layers(&dirs.layers, &dirs.ids, &target).unwrap();
+        if count > 0 {
+            assert_eq!(fs::read_to_string(target.join("top")).unwrap(), (count - 1).to_string());
+            assert!(fs::write(target.join("new"), "x").is_err(), "{count} layers");
+        }
+        assert_eq!(fs::read_dir(&target).unwrap().count(), if count > 0 { count + 1 } else { 0 });
+    }
+}
+
+#[test]
 fn layers_stack_and_writes_go_to_the_writable_layer() {
     for (count, prefix) in [(1, "rootfs-"), (3, "rootfs-"), (100, "rootfs-"), (2, "root:fs,-\\")] {
         let Some(dirs) = Dirs::new(count, prefix) else { return };

@@ -35,7 +35,7 @@ impl Turn<'_> {
     fn drop_waiting(&mut self) {
         for c in self.record.containers.values_mut() {
             match &mut c.state {
-                ContainerState::Pulling { reason, message } => {
+                ContainerState::Pulling { reason, message, .. } => {
                     let (reason, message) = (std::mem::take(reason), std::mem::take(message));
                     c.state = ContainerState::Waiting { reason, message, retry_at: None };
                 }

@@ -11,7 +11,7 @@ use super::super::id::container_id;
 use super::super::record::{
     ContainerKind, ContainerState, Hook, Hooks, ProbeResults, Resize, Resources, StopReason, Terminated,
 };
-use super::super::step::{PullPolicy, Step};
+use super::super::step::Step;
 use super::super::transition::CRASH_LOOP;
 use super::run::{RestartPolicy, restarts};
 use super::stop::Order;
@@ -147,32 +147,9 @@ impl Turn<'_> {
         if self.now.mono < due {
             return self.wake_at(due);
         }
-        let text = format!("Back-off pulling image {:?}", container.image.as_deref().unwrap_or_default());
+        let text = format!("Back-off pulling image {:?}", self.next_image(container));
         self.wait(&container.name, "ImagePullBackOff", format!("{text}: ErrImagePull: {error}"), retry_at);
         self.container_event(&container.name, false, "BackOff", text);
-    }
-
-    /// Has the image, or gets it; then starts.
-    fn launch(&mut self, container: &Container) {
-        let reference = container.image.clone().unwrap_or_default();
-        let policy = pull_policy(container);
-        let Some(c) = self.record.containers.get_mut(&container.name) else { return };
-        if c.image != reference {
-            c.image.clone_from(&reference);
-            c.pull_backoff = None;
-        }
-        if policy != PullPolicy::Always
-            && let Some(image_id) = (self.world.image)(&reference)
-        {
-            c.image_id = image_id;
-            let text =
-                format!("Container image {reference:?} already present on machine and can be accessed by the pod");
-            self.container_event(&container.name, false, "Pulled", text);
-            return self.start(container);
-        }
-        let (reason, message) = c.state.shown();
-        c.state = ContainerState::Pulling { reason: reason.to_owned(), message: message.to_owned() };
-        self.steps.push(Step::EnsureImage { container: container.name.clone(), reference, policy });
     }
 
     pub(super) fn start(&mut self, container: &Container) {
@@ -195,20 +172,5 @@ impl Turn<'_> {
         c.state = ContainerState::Starting { id: id.clone(), reason, message };
         let (attempt, image_id) = (c.attempt, c.image_id.clone());
         self.steps.push(Step::Start { container: container.name.clone(), attempt, id, image_id });
-    }
-}
-
-/// The policy of the spec, or the API's default for the image's tag.
-fn pull_policy(container: &Container) -> PullPolicy {
-    match container.image_pull_policy.as_deref() {
-        Some("Always") => PullPolicy::Always,
-        Some("Never") => PullPolicy::Never,
-        Some("IfNotPresent") => PullPolicy::IfNotPresent,
-        _ => {
-            let image = container.image.as_deref().unwrap_or_default();
-            let name = image.rsplit('/').next().unwrap_or_default();
-            let floating = !name.contains('@') && (!name.contains(':') || name.ends_with(":latest"));
-            if floating { PullPolicy::Always } else { PullPolicy::IfNotPresent }
-        }
     }
 }

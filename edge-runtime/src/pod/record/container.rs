@@ -69,6 +69,13 @@ pub enum SignalState {
     Kill,
 }
 
+/// An image volume, by its name in the pod and the image as the pod spells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeImage {
+    pub volume: String,
+    pub reference: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state")]
 pub enum ContainerState {
@@ -98,6 +105,9 @@ pub enum ContainerState {
         reason: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         message: String,
+        /// The image is not the container's own, but of a volume that it mounts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        volume: Option<VolumeImage>,
     },
     /// `Start` was issued and has not answered.
     Starting {
@@ -149,7 +159,7 @@ impl ContainerState {
     pub(crate) fn shown(&self) -> (&str, &str) {
         match self {
             Self::Waiting { reason, message, .. }
-            | Self::Pulling { reason, message }
+            | Self::Pulling { reason, message, .. }
             | Self::ImageReady { reason, message }
             | Self::Starting { reason, message, .. } => (reason, message),
             Self::Running { .. } | Self::Stopping { .. } | Self::Terminated(_) => ("", ""),

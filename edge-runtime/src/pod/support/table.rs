@@ -223,7 +223,7 @@ pub(super) const VOLUME: Table = &[
     ("gitRepo", No(MOUNT)),
     ("glusterfs", No(MOUNT)),
     ("hostPath", Built),
-    ("image", No(MOUNT)),
+    ("image", Built),
     ("iscsi", No(MOUNT)),
     ("name", Built),
     ("nfs", No(MOUNT)),

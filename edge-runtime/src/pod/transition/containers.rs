@@ -6,7 +6,8 @@ use super::super::backoff::Backoff;
 use super::super::clock::Now;
 use super::super::event::{Exit, ImageFailure, StartFailure};
 use super::super::record::{
-    ContainerKind, ContainerRecord, ContainerState, Hooks, ProbeResults, SignalState, Terminated,
+    ContainerKind, ContainerRecord, ContainerState, Hooks, PodRecord, ProbeResults, SignalState, Terminated,
+    VolumeImage,
 };
 
 /// Pause before a start that failed for its configuration is tried again (the kubelet's sync retry).
@@ -17,6 +18,26 @@ const NEVER_PULL_RETRY: Duration = Duration::from_secs(60);
 /// Exit code of a container whose end nobody saw, as the kubelet reports it.
 const UNKNOWN_EXIT: i32 = 137;
 const START_ERROR_EXIT: i32 = 128;
+
+pub(super) fn image_ready(record: &mut PodRecord, container: &str, image_id: String) {
+    let Some(c) = record.containers.get_mut(container) else { return };
+    let ContainerState::Pulling { reason, message, volume } = &mut c.state else { return };
+    let (reason, message) = (std::mem::take(reason), std::mem::take(message));
+    let volume = volume.take();
+    c.pull_backoff = None;
+    c.state = match volume {
+        None => {
+            c.image_id = image_id;
+            // Reconcile finds the image known now and starts.
+            ContainerState::ImageReady { reason, message }
+        }
+        Some(VolumeImage { volume, .. }) => {
+            // Another container that mounts it may have been sooner.
+            record.image_volumes.entry(volume).or_insert(image_id);
+            ContainerState::Waiting { reason, message, retry_at: None }
+        }
+    };
+}
 
 pub(super) fn image_failed(c: &mut ContainerRecord, failure: ImageFailure, message: String, now: &Now) {
     let (reason, pause) = match failure {

@@ -89,7 +89,7 @@ pub(super) fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandb
             c.resize = Resize::Idle;
         }
         match std::mem::take(&mut c.state) {
-            ContainerState::Pulling { reason, message } => {
+            ContainerState::Pulling { reason, message, .. } => {
                 c.state = ContainerState::Waiting { reason, message, retry_at: None };
             }
             ContainerState::Starting { id, reason, message } => match live.get(&id) {
