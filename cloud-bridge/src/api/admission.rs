@@ -1,5 +1,7 @@
 //! What the API server's admission plugins decide here: NamespaceLifecycle, ServiceAccount, Priority,
-//! DefaultTolerationSeconds and NodeRestriction.
+//! DefaultTolerationSeconds, NodeRestriction and, in `runtime_class`, RuntimeClass.
+
+mod runtime_class;
 
 use serde_json::{Value, json};
 
@@ -82,6 +84,7 @@ fn pod(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
     }
     priority(ctx, value)?;
     tolerations(value);
+    runtime_class::apply(store, ctx, value)?;
     let mirror = value["metadata"]["annotations"][MIRROR].is_string();
     if mirror {
         if value["spec"]["serviceAccountName"].as_str().is_some_and(|s| !s.is_empty()) {

@@ -20,6 +20,7 @@ pub fn strategy(group: &str, kind: &str) -> &'static dyn Strategy {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => &kinds::CRD,
         ("coordination.k8s.io", "Lease") => &kinds::LEASE,
         ("discovery.k8s.io", "EndpointSlice") => &kinds::ENDPOINT_SLICE,
+        ("node.k8s.io", "RuntimeClass") => &kinds::RUNTIME_CLASS,
         _ => &Plain,
     }
 }

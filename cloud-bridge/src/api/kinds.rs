@@ -308,6 +308,15 @@ pub(super) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
 
 pub(super) static SERVICE_ACCOUNT: Kind = Kind { name: "ServiceAccount", ..PLAIN };
 
+pub(super) static RUNTIME_CLASS: Kind = Kind {
+    name: "RuntimeClass",
+    create: validate::runtime_class::create,
+    update: validate::runtime_class::update,
+    columns: table::RUNTIME_CLASS_COLUMNS,
+    row: table::runtime_class,
+    ..PLAIN
+};
+
 pub(super) static LEASE: Kind = Kind {
     name: "Lease",
     create: validate::node::lease,

@@ -124,6 +124,7 @@ macro_rules! row {
 pub fn builtin_resources() -> Vec<Arc<Resource>> {
     use k8s_openapi::api::{
         coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery, events::v1 as events,
+        node::v1 as node,
     };
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as ext;
     [
@@ -170,6 +171,7 @@ pub fn builtin_resources() -> Vec<Arc<Resource>> {
             generation
         ),
         row!("events.k8s.io", "v1", "Event", "events", "event", ["ev"], events::Event, namespaced),
+        row!("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass", [], node::RuntimeClass,),
         row!(
             "apiextensions.k8s.io",
             "v1",

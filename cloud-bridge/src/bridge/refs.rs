@@ -1,4 +1,4 @@
-//! Which ConfigMaps, Secrets and claims a pod names, and whose Services its environment shows. Pure.
+//! Which ConfigMaps, Secrets, claims and runtime class a pod names, and whose Services its environment shows. Pure.
 //!
 //! The same places that the API server's node authorizer visits, as far as a node here can use them: volumes
 //! (projected ones, too), environment of every kind of container, and pull secrets.
@@ -17,6 +17,9 @@ pub(super) const API_SERVICE: &str = "kubernetes";
 /// Kind of claims, which travel with their volumes.
 pub(super) const CLAIM: &str = "PersistentVolumeClaim";
 
+/// Kind of what says which OCI runtime a pod wants; it lies in no namespace.
+pub(super) const RUNTIME_CLASS: &str = "RuntimeClass";
+
 /// The Services that a pod's environment shows: those of its namespace unless it declines, and the API's own
 /// (K8s pkg/kubelet/kubelet_pods.go, `getServiceEnvVarMap`).
 pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
@@ -32,9 +35,10 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
     keys
 }
 
-/// Every ConfigMap, Secret and claim that a pod with this `spec` may need.
+/// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.
 pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
-    let mut found = Found { namespace, keys: BTreeSet::new() };
+    let mut keys = BTreeSet::new();
+    let mut found = Found { namespace, keys: &mut keys };
     for volume in items(&spec["volumes"]) {
         found.config_map(&volume["configMap"]["name"]);
         found.secret(&volume["secret"]["secretName"]);
@@ -59,12 +63,13 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     for secret in items(&spec["imagePullSecrets"]) {
         found.secret(&secret["name"]);
     }
-    found.keys
+    Found { namespace: "", keys: &mut keys }.add(RUNTIME_CLASS, &spec["runtimeClassName"]);
+    keys
 }
 
 struct Found<'a> {
     namespace: &'a str,
-    keys: BTreeSet<ObjectKey>,
+    keys: &'a mut BTreeSet<ObjectKey>,
 }
 
 impl Found<'_> {
@@ -113,7 +118,8 @@ mod tests {
                 "envFrom": [{"configMapRef": {"name": "from-map"}}, {"secretRef": {"name": "from-secret"}}]
             }],
             "ephemeralContainers": [{"envFrom": [{"configMapRef": {"name": "debug-map"}}]}],
-            "imagePullSecrets": [{"name": "pull"}, {"name": ""}, {}]
+            "imagePullSecrets": [{"name": "pull"}, {"name": ""}, {}],
+            "runtimeClassName": "quick"
         });
         let found: Vec<_> = references("ns", &spec).into_iter().map(|k| format!("{}/{}", k.kind, k.name)).collect();
         assert_eq!(
@@ -125,6 +131,7 @@ mod tests {
                 "ConfigMap/projected-map",
                 "ConfigMap/volume-map",
                 "PersistentVolumeClaim/data",
+                "RuntimeClass/quick",
                 "Secret/from-secret",
                 "Secret/init-secret",
                 "Secret/projected-secret",

@@ -194,7 +194,7 @@ impl WatchedPod {
     }
 }
 
-/// A ConfigMap or Secret as a node gets it. `kind` is what was asked for: items of lists do not say it.
+/// A ConfigMap, Secret or RuntimeClass as a node gets it. `kind` is what was asked for: items of lists do not say it.
 /// None without name or uid.
 pub(super) fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
     let key = key(kind, &from.metadata);

@@ -135,7 +135,7 @@ impl Launcher {
         })
         .map_err(|error| if error.is_of_image() { create(error) } else { config(error) })?;
         let cgroup = format!("{}/{}", self.cgroups.pod_path(class(pod), &uid), attempt.id);
-        let handler = self.runtimes.handler_of(pod).map_err(create)?;
+        let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
         Runtimes::mark(&bundle, &handler).map_err(create)?;
         let runtime = self.runtimes.of_handler(&handler, &self.paths);
         let devices = granted(&prepared.devices, &user).map_err(create)?;

@@ -37,7 +37,7 @@ impl Launcher {
         let root = bundle.join("rootfs");
         files::private_dir(&bundle).map_err(create)?;
         files::open_dir(&root).map_err(create)?;
-        let handler = self.runtimes.handler_of(pod).map_err(create)?;
+        let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
         Runtimes::mark(&bundle, &handler).map_err(create)?;
         let runtime = self.runtimes.of_handler(&handler, &self.paths);
         let container = definition().map_err(create)?;

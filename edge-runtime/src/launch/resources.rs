@@ -82,7 +82,13 @@ pub fn pod_values(pod: &Pod) -> Result<CgroupValues, SpecError> {
     };
     let cpu_limit = if whole.cpu_limit.is_some() { whole.cpu_limit } else { total(spec, |d| d.cpu_limit)? };
     let memory_limit = if whole.memory_limit.is_some() { whole.memory_limit } else { total(spec, |d| d.memory_limit)? };
-    Ok(values(request, cpu_limit, memory_limit))
+    // What the runtime itself needs comes on top (K8s component-helpers/resource, `PodRequests`, `PodLimits`).
+    let with = |amount: Option<i64>, name: &str, read: fn(&str) -> Option<i64>| {
+        let overhead = spec.overhead.as_ref().and_then(|list| read(&list.get(name)?.0)).unwrap_or(0);
+        amount.map(|amount| amount.saturating_add(overhead))
+    };
+    let cpu = |amount| with(amount, "cpu", quantity::milli);
+    Ok(values(cpu(request), cpu(cpu_limit), with(memory_limit, "memory", quantity::value)))
 }
 
 /// Values for all pods of the node together: what is allocatable.

@@ -8,11 +8,15 @@ use std::process::{Command, Stdio};
 use k8s_openapi::api::core::v1::{NodeRuntimeHandler, NodeRuntimeHandlerFeatures, Pod};
 use serde_json::Value;
 
+use super::launcher::Objects;
 use crate::monitor::exec::Runtime;
 use crate::paths::Paths;
 
-/// In a bundle: name of the handler that runs it; absent for the node's default one.
+/// In a bundle, and in a pod's folder: name of the handler that runs it; absent for the node's default one.
 const MARK: &str = "handler";
+
+/// Kind of the objects that give handlers their names.
+const CLASS: &str = "RuntimeClass";
 
 /// Begins the names of the state folders of other handlers, beside the default one's.
 const STATE: &str = "runtime-";
@@ -39,22 +43,27 @@ impl Runtimes {
         Self { default, handlers: handlers.clone() }
     }
 
-    /// Handler of `pod`: empty for the default one.
+    /// Handler of `pod`: empty for the default one. A class says its handler in its object; without one, as for a
+    /// static pod, its name is that of the handler.
     ///
     /// # Errors
-    /// It names one that is not configured: what the waiting pod shows.
-    pub fn handler_of(&self, pod: &Pod) -> Result<String, String> {
+    /// There is no such handler: what the waiting pod shows.
+    pub fn handler_of(&self, pod: &Pod, objects: Objects<'_>) -> Result<String, String> {
         let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref()).unwrap_or_default();
-        let is_default = class.is_empty() || self.default.program.file_name().is_some_and(|name| name == class);
-        if self.handlers.contains_key(class) {
-            return Ok(class.to_owned());
+        if class.is_empty() {
+            return Ok(String::new());
         }
-        if is_default {
+        let object = objects(CLASS, "", class);
+        let handler = object.as_ref().and_then(|object| object["handler"].as_str()).unwrap_or(class);
+        if self.handlers.contains_key(handler) {
+            return Ok(handler.to_owned());
+        }
+        if self.default.program.file_name().is_some_and(|name| name == handler) {
             return Ok(String::new());
         }
         let known: Vec<&str> = self.handlers.keys().map(String::as_str).collect();
         Err(format!(
-            "no runtime for {class:?} is configured on this node (config key runtimes; it has: {})",
+            "no runtime for {handler:?} is configured on this node (config key runtimes; it has: {})",
             if known.is_empty() { "none".to_owned() } else { known.join(", ") }
         ))
     }
@@ -76,8 +85,7 @@ impl Runtimes {
 
     /// The one that keeps container `id`.
     pub fn of_container(&self, id: &str, paths: &Paths) -> Runtime {
-        let handler = std::fs::read_to_string(paths.bundle(id).join(MARK)).unwrap_or_default();
-        self.of_handler(&handler, paths)
+        self.of_handler(&Self::marked(&paths.bundle(id)).unwrap_or_default(), paths)
     }
 
     /// Remembers in the bundle who runs it.
@@ -85,7 +93,27 @@ impl Runtimes {
     /// # Errors
     /// The file cannot be written.
     pub fn mark(bundle: &Path, handler: &str) -> std::io::Result<()> {
-        if handler.is_empty() { Ok(()) } else { std::fs::write(bundle.join(MARK), handler) }
+        if handler.is_empty() { Ok(()) } else { Self::remember(bundle, handler) }
+    }
+
+    /// As [`Runtimes::mark`], also for the default one: a pod with a class keeps what the class said at first.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn remember(folder: &Path, handler: &str) -> std::io::Result<()> {
+        std::fs::write(folder.join(MARK), handler)
+    }
+
+    fn marked(folder: &Path) -> Option<String> {
+        std::fs::read_to_string(folder.join(MARK)).ok()
+    }
+
+    /// The handler of a pod with this folder. Its class may have gone since it was prepared.
+    ///
+    /// # Errors
+    /// As [`Runtimes::handler_of`], for a pod prepared by a build that did not remember it.
+    pub fn of_prepared(&self, folder: &Path, pod: &Pod, objects: Objects<'_>) -> Result<String, String> {
+        Self::marked(folder).map_or_else(|| self.handler_of(pod, objects), Ok)
     }
 
     /// What each can do, for `status.runtimeHandlers`. Runs every program once.
@@ -130,11 +158,16 @@ mod tests {
         let of = |class: Value| {
             let pod: Pod =
                 serde_json::from_value(json!({"spec": {"containers": [], "runtimeClassName": class}})).unwrap();
-            runtimes.handler_of(&pod)
+            let quick = |kind: &str, namespace: &str, name: &str| {
+                let found = (kind, namespace, name) == ("RuntimeClass", "", "quick");
+                found.then(|| json!({"handler": "crun"}))
+            };
+            runtimes.handler_of(&pod, &quick)
         };
         assert_eq!(of(Value::Null), Ok(String::new()));
         assert_eq!(of(json!("runc")), Ok(String::new()));
         assert_eq!(of(json!("crun")), Ok("crun".to_owned()));
+        assert_eq!(of(json!("quick")), Ok("crun".to_owned()));
         assert_eq!(
             of(json!("kata")),
             Err("no runtime for \"kata\" is configured on this node (config key runtimes; it has: crun)".to_owned())

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::launcher::{Launcher, Objects, Prepared};
 use super::resources;
+use super::runtimes::Runtimes;
 use super::security::{admit, sysctl};
 use crate::net::cni::Attachment;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
@@ -79,9 +80,12 @@ impl Launcher {
         keep: &[IpAddr],
         objects: Objects<'_>,
     ) -> Result<Preparation, SandboxFailure> {
-        self.runtimes.handler_of(pod).map_err(sandbox_failure)?;
+        let handler = self.runtimes.handler_of(pod, objects).map_err(sandbox_failure)?;
         let dir = self.paths.pod(uid);
         crate::sys::files::private_dir(&dir).map_err(sandbox_failure)?;
+        if spec(pod).is_some_and(|spec| spec.runtime_class_name.is_some()) {
+            Runtimes::remember(&dir, &handler).map_err(sandbox_failure)?;
+        }
         self.pod_cgroup(pod, uid)?;
         let namespaces = self.pod_namespaces(pod, uid)?;
         let ips = match &namespaces.net {

@@ -206,9 +206,10 @@ impl Node {
         self.tell(uid, PodEvent::ObjectGone { grace_s });
     }
 
-    /// A ConfigMap or Secret of this namespace came or changed.
+    /// A ConfigMap or Secret of this namespace came or changed, or, without one, a RuntimeClass.
     fn dependency_changed(&mut self, namespace: &str) {
-        let concerned = self.pods.iter().filter(|(_, entry)| entry.record.namespace == namespace);
+        let here = |entry: &Entry| namespace.is_empty() || entry.record.namespace == namespace;
+        let concerned = self.pods.iter().filter(|(_, entry)| here(entry));
         let uids: Vec<String> = concerned.map(|(uid, _)| uid.clone()).collect();
         for uid in uids {
             self.tell(&uid, PodEvent::DependencyChanged);

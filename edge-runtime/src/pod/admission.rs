@@ -77,7 +77,17 @@ fn requests(pod: &Pod) -> Requests {
     let sum = spec.containers.iter().map(of).fold(sidecars, Requests::plus).max(peak);
     let whole = requested(spec.resources.as_ref());
     let or = |whole: i64, sum: i64| if whole > 0 { whole } else { sum };
-    Requests { cpu_milli: or(whole.cpu_milli, sum.cpu_milli), memory_bytes: or(whole.memory_bytes, sum.memory_bytes) }
+    let all = Requests {
+        cpu_milli: or(whole.cpu_milli, sum.cpu_milli),
+        memory_bytes: or(whole.memory_bytes, sum.memory_bytes),
+    };
+    let overhead = |name: &str, read: fn(&str) -> Option<i64>| {
+        spec.overhead.as_ref().and_then(|list| read(&list.get(name)?.0)).unwrap_or(0)
+    };
+    all.plus(Requests {
+        cpu_milli: overhead("cpu", quantity::milli),
+        memory_bytes: overhead("memory", quantity::value),
+    })
 }
 
 fn of(container: &Container) -> Requests {

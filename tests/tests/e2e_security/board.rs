@@ -54,9 +54,11 @@ fn devices_runtimes_and_limits_by_configuration() {
     let handlers = &object["status"]["runtimeHandlers"];
     assert_eq!((&handlers[0]["name"], &handlers[1]["name"]), (&json!(""), &json!("second")), "{object}");
 
-    let real = std::env::var_os("TEST_KUBECONFIG").is_some();
-    if real {
-        kubectl.apply("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: second}\nhandler: second\n");
+    // No object of theirs lies in the test's namespace.
+    let class = |name: &str| format!("{name}-{}", kubectl.namespace);
+    for (name, handler) in [("quick", "second"), ("lost", "kata")] {
+        kubectl.apply_all(&[json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
+            "metadata": {"name": class(name)}, "handler": handler, "overhead": {"podFixed": {"memory": "1Mi"}}})]);
     }
     let thing = json!({"resources": {"limits": {RESOURCE: "1"}}, "securityContext": {"runAsUser": 33}});
     let opens = format!("exec 3<{device} && echo open; exec sleep 1000");
@@ -66,7 +68,7 @@ fn devices_runtimes_and_limits_by_configuration() {
     kubectl.apply_all(&[
         pod("holder", &node.name, json!([with(shell("c", &opens), &thing)])),
         once("without", &node, &format!("[ -e {device} ] || echo none"), &json!({}), &json!({})),
-        with_spec(pod("second", &node.name, sleeper()), &json!({"runtimeClassName": "second"})),
+        with_spec(pod("second", &node.name, sleeper()), &json!({"runtimeClassName": class("quick")})),
         with_spec(pod("whole", &node.name, sleeper()), &whole),
     ]);
     kubectl.wait_ready("holder");
@@ -87,13 +89,18 @@ fn devices_runtimes_and_limits_by_configuration() {
     let id = status(&second)["containerID"].as_str().unwrap_or_default().replace("runc://", "");
     let state = node.root().join("run/edge-runtime/runtime-second").join(&id);
     assert!(state.exists() && !node.container_pids().contains_key(&id), "{}", state.display());
-    if !real {
-        let unknown = json!({"runtimeClassName": "kata"});
-        kubectl.apply_all(&[with_spec(pod("kata", &node.name, sleeper()), &unknown)]);
-        until(Duration::from_secs(15), "an event names the missing runtime", || {
-            let events = kubectl.run(&["get", "events", "--field-selector", "involvedObject.name=kata"])?;
-            if events.contains("FailedCreatePodSandBox") && events.contains("\"kata\"") { Ok(()) } else { Err(events) }
-        });
+    let unknown = json!({"runtimeClassName": class("lost")});
+    kubectl.apply_all(&[with_spec(pod("kata", &node.name, sleeper()), &unknown)]);
+    until(Duration::from_secs(15), "an event names the missing runtime", || {
+        let events = kubectl.run(&["get", "events", "--field-selector", "involvedObject.name=kata"])?;
+        if events.contains("FailedCreatePodSandBox") && events.contains("\"kata\"") { Ok(()) } else { Err(events) }
+    });
+    let none = with_spec(pod("none", &node.name, sleeper()), &json!({"runtimeClassName": class("none")}));
+    let refused = kubectl.try_apply(&none.to_string()).expect_err("there is no such class");
+    assert!(refused.contains("pod rejected: RuntimeClass") && refused.contains("not found"), "{refused}");
+    assert_eq!(second["spec"]["overhead"]["memory"], "1Mi", "{second}");
+    for name in ["quick", "lost"] {
+        let _ = kubectl.ok(&["delete", "runtimeclass", &class(name), "--wait=false"]);
     }
 
     let ready = kubectl.wait_ready("whole");

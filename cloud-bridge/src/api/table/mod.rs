@@ -35,6 +35,8 @@ pub(super) const SECRET_COLUMNS: &[Spec] =
     &[NAME, ("Type", "string", 0, "Type of the secret."), ("Data", "string", 0, "Number of keys."), AGE];
 pub(super) const NAMESPACE_COLUMNS: &[Spec] = &[NAME, ("Status", "string", 0, "The status of the namespace"), AGE];
 pub(super) const LEASE_COLUMNS: &[Spec] = &[NAME, ("Holder", "string", 0, "Identity of the current holder."), AGE];
+pub(super) const RUNTIME_CLASS_COLUMNS: &[Spec] =
+    &[NAME, ("Handler", "string", 0, "Handler specifies the underlying runtime."), AGE];
 pub(super) const CRD_COLUMNS: &[Spec] =
     &[NAME, ("Created At", "date", 0, "Time at which the server created the object.")];
 
@@ -75,6 +77,11 @@ pub(super) fn namespace(obj: &Value, now: Timestamp) -> Vec<Value> {
 /// A Lease.
 pub(super) fn lease(obj: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(obj), text(&obj["spec"], "holderIdentity").into(), age(obj, now)]
+}
+
+/// A RuntimeClass.
+pub(super) fn runtime_class(obj: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(obj), text(obj, "handler").into(), age(obj, now)]
 }
 
 /// A CustomResourceDefinition.

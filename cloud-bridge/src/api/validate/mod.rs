@@ -18,6 +18,7 @@ pub(super) mod pod_status;
 pub(super) mod pod_update;
 pub(super) mod probe;
 pub(super) mod resources;
+pub(super) mod runtime_class;
 pub(super) mod security;
 pub(super) mod storage;
 pub(super) mod volume;

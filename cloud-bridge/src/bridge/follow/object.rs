@@ -1,19 +1,21 @@
-//! The watch of one ConfigMap or Secret.
+//! The watch of one ConfigMap, Secret or RuntimeClass.
 
 use std::pin::pin;
 
 use edge_protocol::message::{Object, ObjectKey};
 use futures::TryStreamExt;
-use kube::api::DynamicObject;
+use k8s_openapi::api::node::v1::RuntimeClass;
+use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::sync::mpsc;
 
 use super::resource;
+use crate::bridge::refs::RUNTIME_CLASS;
 use crate::bridge::watched::config_object;
 
-/// News of one ConfigMap or Secret.
+/// News of one object.
 pub(super) struct News {
     pub(super) key: ObjectKey,
     /// Which of the watches of this key speaks: an ended one is not listened to.
@@ -29,8 +31,11 @@ pub(super) enum What {
 
 /// Follows one object until aborted.
 pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, news: mpsc::UnboundedSender<News>) {
-    let resource = resource(&key.kind, if key.kind == "Secret" { "secrets" } else { "configmaps" });
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
+    let api: Api<DynamicObject> = match key.kind.as_str() {
+        RUNTIME_CLASS => Api::all_with(client, &ApiResource::erase::<RuntimeClass>(&())),
+        "Secret" => Api::namespaced_with(client, &key.namespace, &resource(&key.kind, "secrets")),
+        _ => Api::namespaced_with(client, &key.namespace, &resource(&key.kind, "configmaps")),
+    };
     let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
     let mut events = pin!(watcher(api, config).default_backoff());
     let mut listed = None;

@@ -32,7 +32,7 @@ pub(super) const POD_SPEC: Table = &[
     ("nodeName", Built),
     ("nodeSelector", Elsewhere),
     ("os", In(POD_OS)),
-    ("overhead", Elsewhere),
+    ("overhead", Built),
     ("preemptionPolicy", Elsewhere),
     ("priority", Built),
     ("priorityClassName", Built),

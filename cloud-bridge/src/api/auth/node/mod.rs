@@ -67,7 +67,7 @@ pub(crate) fn authorize(inner: &Inner, node: &str, attributes: &Attributes) -> R
             }
             Ok(())
         }
-        ("", "services") => allow(read),
+        ("", "services") | ("node.k8s.io", "runtimeclasses") => allow(read),
         ("", "events") | ("events.k8s.io", "events") => allow(verb == "create" || write),
         ("authentication.k8s.io", "tokenreviews")
         | ("authorization.k8s.io", "subjectaccessreviews" | "localsubjectaccessreviews") => allow(verb == "create"),
