@@ -69,14 +69,19 @@ pub async fn cluster(client: &Client) -> Result<String, InfoError> {
     namespace.metadata.uid.ok_or(InfoError::NoUid)
 }
 
-/// URL of a listener. A wildcard address stands for the first advertised name, else for the address from which
-/// this machine would reach others.
+/// Name or address by which others reach a listener: the first advertised name, else its own address; a wildcard one
+/// stands for the address from which this machine would reach others.
+pub fn host(listen: SocketAddr, advertise: &[String]) -> String {
+    match advertise.first() {
+        Some(name) if !listen.ip().is_loopback() => name.clone(),
+        _ if listen.ip().is_unspecified() => own_address().unwrap_or(listen.ip()).to_string(),
+        _ => listen.ip().to_string(),
+    }
+}
+
+/// URL of a listener.
 pub fn url(listen: SocketAddr, advertise: &[String]) -> String {
-    let host = match advertise.first() {
-        Some(name) => name.clone(),
-        None if listen.ip().is_unspecified() => own_address().unwrap_or(listen.ip()).to_string(),
-        None => listen.ip().to_string(),
-    };
+    let host = advertise.first().cloned().unwrap_or_else(|| host(listen, advertise));
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V6(ip)) => format!("https://[{ip}]:{}", listen.port()),
         _ => format!("https://{host}:{}", listen.port()),

@@ -137,6 +137,12 @@ impl Cluster {
         !refused
     }
 
+    /// Where the embedded API listens; `None` over a real API server.
+    #[must_use]
+    pub fn api_address(&self) -> Option<SocketAddr> {
+        self.real.is_none().then_some(self.api_listen)
+    }
+
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()

@@ -75,11 +75,16 @@ pub struct Settings {
     /// How often a node says that it lives.
     pub heartbeat: Duration,
     pub kubelet: Option<Arc<EndpointOf>>,
+    /// Where clients in pods find the API, for one whose cluster addresses nobody routes.
+    pub api: Option<ApiAddress>,
 }
+
+/// Host and port of an API server.
+pub type ApiAddress = (String, u16);
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { heartbeat: edge_protocol::HEARTBEAT, kubelet: None }
+        Self { heartbeat: edge_protocol::HEARTBEAT, kubelet: None, api: None }
     }
 }
 

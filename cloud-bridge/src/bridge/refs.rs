@@ -14,6 +14,8 @@ pub(super) const SERVICE_LINKS: &str = "ServiceLinks";
 pub(super) const ALL_SERVICES: &str = "all";
 /// The API's own Service, in the namespace `default`.
 pub(super) const API_SERVICE: &str = "kubernetes";
+/// The namespace of [`API_SERVICE`].
+pub(super) const API_NAMESPACE: &str = "default";
 /// Kind of claims, which travel with their volumes.
 pub(super) const CLAIM: &str = "PersistentVolumeClaim";
 
@@ -28,7 +30,7 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    let mut keys = BTreeSet::from([key("default", API_SERVICE)]);
+    let mut keys = BTreeSet::from([key(API_NAMESPACE, API_SERVICE)]);
     if spec["enableServiceLinks"].as_bool().unwrap_or(true) {
         keys.insert(key(namespace, ALL_SERVICES));
     }

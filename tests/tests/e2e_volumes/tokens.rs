@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, can_run, until};
 use serde_json::{Value, json};
 
@@ -19,6 +19,37 @@ fn review(cluster: &Cluster, token: &str, audience: &str) -> Value {
     let answer = cluster.kubectl.ok(&["create", "--raw", reviews, "-f", &path.display().to_string()]);
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
     answer["status"].clone()
+}
+
+#[test]
+fn a_client_in_a_pod_finds_the_api() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("inside");
+    // Services of a real API server need kube-proxy, or a network that routes them.
+    if cluster.api_address().is_none() {
+        return;
+    }
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    // The test's API listens on loopback, so the pod has to be there; curl and its libraries are the host's.
+    let script = format!(
+        "cd {ACCOUNT}; /usr/bin/curl -sS --cacert ca.crt -H \"Authorization: Bearer $(cat token)\" -H 'Content-Type: \
+         application/json' -d '{{\"apiVersion\": \"authentication.k8s.io/v1\", \"kind\": \"SelfSubjectReview\"}}' \
+         https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/apis/authentication.k8s.io/v1/selfsubjectreviews \
+         2>&1; echo; echo end; exec sleep 1000"
+    );
+    let folders = ["/usr", "/lib", "/lib64"].map(std::path::Path::new).into_iter().filter(|path| path.exists());
+    let folders: Vec<_> = folders.enumerate().map(|(i, path)| (format!("f{i}"), path)).collect();
+    let volumes: Vec<Value> = folders.iter().map(|(name, path)| host_path(name, path)).collect();
+    let listed: Vec<(&str, &str)> =
+        folders.iter().map(|(name, path)| (name.as_str(), path.to_str().expect("text"))).collect();
+    let container = with(shell("c", &script), &mounts(&listed));
+    let client = pod("inside", &node.name, json!([container]));
+    kubectl.apply_all(&[with_spec(client, &json!({"hostNetwork": true, "volumes": volumes}))]);
+    let log = log_until(kubectl, "inside", "end");
+    assert!(log.contains(&format!("system:serviceaccount:{}:default", kubectl.namespace)), "{log}");
 }
 
 #[test]
@@ -53,7 +84,9 @@ fn a_pod_has_its_account_and_keeps_it_offline() {
     assert_eq!(lines[1], kubectl.namespace);
     assert_eq!(lines[2], "-----BEGIN CERTIFICATE-----");
     assert_eq!((lines[3], lines[4]), ("640:1000:2000", "640:1000:2000"), "{log}");
-    assert_eq!(lines[6], format!("443 {address} tcp://{address}:80"));
+    let api = cluster.api_address();
+    let port = api.map_or(443, |api| api.port());
+    assert_eq!(lines[6], format!("{port} {address} tcp://{address}:80"));
     let (token, vault) = (lines[0], lines[5]);
     let status = review(&cluster, token, "");
     assert_eq!(status["authenticated"], true, "{status}");

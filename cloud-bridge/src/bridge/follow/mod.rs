@@ -270,7 +270,10 @@ impl Follower {
         let client = self.clients.as_node(node);
         let (what, news) = (key.clone(), self.news.clone());
         let task = match key.kind.as_str() {
-            SERVICE_LINKS => tokio::spawn(watch_services(client, what, watch, news)),
+            SERVICE_LINKS => {
+                let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
+                tokio::spawn(watch_services(client, what, watch, news, api))
+            }
             CLAIM => tokio::spawn(follow_claim(client, what, watch, news)),
             _ => tokio::spawn(watch_object(client, what, watch, news)),
         };

@@ -15,11 +15,19 @@ use tokio::sync::mpsc;
 
 use super::object::{News, What};
 use super::resource;
-use crate::bridge::refs::{API_SERVICE, SERVICE_LINKS};
+use crate::bridge::ApiAddress;
+use crate::bridge::refs::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
 use crate::bridge::watched::made_object;
 
-/// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own.
-pub(super) async fn watch_services(client: Client, key: ObjectKey, watch: u64, news: mpsc::UnboundedSender<News>) {
+/// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own. For the latter
+/// `api_address` stands in, if there is one.
+pub(super) async fn watch_services(
+    client: Client,
+    key: ObjectKey,
+    watch: u64,
+    news: mpsc::UnboundedSender<News>,
+    api_address: Option<ApiAddress>,
+) {
     let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource("Service", "services"));
     let config = match key.name.as_str() {
         API_SERVICE => watcher::Config::default().fields(&format!("metadata.name={API_SERVICE}")),
@@ -43,16 +51,16 @@ pub(super) async fn watch_services(client: Client, key: ObjectKey, watch: u64, n
             }
             Ok(Some(Event::InitDone)) => {
                 services = listing.take().unwrap_or_default();
-                present(&key, &services)
+                present(&key, &services, api_address.as_ref())
             }
             Ok(Some(Event::Apply(service))) => {
                 services.remove(service.metadata.name.as_deref().unwrap_or_default());
                 services.extend(link(&service));
-                present(&key, &services)
+                present(&key, &services, api_address.as_ref())
             }
             Ok(Some(Event::Delete(service))) => {
                 services.remove(service.metadata.name.as_deref().unwrap_or_default());
-                present(&key, &services)
+                present(&key, &services, api_address.as_ref())
             }
             Err(error) => {
                 log::warn!("watching the services of namespace {}: {error}", key.namespace);
@@ -100,14 +108,34 @@ fn port(port: &Value) -> Value {
     link
 }
 
-fn present(key: &ObjectKey, services: &BTreeMap<String, Value>) -> Object {
-    let body = json!({"kind": SERVICE_LINKS, "services": services.values().collect::<Vec<_>>()});
+fn present(key: &ObjectKey, services: &BTreeMap<String, Value>, api: Option<&ApiAddress>) -> Object {
+    let mut links: Vec<Value> = services.values().cloned().collect();
+    let own = links.iter_mut().find(|link| key.namespace == API_NAMESPACE && link["name"] == API_SERVICE);
+    if let (Some(own), Some((host, port))) = (own, api) {
+        own["clusterIP"] = host.as_str().into();
+        own["ports"] = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+    }
+    let body = json!({"kind": SERVICE_LINKS, "services": links});
     made_object(key.clone(), format!("services-{}", key.namespace), body)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_api_that_is_elsewhere_is_told_where_it_is() {
+        let of = |namespace: &str| {
+            let key = ObjectKey { kind: SERVICE_LINKS.into(), namespace: namespace.into(), name: "all".into() };
+            let link = |name: &str| json!({"name": name, "clusterIP": "10.96.0.1", "ports": [{"port": 443}]});
+            let services = ["kubernetes", "web"].map(|name| (name.to_owned(), link(name))).into();
+            present(&key, &services, Some(&("192.0.2.7".into(), 6443))).body["services"].clone()
+        };
+        let told = of("default");
+        assert_eq!((&told[0]["clusterIP"], &told[0]["ports"][0]["port"]), (&json!("192.0.2.7"), &json!(6443)));
+        assert_eq!(told[1]["clusterIP"], "10.96.0.1");
+        assert_eq!(of("mine")[0]["clusterIP"], "10.96.0.1", "somebody's own of that name");
+    }
 
     #[test]
     fn only_services_with_an_address_are_told_and_no_more_of_them() {
