@@ -9,6 +9,7 @@ mod inspect;
 mod join;
 mod logs;
 mod monitor;
+mod own;
 mod pause;
 mod ps;
 mod pull;
@@ -41,6 +42,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   pull IMAGE                                    fetch an image from its registry
   monitor                                       parent of the containers; started by run
   pause                                         first process of a shared pid namespace
+  own                                           give a volume to a pod's group; started by run
   reset [--all]                                 end all containers, leave nothing on the host
   shutdown                                      the machine goes down: stop the pods in order, end the daemon
   sweep                                         delete what pods left; started by run
@@ -107,6 +109,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("pause") => pause::run(),
         Some("shutdown") => shutdown::run(parser),
         Some("status") => status::run(parser),
+        Some("own") => own::run(parser),
         Some("sweep") => sweep::run(parser),
         Some("usage") => usage::run(parser),
         Some("version" | "--version" | "-V") => version::run(),

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{NodeRuntimeHandler, Pod};
 use serde_json::Value;
 
 use super::devices::{self, Devices, Grant};
+use super::owning::Owners;
 use super::runtimes::Runtimes;
 use super::security::{admit, apparmor};
 use super::{oci_spec, resources};
@@ -61,6 +62,7 @@ pub struct Launcher {
     pub recursive_read_only: bool,
     /// Large folders of pods that have gone.
     pub(crate) trash: Trash,
+    pub(super) helpers: Owners,
 }
 
 /// What a prepared pod's containers are started into.
@@ -130,6 +132,7 @@ impl Launcher {
             prepared: BTreeMap::new(),
             recursive_read_only,
             trash: Trash::new(paths.trash()),
+            helpers: Owners::default(),
         };
         Ok((launcher, warnings))
     }
@@ -158,6 +161,7 @@ impl Launcher {
             recursive_read_only: false,
             host_ips: Vec::new(),
             trash: Trash::new(paths.trash()),
+            helpers: Owners::default(),
         })
     }
 
@@ -167,6 +171,17 @@ impl Launcher {
 
     pub fn host_ips(&self) -> &[IpAddr] {
         &self.host_ips
+    }
+
+    /// Looks which addresses the machine has by now; whether that changed. One without any keeps those it had.
+    pub fn look_at_addresses(&mut self) -> bool {
+        let now = main_family_first(host::internal_ips(), &self.config.network.subnets);
+        if now.is_empty() || now == self.host_ips {
+            return false;
+        }
+        log::info!("the node's addresses are {now:?}, and were {:?}", self.host_ips);
+        self.host_ips = now;
+        true
     }
 
     /// Why this node can never run `pod` as its security context says.

@@ -4,6 +4,7 @@ pub mod container;
 pub mod devices;
 pub mod launcher;
 pub mod oci_spec;
+mod owning;
 mod pause;
 mod plugin;
 mod resize;

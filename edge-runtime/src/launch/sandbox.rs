@@ -117,7 +117,8 @@ impl Launcher {
         }
         let facts = self.downward(pod, &ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
-        let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
+        let volumes = volume::setup(&context);
+        let volumes = volumes.map_err(|error| self.volumes_failed(&error))?;
         self.prepared.insert(uid, Prepared { volumes, namespaces, devices: Vec::new() });
         Ok(SandboxDone { ips, warnings })
     }
@@ -213,6 +214,7 @@ impl Launcher {
             done => note("cgroup", done.map_err(|error| error.to_string())),
         }
         if for_good {
+            self.helpers.end(&self.paths.pod(uid));
             note("volumes", volume::teardown(&self.paths, uid).map_err(|error| error.to_string()));
             note("folder", self.trash.throw(&self.paths.pod(uid)).map_err(|error| error.to_string()));
         }
@@ -233,10 +235,21 @@ impl Launcher {
         let namespaces = self.existing_namespaces(pod, &uid)?;
         let facts = self.downward(pod, ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
-        let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
+        let volumes = volume::setup(&context);
+        let volumes = volumes.map_err(|error| self.volumes_failed(&error))?;
         let prepared = Prepared { volumes, namespaces, devices: Vec::new() };
         self.prepared.insert(uid, prepared.clone());
         Ok(prepared)
+    }
+
+    /// Has a helper cure what only takes long; the pod is tried again meanwhile.
+    fn volumes_failed(&mut self, error: &VolumeError) -> SandboxFailure {
+        if let VolumeError::Owning(owning) = error
+            && let Err(error) = self.helpers.own(owning, &self.paths)
+        {
+            return sandbox_failure(error);
+        }
+        mount_failure(error)
     }
 
     /// Whether the namespaces of a pod prepared before this start of the daemon are still there.
@@ -272,7 +285,7 @@ fn unreachable_ports(pod: &Pod, ips: &[IpAddr]) -> Vec<(&'static str, String)> {
 }
 
 fn mount_failure(error: &VolumeError) -> SandboxFailure {
-    SandboxFailure { reason: VolumeError::REASON, message: error.to_string() }
+    SandboxFailure { reason: error.reason(), message: error.to_string() }
 }
 
 fn namespace_request<'a>(pod: &Pod, name: &'a str) -> NamespaceRequest<'a> {

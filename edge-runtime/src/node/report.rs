@@ -70,6 +70,7 @@ impl Node {
         }
         self.report.next_look = Some(now.after(LOOK));
         super::start::tend(&self.reserve, &self.paths);
+        self.follow_addresses();
         if !self.is_shutting_down() {
             self.guard(now)?;
             self.prepull(now);
@@ -92,6 +93,17 @@ impl Node {
         self.report.last = Some(object);
         self.report.repeat = Some(now.after(REPEAT));
         Ok(())
+    }
+
+    /// As often as the kubelet (K8s pkg/kubelet/nodestatus, `NodeAddress`): DHCP and roaming change them.
+    fn follow_addresses(&mut self) {
+        if !self.launcher.look_at_addresses() {
+            return;
+        }
+        self.host.host_ips = self.launcher.host_ips().to_vec();
+        // Each shows them in its status.
+        let uids: Vec<String> = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        uids.iter().for_each(|uid| self.pods.touch(uid));
     }
 
     /// A change is remembered, and told as the kubelet tells it.

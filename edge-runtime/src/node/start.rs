@@ -223,7 +223,12 @@ fn build(
             config.runtime.command.display()
         );
     }
-    let host = HostFacts { host_ips: launcher.host_ips().to_vec(), recursive_read_only: launcher.recursive_read_only };
+    let runtime = version.as_deref().and_then(|version| version.split_once("://")).map(|(name, _)| name.to_owned());
+    let host = HostFacts {
+        host_ips: launcher.host_ips().to_vec(),
+        recursive_read_only: launcher.recursive_read_only,
+        runtime: runtime.unwrap_or_default(),
+    };
     let probes = Supervisor::new(Rc::clone(executor), exec_probe(paths, launcher.runtimes()), tell_probe(&senders));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
     let now = clock.now();

@@ -24,6 +24,8 @@ pub struct HostFacts {
     pub host_ips: Vec<IpAddr>,
     /// Recursive read-only mounts can be had.
     pub recursive_read_only: bool,
+    /// Name of the default OCI runtime, `crun`; empty is `runc`.
+    pub runtime: String,
 }
 
 /// The status to report, and the record with the moments at which conditions changed.
@@ -65,8 +67,8 @@ fn never_ran(pod: &Pod, record: &PodRecord, end: &Terminal) -> PodStatus {
 fn of_containers(pod: &Pod, record: &PodRecord, host: &HostFacts) -> PodStatus {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
-    let mut init = containers::statuses(spec, record, true);
-    let mut apps = containers::statuses(spec, record, false);
+    let mut init = containers::statuses(spec, record, &host.runtime, true);
+    let mut apps = containers::statuses(spec, record, &host.runtime, false);
     let recursive = host.recursive_read_only;
     volume_mounts::add(spec.init_containers.as_deref().unwrap_or_default(), &mut init, recursive);
     volume_mounts::add(&spec.containers, &mut apps, recursive);
@@ -80,7 +82,8 @@ fn of_containers(pod: &Pod, record: &PodRecord, host: &HostFacts) -> PodStatus {
         message: ended.and_then(|e| text(&e.message)),
         conditions: Some(conditions),
         init_container_statuses: Some(init).filter(|s| !s.is_empty()),
-        ephemeral_container_statuses: Some(containers::ephemeral(spec, record)).filter(|s| !s.is_empty()),
+        ephemeral_container_statuses: Some(containers::ephemeral(spec, record, &host.runtime))
+            .filter(|s| !s.is_empty()),
         container_statuses: Some(apps).filter(|s| !s.is_empty()),
         host_ip: host.host_ips.first().map(IpAddr::to_string),
         host_ips: list(&host.host_ips, |ip| HostIP { ip }),

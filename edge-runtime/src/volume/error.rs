@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::Owning;
+
 /// End of the message of a mount that waits for a service account token; why is the node's to add.
 pub const TOKEN_MISSING: &str = "failed to fetch token";
 
@@ -27,6 +29,13 @@ pub enum VolumeError {
     /// The pod says something impossible about this volume or mount.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {problem}")]
     Invalid { volume: String, problem: String },
+    /// Cured by a helper: wait and try again.
+    #[error(
+        "Setting volume ownership for {} and fsGroup {}: the volume has many files, so this takes a while",
+        .0.path.display(),
+        .0.group
+    )]
+    Owning(Box<Owning>),
     /// The image cannot be mounted, or has no such path. Shows at the container, as with CRI's errors.
     #[error("ImageVolumeMountFailed: volume {volume:?}: {problem}")]
     Image { volume: String, problem: String },
@@ -39,7 +48,12 @@ pub enum VolumeError {
 
 impl VolumeError {
     /// Event reason, as the kubelet's.
-    pub const REASON: &'static str = "FailedMount";
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Owning(_) => "VolumePermissionChangeInProgress",
+            _ => "FailedMount",
+        }
+    }
 
     pub fn is_of_image(&self) -> bool {
         matches!(self, Self::Image { .. })

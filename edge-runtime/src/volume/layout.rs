@@ -40,6 +40,11 @@ impl PodLayout {
         self.pod.join("images").join(name)
     }
 
+    /// Says that everything in a claim's volume belongs to the pod's group.
+    pub(super) fn owned(&self, name: &str) -> PathBuf {
+        self.pod.join("owned").join(name)
+    }
+
     /// Bind mount of one subPath: `index` is the place in the container's `volumeMounts`.
     pub(super) fn subpath(&self, container: &str, index: usize) -> PathBuf {
         self.pod.join("subpaths").join(container).join(index.to_string())

@@ -24,7 +24,7 @@ pub mod token;
 pub mod usage;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
 use serde_json::Value;
@@ -32,7 +32,9 @@ use serde_json::Value;
 use crate::paths::Paths;
 pub use downward::DownwardFacts;
 pub use error::VolumeError;
+use error::{At, PathError};
 use layout::PodLayout;
+use ownership::Progress;
 use payload::Payload;
 pub use teardown::teardown;
 
@@ -133,9 +135,46 @@ fn claimed(ctx: &VolumeContext<'_>, name: &str, bound: claim::Bound) -> Result<V
     } else if let Some(group) = ctx.fs_group().filter(|_| !bound.read_only && bound.path.is_dir()) {
         let security = ctx.spec().and_then(|spec| spec.security_context.as_ref());
         let policy = security.and_then(|security| security.fs_group_change_policy.as_deref());
-        ownership::apply(&bound.path, group, policy == Some("OnRootMismatch")).map_err(|error| error.of(name))?;
+        let mark = ctx.layout().owned(name);
+        if !mark.exists() {
+            let root_decides = policy == Some("OnRootMismatch");
+            if ownership::apply(&bound.path, group, root_decides).map_err(|e| e.of(name))? == Progress::TooMuch {
+                return Err(VolumeError::Owning(Box::new(Owning { path: bound.path, group, mark })));
+            }
+            set_mark(&mark).map_err(|error| error.of(name))?;
+        }
     }
     Ok(VolumeHostPath { path: bound.path, read_only: bound.read_only })
+}
+
+/// A volume that a helper has to give to the pod's group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owning {
+    pub path: PathBuf,
+    pub group: u32,
+    /// Made when that is done.
+    pub mark: PathBuf,
+}
+
+impl Owning {
+    /// What the helper does.
+    ///
+    /// # Errors
+    /// An entry cannot be changed, or the pod is no more.
+    pub fn run(&self) -> Result<(), VolumeError> {
+        let done = ownership::apply_all(&self.path, self.group).and_then(|()| set_mark(&self.mark));
+        done.map_err(|error| error.of(&self.mark.file_name().unwrap_or_default().to_string_lossy()))
+    }
+}
+
+/// Not in the folder of a pod that has gone.
+fn set_mark(mark: &Path) -> Result<(), PathError> {
+    let folder = mark.parent().unwrap_or(mark);
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.at("create folder", folder)?,
+    }
+    std::fs::write(mark, b"").at("write", mark)
 }
 
 fn plan<'a>(ctx: &VolumeContext<'a>, layout: &PodLayout, volume: &'a Volume) -> Result<Plan<'a>, VolumeError> {

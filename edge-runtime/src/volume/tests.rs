@@ -242,6 +242,7 @@ fn claims_become_folders_of_this_node() {
     local(json!({}));
     refused("does not exist");
     fs::create_dir_all(folder.join("old")).unwrap();
+    fs::create_dir_all(bench.paths.pod("u1")).unwrap();
     fs::write(folder.join("old/file"), "x").unwrap();
     symlink("/etc/passwd", folder.join("link")).unwrap();
     let before = fs::metadata("/etc/passwd").unwrap();
@@ -266,6 +267,32 @@ fn claims_become_folders_of_this_node() {
     bench.setup().unwrap();
     teardown(&bench.paths, "u1").unwrap();
     assert!(folder.join("old/file").exists(), "a persistent volume outlives its pods");
+}
+
+#[test]
+fn a_large_volume_is_left_to_a_helper() {
+    let spec = json!({"securityContext": {"fsGroup": 2000}, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
+    let Some(bench) = Bench::new(spec) else { return };
+    let folder = bench.temp.path().join("disk");
+    fs::create_dir_all(folder.join("many")).unwrap();
+    (0..1500).for_each(|i| fs::write(folder.join(format!("many/{i}")), "").unwrap());
+    let spec = json!({"local": {"path": folder}});
+    let claim = json!({"metadata": {"uid": "c1"}, "spec": {}, "volume": {"name": "pv", "spec": spec}});
+    bench.put("PersistentVolumeClaim", "data", claim);
+    fs::create_dir_all(bench.paths.pod("u1")).unwrap();
+    let error = bench.setup().unwrap_err();
+    assert_eq!(error.reason(), "VolumePermissionChangeInProgress");
+    let VolumeError::Owning(owning) = error else { panic!("{error}") };
+    assert_ne!(fs::metadata(&folder).unwrap().gid(), 2000);
+    owning.run().unwrap();
+    assert!(fs::read_dir(folder.join("many")).unwrap().all(|file| file.unwrap().metadata().unwrap().gid() == 2000));
+    // Once in the life of the pod.
+    fs::write(folder.join("own"), "").unwrap();
+    bench.setup().unwrap();
+    assert_eq!(mode(&folder.join("own")) & 0o020, 0);
+    fs::remove_dir_all(bench.paths.pod("u1")).unwrap();
+    assert!(owning.run().is_err(), "nothing is left behind for a pod that has gone");
+    assert!(!bench.paths.pod("u1").exists());
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn pods_run_on_crun() {
     kubectl.apply_all(&[pod("p", &node.name, json!([with(with(shell("c", script), &probe), &privileged)]))]);
     let ready = kubectl.wait_ready("p");
     assert_eq!(kubectl.ok(&["logs", "p"]), "hello\n");
-    let id = status(&ready)["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let id = status(&ready)["containerID"].as_str().unwrap_or_default().replace("crun://", "");
     let state = node.root().join("run/edge-runtime/runc").join(id);
     assert!(state.exists(), "{}", state.display());
     let _ = kubectl.ok(&["delete", "pod", "p", "--wait=false"]);

@@ -15,15 +15,15 @@ use super::{text, time};
 const MAX_MESSAGES: usize = 12 * 1024;
 
 /// Statuses of the init list or of the app list.
-pub(super) fn statuses(spec: &PodSpec, record: &PodRecord, init: bool) -> Vec<ContainerStatus> {
+pub(super) fn statuses(spec: &PodSpec, record: &PodRecord, runtime: &str, init: bool) -> Vec<ContainerStatus> {
     let containers = if init { spec.init_containers.as_deref().unwrap_or_default() } else { &spec.containers };
-    let view = View::new(spec, record);
+    let view = View::new(spec, record, runtime);
     containers.iter().map(|c| view.status(c, kind_of(c, init))).collect()
 }
 
 /// Statuses of the ephemeral containers; they are never ready.
-pub(super) fn ephemeral(spec: &PodSpec, record: &PodRecord) -> Vec<ContainerStatus> {
-    let view = View::new(spec, record);
+pub(super) fn ephemeral(spec: &PodSpec, record: &PodRecord, runtime: &str) -> Vec<ContainerStatus> {
+    let view = View::new(spec, record, runtime);
     let all = super::super::ephemeral::containers(spec);
     all.iter().map(|c| view.status(c, ContainerKind::Ephemeral)).collect()
 }
@@ -31,15 +31,17 @@ pub(super) fn ephemeral(spec: &PodSpec, record: &PodRecord) -> Vec<ContainerStat
 struct View<'a> {
     spec: &'a PodSpec,
     record: &'a PodRecord,
+    /// Type of container ids.
+    runtime: &'a str,
     max_message: usize,
 }
 
 impl<'a> View<'a> {
-    fn new(spec: &'a PodSpec, record: &'a PodRecord) -> Self {
+    fn new(spec: &'a PodSpec, record: &'a PodRecord, runtime: &'a str) -> Self {
         let count = |list: Option<usize>| list.unwrap_or(0);
         let more = count(spec.init_containers.as_ref().map(Vec::len));
         let more = more + count(spec.ephemeral_containers.as_ref().map(Vec::len));
-        Self { spec, record, max_message: MAX_MESSAGES / (spec.containers.len() + more).max(1) }
+        Self { spec, record, runtime, max_message: MAX_MESSAGES / (spec.containers.len() + more).max(1) }
     }
 
     fn status(&self, container: &Container, kind: ContainerKind) -> ContainerStatus {
@@ -73,7 +75,7 @@ impl<'a> View<'a> {
             restart_count: i32::try_from(restarts(c, starting)).unwrap_or(i32::MAX),
             image: image.to_owned(),
             image_id: c.image_id.clone(),
-            container_id: id.map(runtime_id),
+            container_id: id.map(|id| self.runtime_id(id)),
             user: c.user.as_ref().map(user),
             resources: Some(given.map_or_else(|| container.resources.clone().unwrap_or_default(), Resources::to_api)),
             allocated_resources: allocated,
@@ -112,6 +114,11 @@ impl<'a> View<'a> {
         (state, last)
     }
 
+    /// The type is that of the node's `containerRuntimeVersion`, as with CRI, whichever handler the pod has.
+    fn runtime_id(&self, id: &str) -> String {
+        format!("{}://{id}", if self.runtime.is_empty() { "runc" } else { self.runtime })
+    }
+
     fn gone(&self) -> bool {
         self.record.sandbox.state == SandboxState::Gone
     }
@@ -130,7 +137,7 @@ impl<'a> View<'a> {
             message: text(cut(&t.message, self.max_message)),
             started_at: t.started_at.map(time),
             finished_at: Some(time(t.finished_at)),
-            container_id: Some(runtime_id(&t.id)),
+            container_id: Some(self.runtime_id(&t.id)),
         }
     }
 }
@@ -168,10 +175,6 @@ fn user(user: &ProcessUser) -> ContainerUser {
     let groups = user.groups.iter().map(|gid| i64::from(*gid)).collect();
     let linux = LinuxContainerUser { uid: user.uid.into(), gid: user.gid.into(), supplemental_groups: Some(groups) };
     ContainerUser { linux: Some(linux) }
-}
-
-fn runtime_id(id: &str) -> String {
-    format!("runc://{id}")
 }
 
 fn cut(s: &str, max: usize) -> &str {

@@ -8,7 +8,8 @@ use super::super::testing::{Sim, one, pod};
 use super::*;
 
 fn show(sim: &mut Sim) -> PodStatus {
-    let host = HostFacts { host_ips: vec!["192.0.2.7".parse().unwrap()], recursive_read_only: false };
+    let host =
+        HostFacts { host_ips: vec!["192.0.2.7".parse().unwrap()], recursive_read_only: false, runtime: String::new() };
     let (record, status) = publish(&sim.pod, sim.record.clone(), &host, &sim.now());
     sim.record = record;
     status
