@@ -35,12 +35,14 @@ pub(super) struct Guard {
     separate_images: bool,
     /// The shortage that was told as an event, and when.
     told: Option<(Signal, Mono)>,
+    /// The shortage for which no pod could be ended, once that is in the log.
+    stuck: Option<Signal>,
 }
 
 impl Guard {
     pub(super) fn new(manager: Manager, separate_images: bool) -> Self {
         let (pressure, seen) = Default::default();
-        Self { manager, pressure, seen, met: Vec::new(), leaving: None, separate_images, told: None }
+        Self { manager, pressure, seen, met: Vec::new(), leaving: None, separate_images, told: None, stuck: None }
     }
 }
 
@@ -57,7 +59,7 @@ impl Node {
             return Ok(());
         }
         let Some(first) = self.guard.met.first().copied() else {
-            self.guard.told = None;
+            (self.guard.told, self.guard.stuck) = (None, None);
             return Ok(());
         };
         // Not with every look: the node has other news, too, and only so many events.
@@ -117,11 +119,14 @@ impl Node {
             .collect();
         rank(&mut candidates, signal);
         let Some(first) = candidates.first() else {
-            log::warn!("the node is short of {}, and no pod can be evicted", signal.resource());
+            if self.guard.stuck.replace(signal) != Some(signal) {
+                log::warn!("the node is short of {}, and no pod can be evicted", signal.resource());
+            }
             return Ok(());
         };
         let text = message::node_low(signal, &self.guard.met, &self.guard.seen, first.pod, &first.usage);
         let uid = first.uid.to_owned();
+        self.guard.stuck = None;
         self.evict(&uid, text, true, now);
         Ok(())
     }

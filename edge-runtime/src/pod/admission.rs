@@ -45,6 +45,9 @@ pub fn admit<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>, has: Allocata
         count += 1;
     }
     let wants = requests(pod);
+    if let Some((name, requested)) = huge_pages(pod) {
+        return Some(no_room(&name, requested, 0, 0));
+    }
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     [
         ("pods", 1, number(count), number(has.pods)),
@@ -53,11 +56,28 @@ pub fn admit<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>, has: Allocata
     ]
     .into_iter()
     .find(|(_, wanted, used, capacity)| *wanted > 0 && wanted.saturating_add(*used) > *capacity)
-    .map(|(resource, requested, used, capacity)| Refusal {
+    .map(|(resource, requested, used, capacity)| no_room(resource, requested, used, capacity))
+}
+
+fn no_room(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {
+    Refusal {
         reason: format!("OutOf{resource}"),
         message: format!(
             "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
         ),
+    }
+}
+
+/// The first kind of huge pages that a container wants, and how many bytes of it: a node here has none to give.
+fn huge_pages(pod: &Pod) -> Option<(String, i64)> {
+    let spec = pod.spec.as_ref()?;
+    let own = spec.init_containers.iter().flatten().chain(&spec.containers).map(|c| c.resources.as_ref());
+    own.chain([spec.resources.as_ref()]).flatten().find_map(|resources| {
+        let mut amounts = resources.limits.iter().chain(&resources.requests).flatten();
+        amounts.find_map(|(name, amount)| {
+            let bytes = quantity::value(&amount.0).filter(|bytes| *bytes > 0 && name.starts_with("hugepages-"))?;
+            Some((name.clone(), bytes))
+        })
     })
 }
 
@@ -132,6 +152,15 @@ mod tests {
         assert_eq!(reason(&none, &[none.clone(), none.clone(), none.clone()]), "OutOfpods");
         let refused = admit(&asks("2", "1"), [].into_iter(), HAS).unwrap();
         assert_eq!(refused.message, "Node didn't have enough resource: cpu, requested: 2000, used: 0, capacity: 1000");
+    }
+
+    #[test]
+    fn there_are_no_huge_pages() {
+        let huge = pod(json!({"containers": [{"name": "c", "image": "i",
+            "resources": {"limits": {"hugepages-2Mi": "4Mi", "memory": "1"}}}]}));
+        let refused = admit(&huge, [].into_iter(), HAS).unwrap();
+        assert_eq!(refused.reason, "OutOfhugepages-2Mi");
+        assert!(refused.message.ends_with("hugepages-2Mi, requested: 4194304, used: 0, capacity: 0"), "{refused:?}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod ports;
 pub mod qos;
 pub mod reconcile;
 pub mod record;
+pub mod restart_policy;
 pub mod services;
 pub mod static_pod;
 pub mod status;

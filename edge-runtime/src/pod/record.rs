@@ -154,6 +154,9 @@ pub struct PodRecord {
     /// Its containers ask for more by now than there is room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize_pending: Option<ResizePending>,
+    /// `metadata.generation` of a resize that has begun and is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resizing: Option<i64>,
     /// By condition type: for `lastTransitionTime`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conditions: BTreeMap<String, ConditionMark>,
@@ -180,6 +183,7 @@ impl PodRecord {
             terminal: None,
             node_end: None,
             resize_pending: None,
+            resizing: None,
             conditions: BTreeMap::new(),
         }
     }

@@ -41,6 +41,9 @@ enum Answer {
 /// Row for all names like `example.com/gpio`.
 const EXTENDED: &str = "DOMAIN/NAME";
 
+/// Row for all sizes of huge pages.
+const HUGE_PAGES: &str = "hugepages-SIZE";
+
 /// Reason of refusals for which the kubelet has no name of its own.
 const UNSUPPORTED: &str = "PodFeatureUnsupported";
 
@@ -120,7 +123,9 @@ fn walk(spec: &PodSpec, value: &Value, table: Table, path: &str, out: &mut Vec<F
             for (name, value) in fields.iter().filter(|(_, v)| !is_empty(v)) {
                 let path = format!("{path}.{name}");
                 let extended = crate::launch::devices::is_extended(name);
-                match table.iter().find(|(row, _)| row == name || (extended && *row == EXTENDED)) {
+                let huge = name.starts_with("hugepages-");
+                let is = |row: &str| row == name || (extended && row == EXTENDED) || (huge && row == HUGE_PAGES);
+                match table.iter().find(|(row, _)| is(row)) {
                     Some((_, Rule::In(table))) => walk(spec, value, table, &path, out),
                     Some((_, rule)) => {
                         if let Some(answer) = rule.judge(spec, value) {

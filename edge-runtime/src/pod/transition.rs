@@ -144,8 +144,10 @@ fn sandbox_retry(record: &mut PodRecord, now: &Now) -> Mono {
     now.mono.after(Duration::from_secs(delay))
 }
 
-/// A second request can only shorten the grace, and an object that is gone does not come back.
+/// A second request can only shorten the grace, and an object that is gone does not come back. No grace at all is a
+/// second (K8s pkg/kubelet/pod_workers.go, `calculateEffectiveGracePeriod`).
 pub(super) fn request_deletion(record: &mut PodRecord, grace_s: u32, object_gone: bool, now: &Now) {
+    let grace_s = grace_s.max(1);
     match &mut record.deletion {
         Some(d) => {
             d.grace_s = d.grace_s.min(grace_s);

@@ -93,14 +93,12 @@ fn a_hook_that_takes_all_the_grace_leaves_a_moment() {
 }
 
 #[test]
-fn force_runs_no_hook() {
+fn force_leaves_the_hook_a_second() {
     let mut sim = up(json!({"containers": [hooked("c", &["preStop"])]}));
     sim.started("c");
-    sim.tell(PodEvent::DeletionRequested { grace_s: 10 });
-    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 0 }), ["kill c"]);
-    let mut sim = up(json!({"containers": [hooked("c", &["preStop"])]}));
-    sim.started("c");
-    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 0 }), ["kill c"]);
+    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 0 }), ["PreStop c"]);
+    assert_eq!(sim.wait(1), ["stop c 2"]);
+    assert_eq!(sim.wait(2), ["kill c"]);
 }
 
 #[test]

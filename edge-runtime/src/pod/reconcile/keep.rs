@@ -11,9 +11,9 @@ use super::super::id::container_id;
 use super::super::record::{
     ContainerKind, ContainerState, Hook, Hooks, ProbeResults, Resize, Resources, StopReason, Terminated,
 };
+use super::super::restart_policy::is_restartable;
 use super::super::step::Step;
 use super::super::transition::CRASH_LOOP;
-use super::run::{RestartPolicy, restarts};
 use super::stop::Order;
 use super::{Turn, pod_ref};
 
@@ -56,7 +56,7 @@ impl Turn<'_> {
                 self.check(container, kind);
             }
             ContainerState::Terminated(t) => {
-                if !self.held_up && restarts(kind, self.restart_policy(), &t) {
+                if !self.held_up && self.restarts(container, kind, &t) {
                     self.restart(container, &t);
                 }
             }
@@ -66,7 +66,7 @@ impl Turn<'_> {
     /// Why a running container has to be stopped, if it has to.
     fn check(&mut self, container: &Container, kind: ContainerKind) {
         let Some(c) = self.record.containers.get(&container.name) else { return };
-        let restarted = kind == ContainerKind::Sidecar || self.restart_policy() != RestartPolicy::Never;
+        let restarted = kind == ContainerKind::Sidecar || is_restartable(self.spec, container);
         if kind == ContainerKind::Ephemeral {
             return;
         }

@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
+use serde_json::{Value, json};
 
-use super::super::record::{ContainerState, Resize, ResizePending, Resources, StopReason};
+use super::super::record::{ContainerRecord, ContainerState, Resize, ResizePending, Resources, StopReason};
 use super::super::step::{EventDraft, Step};
 use super::Turn;
 use super::stop::Order;
@@ -22,12 +23,14 @@ impl Turn<'_> {
         let changed: Vec<&Container> = self.all().map(|(c, _)| c).filter(|c| self.has_changed(c)).collect();
         if changed.is_empty() {
             self.record.resize_pending = None;
+            self.complete_resize();
             return;
         }
         if let Some(refusal) = (self.world.resize)(self.pod) {
             let pending = ResizePending { reason: refusal.reason, message: refusal.message };
             if self.record.resize_pending.as_ref() != Some(&pending) {
-                let (reason, message) = (format!("Resize{}", pending.reason), pending.message.clone());
+                let reason = format!("Resize{}", pending.reason);
+                let message = self.about_resize(&pending.reason, self.generation(), &pending.message);
                 self.steps.push(Step::Event(EventDraft::pod(true, &reason, message)));
                 self.record.resize_pending = Some(pending);
             }
@@ -35,6 +38,11 @@ impl Turn<'_> {
             return self.wake_at(again);
         }
         self.record.resize_pending = None;
+        let generation = self.generation();
+        if self.record.resizing.replace(generation) != Some(generation) {
+            let message = self.about_resize("started", generation, "");
+            self.steps.push(Step::Event(EventDraft::pod(false, "ResizeStarted", message)));
+        }
         let mut in_place = Vec::new();
         for container in changed {
             let name = &container.name;
@@ -58,6 +66,38 @@ impl Turn<'_> {
         if !in_place.is_empty() {
             self.steps.push(Step::Resize { containers: in_place });
         }
+    }
+
+    /// Tells the end of a resize, when no container is on its way down for it.
+    fn complete_resize(&mut self) {
+        let stopping = |c: &ContainerRecord| matches!(c.state, ContainerState::Stopping { .. });
+        if self.record.containers.values().any(stopping) {
+            return;
+        }
+        if let Some(generation) = self.record.resizing.take() {
+            let message = self.about_resize("completed", generation, "");
+            self.steps.push(Step::Event(EventDraft::pod(false, "ResizeCompleted", message)));
+        }
+    }
+
+    fn generation(&self) -> i64 {
+        self.pod.metadata.generation.unwrap_or_default()
+    }
+
+    /// Text of an event (K8s pkg/kubelet/events/resize.go).
+    fn about_resize(&self, what: &str, generation: i64, error: &str) -> String {
+        let list = |containers: &mut dyn Iterator<Item = &Container>| -> Vec<Value> {
+            containers.map(|c| json!({"name": c.name, "resources": c.resources.clone().unwrap_or_default()})).collect()
+        };
+        let mut summary = json!({"containers": list(&mut self.spec.containers.iter()), "generation": generation});
+        let init = list(&mut self.spec.init_containers.iter().flatten());
+        if !init.is_empty() {
+            summary["initContainers"] = init.into();
+        }
+        if !error.is_empty() {
+            summary["error"] = error.into();
+        }
+        format!("Pod resize {what}: {summary}")
     }
 
     fn has_changed(&self, container: &Container) -> bool {
@@ -111,6 +151,13 @@ mod tests {
             (c.state.live_id().unwrap().to_owned(), Resources::of(&sim.pod.spec.as_ref().unwrap().containers[0]));
         let done = PodEvent::Resized { container: "a".into(), id, resources, error: None };
         assert!(sim.tell(done).is_empty());
+        let told: Vec<&str> = sim.events.iter().filter_map(|event| event.split_once(": {").map(|e| e.0)).collect();
+        assert_eq!(told, ["ResizeStarted: Pod resize started", "ResizeCompleted: Pod resize completed"]);
+        assert!(
+            sim.events[0].contains("\"name\":\"a\"") && sim.events[0].contains("\"generation\":0"),
+            "{:?}",
+            sim.events
+        );
         let c = &sim.record.containers["a"];
         assert!(c.resize.is_idle() && c.resources.as_ref().unwrap().limits["cpu"] == "200m");
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Container;
 
 use super::super::record::{ContainerKind, ContainerState, SandboxState, StopReason, Terminal, Terminated};
+use super::super::restart_policy::restarts_after;
 use super::super::step::{EventDraft, Step};
 use super::super::support;
 use super::{Refusal, Turn, has_post_start, kind_of};
@@ -55,21 +56,21 @@ impl Turn<'_> {
             ContainerState::Terminated(t) => Some(t),
             _ => None,
         };
-        let policy = self.restart_policy();
         let init_failed = self.spec.init_containers.iter().flatten().any(|c| {
             kind_of(c, true) == ContainerKind::Init
-                && ended(c).is_some_and(|t| t.exit_code != 0 && !restarts(ContainerKind::Init, policy, t))
+                && ended(c).is_some_and(|t| t.exit_code != 0 && !self.restarts(c, ContainerKind::Init, t))
         });
         if init_failed && !self.apps_live() {
             self.record.terminal = Some(Terminal { succeeded: false, reason: String::new(), message: String::new() });
             return true;
         }
-        let ends: Option<Vec<&Terminated>> = self.spec.containers.iter().map(ended).collect();
+        let ends: Option<Vec<(&Container, &Terminated)>> =
+            self.spec.containers.iter().map(|c| Some((c, ended(c)?))).collect();
         let Some(ends) = ends.filter(|e| !e.is_empty()) else { return false };
-        if ends.iter().any(|t| restarts(ContainerKind::App, policy, t)) {
+        if ends.iter().any(|(c, t)| self.restarts(c, ContainerKind::App, t)) {
             return false;
         }
-        let succeeded = ends.iter().all(|t| t.exit_code == 0);
+        let succeeded = ends.iter().all(|(_, t)| t.exit_code == 0);
         self.record.terminal = Some(Terminal { succeeded, reason: String::new(), message: String::new() });
         true
     }
@@ -165,31 +166,16 @@ impl Turn<'_> {
         self.record.containers.get(&container.name).map(|c| &c.state)
     }
 
-    pub(super) fn restart_policy(&self) -> RestartPolicy {
-        match self.spec.restart_policy.as_deref() {
-            Some("Never") => RestartPolicy::Never,
-            Some("OnFailure") => RestartPolicy::OnFailure,
-            _ => RestartPolicy::Always,
+    /// Whether a container that ended like this is started again.
+    pub(super) fn restarts(&self, container: &Container, kind: ContainerKind, end: &Terminated) -> bool {
+        if end.stopped == Some(StopReason::SpecChanged) {
+            return true;
         }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RestartPolicy {
-    Always,
-    OnFailure,
-    Never,
-}
-
-/// Whether a container that ended like this is started again.
-pub(super) fn restarts(kind: ContainerKind, policy: RestartPolicy, end: &Terminated) -> bool {
-    if end.stopped == Some(StopReason::SpecChanged) {
-        return true;
-    }
-    match (kind, policy) {
-        (ContainerKind::Sidecar | ContainerKind::Pause, _) | (ContainerKind::App, RestartPolicy::Always) => true,
-        (ContainerKind::Ephemeral, _) | (ContainerKind::Init | ContainerKind::App, RestartPolicy::Never) => false,
-        (ContainerKind::Init, RestartPolicy::Always | RestartPolicy::OnFailure)
-        | (ContainerKind::App, RestartPolicy::OnFailure) => end.exit_code != 0,
+        match kind {
+            ContainerKind::Sidecar | ContainerKind::Pause => true,
+            ContainerKind::Ephemeral => false,
+            ContainerKind::Init => end.exit_code != 0 && restarts_after(self.spec, container, end.exit_code),
+            ContainerKind::App => restarts_after(self.spec, container, end.exit_code),
+        }
     }
 }

@@ -27,13 +27,12 @@ pub(super) enum Order {
 impl Turn<'_> {
     /// Decides that a container has to stop by `kill_at`; a stop decided before can only become sooner.
     pub(super) fn stop(&mut self, name: &str, because: StopReason, kill_at: Mono, message: String, order: Order) {
-        let at_once = self.at_once();
         let Some(c) = self.record.containers.get_mut(name) else { return };
         let (id, pid, started_at) = match &mut c.state {
             ContainerState::Running { id, pid, started_at, .. } => (id.clone(), *pid, Some(*started_at)),
             ContainerState::Starting { id, .. } => (id.clone(), 0, None),
             ContainerState::Stopping { kill_at: old, because: why, spare_until, .. } => {
-                let spared = spare_until.filter(|_| !at_once).unwrap_or_default();
+                let spared = spare_until.unwrap_or_default();
                 *old = (*old).min(kill_at.max(spared));
                 if because == StopReason::Deleted {
                     *why = because;
@@ -54,7 +53,7 @@ impl Turn<'_> {
 
     /// Issues what is due to a container whose stop was decided.
     pub(super) fn press(&mut self, name: &str, order: Order) {
-        let (now, at_once) = (self.now.mono, self.at_once());
+        let now = self.now.mono;
         let hook_wanted = self.lifecycle(name).is_some_and(|l| l.pre_stop.is_some());
         let Some(c) = self.record.containers.get_mut(name) else { return };
         let ContainerState::Stopping { id, started_at, because, kill_at, spare_until, signal, .. } = &mut c.state
@@ -69,7 +68,7 @@ impl Turn<'_> {
             // Its signal comes once it is known to run, at the latest SIGKILL.
             (false, false) => SignalState::None,
         };
-        if started_at.is_some() && *signal == SignalState::None && !at_once {
+        if started_at.is_some() && *signal == SignalState::None {
             if hook_wanted && !late && c.hooks.pre_stop.is_idle() {
                 c.hooks.pre_stop = Hook::UnderWay;
                 let limit = Some(kill_at.since(now));
@@ -108,11 +107,6 @@ impl Turn<'_> {
         if due != SignalState::Kill {
             self.wake_at(kill_at);
         }
-    }
-
-    /// The pod is deleted without any grace.
-    fn at_once(&self) -> bool {
-        self.record.deletion.as_ref().is_some_and(|d| d.grace_s == 0)
     }
 
     fn lifecycle(&self, name: &str) -> Option<&Lifecycle> {

@@ -66,6 +66,18 @@ fn ends_by_restart_policy() {
 }
 
 #[test]
+fn rules_of_a_container_come_before_the_pods_policy() {
+    let rule = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let mut sim = Sim::new(pod(json!({"restartPolicy": "Never", "containers": [
+        {"name": "c", "image": "img:1", "restartPolicy": "Never", "restartPolicyRules": rule}]})));
+    sim.bring_up();
+    assert_eq!(sim.exited("c", 42), ["start c 1", "remove c 0"]);
+    sim.started("c");
+    assert_eq!(sim.exited("c", 1), ["teardown"]);
+    assert!(sim.record.terminal.as_ref().is_some_and(|end| !end.succeeded));
+}
+
+#[test]
 fn init_containers_run_one_by_one() {
     let mut sim = Sim::new(pod(json!({
         "initContainers": [{"name": "i1", "image": "init:1"}, {"name": "i2", "image": "init:1"}],
@@ -135,23 +147,14 @@ fn a_sidecar_gets_a_moment_even_if_no_grace_is_left() {
         "initContainers": [{"name": "s", "image": "img:1", "restartPolicy": "Always"}],
         "containers": [{"name": "c", "image": "img:1"}],
     });
-    for (grace_s, at_deadline, later) in
-        [(5, ["kill c", "stop s 2"], vec!["kill s"]), (0, ["kill c", "kill s"], vec![])]
-    {
-        let mut sim = Sim::new(pod(spec.clone()));
-        sim.turn();
-        sim.sandbox_ready();
-        sim.started("s");
-        sim.started("c");
-        sim.steps.clear();
-        sim.tell(PodEvent::DeletionRequested { grace_s });
-        sim.wait(grace_s.into());
-        assert_eq!(
-            sim.steps.iter().filter(|s| *s != "stop c 5").collect::<Vec<_>>(),
-            at_deadline.iter().collect::<Vec<_>>()
-        );
-        assert_eq!(sim.wait(2), later);
-    }
+    let mut sim = Sim::new(pod(spec));
+    sim.turn();
+    sim.sandbox_ready();
+    sim.started("s");
+    sim.started("c");
+    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 5 }), ["stop c 5"]);
+    assert_eq!(sim.wait(5), ["kill c", "stop s 2"]);
+    assert_eq!(sim.wait(2), ["kill s"]);
 }
 
 #[test]
@@ -189,10 +192,12 @@ fn deletion_stops_with_grace_then_kills_then_says_goodbye() {
 }
 
 #[test]
-fn no_grace_kills_at_once() {
+fn no_grace_leaves_two_seconds() {
     let mut sim = Sim::new(one("Always"));
     sim.bring_up();
-    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 0 }), ["kill c"]);
+    assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 0 }), ["stop c 2"]);
+    assert!(sim.wait(1).is_empty());
+    assert_eq!(sim.wait(1), ["kill c"]);
 }
 
 #[test]

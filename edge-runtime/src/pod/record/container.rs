@@ -134,8 +134,8 @@ pub enum ContainerState {
         because: StopReason,
         /// SIGKILL falls due.
         kill_at: Mono,
-        /// SIGKILL falls due no sooner than this, whatever becomes of the pod's grace (except none at all): the
-        /// moment that every container has to end by itself.
+        /// SIGKILL falls due no sooner than this, whatever becomes of the pod's grace: the moment that every
+        /// container has to end by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spare_until: Option<Mono>,
         #[serde(default)]

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodSpec};
 
 use super::super::reconcile::{initialized, kind_of};
 use super::super::record::{ContainerKind, PodRecord, SandboxState};
+use super::super::restart_policy::restarts_after;
 
 /// The phase to show. An end is shown only when no process is left, as API users rely on.
 pub(super) fn shown(
@@ -42,8 +43,6 @@ fn computed(
     initialized: bool,
     ended: bool,
 ) -> &'static str {
-    let policy = spec.restart_policy.as_deref().unwrap_or("Always");
-    let restartable = |code: i32| policy == "Always" || (policy == "OnFailure" && code != 0);
     let (mut pending_init, mut pending_sidecars, mut init_failed) = (0, 0, 0);
     let (mut running, mut waiting, mut stopped, mut settled, mut succeeded) = (0, 0, 0, 0, 0);
 
@@ -52,12 +51,10 @@ fn computed(
         if kind_of(container, true) == ContainerKind::Init {
             match seen {
                 View::Exited(0) => {}
-                View::Exited(_) | View::Again(_) if policy == "Never" && !matches!(seen, View::Again(0)) => {
-                    init_failed += 1;
+                View::Exited(code) | View::Again(code) if code != 0 => {
+                    init_failed += i32::from(!restarts_after(spec, container, code));
                 }
-                View::Exited(_) => {}
-                View::Again(code) if code != 0 => {}
-                View::Running | View::Waiting | View::Again(_) => pending_init += 1,
+                View::Running | View::Waiting | View::Exited(_) | View::Again(_) => pending_init += 1,
             }
             continue;
         }
@@ -73,7 +70,8 @@ fn computed(
             View::Exited(_) | View::Again(_) => {}
         }
     }
-    for status in apps {
+    for (container, status) in spec.containers.iter().zip(apps) {
+        let restartable = |code| restarts_after(spec, container, code);
         match View::of(status) {
             View::Running => running += 1,
             View::Waiting => waiting += 1,

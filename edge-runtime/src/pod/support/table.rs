@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Answer::{Refuse, Wait, Warn};
 use super::Rule::{Built, Check, Elsewhere, In, No, Only};
-use super::{Answer, EXTENDED, Table};
+use super::{Answer, EXTENDED, HUGE_PAGES, Table, UNSUPPORTED};
 
 /// Event reason of a volume that cannot be had.
 const MOUNT: Answer = Wait("FailedMount");
@@ -59,41 +59,39 @@ pub(super) const POD_SPEC: Table = &[
 
 pub(super) const POD_OS: Table = &[("name", Check(|_, os| (os != "linux").then_some(Refuse("PodOSNotSupported"))))];
 
-macro_rules! container {
-    ($restart_policy:expr) => {
-        &[
-            ("args", Built),
-            ("command", Built),
-            ("env", In(ENV)),
-            ("envFrom", Built),
-            ("image", Built),
-            ("imagePullPolicy", Built),
-            ("lifecycle", In(LIFECYCLE)),
-            ("livenessProbe", In(PROBE)),
-            ("name", Built),
-            ("ports", In(PORT)),
-            ("readinessProbe", In(PROBE)),
-            ("resizePolicy", Built),
-            ("resources", In(RESOURCES)),
-            ("restartPolicy", $restart_policy),
-            ("restartPolicyRules", Only(&[])),
-            ("securityContext", In(SECURITY)),
-            ("startupProbe", In(PROBE)),
-            ("stdin", Built),
-            ("stdinOnce", Built),
-            ("terminationMessagePath", Built),
-            ("terminationMessagePolicy", Built),
-            ("tty", Built),
-            ("volumeDevices", No(Wait("FailedMapVolume"))),
-            ("volumeMounts", Built),
-            ("workingDir", Built),
-        ]
-    };
-}
+pub(super) const CONTAINER: Table = &[
+    ("args", Built),
+    ("command", Built),
+    ("env", In(ENV)),
+    ("envFrom", Built),
+    ("image", Built),
+    ("imagePullPolicy", Built),
+    ("lifecycle", In(LIFECYCLE)),
+    ("livenessProbe", In(PROBE)),
+    ("name", Built),
+    ("ports", In(PORT)),
+    ("readinessProbe", In(PROBE)),
+    ("resizePolicy", Built),
+    ("resources", In(RESOURCES)),
+    ("restartPolicy", Built),
+    ("restartPolicyRules", Check(restart_rules)),
+    ("securityContext", In(SECURITY)),
+    ("startupProbe", In(PROBE)),
+    ("stdin", Built),
+    ("stdinOnce", Built),
+    ("terminationMessagePath", Built),
+    ("terminationMessagePolicy", Built),
+    ("tty", Built),
+    ("volumeDevices", No(Wait("FailedMapVolume"))),
+    ("volumeMounts", Built),
+    ("workingDir", Built),
+];
+pub(super) const INIT_CONTAINER: Table = CONTAINER;
 
-pub(super) const CONTAINER: Table = container!(Only(&[]));
-pub(super) const INIT_CONTAINER: Table =
-    container!(Check(|_, policy| (policy != "Always").then_some(Refuse("InitContainerRestartPolicyForbidden"))));
+fn restart_rules(_: &PodSpec, rules: &Value) -> Option<Answer> {
+    let plain = |rule: &Value| rule["action"] == "Restart";
+    (!rules.as_array().is_some_and(|rules| rules.iter().all(plain))).then_some(Refuse(UNSUPPORTED))
+}
 
 /// As [`CONTAINER`], without what a container that came later cannot have.
 pub(super) const EPHEMERAL_CONTAINER: Table = &[
@@ -159,10 +157,12 @@ pub(super) const PORT: Table =
 
 pub(super) const RESOURCES: Table = &[("claims", Only(&[])), ("limits", In(LIMITS)), ("requests", In(REQUESTS))];
 
-/// Rows by resource name: huge pages have none, so they are refused. Whether the node has an extended resource is
-/// decided by `launch/devices`.
-const LIMITS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Built), (EXTENDED, Built)];
-const REQUESTS: Table = &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Elsewhere), (EXTENDED, Built)];
+/// Rows by resource name. Whether the node has an extended resource is decided by `launch/devices`; it never has huge
+/// pages: `pod/admission.rs`.
+const LIMITS: Table =
+    &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Built), (HUGE_PAGES, Built), (EXTENDED, Built)];
+const REQUESTS: Table =
+    &[("cpu", Built), ("memory", Built), ("ephemeral-storage", Elsewhere), (HUGE_PAGES, Built), (EXTENDED, Built)];
 
 pub(super) const POD_SECURITY: Table = &[
     ("appArmorProfile", In(PROFILE)),

@@ -115,14 +115,14 @@ fn refused_for_good() {
             "spec.containers[0].lifecycle.preStop.tcpSocket is not supported by this node",
         ),
         (
-            container(json!({"resources": {"limits": {"hugepages-2Mi": "2Mi"}}})),
+            container(json!({"resources": {"limits": {"pods": "2"}}})),
             UNSUPPORTED,
-            "spec.containers[0].resources.limits.hugepages-2Mi is not",
+            "spec.containers[0].resources.limits.pods is not",
         ),
         (
-            with(json!({"initContainers": [{"name": "i", "image": "x", "restartPolicy": "Never"}]})),
-            "InitContainerRestartPolicyForbidden",
-            "spec.initContainers[0].restartPolicy: \"Never\" is not",
+            container(json!({"restartPolicy": "Never", "restartPolicyRules": [{"action": "RestartAllContainers"}]})),
+            UNSUPPORTED,
+            "spec.containers[0].restartPolicyRules is not",
         ),
     ] {
         let refused = refusal(&pod(spec.clone())).unwrap_or_else(|| panic!("not refused: {spec}"));

@@ -1,0 +1,69 @@
+//! Whether a container that ended is started again: by its own rules, its own policy, or the pod's. Pure.
+//!
+//! K8s pkg/api/v1/pod/util.go, `ContainerShouldRestart`. The rule action `RestartAllContainers` is refused at admission.
+
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
+
+/// Whether an exit with `code` is followed by another start.
+pub fn restarts_after(spec: &PodSpec, container: &Container, code: i32) -> bool {
+    let policy = match container.restart_policy.as_deref().filter(|policy| !policy.is_empty()) {
+        None => spec.restart_policy.as_deref(),
+        Some(_) if container.restart_policy_rules.iter().flatten().any(|rule| orders_restart(rule, code)) => {
+            return true;
+        }
+        own => own,
+    };
+    match policy {
+        Some("Never") => false,
+        Some("OnFailure") => code != 0,
+        _ => true,
+    }
+}
+
+/// Some exit is followed by another start.
+pub fn is_restartable(spec: &PodSpec, container: &Container) -> bool {
+    match container.restart_policy.as_deref().filter(|policy| !policy.is_empty()) {
+        None => spec.restart_policy.as_deref() != Some("Never"),
+        Some(own) => own != "Never" || container.restart_policy_rules.iter().flatten().any(|r| r.action == "Restart"),
+    }
+}
+
+fn orders_restart(rule: &ContainerRestartRule, code: i32) -> bool {
+    let Some(codes) = &rule.exit_codes else { return false };
+    let named = codes.values.iter().flatten().any(|value| *value == code);
+    let matches = match codes.operator.as_str() {
+        "In" => named,
+        "NotIn" => !named,
+        _ => false,
+    };
+    matches && rule.action == "Restart"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn container(policy: Value, rules: Value) -> Container {
+        let value = json!({"name": "c", "restartPolicy": policy, "restartPolicyRules": rules});
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn rules_come_before_policies_and_the_container_before_the_pod() {
+        let pod = |policy: &str| serde_json::from_value(json!({"containers": [], "restartPolicy": policy})).unwrap();
+        let never: PodSpec = pod("Never");
+        let always: PodSpec = pod("Always");
+        let plain = container(Value::Null, Value::Null);
+        assert!(!restarts_after(&never, &plain, 1) && restarts_after(&always, &plain, 0));
+        let failing = container(json!("OnFailure"), Value::Null);
+        assert!(restarts_after(&never, &failing, 1) && !restarts_after(&always, &failing, 0));
+        let rule = |operator: &str| json!([{"action": "Restart", "exitCodes": {"operator": operator, "values": [42]}}]);
+        let on_42 = container(json!("Never"), rule("In"));
+        assert!(restarts_after(&never, &on_42, 42) && !restarts_after(&never, &on_42, 1));
+        assert!(is_restartable(&never, &on_42) && !is_restartable(&never, &plain));
+        let but_42 = container(json!("Never"), rule("NotIn"));
+        assert!(restarts_after(&never, &but_42, 1) && !restarts_after(&never, &but_42, 42));
+    }
+}
