@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use sampan_tests::cluster::free_address;
+use sampan_tests::kubectl::is_ready;
 use sampan_tests::manifest::{pod, shell};
 use sampan_tests::process::Process;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
@@ -28,7 +29,7 @@ fn a_pod_pulls_its_image() {
     std::fs::write(&config, text.to_string()).expect("written");
     let mut command = Command::new("docker-registry");
     command.arg("serve").arg(&config);
-    let _registry = Process::start(&mut command, &cluster.folder().join("registry.log"));
+    let registry = Process::start(&mut command, &cluster.folder().join("registry.log"));
 
     let name = format!("edge-{}", std::process::id());
     let mut node = EdgeNode::prepare(&cluster, &name);
@@ -69,6 +70,27 @@ fn a_pod_pulls_its_image() {
     let fixed = format!(r#"{{"spec":{{"containers":[{{"name":"c","image":"{address}/tools/busybox:1"}}]}}}}"#);
     let _ = kubectl.ok(&["patch", "pod", "wrong", "-p", &fixed]);
     kubectl.wait_ready("wrong");
+
+    // As a volume: pulled each time a pod comes, and kept when the registry has gone.
+    let mut container = shell("c", "ls /v/bin/busybox && echo mounted; exec sleep 1000");
+    container["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    let mut volume = pod("volume", &node.name, json!([container]));
+    let reference = format!("{address}/tools/busybox:1");
+    volume["spec"]["volumes"] = json!([{"name": "v", "image": {"reference": reference, "pullPolicy": "Always"}}]);
+    kubectl.apply_all(&[volume]);
+    kubectl.wait_log("volume", "mounted");
+    let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=volume"]);
+    assert!(events.contains(&format!("Successfully pulled image \"{reference}\"")), "{events}");
+    drop(registry);
+    let of_volume = |count: u64| {
+        kubectl.wait_pod("volume", 30, "runs", move |pod| {
+            pod["status"]["containerStatuses"][0]["restartCount"] == count && is_ready(pod)
+        })
+    };
+    let id = of_volume(0)["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default().to_owned();
+    let pid = node.container_pids()[id.rsplit('/').next().unwrap_or_default()];
+    sampan_tests::process::signal(pid, "KILL");
+    of_volume(1);
     let images = node.edge_ok(&["images"]);
     assert!(images.contains("tools/busybox"), "{images}");
 }

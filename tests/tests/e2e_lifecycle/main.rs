@@ -6,6 +6,7 @@ mod messages;
 mod probes;
 mod processes;
 mod resize;
+mod restarts;
 
 use serde_json::Value;
 
