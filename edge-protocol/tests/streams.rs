@@ -50,7 +50,7 @@ fn sync_goes_before_stream_data_and_streams_take_turns() {
     assert_eq!(order[..6], [1, 2, 3, 1, 2, 3]);
 
     for stream in streams {
-        pair.bridge.stream_send(stream, &[1; 10_000]).expect("credit");
+        pair.bridge.stream_send(stream, &[1; 5_000]).expect("credit");
     }
     pair.state.set(object("a", 1)).expect("fits");
     pair.state.remove(&key("a"), "uid-a");

@@ -36,6 +36,8 @@ use status::Refusal;
 const MAX_STRANGERS: usize = 256;
 /// For a handshake and the first request.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes that wait in a socket, and in TLS, for a slow line: they are ahead of whatever becomes urgent.
+const UNSENT: u16 = 16 << 10;
 
 /// What the listener needs to answer.
 pub struct Door {
@@ -90,7 +92,9 @@ async fn serve(
 ) -> io::Result<()> {
     // Small frames, each of which somebody waits for.
     socket.set_nodelay(true)?;
-    let tls = within(acceptor.accept(socket)).await?;
+    socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT.into())?;
+    let mut tls = within(acceptor.accept(socket)).await?;
+    tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let subject = certificate.and_then(Subject::of);
     let permit = Arc::new(std::sync::Mutex::new(Some(permit)));

@@ -128,7 +128,8 @@ pub fn paths(root: Option<PathBuf>) -> Result<Paths, CliError> {
     Ok(Paths::new(&root))
 }
 
-/// Starts the log on stderr at the level of `EDGE_RUNTIME_LOG` (error, warn, info, debug, trace; info if unset).
+/// Starts the log on stderr at the level of `EDGE_RUNTIME_LOG` (error, warn, info, debug, trace; info if unset). Feature
+/// `no-trace`, which binaries for boards have, leaves trace out.
 pub fn start_log() {
     let level = std::env::var("EDGE_RUNTIME_LOG").ok().and_then(|level| level.parse().ok());
     let logger = simple_logger::SimpleLogger::new().with_level(level.unwrap_or(log::LevelFilter::Info));

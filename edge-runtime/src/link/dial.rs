@@ -3,6 +3,7 @@
 use super::address::BridgeAddress;
 use super::tls::TlsError;
 use crate::sys::resolve::{ResolveError, resolve};
+use crate::sys::tcp::limit_unsent;
 use async_tungstenite::WebSocketStream;
 use async_tungstenite::tungstenite::client::IntoClientRequest;
 use async_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -26,6 +27,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(20);
 /// Written data that nobody acknowledges for so long ends the connection (tcp(7), TCP_USER_TIMEOUT).
 const USER_TIMEOUT_MS: u32 = 30_000;
+/// Bytes that wait in the socket, and in TLS, for a slow line: they are ahead of whatever becomes urgent.
+const UNSENT: u16 = 8 << 10;
 
 pub type Tls = TlsStream<Async<TcpStream>>;
 pub type Socket = WebSocketStream<Tls>;
@@ -60,11 +63,13 @@ pub async fn connect(bridge: &BridgeAddress, config: Arc<ClientConfig>) -> Resul
             Ok(tcp) => {
                 prepare(&tcp).map_err(|source| DialError::Connect { address, source })?;
                 let handshake = TlsConnector::from(config).connect(name, tcp);
-                return within(HANDSHAKE, handshake).await.map_err(|source| DialError::Handshake {
+                let mut tls = within(HANDSHAKE, handshake).await.map_err(|source| DialError::Handshake {
                     bridge: bridge.clone(),
                     action: "tls handshake",
                     source,
-                });
+                })?;
+                tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
+                return Ok(tls);
             }
             Err(source) => failure = Some(DialError::Connect { address, source }),
         }
@@ -75,6 +80,7 @@ pub async fn connect(bridge: &BridgeAddress, config: Arc<ClientConfig>) -> Resul
 
 fn prepare(tcp: &Async<TcpStream>) -> io::Result<()> {
     tcp.get_ref().set_nodelay(true)?;
+    limit_unsent(tcp, UNSENT.into())?;
     setsockopt(tcp, sockopt::TcpUserTimeout, &USER_TIMEOUT_MS).map_err(io::Error::from)
 }
 

@@ -91,7 +91,8 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
     // Of a shutdown that did not come about.
     let _ = std::fs::remove_file(paths.run().join(super::shutdown::MARK));
     let executor: Rc<LocalExecutor<'static>> = Rc::new(LocalExecutor::new());
-    smol::block_on(executor.run(async {
+    // Not smol's own: with it both threads would take turns at waiting for news, ten wake-ups each time.
+    smol::future::block_on(executor.run(async {
         // Without it the process crate would start a thread of its own to wait for children.
         executor.spawn(smol::process::driver()).detach();
         let (senders, sources) = channels();

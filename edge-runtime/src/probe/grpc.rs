@@ -5,9 +5,8 @@ mod frame;
 mod hpack;
 
 use std::cell::Cell;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
-use smol::Async;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::frame::{
@@ -157,7 +156,7 @@ fn string(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(bytes);
 }
 
-async fn call(mut stream: Async<TcpStream>, request: &[u8]) -> Result<Answer, String> {
+async fn call(mut stream: super::tcp::Stream, request: &[u8]) -> Result<Answer, String> {
     stream.write_all(request).await.map_err(|e| e.to_string())?;
     let mut answer = Answer::default();
     let (mut seen, mut block, mut total, mut over) = (Vec::new(), Vec::new(), 0, false);

@@ -3,14 +3,13 @@
 //! TLS certificates are not verified: the address is the pod's own and containers sign for themselves.
 //! Redirects are followed within the same host only, as many as Go's client follows. Lifecycle hooks use the same.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures_rustls::TlsConnector;
 use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use smol::Async;
 use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::worker::Outcome;
@@ -168,8 +167,7 @@ async fn exchange(request: &Request, tls: &Arc<ClientConfig>) -> Result<Response
         return talk(stream, request).await;
     }
     let name = ServerName::try_from(request.host.clone()).unwrap_or(ServerName::IpAddress(request.address.ip().into()));
-    let stream: futures_rustls::client::TlsStream<Async<TcpStream>> =
-        TlsConnector::from(Arc::clone(tls)).connect(name, stream).await.map_err(|e| handshake_error(&e))?;
+    let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await.map_err(|e| handshake_error(&e))?;
     talk(stream, request).await
 }
 

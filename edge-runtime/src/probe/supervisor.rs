@@ -187,15 +187,17 @@ impl Job {
     async fn run(&self) {
         let mut startup = None;
         if let Some(spec) = self.spec(ProbeKind::Startup).filter(|s| s.known != Some(true)) {
-            let success = self.watch(spec).await;
+            let success = self.watch(spec, self.now()).await;
             startup = Some(self.insist(spec.kind, success));
             if !success {
                 return self.insist(spec.kind, success).await;
             }
         }
+        // One moment for both: probes of one period then need one wake-up.
+        let now = self.now();
         let watch = |kind| async move {
             if let Some(spec) = self.spec(kind) {
-                let success = self.watch(spec).await;
+                let success = self.watch(spec, now).await;
                 self.insist(kind, success).await;
             }
         };
@@ -226,16 +228,20 @@ impl Job {
         self.target.probes.iter().find(|s| s.kind == kind)
     }
 
+    /// The present, and the attempt's age.
+    fn now(&self) -> (Instant, Duration) {
+        (Instant::now(), Clock::mono().since(self.target.started))
+    }
+
     /// Probes until there is nothing more to find out; true if that ended with a success.
-    async fn watch(&self, spec: &ProbeSpec) -> bool {
+    async fn watch(&self, spec: &ProbeSpec, (now, age): (Instant, Duration)) -> bool {
         let settings = Settings::of(&spec.probe);
         let target = &self.target;
         let subject = Subject { id: &target.id, container: &target.container, address: target.address };
         let mut worker = Worker::new(spec.kind, settings);
         let mut said: Option<(String, Instant)> = None;
         let spread = target.id.get(..8).and_then(|hex| u32::from_str_radix(hex, 16).ok()).unwrap_or_default();
-        let pause = settings.first_pause(Clock::mono().since(target.started), spec.known.is_some(), spread);
-        let mut due = Instant::now() + pause;
+        let mut due = now + settings.first_pause(age, spec.known.is_some(), spread);
         loop {
             smol::Timer::at(due).await;
             let outcome = round(&spec.probe, &subject, settings.timeout, &self.shared.exec, &self.shared.tls).await;

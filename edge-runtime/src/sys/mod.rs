@@ -12,6 +12,7 @@ pub mod reserve;
 pub mod resolve;
 pub mod signal;
 pub mod sysctl;
+pub mod tcp;
 pub mod terminal;
 pub mod trash;
 pub mod watch;

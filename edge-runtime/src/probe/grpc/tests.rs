@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use smol::Async;
+
 use super::*;
 
 fn played(answer: &[u8], service: &str) -> (Outcome, Vec<u8>) {

@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use smol::Async;
+
 use super::*;
 
 fn request(address: SocketAddr, path: &str) -> Request {

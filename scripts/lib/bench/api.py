@@ -1,0 +1,80 @@
+"""The embedded API as the administrator sees it."""
+import base64
+import http.client
+import json
+import re
+import ssl
+import tempfile
+import threading
+import time
+
+from common import IMAGE, wait
+
+
+class Api:
+    """One connection to the API as the administrator, and a watch on pods."""
+
+    def __init__(self, port, kubeconfig):
+        config = open(kubeconfig).read()
+        data = {k: base64.b64decode(v) for k, v in re.findall(r'(certificate-authority-data|client-certificate-data|client-key-data)"?: "?([A-Za-z0-9+/=]+)', config)}
+        self.context = ssl.create_default_context(cadata=data["certificate-authority-data"].decode())
+        with tempfile.NamedTemporaryFile("wb", suffix=".pem") as pem:
+            pem.write(data["client-certificate-data"] + b"\n" + data["client-key-data"])
+            pem.flush()
+            self.context.load_cert_chain(pem.name)
+        self.port = port
+        self.one = self.connect()
+        self.ready, self.gone = {}, {}
+
+    def connect(self):
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context)
+
+    def call(self, method, path, body=None):
+        ask = lambda: self.one.request(method, path, body and json.dumps(body), {"Content-Type": "application/json", "Accept": "application/json"})
+        try:
+            ask()
+            answer = self.one.getresponse()
+        except (http.client.RemoteDisconnected, ConnectionError):
+            # Closed after a time without requests.
+            self.one.close()
+            ask()
+            answer = self.one.getresponse()
+        data = json.loads(answer.read() or b"{}")
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {data.get('message')}")
+        return data
+
+    def watch(self):
+        version = self.call("GET", "/api/v1/pods?limit=1")["metadata"]["resourceVersion"]
+        connection = self.connect()
+        connection.request("GET", f"/api/v1/pods?watch=1&resourceVersion={version}", headers={"Accept": "application/json"})
+        answer = connection.getresponse()
+
+        def follow():
+            while line := answer.readline():
+                now, event = time.monotonic(), json.loads(line)
+                name = event["object"]["metadata"].get("name")
+                if event["type"] == "DELETED":
+                    self.gone[name] = now
+                elif any(c["type"] == "Ready" and c["status"] == "True" for c in event["object"].get("status", {}).get("conditions", [])):
+                    self.ready.setdefault(name, now)
+
+        threading.Thread(target=follow, daemon=True).start()
+
+    def pod(self, name, command=("/bin/sleep", "1000000"), **container):
+        """Creates a pod of one container; the moment it was asked for."""
+        container |= {"name": "c", "image": IMAGE, "imagePullPolicy": "Never", "command": list(command)}
+        spec = {"nodeName": "edge-1", "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [container]}
+        began = time.monotonic()
+        self.call("POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+        return began
+
+    def started(self, *names):
+        wait(60, f"Ready: {names}", lambda: all(name in self.ready for name in names))
+
+    def delete(self, names):
+        for name in names:
+            self.call("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+        wait(60, "pods are deleted", lambda: all(name in self.gone for name in names))
+        for name in names:
+            self.ready.pop(name, None), self.gone.pop(name, None)

@@ -1,0 +1,75 @@
+"""A standalone bridge and a node of its own, started and cleaned up."""
+import glob
+import os
+import re
+import socket
+import subprocess
+
+from api import Api
+from common import BRIDGE, EDGE, REPO, WORK, free_port, wait
+
+ROOT, STATE = f"{WORK}/n", f"{WORK}/b"
+
+
+class Node:
+    """`host` is where the bridge listens for the node; `around` goes before the node's own commands."""
+
+    def __init__(self, host="127.0.0.1", around=()):
+        self.log = open(f"{WORK}/log", "ab")
+        self.bridge = self.edge = None
+        self.host, self.around = host, list(around)
+        self.link_port, self.api_port = free_port(), free_port()
+
+    def start(self):
+        self.start_bridge()
+        wait(20, "the kubeconfig is there", lambda: os.path.exists(f"{STATE}/kubeconfig") and self.listens())
+        self.api = Api(self.api_port, f"{STATE}/kubeconfig")
+        token = re.search(r"sampan1\.\S+", self.run(BRIDGE, "token", "create", "edge-1", "--state", STATE)).group()
+        self.run(*self.around, EDGE, "join", "--root", ROOT, "--bridge", f"https://{self.host}:{self.link_port}", "--token", token, "--node", "edge-1")
+        subprocess.run([f"{REPO}/scripts/lib/make-busybox-image.sh", f"{WORK}/bb.tar"], check=True, stdout=self.log)
+        self.run(EDGE, "import", "--root", ROOT, f"{WORK}/bb.tar")
+        self.start_edge()
+        wait(30, "the node is Ready", self.is_ready)
+        self.api.watch()
+
+    def listens(self):
+        with socket.socket() as s:
+            return not s.connect_ex(("127.0.0.1", self.api_port))
+
+    def start_bridge(self):
+        self.bridge = subprocess.Popen([BRIDGE, "standalone", "--state", STATE, "--listen", f"{self.host}:{self.link_port}", "--api-listen", f"127.0.0.1:{self.api_port}"], stdout=self.log, stderr=self.log)
+
+    def run(self, *command):
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=self.log, text=True).stdout
+
+    def start_edge(self):
+        self.edge = subprocess.Popen([*self.around, EDGE, "run", "--root", ROOT], stdout=self.log, stderr=self.log)
+
+    def kubectl(self, *words):
+        return ["kubectl", "--kubeconfig", f"{STATE}/kubeconfig", *words]
+
+    def is_ready(self):
+        try:
+            conditions = self.api.call("GET", "/api/v1/nodes/edge-1")["status"]["conditions"]
+        except RuntimeError:
+            return False
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    def stop(self):
+        for process in (self.edge, self.bridge):
+            if process:
+                process.kill()
+                process.wait()
+        subprocess.run([*self.around, EDGE, "reset", "--all", "--root", ROOT], check=True, stdout=self.log, stderr=self.log)
+
+    def pids(self):
+        """The node's processes: the daemon and the monitor."""
+        found = [self.edge.pid]
+        for entry in glob.glob("/proc/[0-9]*/cmdline"):
+            try:
+                words = open(entry).read().split("\0")
+            except OSError:
+                continue
+            if len(words) > 1 and words[1] == "monitor" and ROOT in words:
+                found.append(int(entry.split("/")[2]))
+        return found
