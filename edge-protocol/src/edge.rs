@@ -157,9 +157,10 @@ impl EdgeSession {
         }
     }
 
-    /// This object cannot be applied, and is not held. Commit the position past it all the same.
+    /// This value cannot be applied: the caller keeps what it had under the key. Commit the position past it all the
+    /// same.
     pub fn nack(&mut self, key: &ObjectKey, uid: &str, reason: impl Into<String>) {
-        self.held.forget(key, uid);
+        self.held.refused(key, uid);
         let object = ObjectRef { key: key.clone(), uid: uid.to_owned() };
         // A full queue loses an explanation, not a promise: the bridge never waits for a nack.
         let _ = self.out.control(ToCloud::Nack { object, reason: shorten(reason.into()) });

@@ -23,7 +23,7 @@ fn through(message: &ToEdge) -> (usize, Result<Decoded<ToEdge>, FrameError>) {
 }
 
 #[test]
-fn a_full_secret_travels_in_slices() {
+fn g19_a_full_secret_travels_in_slices() {
     // 1 MiB of data, the worst of it: control characters, quotes, backslashes, four-byte characters.
     for piece in ["\u{1}", "\"", "\\", "\u{1F980}", "x"] {
         let message = put(serde_json::json!({ "data": piece.repeat((1 << 20) / piece.len()) }));
@@ -34,7 +34,7 @@ fn a_full_secret_travels_in_slices() {
 }
 
 #[test]
-fn too_much_is_refused_before_it_is_parsed_or_kept() {
+fn g19_too_much_is_refused_before_it_is_parsed_or_kept() {
     let long = format!("{{\"ping\":{{\"x\":\"{}\"}}}}", "x".repeat(MAX_FRAME));
     assert_eq!(Decoder::default().decode::<ToCloud>(&long), Err(FrameError::FrameTooLarge(long.len())));
     let mut decoder = Decoder::default();

@@ -199,18 +199,18 @@ fn check<T: Message + PartialEq + Debug + Clone>(messages: &[T], fixture: &str) 
 }
 
 #[test]
-fn version_1_to_the_edge() {
+fn g21_version_1_to_the_edge() {
     check(&to_edge(), TO_EDGE);
 }
 
 #[test]
-fn version_1_to_the_cloud() {
+fn g21_version_1_to_the_cloud() {
     check(&to_cloud(), TO_CLOUD);
 }
 
 /// A newer peer adds fields and variants; an older one leaves optional fields out.
 #[test]
-fn skew_of_one_version_reads() {
+fn g21_skew_of_one_version_reads() {
     let read = |text: &str| Decoder::default().decode::<ToCloud>(text);
     let hello = r#"{"hello":{"protocol":{"min":1,"max":2,"x":0},"node":"n","bootId":"b","colour":"red"}}"#;
     assert!(matches!(read(hello), Ok(Decoded::Message(ToCloud::Hello(h))) if h.position.is_none()));

@@ -4,6 +4,7 @@ pub mod cli;
 pub mod config;
 pub mod eviction;
 pub mod image;
+pub mod intake;
 pub mod launch;
 pub mod link;
 pub mod logs;

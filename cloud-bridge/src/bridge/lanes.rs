@@ -12,7 +12,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(20);
 
 /// What reports have in common that must stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lane {
+pub enum Lane {
     /// Status and end of a pod, by uid.
     Pod(String),
     /// The node's own object.
@@ -40,7 +40,7 @@ impl Lane {
 
 /// How an attempt went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub enum Outcome {
     /// It is in the API, or a newer truth is.
     Written,
     /// It will never be: the reason is for people.
@@ -51,7 +51,7 @@ pub(super) enum Outcome {
 
 /// One attempt to be made after a pause.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Attempt {
+pub struct Attempt {
     pub lane: Lane,
     pub report: Report,
     pub pause: Duration,
@@ -59,14 +59,14 @@ pub(super) struct Attempt {
 
 /// What to tell the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub enum Answer {
     Reported(u64),
     Refused(u64, String),
 }
 
 /// The reports of one node that are not in the API yet.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub struct Lanes {
     lanes: HashMap<Lane, Waiting>,
     ready: VecDeque<Lane>,
 }
@@ -81,7 +81,7 @@ struct Waiting {
 
 impl Lanes {
     /// A report has arrived.
-    pub(super) fn push(&mut self, id: u64, report: Report) {
+    pub fn push(&mut self, id: u64, report: Report) {
         let lane = Lane::of(&report);
         let waiting = self.lanes.entry(lane.clone()).or_default();
         match waiting.queue.back_mut() {
@@ -97,7 +97,7 @@ impl Lanes {
     }
 
     /// The next attempt to begin. Each must be answered by [`finish`](Self::finish).
-    pub(super) fn next(&mut self) -> Option<Attempt> {
+    pub fn next(&mut self) -> Option<Attempt> {
         let lane = self.ready.pop_front()?;
         let waiting = self.lanes.get_mut(&lane)?;
         let (ids, report) = waiting.queue.pop_front()?;
@@ -110,7 +110,7 @@ impl Lanes {
     }
 
     /// An attempt has ended.
-    pub(super) fn finish(&mut self, attempt: Attempt, outcome: Outcome) -> Vec<Answer> {
+    pub fn finish(&mut self, attempt: Attempt, outcome: Outcome) -> Vec<Answer> {
         let Attempt { lane, report, .. } = attempt;
         let Some(waiting) = self.lanes.get_mut(&lane) else { return Vec::new() };
         let mut ids = waiting.running.take().unwrap_or_default();
@@ -149,7 +149,7 @@ fn replaces(newer: &Report, older: &Report) -> bool {
 }
 
 /// A report in few words, for the log.
-pub(super) fn describe(report: &Report) -> String {
+pub fn describe(report: &Report) -> String {
     match report {
         Report::PodStatus { namespace, name, .. } => format!("status of pod {namespace}/{name}"),
         Report::PodGone { namespace, name, .. } => format!("end of pod {namespace}/{name}"),

@@ -10,6 +10,7 @@
 //! | `session` | one connection |
 //! | `lanes` | pure: the order of reports |
 //! | `reports`, `lease` | what is written into the API for a node |
+//! | `nacks` | pure: how often refusals of a node are told |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `streams` | bytes that a node serves |
 //! | `overview` | how every node and its connection is, for people and monitoring |
@@ -20,9 +21,10 @@
 
 pub mod clients;
 mod follow;
-mod lanes;
+pub mod lanes;
 mod lease;
 pub mod lifecycle;
+mod nacks;
 mod node;
 pub mod overview;
 mod refs;
@@ -32,8 +34,8 @@ mod requests;
 mod session;
 mod streams;
 mod tokens;
-mod watched;
-mod world;
+pub mod watched;
+pub mod world;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,6 +79,9 @@ pub struct Settings {
     pub kubelet: Option<Arc<EndpointOf>>,
     /// Where clients in pods find the API, for one whose cluster addresses nobody routes.
     pub api: Option<ApiAddress>,
+    /// Other bridges may serve the same nodes over the same API: what must stay in order is written only after a look
+    /// at whose the node is.
+    pub replicated: bool,
 }
 
 /// Host and port of an API server.
@@ -84,7 +89,7 @@ pub type ApiAddress = (String, u16);
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { heartbeat: edge_protocol::HEARTBEAT, kubelet: None, api: None }
+        Self { heartbeat: edge_protocol::HEARTBEAT, kubelet: None, api: None, replicated: true }
     }
 }
 

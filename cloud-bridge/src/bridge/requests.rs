@@ -1,5 +1,7 @@
 //! Raw requests to the API: JSON values in, as little as needed parsed out.
 
+use std::collections::BTreeMap;
+
 use http::{HeaderName, HeaderValue, Method, Request};
 use kube::Client;
 use serde::Deserialize;
@@ -42,6 +44,10 @@ pub(super) struct Written {
 pub(super) struct WrittenMeta {
     #[serde(default)]
     pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
     #[serde(default)]
     pub owner_references: Vec<Value>,
 }

@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::Shared;
 use super::lanes::{Answer, Attempt, Lane, Lanes, Outcome, describe};
 use super::lease::{self, Renewal};
+use super::nacks::Nacks;
 use super::node::{Command, Link, Node, Open, Pulse};
 use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
@@ -76,6 +77,7 @@ struct Connection {
     event_slots: Arc<Semaphore>,
     work: Work,
     renewal: Renewal,
+    nacks: Nacks,
     requests: Requests,
     streams: Serving,
 }
@@ -89,7 +91,8 @@ impl Connection {
         let requests = shared.clients.requests_as(&node.name);
         let own = Requests::new(shared.clients.own().clone());
         let overrides = shared.overrides(&node.name);
-        let reports = Reports::new(&node.name, link.session, requests.clone(), own, overrides);
+        let mut reports = Reports::new(&node.name, link.session, requests.clone(), own, overrides);
+        reports.replicated = shared.settings.replicated;
         Self {
             session,
             start: Instant::now(),
@@ -99,6 +102,7 @@ impl Connection {
             event_slots: Arc::new(Semaphore::new(EVENTS_CONCURRENCY)),
             work: Work::new(),
             renewal: Renewal::default(),
+            nacks: Nacks::default(),
             requests,
             streams: Serving::default(),
             shared,
@@ -326,7 +330,13 @@ impl Connection {
     }
 
     fn nacked(&mut self, key: &ObjectKey, uid: &str, reason: &str) {
-        log::warn!("node {}: cannot apply {} {}/{}: {reason}", self.node.name, key.kind, key.namespace, key.name);
+        let what = format!("{} {}/{}", key.kind, key.namespace, key.name);
+        let Some(quiet) = self.nacks.tell(uid, reason, self.now()) else {
+            log::debug!("node {}: cannot apply {what}: {reason}", self.node.name);
+            return;
+        };
+        let more = if quiet > 0 { format!(" (and {quiet} more refusals since the last)") } else { String::new() };
+        log::warn!("node {}: cannot apply {what}: {reason}{more}", self.node.name);
         let event = Report::Event { event: refusal_event(&self.node.name, key, uid, reason, Timestamp::now()) };
         let reports = Arc::clone(&self.reports);
         let write = async move {

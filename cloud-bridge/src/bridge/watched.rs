@@ -18,12 +18,12 @@ use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;
 
 /// Marks the copy of a static pod in the API; its value is the static pod's own uid.
-pub(super) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// A pod as read from the API. The spec stays JSON, so that fields of newer API servers travel on; most of the
 /// status is skipped while parsing, because most events of a pod are changes of its status.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct WatchedPod {
+pub struct WatchedPod {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
@@ -84,14 +84,14 @@ read_as!(WatchedNode, Node);
 
 /// A node as read from the API: no more than tells whether it is there and believed alive.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct WatchedNode {
-    pub(super) metadata: ObjectMeta,
+pub struct WatchedNode {
+    pub metadata: ObjectMeta,
     #[serde(default)]
     status: WatchedStatus,
 }
 
 impl WatchedNode {
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
@@ -101,14 +101,14 @@ impl WatchedNode {
     }
 
     /// Status of the Ready condition: `True`, `False`, `Unknown`, or empty.
-    pub(super) fn ready(&self) -> &str {
+    pub fn ready(&self) -> &str {
         self.status.conditions.iter().find(|c| c.kind == "Ready").map_or("", |c| &c.status)
     }
 }
 
 /// A pod bound to a node, ready to be sent there.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct BoundPod {
+pub struct BoundPod {
     pub node: String,
     pub object: Object,
     pub refs: BTreeSet<ObjectKey>,
@@ -121,27 +121,27 @@ pub(super) struct BoundPod {
 }
 
 impl BoundPod {
-    pub(super) fn uid(&self) -> &str {
+    pub fn uid(&self) -> &str {
         &self.object.digest.uid
     }
 }
 
 impl WatchedPod {
     /// Name of the node it is bound to; empty before.
-    pub(super) fn node(&self) -> &str {
+    pub fn node(&self) -> &str {
         self.spec["nodeName"].as_str().unwrap_or_default()
     }
 
-    pub(super) fn key(&self) -> ObjectKey {
+    pub fn key(&self) -> ObjectKey {
         key("Pod", &self.metadata)
     }
 
-    pub(super) fn uid(&self) -> &str {
+    pub fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
     /// None for a pod that is not bound, or has no name or uid.
-    pub(super) fn into_bound(mut self) -> Option<BoundPod> {
+    pub fn into_bound(mut self) -> Option<BoundPod> {
         let node = Some(self.node()).filter(|node| !node.is_empty())?.to_owned();
         let key = self.key();
         let uid = Some(self.uid()).filter(|uid| !uid.is_empty() && !key.name.is_empty())?.to_owned();
@@ -196,7 +196,7 @@ impl WatchedPod {
 
 /// A ConfigMap, Secret or RuntimeClass as a node gets it. `kind` is what was asked for: items of lists do not say it.
 /// None without name or uid.
-pub(super) fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
+pub fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
     let key = key(kind, &from.metadata);
     let uid = from.metadata.uid.clone().filter(|uid| !uid.is_empty() && !key.name.is_empty())?;
     let mut body = match from.data {
@@ -210,7 +210,7 @@ pub(super) fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
 }
 
 /// An object that the API has not in this form.
-pub(super) fn made_object(key: ObjectKey, uid: String, body: Value) -> Object {
+pub fn made_object(key: ObjectKey, uid: String, body: Value) -> Object {
     object(key, uid, body)
 }
 

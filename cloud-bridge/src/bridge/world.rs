@@ -15,7 +15,7 @@ use super::watched::BoundPod;
 
 /// What must be done after an event, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Effect {
+pub enum Effect {
     /// The node should hold this.
     Set { node: String, object: Arc<Object> },
     /// The object was deleted.
@@ -36,7 +36,7 @@ pub(super) enum Effect {
 
 /// Everything our nodes should hold.
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub struct World {
     nodes: HashMap<String, Node>,
     shared: HashMap<ObjectKey, Shared>,
 }
@@ -82,17 +82,17 @@ enum Value {
 }
 
 impl World {
-    pub(super) fn is_ours(&self, node: &str) -> bool {
+    pub fn is_ours(&self, node: &str) -> bool {
         self.nodes.contains_key(node)
     }
 
     /// From now on this node's pods are kept. Follow with [`seed`](Self::seed).
-    pub(super) fn add_node(&mut self, node: &str) {
+    pub fn add_node(&mut self, node: &str) {
         self.nodes.entry(node.to_owned()).or_default();
     }
 
     /// Forgets a node and all it used.
-    pub(super) fn drop_node(&mut self, node: &str) -> Vec<Effect> {
+    pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         for pod in self.nodes.remove(node).unwrap_or_default().pods.into_values() {
             self.release(node, &pod.refs, &mut effects);
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// The pods a node had when it became ours. Watch events that came meanwhile are newer.
-    pub(super) fn seed(&mut self, node: &str, pods: Vec<BoundPod>) -> Vec<Effect> {
+    pub fn seed(&mut self, node: &str, pods: Vec<BoundPod>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for pod in pods {
             let Some(view) = self.nodes.get(node) else { return effects };
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// A pod was added or changed.
-    pub(super) fn pod_applied(&mut self, pod: BoundPod) -> Vec<Effect> {
+    pub fn pod_applied(&mut self, pod: BoundPod) -> Vec<Effect> {
         let mut effects = Vec::new();
         let node = pod.node.clone();
         if self.is_ours(&node) {
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// A pod was deleted.
-    pub(super) fn pod_deleted(&mut self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
+    pub fn pod_deleted(&mut self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(view) = self.nodes.get_mut(node) else { return effects };
         if !view.seeded {
@@ -147,7 +147,7 @@ impl World {
 
     /// After a complete new list: pods that are known here and not in it. Each is to be looked up before it is
     /// believed to be gone.
-    pub(super) fn missing(&self, listed: &HashSet<String>) -> Vec<(String, ObjectKey, String)> {
+    pub fn missing(&self, listed: &HashSet<String>) -> Vec<(String, ObjectKey, String)> {
         let of_node = |(node, view): (&String, &Node)| {
             let node = node.clone();
             let missing: Vec<_> = view.pods.iter().filter(|(uid, _)| !listed.contains(*uid)).collect();
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// The node has connected: what was written about its pods while it was silent.
-    pub(super) fn connected(&self, node: &str) -> Vec<Effect> {
+    pub fn connected(&self, node: &str) -> Vec<Effect> {
         let pods = self.nodes.get(node).into_iter().flat_map(|view| &view.pods);
         let restore = |(uid, pod): (&String, &Pod)| Effect::RestoreReady {
             node: node.to_owned(),
@@ -168,12 +168,12 @@ impl World {
     }
 
     /// Whether a pod of this node names the object.
-    pub(super) fn uses(&self, node: &str, key: &ObjectKey) -> bool {
+    pub fn uses(&self, node: &str, key: &ObjectKey) -> bool {
         self.shared.get(key).is_some_and(|shared| shared.users.contains_key(node))
     }
 
     /// A ConfigMap or Secret was read.
-    pub(super) fn object_present(&mut self, object: Object) -> Vec<Effect> {
+    pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
         let object = Arc::new(object);
         let key = object.digest.key.clone();
         self.resolve(&key, |users, old, effects| {
@@ -192,7 +192,7 @@ impl World {
     }
 
     /// A ConfigMap or Secret is not there.
-    pub(super) fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
+    pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
         self.resolve(key, |users, old, effects| {
             if let Value::Present(old) = old {
                 let uid = &old.digest.uid;
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// The API did not tell whether a ConfigMap or Secret is there. What is known of it stays.
-    pub(super) fn object_failed(&mut self, key: &ObjectKey) -> Vec<Effect> {
+    pub fn object_failed(&mut self, key: &ObjectKey) -> Vec<Effect> {
         match self.shared.get(key) {
             Some(Shared { value: Value::Pending, .. }) => self.resolve(key, |_, _, _| Value::Failed),
             _ => Vec::new(),

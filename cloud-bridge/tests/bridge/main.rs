@@ -7,6 +7,7 @@ mod kubelet;
 mod overview;
 mod pods;
 mod registration;
+mod replicas;
 mod reports;
 mod sessions;
 mod support;

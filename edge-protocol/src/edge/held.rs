@@ -36,6 +36,14 @@ impl Held {
         self.objects.insert(object.key.clone(), new).map(|old| old.uid).filter(|old| *old != object.uid)
     }
 
+    /// The caller could not apply this value: under the key it has what it had before, or nothing. Another list
+    /// brings the body again, and one without it still deletes what may be there.
+    pub(super) fn refused(&mut self, key: &ObjectKey, uid: &str) {
+        if let Some(held) = self.objects.get_mut(key).filter(|o| o.uid == uid) {
+            held.digest.clear();
+        }
+    }
+
     pub(super) fn forget(&mut self, key: &ObjectKey, uid: &str) {
         if self.objects.get(key).is_some_and(|o| o.uid == uid) {
             self.objects.remove(key);
@@ -137,7 +145,8 @@ impl Bracket {
 }
 
 /// Objects held while the full list was empty. The bridge is asked about some at a time: its answers are
-/// tombstones, and it keeps only so many.
+/// tombstones, and it keeps only so many. Pods come first: what they name is asked about only when each of them is
+/// known to be gone, because a bridge may not be allowed to read what no pod of this node names any more.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     waiting: VecDeque<ObjectDigest>,
@@ -145,7 +154,8 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    pub(super) fn new(objects: Vec<ObjectDigest>) -> Self {
+    pub(super) fn new(mut objects: Vec<ObjectDigest>) -> Self {
+        objects.sort_by_key(|object| !is_pod(object));
         Self { waiting: objects.into(), asked: Vec::new() }
     }
 
@@ -163,7 +173,13 @@ impl Doubts {
         if !self.asked.is_empty() || self.waiting.is_empty() {
             return None;
         }
-        self.asked = self.waiting.drain(..self.waiting.len().min(LIST_CHUNK)).collect();
+        let pods = self.waiting.iter().take_while(|object| is_pod(object)).count();
+        let count = if pods > 0 { pods } else { self.waiting.len() };
+        self.asked = self.waiting.drain(..count.min(LIST_CHUNK)).collect();
         Some(self.asked.clone())
     }
+}
+
+fn is_pod(object: &ObjectDigest) -> bool {
+    object.key.kind == "Pod"
 }

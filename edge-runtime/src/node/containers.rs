@@ -135,6 +135,8 @@ impl Node {
             let ids = entry.record.containers.values().filter_map(|container| container.state.live_id());
             let own = ids.filter_map(|id| Some((id.to_owned(), *live.get(id)?))).collect();
             self.tell(&uid, PodEvent::Resumed { live: own, sandbox_exists });
+            // What was committed just before the last daemon died has not reached the pod's files yet.
+            self.refresh_volumes(&uid);
         }
         for exit in exits {
             let known = self.owners.contains_key(&exit.id);

@@ -3,18 +3,18 @@
 use std::rc::Rc;
 
 use edge_protocol::edge::{Change, EdgeFacts};
-use edge_protocol::message::{Object, ObjectKey, Position};
+use edge_protocol::message::{ObjectKey, Position};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::Node;
 use super::pods::Entry;
+use crate::intake::{self, Applied};
 use crate::link::LinkEvent;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::services;
-use crate::pod::support::unknown_field;
 use crate::store::{Fact, StoreError};
 
 /// Marks the API's copy of a static pod; its value is the static pod's uid.
@@ -23,13 +23,6 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Grace of a pod that does not say (`DefaultTerminationGracePeriodSeconds`).
 const DEFAULT_GRACE_S: u32 = 30;
 
-/// An object of a batch that can be applied.
-enum Applied {
-    Pod(Box<Pod>, Option<Refusal>),
-    Other(ObjectKey),
-    Gone(ObjectKey, String),
-}
-
 impl Node {
     pub(super) fn take_link(&mut self, event: LinkEvent) -> Result<(), StoreError> {
         match event {
@@ -37,6 +30,7 @@ impl Node {
             LinkEvent::Connected(welcome) => {
                 log::info!("connected to the bridge of cluster {}", welcome.cluster);
                 self.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
+                self.tell_dropped()?;
                 let now = self.mono();
                 self.outgoing.connected(self.store.outbox()?, now);
                 self.mirrors_asked.clear();
@@ -80,54 +74,21 @@ impl Node {
 
     /// One durable commit for the batch, then the acknowledgement, then its effects.
     fn take_changes(&mut self, stream: &str, changes: Vec<Change>) -> Result<(), StoreError> {
-        let Some(last) = changes.last() else { return Ok(()) };
-        let (seq, position) = (last.seq(), last.position(stream));
-        let mut puts = Vec::new();
-        let mut applied = Vec::new();
-        for change in changes {
-            match change {
-                Change::Put { object, .. } => match readable(&object) {
-                    Ok(effect) => {
-                        applied.push(effect);
-                        puts.push(Ok(object));
-                    }
-                    Err(reason) => self.refuse(&object, &reason),
-                },
-                Change::Delete { key, uid, .. } => {
-                    applied.push(Applied::Gone(key.clone(), uid.clone()));
-                    puts.push(Err((key, uid)));
-                }
-                Change::SyncComplete { absent, .. } => {
-                    for digest in absent {
-                        applied.push(Applied::Gone(digest.key.clone(), digest.uid.clone()));
-                        puts.push(Err((digest.key, digest.uid)));
-                    }
-                }
+        let pods = &self.pods;
+        let manifest_of = |uid: &str| serde_json::to_value(&*pods.get(uid)?.pod).ok();
+        let Some(batch) = intake::commit(&mut self.store, stream, changes, &manifest_of)? else { return Ok(()) };
+        for (digest, reason) in &batch.refused {
+            let ObjectKey { kind, namespace, name } = &digest.key;
+            log::error!("{kind} {namespace}/{name} cannot be applied: {reason}");
+            if let Some(link) = &self.link {
+                link.nack(&digest.key, &digest.uid, reason);
             }
         }
-        // A pod still running must stay stoppable after its object is gone: keep its manifest with its record.
-        let keep: Vec<(String, Value)> =
-            puts.iter().filter_map(|put| self.manifest_to_keep(put.as_ref().err()?)).collect();
-        self.store.write_durable(|writer| {
-            for (uid, manifest) in &keep {
-                writer.put_manifest(uid, manifest)?;
-            }
-            for put in &puts {
-                match put {
-                    Ok(object) => writer.put_object(object)?,
-                    Err((key, uid)) => writer.delete_object(key, uid)?,
-                }
-            }
-            // Without a position (an unfinished list) the next connection must list again: an older one would
-            // resume behind changes of another bridge.
-            let (stream, seq) = position.map_or_else(Default::default, |at| (at.stream, at.seq.to_string()));
-            writer.set_fact(Fact::Stream, &stream)?;
-            writer.set_fact(Fact::LastSequence, &seq)
-        })?;
         if let Some(link) = &self.link {
-            link.committed(seq);
+            link.committed(batch.seq);
         }
-        for effect in applied {
+        self.outgoing.queue(batch.reports.into_iter());
+        for effect in batch.applied {
             match effect {
                 Applied::Pod(pod, refusal) => self.pod_wanted(*pod, refusal),
                 // Variables of Services are for containers that start later: nothing waits for them.
@@ -137,19 +98,6 @@ impl Node {
             }
         }
         Ok(())
-    }
-
-    fn refuse(&self, object: &Object, reason: &str) {
-        let key = &object.digest.key;
-        log::error!("{} {}/{} cannot be applied: {reason}", key.kind, key.namespace, key.name);
-        if let Some(link) = &self.link {
-            link.nack(key, &object.digest.uid, reason);
-        }
-    }
-
-    fn manifest_to_keep(&self, (key, uid): &(ObjectKey, String)) -> Option<(String, Value)> {
-        let entry = self.pods.get(uid).filter(|_| key.kind == "Pod")?;
-        Some((uid.clone(), serde_json::to_value(&*entry.pod).ok()?))
     }
 
     /// The newest object of a pod bound to this node.
@@ -229,30 +177,4 @@ impl Node {
     pub(super) fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         self.store.lookup(kind, namespace, name)
     }
-}
-
-/// Whether this build can read the object at all; a reason otherwise.
-fn readable(object: &Object) -> Result<Applied, String> {
-    let key = &object.digest.key;
-    if key.kind != "Pod" {
-        return Ok(Applied::Other(key.clone()));
-    }
-    let pod: Pod = serde_json::from_value(object.body.clone()).map_err(|error| format!("not a v1 Pod: {error}"))?;
-    // They become names of folders and cgroups.
-    for (field, text) in [("uid", &object.digest.uid), ("namespace", &key.namespace), ("name", &key.name)] {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
-        if text.is_empty() || text.len() > 253 || text.starts_with('.') || !text.bytes().all(plain) {
-            return Err(format!("metadata.{field} {text:?} is no Kubernetes name"));
-        }
-    }
-    let meta = &pod.metadata;
-    let announced = (Some(&object.digest.uid), Some(&key.namespace), Some(&key.name));
-    if (meta.uid.as_ref(), meta.namespace.as_ref(), meta.name.as_ref()) != announced {
-        return Err(format!(
-            "its metadata is not what was announced, {}/{} {}",
-            key.namespace, key.name, object.digest.uid
-        ));
-    }
-    let refusal = unknown_field(&object.body, &pod);
-    Ok(Applied::Pod(Box::new(pod), refusal))
 }

@@ -69,6 +69,7 @@ impl Node {
             return Ok(());
         }
         self.report.next_look = Some(now.after(LOOK));
+        self.expire_events(now)?;
         super::start::tend(&self.reserve, &self.paths);
         self.follow_addresses();
         if !self.is_shutting_down() {

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use edge_protocol::message::Report;
-use k8s_openapi::api::core::v1::Pod;
 use nix::fcntl::{Flock, FlockArg};
 use smol::LocalExecutor;
 
@@ -31,6 +30,7 @@ use crate::config::Config;
 use crate::eviction::{Manager, measure};
 use crate::image::gc;
 use crate::image::layers::Layers;
+use crate::intake::{self, Recorded};
 use crate::launch::Launcher;
 use crate::launch::launcher::LauncherError;
 use crate::launch::runtimes::Runtimes;
@@ -39,10 +39,7 @@ use crate::link::{self, LinkSettings};
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
 use crate::paths::Paths;
-use crate::pod::reconcile::Refusal;
-use crate::pod::record::PodSource;
 use crate::pod::status::HostFacts;
-use crate::pod::support::unknown_field;
 use crate::probe::{ExecProbe, Supervisor};
 use crate::store::{Fact, Store, StoreError};
 use crate::sys::board::Sensors;
@@ -208,7 +205,11 @@ fn build(
             let text = format!("Node {} has been rebooted, boot id: {boot_id}", config.node_name);
             notes.push((true, "Rebooted", text));
         }
-        store.write(|writer| writer.set_fact(Fact::BootId, &boot_id))?;
+        store.write(|writer| {
+            writer.drop_statuses()?;
+            writer.forget_waiting()?;
+            writer.set_fact(Fact::BootId, &boot_id)
+        })?;
     }
     let config = Rc::new(config);
     let manager = Manager::new(config.eviction.thresholds.clone(), config.eviction.transition);
@@ -307,39 +308,24 @@ fn tell_probe(senders: &Senders) -> Rc<dyn Fn(crate::probe::ProbeEvent)> {
 impl Node {
     /// Every pod the store knows, running or wanted. What the monitor says comes next and settles which is which.
     fn load_pods(&mut self) -> Result<(), StoreError> {
-        let (objects, unreadable) = self.store.objects_of("Pod")?;
-        let (stored, bad) = self.store.pods()?;
-        for error in unreadable.iter().chain(&bad) {
-            log::error!("{error}; left out until the cloud sends it again");
-        }
-        let parse = |body| serde_json::from_value::<Pod>(body).ok();
-        let mut wanted: BTreeMap<String, (Pod, Option<Refusal>)> = BTreeMap::new();
-        for body in objects {
-            let Some(pod) = parse(body.clone()) else { continue };
-            let refusal = unknown_field(&body, &pod);
-            wanted.insert(pod.metadata.uid.clone().unwrap_or_default(), (pod, refusal));
-        }
-        for pod in stored {
-            let uid = pod.record.uid.clone();
-            let manifest = match pod.record.source {
-                PodSource::Api => wanted.remove(&uid).map(|(pod, _)| pod).or_else(|| parse(pod.manifest)),
-                PodSource::Static => parse(pod.manifest),
-            };
-            let Some(manifest) = manifest else {
-                log::error!("pod {}/{} has no readable manifest; it is dropped", pod.record.namespace, pod.record.name);
-                continue;
-            };
-            for (name, container) in &pod.record.containers {
+        let restored = intake::restore(&self.store)?;
+        restored.lost.iter().for_each(|lost| log::error!("{lost}"));
+        for Recorded { pod: manifest, record, gone } in restored.recorded {
+            let uid = record.uid.clone();
+            for (name, container) in &record.containers {
                 for attempt in container.garbage.keys().copied().chain([container.attempt]) {
                     let id = crate::pod::id::container_id(&uid, name, attempt);
                     self.owners.insert(id, Owner { uid: uid.clone(), container: name.clone(), attempt });
                 }
             }
             let manifest = Rc::new(manifest);
-            self.pods.insert(Entry::new(Rc::clone(&manifest), pod.record));
+            self.pods.insert(Entry::new(Rc::clone(&manifest), record));
             self.want_tokens(&uid, &manifest);
+            if gone {
+                self.pod_gone(&uid);
+            }
         }
-        for (pod, refusal) in wanted.into_values() {
+        for (pod, refusal) in restored.wanted {
             self.pod_wanted(pod, refusal);
         }
         let known = self.pods.iter().map(|(uid, _)| uid.clone()).collect();

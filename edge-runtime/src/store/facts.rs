@@ -19,10 +19,12 @@ pub enum Fact {
     BootId,
     /// The node's conditions as last reported, as JSON: their times outlive a restart.
     Conditions,
+    /// Events dropped from the outbox that no summary has told of yet.
+    Dropped,
 }
 
 impl Fact {
-    fn key(self) -> &'static str {
+    pub(super) fn key(self) -> &'static str {
         match self {
             Self::Stream => "stream",
             Self::LastSequence => "last-sequence",
@@ -30,6 +32,7 @@ impl Fact {
             Self::TimeFloor => "time-floor",
             Self::BootId => "boot-id",
             Self::Conditions => "conditions",
+            Self::Dropped => "dropped",
         }
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use facts::Fact;
-pub use outbox::{OUTBOX_LIMIT, OutboxRow, subject as outbox_subject};
+pub use outbox::{OUTBOX_BYTES, OUTBOX_LIMIT, OUTBOX_TTL_S, OutboxRow, subject as outbox_subject};
 pub use pods::StoredPod;
 
 /// Why the store could not answer. The path is in every message.
@@ -131,6 +131,20 @@ impl Store {
         let done = work(&writer)?;
         writer.tx.commit().map_err(sqlite)?;
         Ok(done)
+    }
+
+    /// Lets the file grow no more, or again: what a full disk does, for tests and simulations. Lasts until the store
+    /// is closed.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn limit(&self, full: bool) -> Result<(), StoreError> {
+        let pages: i64 =
+            self.db.query_row("PRAGMA page_count", [], |row| row.get(0)).map_err(|source| self.sqlite(source))?;
+        let most = if full { pages } else { i64::from(u32::MAX >> 1) };
+        self.db
+            .query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))
+            .map_err(|source| self.sqlite(source))
     }
 
     fn set_sync(&self, mode: &str) -> Result<(), StoreError> {

@@ -1,13 +1,24 @@
 //! Reports the bridge has not acknowledged yet: they outlive the process and the link.
-//! Bounded: when full the oldest event goes, never a status.
+//! Bounded in rows, in bytes and in time: when full or too old the oldest event goes, never a status; what went is
+//! counted, so that one event can say so.
 
 use edge_protocol::message::Report;
 use rusqlite::OptionalExtension;
 
-use super::{Store, StoreError, Writer};
+use super::{Fact, Store, StoreError, Writer};
 
 /// Most rows kept. A status is one row per pod; the rest are events.
 pub const OUTBOX_LIMIT: i64 = 2000;
+
+/// Most bytes of events kept.
+pub const OUTBOX_BYTES: i64 = 1 << 20;
+
+/// Events that waited for so long are of no use to anybody: an API server keeps its own for an hour. Counted in time
+/// that the machine was up, because its clock may be wrong.
+pub const OUTBOX_TTL_S: i64 = 24 * 3600;
+
+/// The bytes are counted with every so many rows.
+const COUNTED: i64 = 32;
 
 /// One report under the number its acknowledgement will carry.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +61,15 @@ impl Store {
 }
 
 impl Store {
+    /// Whether there are events that wait.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn has_events(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE subject IS NULL)";
+        self.db.query_row(sql, [], |row| row.get(0)).map_err(|source| self.sqlite(source))
+    }
+
     /// How many reports wait, and their bytes.
     ///
     /// # Errors
@@ -88,13 +108,70 @@ impl Writer<'_> {
         self.execute("INSERT OR REPLACE INTO outbox (subject, report) VALUES (?1, ?2)", (&subject, text))?;
         let id = self.tx.last_insert_rowid();
         if subject.is_none() {
-            self.execute(
+            let mut dropped = self.execute(
                 "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE subject IS NULL ORDER BY id
                  LIMIT max(0, (SELECT count(*) FROM outbox) - ?1))",
                 [OUTBOX_LIMIT],
             )?;
+            if id % COUNTED == 0 {
+                while self.event_bytes()? > OUTBOX_BYTES {
+                    dropped += self.execute(
+                        "DELETE FROM outbox WHERE id IN
+                         (SELECT id FROM outbox WHERE subject IS NULL ORDER BY id LIMIT ?1)",
+                        [COUNTED],
+                    )?;
+                }
+            }
+            self.count_dropped(dropped)?;
         }
         Ok(id.unsigned_abs())
+    }
+
+    fn event_bytes(&self) -> Result<i64, StoreError> {
+        let sql = "SELECT coalesce(sum(length(report)), 0) FROM outbox WHERE subject IS NULL";
+        self.tx
+            .query_row(sql, [], |row| row.get(0))
+            .map_err(|source| StoreError::Sqlite { path: self.path.into(), source })
+    }
+
+    /// Drops events that have waited for too long. `now_s`: seconds since boot.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn expire(&self, now_s: i64) -> Result<(), StoreError> {
+        self.execute("UPDATE outbox SET seen = ?1 WHERE seen IS NULL AND subject IS NULL", [now_s])?;
+        let dropped = self.execute("DELETE FROM outbox WHERE seen < ?1", [now_s - OUTBOX_TTL_S])?;
+        self.count_dropped(dropped)
+    }
+
+    fn count_dropped(&self, dropped: usize) -> Result<(), StoreError> {
+        if dropped == 0 {
+            return Ok(());
+        }
+        let dropped = i64::try_from(dropped).unwrap_or(i64::MAX);
+        self.execute(
+            "INSERT INTO facts (key, value) VALUES (?1, ?2)
+             ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + ?2",
+            (Fact::Dropped.key(), dropped),
+        )
+        .map(drop)
+    }
+
+    /// After a boot: boot times begin anew.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn forget_waiting(&self) -> Result<(), StoreError> {
+        self.execute("UPDATE outbox SET seen = 0 WHERE seen IS NOT NULL", []).map(drop)
+    }
+
+    /// Forgets unsent statuses: after a power cut the outbox may hold one that was followed by others which the bridge
+    /// has and this store has lost. Every pod with a record reports its own anew.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn drop_statuses(&self) -> Result<(), StoreError> {
+        self.execute("DELETE FROM outbox WHERE subject LIKE 'status/%'", []).map(drop)
     }
 
     /// The bridge has the report with this number.

@@ -26,6 +26,8 @@ const MIGRATIONS: &[&str] = &[
     // Tokens: service account tokens of pods, as JSON of `volume::token::Held`.
     "CREATE TABLE tokens (
          uid TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (uid, name)) WITHOUT ROWID;",
+    // Seen: boot time in seconds when an event was first found waiting; null for those that were not looked at yet.
+    "ALTER TABLE outbox ADD COLUMN seen INTEGER;",
 ];
 
 /// Brings `db` to the newest schema in one transaction.

@@ -102,6 +102,52 @@ fn events_are_bounded_and_statuses_are_not_dropped_for_them() {
 }
 
 #[test]
+fn g10_waiting_events_are_bounded_in_bytes_and_what_is_dropped_is_counted() {
+    let mut store = Store::in_memory().expect("opens");
+    let text = "x".repeat(10_000);
+    let written = 300;
+    store
+        .write(|writer| {
+            writer.report(&status("u", "Running"))?;
+            for number in 0..written {
+                writer.report(&Report::Event { event: json!({ "n": number, "text": text }) })?;
+            }
+            Ok(())
+        })
+        .expect("commits");
+    let rows = store.outbox().expect("reads");
+    let bytes: usize = rows.iter().map(|row| serde_json::to_string(&row.report).expect("is JSON").len()).sum();
+    assert!(bytes < usize::try_from(OUTBOX_BYTES).expect("fits") + 40 * 10_100, "{bytes} bytes are kept");
+    assert_eq!(rows[0].report, status("u", "Running"), "a status is never dropped");
+    assert_eq!(
+        rows.last().map(|row| row.report.clone()),
+        Some(Report::Event { event: json!({"n": written - 1, "text": text}) })
+    );
+    let dropped: usize = store.fact(Fact::Dropped).expect("reads").expect("is counted").parse().expect("a number");
+    assert_eq!(dropped + rows.len(), written + 1);
+}
+
+#[test]
+fn g10_events_that_waited_too_long_go_and_a_boot_begins_their_time_anew() {
+    let mut store = Store::in_memory().expect("opens");
+    store
+        .write(|writer| {
+            writer.report(&status("u", "Running"))?;
+            writer.report(&Report::Event { event: json!({ "n": 1 }) })?;
+            writer.expire(5_000)?;
+            writer.forget_waiting()?;
+            writer.report(&Report::Event { event: json!({ "n": 2 }) })?;
+            writer.expire(OUTBOX_TTL_S - 10)
+        })
+        .expect("commits");
+    assert_eq!(store.outbox().expect("reads").len(), 3, "no clock that jumped can make them old");
+    store.write(|writer| writer.expire(OUTBOX_TTL_S + 10)).expect("commits");
+    let left: Vec<Report> = store.outbox().expect("reads").into_iter().map(|row| row.report).collect();
+    assert_eq!(left, [status("u", "Running"), Report::Event { event: json!({ "n": 2 }) }]);
+    assert_eq!(store.fact(Fact::Dropped).expect("reads").as_deref(), Some("1"));
+}
+
+#[test]
 fn a_corrupt_file_is_set_aside_and_the_node_boots() {
     let folder = folder();
     let path = folder.path().join("store.db");

@@ -28,8 +28,16 @@ pub(super) enum Answer {
     Seeds(HashMap<String, Vec<BoundPod>>),
     /// Several at once.
     Each(Vec<Answer>),
+    /// A pod that a list lacked is there all the same; what the list would have shown of it is this.
+    Found(WatchedPod),
     /// A pod that a list lacked is gone indeed.
     Gone {
+        node: String,
+        key: ObjectKey,
+        uid: String,
+    },
+    /// The API has pods of this node, and none of them names the object, which the node may not even read any more.
+    Useless {
         node: String,
         key: ObjectKey,
         uid: String,
@@ -39,11 +47,17 @@ pub(super) enum Answer {
 
 /// The pods of a node, asked until the API answers.
 pub(super) async fn seed(pods: Api<WatchedPod>, node: String) -> Answer {
+    let found = pods_of(pods, &node).await;
+    Answer::Seed { node, pods: found }
+}
+
+/// A complete list of the pods bound to a node.
+async fn pods_of(pods: Api<WatchedPod>, node: &str) -> Vec<BoundPod> {
     let what = format!("the pods of node {node}");
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut found = Vec::new();
     list(pods, parameters, &what, &mut found, |found, pod| found.extend(pod.into_bound())).await;
-    Answer::Seed { node, pods: found }
+    found
 }
 
 /// The pods of many nodes, by one list of all: after a restart thousands of nodes come back within seconds, and for
@@ -108,10 +122,14 @@ async fn list<F: Found>(
     }
 }
 
-/// Whether the API has no such object any more, or another one of the same name, or gave it to another node.
-pub(super) async fn is_gone(client: Client, node: String, key: ObjectKey, uid: String) -> Answer {
+/// Whether the API has no such object any more, or another one of the same name. `own` is the bridge's own client.
+///
+/// What no pod of a node names, an API server does not let the node read: it answers Forbidden whether the object is
+/// there or not. The node has no use for it then, if the list of its pods says so, too; its pods themselves are never
+/// concluded about from a list (G12).
+pub(super) async fn is_gone(client: Client, own: Client, node: String, key: ObjectKey, uid: String) -> Answer {
     let path = match key.kind.as_str() {
-        "Pod" => "pods",
+        "Pod" => return find_pod(&own, node, key, uid).await,
         "ConfigMap" => "configmaps",
         "Secret" => "secrets",
         CLAIM => "persistentvolumeclaims",
@@ -125,8 +143,13 @@ pub(super) async fn is_gone(client: Client, node: String, key: ObjectKey, uid: S
         let gone = match api.get_opt(&key.name).await {
             Ok(None) => true,
             Ok(Some(found)) => found.metadata.uid.as_deref().is_some_and(|found| found != uid),
-            // What a node has no right to read any more is of no use to it, but that is not for us to conclude.
-            Err(kube::Error::Api(status)) if status.is_forbidden() => false,
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                let pods = pods_of(Api::all(own), &node).await;
+                return match pods.iter().any(|pod| pod.refs.contains(&key)) {
+                    true => Answer::Nothing,
+                    false => Answer::Useless { node, key, uid },
+                };
+            }
             Err(error) => {
                 log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
                 tokio::time::sleep(AGAIN).await;
@@ -134,6 +157,24 @@ pub(super) async fn is_gone(client: Client, node: String, key: ObjectKey, uid: S
             }
         };
         return if gone { Answer::Gone { node, key, uid } } else { Answer::Nothing };
+    }
+}
+
+/// As [`is_gone`], of a pod. A refusal says nothing.
+async fn find_pod(own: &Client, node: String, key: ObjectKey, uid: String) -> Answer {
+    let api: Api<WatchedPod> = Api::namespaced(own.clone(), &key.namespace);
+    loop {
+        return match api.get_opt(&key.name).await {
+            Ok(Some(found)) if found.uid() == uid => Answer::Found(found),
+            Ok(Some(found)) if found.uid().is_empty() => Answer::Nothing,
+            Ok(_) => Answer::Gone { node, key, uid },
+            Err(kube::Error::Api(status)) if status.is_forbidden() => Answer::Nothing,
+            Err(error) => {
+                log::warn!("asking for pod {}/{}: {error}", key.namespace, key.name);
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+        };
     }
 }
 

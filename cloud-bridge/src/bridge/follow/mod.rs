@@ -152,12 +152,13 @@ impl Follower {
     }
 
     fn ask_if_gone(&mut self, node: String, key: ObjectKey, uid: String) {
-        let client = if key.kind == "Pod" { self.clients.own().clone() } else { self.clients.as_node(&node) };
-        self.questions.push(is_gone(client, node, key, uid).boxed());
+        let client = self.clients.as_node(&node);
+        self.questions.push(is_gone(client, self.clients.own().clone(), node, key, uid).boxed());
     }
 
     fn answer(&mut self, answer: Answer) {
         let effects = match answer {
+            Answer::Found(pod) => return self.pod(pod),
             Answer::Seed { node, pods } => self.world.seed(&node, pods),
             Answer::Seeds(all) => {
                 self.seeding = false;
@@ -171,6 +172,9 @@ impl Follower {
             }
             Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_deleted(&node, &key, &uid),
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
+            // A pod may have come meanwhile that names it.
+            Answer::Useless { node, key, .. } if self.world.uses(&node, &key) => Vec::new(),
+            Answer::Useless { node, key, uid } => vec![Effect::Withdraw { node, key, uid }],
             Answer::Nothing => Vec::new(),
         };
         self.apply(effects);

@@ -3,10 +3,12 @@
 //! One attempt per call; order and repetition are the business of `lanes`.
 
 mod event;
+mod fence;
 mod mirror;
 mod node;
 mod pod;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use edge_protocol::message::{ObjectKey, Report};
@@ -30,6 +32,10 @@ pub(super) struct Reports {
     events: Mutex<event::Correlator>,
     /// Fencing number of the connection.
     session: u64,
+    /// Other bridges may write for the node, too.
+    pub(super) replicated: bool,
+    /// The API knows the number.
+    claimed: AtomicBool,
     /// Labels and annotations as last written by this connection, hashed.
     metadata: Mutex<Option<u64>>,
     /// As text: a parsed one takes six times the memory, and every idle node has one.
@@ -41,6 +47,8 @@ impl Reports {
         Self {
             node: node.to_owned(),
             session,
+            replicated: false,
+            claimed: AtomicBool::new(false),
             requests,
             own,
             overrides,
@@ -53,6 +61,9 @@ impl Reports {
     /// Tries once. A report may have been written before and come again.
     pub(super) async fn write(&self, report: &Report) -> Outcome {
         let written = match report {
+            Report::PodStatus { namespace, name, uid, status } if self.replicated => {
+                self.fenced_status(namespace, name, uid, status).await
+            }
             Report::PodStatus { namespace, name, uid, status } => {
                 pod::status(&self.requests, namespace, name, uid, status).await
             }
@@ -112,6 +123,9 @@ fn outcome(written: Result<(), Failure>) -> Outcome {
     match written {
         Ok(()) => Outcome::Written,
         Err(Failure::Refused(reason)) => Outcome::Refused(reason),
+        // The next attempt asks first whose the node is.
+        Err(Failure::Fenced) => Outcome::Retry("the node is connected to another bridge".to_owned()),
+        Err(Failure::Changed) => Outcome::Retry("the object was changed meanwhile".to_owned()),
         Err(Failure::Api(error)) => classify(&error),
     }
 }
@@ -120,6 +134,10 @@ fn outcome(written: Result<(), Failure>) -> Outcome {
 #[derive(Debug)]
 enum Failure {
     Refused(String),
+    /// A newer connection of the node is at another bridge.
+    Fenced,
+    /// Somebody else has written the object since it was read.
+    Changed,
     Api(kube::Error),
 }
 

@@ -32,6 +32,24 @@ pub(super) async fn status(
     Ok(())
 }
 
+/// As [`status`], on the pod as it was when this resource version was read.
+pub(super) async fn status_on(
+    requests: &Requests,
+    version: String,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    status: &Value,
+) -> Result<(), Failure> {
+    let path = format!("{}/status", path(namespace, name)?);
+    let mut patch = status_patch(uid, status).ok_or_else(|| Failure::Refused("the status is no object".to_owned()))?;
+    patch["metadata"]["resourceVersion"] = version.into();
+    match requests.patch(&path, Patch::Strategic, &patch).await {
+        Err(error) if code(&error) == Some(409) => Err(Failure::Changed),
+        other => Ok(other.map(drop)?),
+    }
+}
+
 /// Deletes the object for good. That it is gone already, or that another pod has its name, is as well.
 pub(super) async fn gone(requests: &Requests, namespace: &str, name: &str, uid: &str) -> Result<(), Failure> {
     match requests.delete_now(&path(namespace, name)?, uid).await {

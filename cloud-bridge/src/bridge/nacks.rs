@@ -1,0 +1,73 @@
+//! How often a node's refusals are told in the API: each once, not all of them at once, and again after a while. A node
+//! that refuses the same object with every list, or that only wants to make work, writes no more events than this. Pure.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// The same refusal of the same object is told again after this long.
+const AGAIN: Duration = Duration::from_secs(600);
+/// Events at once, and how long each then takes to be allowed again (the kubelet's: 25, one in five minutes; here a
+/// node has many objects that one upgrade may make unreadable, and few connections).
+const BURST: u32 = 25;
+const REFILL: Duration = Duration::from_secs(20);
+/// Objects remembered; beyond them only the burst limits.
+const REMEMBERED: usize = 512;
+
+/// Of one connection. Times are of a monotonic clock.
+#[derive(Debug, Default)]
+pub(super) struct Nacks {
+    told: HashMap<String, (String, Duration)>,
+    spent: u32,
+    since: Duration,
+    /// Refusals not told since the last that was.
+    quiet: u64,
+}
+
+impl Nacks {
+    /// Whether this refusal is to be told. Gives how many were not since the last one that was.
+    pub(super) fn tell(&mut self, uid: &str, reason: &str, now: Duration) -> Option<u64> {
+        let refilled = now.saturating_sub(self.since).as_secs() / REFILL.as_secs();
+        if refilled > 0 {
+            self.spent = self.spent.saturating_sub(u32::try_from(refilled).unwrap_or(u32::MAX));
+            self.since = now;
+        }
+        let known = self.told.get(uid).is_some_and(|(told, at)| told == reason && now.saturating_sub(*at) < AGAIN);
+        if known || self.spent >= BURST {
+            self.quiet += 1;
+            return None;
+        }
+        self.spent += 1;
+        if self.told.len() >= REMEMBERED && !self.told.contains_key(uid) {
+            self.told.retain(|_, (_, at)| now.saturating_sub(*at) < AGAIN);
+        }
+        if self.told.len() < REMEMBERED || self.told.contains_key(uid) {
+            self.told.insert(uid.to_owned(), (reason.to_owned(), now));
+        }
+        Some(std::mem::take(&mut self.quiet))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn g09_the_same_refusal_is_told_once_in_a_while() {
+        let mut nacks = Nacks::default();
+        assert_eq!(nacks.tell("u", "why", S), Some(0));
+        assert_eq!(nacks.tell("u", "why", 2 * S), None);
+        assert_eq!(nacks.tell("u", "another reason", 3 * S), Some(1));
+        assert_eq!(nacks.tell("u", "another reason", 700 * S), Some(0));
+    }
+
+    #[test]
+    fn g09_a_flood_of_refusals_is_not_a_flood_of_events() {
+        let mut nacks = Nacks::default();
+        let told = (0..10_000).filter(|n| nacks.tell(&format!("u{n}"), "why", S).is_some()).count();
+        assert_eq!(told, BURST as usize);
+        assert!(nacks.told.len() <= REMEMBERED);
+        assert_eq!(nacks.tell("later", "why", 100 * S), Some(10_000 - u64::from(BURST)), "the rest is counted");
+    }
+}

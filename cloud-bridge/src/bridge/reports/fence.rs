@@ -1,0 +1,64 @@
+//! Statuses where several bridges serve one API: what a connection has still to write when the node is already at another
+//! bridge must not replace what came over there.
+//!
+//! Each connection claims the node before its first status, by its fencing number on the Node object. A status is then
+//! written in three steps: read the pod's resourceVersion, see that no higher number is on the Node, write on that
+//! version. A connection that claimed before our look is seen by it; one that claims later and writes has changed the
+//! pod's version, and the API refuses ours.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use super::node::SESSION_ANNOTATION;
+use super::{Failure, Reports, code, pod};
+use crate::bridge::requests::{Patch, Written};
+
+impl Reports {
+    pub(super) async fn fenced_status(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        status: &Value,
+    ) -> Result<(), Failure> {
+        self.claim().await?;
+        let found: Written = self.requests.get(&pod::path(namespace, name)?).await?;
+        if found.metadata.uid != uid {
+            return Err(Failure::Refused(format!("pod {namespace}/{name} is another one by now")));
+        }
+        if !self.is_newest().await? {
+            return Err(Failure::Fenced);
+        }
+        let version = found.metadata.resource_version;
+        pod::status_on(&self.requests, version, namespace, name, uid, status).await
+    }
+
+    async fn claim(&self) -> Result<(), Failure> {
+        if self.claimed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let path = format!("/api/v1/nodes/{}", self.node);
+        let node: Written = match self.requests.get(&path).await {
+            // Not registered: no other bridge has it either.
+            Err(error) if code(&error) == Some(404) => return Ok(()),
+            found => found?,
+        };
+        let found = node.metadata.annotations.get(SESSION_ANNOTATION).and_then(|text| text.parse::<u64>().ok());
+        if found.is_some_and(|found| found > self.session) {
+            return Err(Failure::Fenced);
+        }
+        if found != Some(self.session) {
+            let metadata = json!({
+                "resourceVersion": node.metadata.resource_version,
+                "annotations": {SESSION_ANNOTATION: self.session.to_string()},
+            });
+            match self.requests.patch(&path, Patch::Merge, &json!({"metadata": metadata})).await {
+                Err(error) if code(&error) == Some(409) => return Err(Failure::Changed),
+                other => drop(other?),
+            }
+        }
+        self.claimed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,415 @@
+//! A bridge process: follows the API with the real `World`, serves connections with the real session and lanes, and
+//! writes as the product's `reports` do. Forgets everything when it restarts.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use cloud_bridge::bridge::lanes::{Answer, Attempt, Lanes, Outcome};
+use cloud_bridge::bridge::watched::{BoundPod, WatchedPod, config_object};
+use cloud_bridge::bridge::world::{Effect, World};
+use edge_protocol::SessionError;
+use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
+use edge_protocol::message::{Object, ObjectKey, Report};
+use edge_protocol::state::{NodeState, StateError};
+use edge_protocol::version::RefuseReason;
+use serde_json::Value;
+
+use crate::api::{Api, Event, NODE};
+use crate::line::Line;
+use crate::rng::Rng;
+
+pub const WINDOW: usize = 2_000;
+pub const CLUSTER: &str = "cluster";
+
+/// A question to the API that has not been answered.
+#[derive(Debug)]
+enum Question {
+    Seed,
+    IsGone { key: ObjectKey, uid: String },
+}
+
+/// How far the watch of pods is.
+#[derive(Debug)]
+enum Watch {
+    List { rest: VecDeque<Value>, listed: HashSet<String>, at: usize },
+    Live { at: usize },
+}
+
+/// A watch of one ConfigMap: what it has delivered last.
+#[derive(Debug, Default)]
+struct Following {
+    delivered: Option<Option<Value>>,
+}
+
+/// A report on its way into the API.
+#[derive(Debug)]
+struct Job {
+    attempt: Attempt,
+    /// What was read of the pod.
+    rv: Option<Option<u64>>,
+    /// The claim was still ours after that.
+    checked: bool,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Conn {
+    pub session: BridgeSession,
+    lanes: Lanes,
+    jobs: Vec<Job>,
+    welcome: bool,
+    claimed: bool,
+    /// Told to go; frames may come in until it has.
+    pub superseded: bool,
+    /// The newest change the node said it has committed.
+    pub acked: Vec<u64>,
+}
+
+#[derive(Debug)]
+pub struct Bridge {
+    cluster: String,
+    world: World,
+    pub state: NodeState,
+    added: bool,
+    watch: Watch,
+    following: BTreeMap<ObjectKey, Following>,
+    questions: Vec<Question>,
+    pub conns: BTreeMap<u64, Conn>,
+    newest: u64,
+    /// Fencing number of the node as the watch of Node objects has shown it.
+    elsewhere: u64,
+    pub resumed: Option<bool>,
+    /// Highest of [`Bridge::bytes_waiting`] seen.
+    pub most_in_flight: usize,
+}
+
+impl Bridge {
+    /// A new process. `name` must be new, too.
+    pub fn start(name: String, cluster: &str, api: &Api, tombstones: usize) -> Self {
+        Self {
+            state: NodeState::new(format!("stream-{name}")).keep_tombstones(tombstones),
+            cluster: cluster.to_owned(),
+            world: World::default(),
+            added: false,
+            watch: list(api),
+            following: BTreeMap::new(),
+            questions: Vec::new(),
+            conns: BTreeMap::new(),
+            newest: 0,
+            elsewhere: 0,
+            resumed: None,
+            most_in_flight: 0,
+        }
+    }
+
+    /// The watch of pods has expired: it lists again. `lacking`: the list is cut short by mistake.
+    pub fn relist(&mut self, api: &Api, lacking: bool) {
+        self.watch = list(api);
+        if let Watch::List { rest, .. } = &mut self.watch
+            && lacking
+        {
+            rest.pop_back();
+        }
+    }
+
+    /// A connection of the node, over which `wall_ms` of this bridge's clock numbers it.
+    pub fn accept(&mut self, line: u64, wall_ms: u64, now: Duration) {
+        if !self.added {
+            self.added = true;
+            self.world.add_node(NODE);
+            self.questions.push(Question::Seed);
+        }
+        self.newest = wall_ms.max(self.newest.max(self.elsewhere) + 1);
+        let mut settings = BridgeSettings::new(NODE, self.cluster.clone(), self.newest);
+        settings.window = WINDOW;
+        for conn in self.conns.values_mut() {
+            conn.superseded = true;
+        }
+        let session = BridgeSession::new(settings, &mut self.state, now);
+        let conn = Conn {
+            session,
+            lanes: Lanes::default(),
+            jobs: Vec::new(),
+            welcome: false,
+            claimed: false,
+            superseded: false,
+            acked: Vec::new(),
+        };
+        self.conns.insert(line, conn);
+    }
+
+    /// Carries out one step of reading the API. False if there was nothing to do.
+    pub fn follow(&mut self, api: &Api, rng: &mut Rng) -> bool {
+        if api.down {
+            return false;
+        }
+        if self.elsewhere < api.session && rng.once_in(3) {
+            self.follow_nodes(api.session);
+            return true;
+        }
+        match rng.below(3) {
+            0 => self.follow_pods(api) || self.follow_maps(api, rng) || self.answer(api, rng),
+            1 => self.follow_maps(api, rng) || self.answer(api, rng) || self.follow_pods(api),
+            _ => self.answer(api, rng) || self.follow_pods(api) || self.follow_maps(api, rng),
+        }
+    }
+
+    /// As `Node::superseded`: another bridge has given the node this number.
+    fn follow_nodes(&mut self, session: u64) {
+        self.elsewhere = session;
+        self.newest = self.newest.max(session);
+        for conn in self.conns.values_mut().filter(|conn| conn.session.session() < session) {
+            conn.superseded = true;
+        }
+        self.state.fence(session);
+    }
+
+    fn follow_pods(&mut self, api: &Api) -> bool {
+        match &mut self.watch {
+            Watch::List { rest, listed, at } => match rest.pop_front() {
+                Some(pod) => {
+                    let pod = watched(pod);
+                    if self.world.is_ours(pod.node()) {
+                        listed.insert(pod.uid().to_owned());
+                    }
+                    self.applied(pod);
+                }
+                None => {
+                    let (listed, at) = (std::mem::take(listed), *at);
+                    self.watch = Watch::Live { at };
+                    for (_, key, uid) in self.world.missing(&listed) {
+                        self.questions.push(Question::IsGone { key, uid });
+                    }
+                }
+            },
+            Watch::Live { at } => {
+                let Some(event) = api.log.get(*at) else { return false };
+                *at += 1;
+                match event.clone() {
+                    Event::Applied(pod) => self.applied(watched(pod)),
+                    Event::Deleted(pod) => {
+                        let pod = watched(pod);
+                        let effects = self.world.pod_deleted(pod.node(), &pod.key(), pod.uid());
+                        self.apply(effects);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn applied(&mut self, pod: WatchedPod) {
+        if self.world.is_ours(pod.node())
+            && let Some(pod) = pod.into_bound()
+        {
+            let effects = self.world.pod_applied(pod);
+            self.apply(effects);
+        }
+    }
+
+    fn follow_maps(&mut self, api: &Api, rng: &mut Rng) -> bool {
+        let shown = |key: &ObjectKey| if key.kind == "ConfigMap" { api.map(&key.name) } else { None };
+        let stale = self.following.iter().filter(|(key, f)| f.delivered.as_ref() != Some(&shown(key)));
+        let stale: Vec<ObjectKey> = stale.map(|(key, _)| key.clone()).collect();
+        if stale.is_empty() {
+            return false;
+        }
+        let key = &stale[rng.below(stale.len())];
+        let now = shown(key);
+        if let Some(following) = self.following.get_mut(key) {
+            following.delivered = Some(now.clone());
+        }
+        let effects = match now.and_then(object) {
+            Some(object) => self.world.object_present(object),
+            None => self.world.object_absent(key),
+        };
+        self.apply(effects);
+        true
+    }
+
+    /// Answers one question, as `follow::ask` does.
+    fn answer(&mut self, api: &Api, rng: &mut Rng) -> bool {
+        if self.questions.is_empty() {
+            return false;
+        }
+        let effects = match self.questions.swap_remove(rng.below(self.questions.len())) {
+            Question::Seed => {
+                let pods = api.pods.keys().filter_map(|name| watched(api.pod(name)).into_bound());
+                self.world.seed(NODE, pods.collect::<Vec<BoundPod>>())
+            }
+            Question::IsGone { key, uid } if key.kind == "Pod" => {
+                if api.pods.get(&key.name).is_some_and(|pod| pod.uid == uid) {
+                    self.applied(watched(api.pod(&key.name)));
+                    return true;
+                }
+                self.world.pod_deleted(NODE, &key, &uid)
+            }
+            // The API server lets a node read only what its pods name.
+            Question::IsGone { key, uid } if !api.is_named(&key.name) => match self.world.uses(NODE, &key) {
+                true => Vec::new(),
+                false => vec![Effect::Withdraw { node: NODE.to_owned(), key, uid }],
+            },
+            Question::IsGone { key, uid } => {
+                let gone = api.maps.get(&key.name).is_none_or(|map| map.uid != uid);
+                if gone { vec![Effect::Remove { node: NODE.to_owned(), key, uid }] } else { Vec::new() }
+            }
+        };
+        self.apply(effects);
+        true
+    }
+
+    fn apply(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Set { object, .. } => match self.state.set(Object::clone(&object)) {
+                    Ok(_) | Err(StateError::Deleted { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                },
+                Effect::Remove { key, uid, .. } => drop(self.state.remove(&key, &uid)),
+                Effect::Withdraw { key, uid, .. } => drop(self.state.withdraw(&key, &uid)),
+                Effect::Listed { .. } => self.state.listed(),
+                Effect::Watch { key, .. } => drop(self.following.insert(key, Following::default())),
+                Effect::Unwatch { key } => drop(self.following.remove(&key)),
+                Effect::RestoreReady { .. } | Effect::FinishMirror { .. } => {}
+            }
+        }
+    }
+
+    /// Puts one frame on the line, if it takes one.
+    pub fn send(&mut self, number: u64, line: &mut Line, now: Duration) -> bool {
+        let Some(conn) = self.conns.get_mut(&number) else { return false };
+        if !line.takes_down() {
+            return false;
+        }
+        let Some(frame) = conn.session.poll_transmit(&self.state, now) else { return false };
+        self.most_in_flight = self.most_in_flight.max(conn.session.in_flight());
+        line.send_down(frame);
+        true
+    }
+
+    /// Takes one frame off the line. An error ends the connection.
+    pub fn receive(&mut self, number: u64, frame: &str, now: Duration) -> Result<(), SessionError> {
+        let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
+        let fenced = self.state.session() != conn.session.session();
+        let result = conn.session.handle(&mut self.state, frame, now);
+        if fenced {
+            let refused = matches!(result, Err(SessionError::Refused { reason: RefuseReason::Superseded, .. }));
+            assert!(refused, "a late frame was taken: {result:?}");
+            assert_eq!(conn.session.poll_event(), None, "a late frame had an effect");
+            return result;
+        }
+        while let Some(event) = conn.session.poll_event() {
+            match event {
+                BridgeEvent::Connected { hello, resumed } => {
+                    self.resumed = Some(resumed);
+                    assert_eq!(hello.node, NODE);
+                    conn.welcome = true;
+                    let effects = self.world.connected(NODE);
+                    assert!(effects.is_empty(), "nobody calls pods unready here");
+                }
+                BridgeEvent::Acked { seq } => conn.acked.push(seq),
+                BridgeEvent::Report { id, report } => conn.lanes.push(id, report),
+                BridgeEvent::Unlisted(objects) => {
+                    for object in objects {
+                        if object.key.kind == "Pod" || !self.world.uses(NODE, &object.key) {
+                            self.questions.push(Question::IsGone { key: object.key, uid: object.uid });
+                        }
+                    }
+                }
+                BridgeEvent::Nacked { .. } | BridgeEvent::TokenRequest { .. } | BridgeEvent::Stream(_) => {}
+            }
+        }
+        result
+    }
+
+    /// One step of one connection's writes to the API. False if there is nothing to do.
+    pub fn write(&mut self, number: u64, api: &mut Api, rng: &mut Rng) -> bool {
+        let Some(conn) = self.conns.get_mut(&number) else { return false };
+        if api.down || conn.superseded {
+            return false;
+        }
+        if !conn.claimed {
+            if !conn.welcome {
+                return false;
+            }
+            conn.superseded = api.session > conn.session.session();
+            conn.claimed = !conn.superseded;
+            api.session = api.session.max(conn.session.session());
+            return true;
+        }
+        while let Some(attempt) = conn.lanes.next() {
+            conn.jobs.push(Job { attempt, rv: None, checked: false });
+        }
+        if conn.jobs.is_empty() {
+            return false;
+        }
+        let at = rng.below(conn.jobs.len());
+        let job = &mut conn.jobs[at];
+        let outcome = match &job.attempt.report {
+            _ if rng.once_in(12) => Outcome::Retry("the API is busy".to_owned()),
+            Report::PodStatus { uid, status, .. } => match job.rv {
+                None => {
+                    job.rv = Some(api.rv_of(uid));
+                    return true;
+                }
+                Some(None) => Outcome::Refused("no such pod".to_owned()),
+                Some(Some(_)) if !job.checked => {
+                    job.checked = true;
+                    conn.superseded = api.session > conn.session.session();
+                    return true;
+                }
+                Some(Some(rv)) => {
+                    let version = status["simVersion"].as_u64().unwrap_or_default();
+                    match api.write_status(uid, version, rv) {
+                        true => Outcome::Written,
+                        false => Outcome::Retry("conflict".to_owned()),
+                    }
+                }
+            },
+            Report::PodGone { uid, .. } => {
+                api.gone(uid);
+                Outcome::Written
+            }
+            _ => Outcome::Written,
+        };
+        let job = conn.jobs.swap_remove(at);
+        for answer in conn.lanes.finish(job.attempt, outcome) {
+            match answer {
+                Answer::Reported(id) => conn.session.reported(id),
+                Answer::Refused(id, reason) => conn.session.refuse_report(id, reason),
+            }
+        }
+        true
+    }
+
+    /// Whether everything the API has is known here.
+    pub fn is_idle(&self, api: &Api) -> bool {
+        let shown = |key: &ObjectKey| if key.kind == "ConfigMap" { api.map(&key.name) } else { None };
+        self.elsewhere >= api.session
+            && matches!(self.watch, Watch::Live { at } if at == api.log.len())
+            && self.questions.is_empty()
+            && self.following.iter().all(|(key, f)| f.delivered.as_ref() == Some(&shown(key)))
+    }
+}
+
+fn list(api: &Api) -> Watch {
+    let rest = api.pods.keys().map(|name| api.pod(name)).collect();
+    Watch::List { rest, listed: HashSet::new(), at: api.log.len() }
+}
+
+fn watched(pod: Value) -> WatchedPod {
+    serde_json::from_value(pod).expect("the model makes pods that read")
+}
+
+/// A ConfigMap as nodes get it.
+pub fn object(map: Value) -> Option<Object> {
+    config_object("ConfigMap", serde_json::from_value(map).expect("the model makes ConfigMaps that read"))
+}
+
+/// What a node with these pods should hold.
+pub fn wanted(api: &Api) -> Vec<Object> {
+    let pods = api.pods.iter().filter(|(_, pod)| !pod.poison);
+    let pods = pods.filter_map(|(name, _)| Some(watched(api.pod(name)).into_bound()?.object));
+    let maps = api.maps.keys().filter(|name| api.is_named(name)).filter_map(|name| object(api.map(name)?));
+    pods.chain(maps).collect()
+}

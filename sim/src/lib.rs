@@ -1,0 +1,64 @@
+//! Simulation of the link: one device, one or two bridges and a Kubernetes API on one virtual clock and one seed.
+//!
+//! Real: both session cores and the codec, the bridge's `World`, `Lanes` and fencing rules, the device's store (SQLite
+//! on a file), intake, pod records, reconcile and status. Modelled: the API server, the network, the container runtime.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`api`] | the truth, and what must hold of everything written into it |
+//! | [`bridge`] | a bridge process |
+//! | [`line`] | a connection as the network has it |
+//! | [`device`] | the daemon, its disk and its containers |
+//! | [`world`] | all of them, the faults, the comparison at rest |
+//!
+//! `docs/link.md` says how to reproduce a seed.
+
+pub mod api;
+pub mod bridge;
+pub mod device;
+pub mod line;
+pub mod rng;
+pub mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use world::World;
+
+/// Random things that happen in one run.
+pub const STEPS: usize = 700;
+
+/// Runs one seed: trouble, then rest, then a reconnect that must cost nothing. Prints the seed of a failure.
+///
+/// # Panics
+/// Something does not hold.
+pub fn run(seed: u64) {
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.settle();
+        let (down, up) = world.reconnect();
+        assert!(down + up < 2048, "{down} bytes down and {up} up for nothing new");
+        assert_eq!(world.differs(), None);
+    }));
+    if let Err(panic) = result {
+        told(seed);
+        resume_unwind(panic);
+    }
+}
+
+/// Into the test's captured output, beside the panic's own message.
+#[allow(clippy::print_stderr)]
+fn told(seed: u64) {
+    eprintln!("failed: SAMPAN_SIM_SEED={seed} cargo test -p sampan-sim --test seeds");
+}
+
+/// What happens, for whoever looks for the cause of a failure: shown when `SAMPAN_SIM_TRACE` is set.
+#[allow(clippy::print_stderr)]
+pub fn trace(text: impl FnOnce() -> String) {
+    static WANTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    if *WANTED.get_or_init(|| std::env::var_os("SAMPAN_SIM_TRACE").is_some()) {
+        eprintln!("{}", text());
+    }
+}

@@ -1,0 +1,42 @@
+//! Random trouble, seed by seed. `SAMPAN_SIM_SEED=N` runs one, `SAMPAN_SIM_SEEDS=10000` that many fresh ones,
+//! `SAMPAN_SIM_SECONDS=600` as many as fit.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::{Duration, Instant};
+
+use sampan_sim::rng::Rng;
+use sampan_sim::run;
+
+/// Run every time.
+const FIXED: std::ops::Range<u64> = 0..60;
+
+/// Time for fresh seeds in a usual run.
+const FRESH_S: u64 = 4;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn both_sides_agree_after_any_trouble() {
+    if let Some(seed) = number("SAMPAN_SIM_SEED") {
+        return run(seed);
+    }
+    FIXED.for_each(run);
+    let mut fresh = Rng::new(RandomState::new().hash_one(0));
+    let started = Instant::now();
+    if let Some(count) = number("SAMPAN_SIM_SEEDS") {
+        (0..count).for_each(|_| run(fresh.next()));
+        eprintln!("{count} fresh seeds passed in {:?}", started.elapsed());
+        return;
+    }
+    let limit = Duration::from_secs(number("SAMPAN_SIM_SECONDS").unwrap_or(FRESH_S));
+    let mut count = 0;
+    while started.elapsed() < limit {
+        run(fresh.next());
+        count += 1;
+    }
+    eprintln!("{count} fresh seeds passed in {:?}", started.elapsed());
+}
