@@ -57,7 +57,8 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
     let cluster = info::cluster(&client).await?;
     // Nothing routes the cluster address of the API's Service: clients in pods are told the API's own.
     let api_address = info::host(calls.local_addr()?, &options.advertise);
-    let settings = Settings { api: Some((api_address, calls.local_addr()?.port())), replicated: false, ..Settings::default() };
+    let settings =
+        Settings { api: Some((api_address, calls.local_addr()?.port())), replicated: false, ..Settings::default() };
     let bridge = Bridge::start(clients, cluster, settings);
     api.set_backend(Arc::new(bridge.clone()));
     write_kubeconfig(&options.state.join("kubeconfig"), &authority, calls.local_addr()?)?;

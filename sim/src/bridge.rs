@@ -76,6 +76,8 @@ pub struct Bridge {
     questions: Vec<Question>,
     pub conns: BTreeMap<u64, Conn>,
     newest: u64,
+    /// Its last list was cut short: what it does not know of it cannot miss.
+    pub lied_to: bool,
     /// Fencing number of the node as the watch of Node objects has shown it.
     elsewhere: u64,
     pub resumed: Option<bool>,
@@ -96,6 +98,7 @@ impl Bridge {
             questions: Vec::new(),
             conns: BTreeMap::new(),
             newest: 0,
+            lied_to: false,
             elsewhere: 0,
             resumed: None,
             most_in_flight: 0,
@@ -105,6 +108,7 @@ impl Bridge {
     /// The watch of pods has expired: it lists again. `lacking`: the list is cut short by mistake.
     pub fn relist(&mut self, api: &Api, lacking: bool) {
         self.watch = list(api);
+        self.lied_to = lacking;
         if let Watch::List { rest, .. } = &mut self.watch
             && lacking
         {

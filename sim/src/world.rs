@@ -535,6 +535,9 @@ impl World {
         self.full = false;
         self.device.disk_full(false);
         self.options.foreign = false;
+        for bridge in self.bridges.iter_mut().filter(|bridge| bridge.lied_to) {
+            bridge.relist(&self.api, false);
+        }
         for _ in 0..RESTS {
             self.run();
             if self.device.daemon.is_some() && self.current.is_some() && self.differs().is_none() {

@@ -10,7 +10,7 @@ use kube::{Api, Client};
 
 use super::resource;
 use crate::bridge::lanes::Outcome;
-use crate::bridge::refs::{CLAIM, SERVICE_LINKS};
+use crate::bridge::refs::{CLAIM, RUNTIME_CLASS, SERVICE_LINKS};
 use crate::bridge::reports;
 use crate::bridge::requests::Requests;
 use crate::bridge::watched::{BoundPod, WatchedPod};
@@ -135,6 +135,7 @@ pub(super) async fn is_gone(client: Client, own: Client, node: String, key: Obje
         CLAIM => "persistentvolumeclaims",
         // Of the bridge's own making: gone when no pod here uses it, which is what led to this question.
         SERVICE_LINKS => return Answer::Gone { node, key, uid },
+        RUNTIME_CLASS => return if_unused(own, node, key, uid).await,
         _ => return Answer::Nothing,
     };
     let resource = resource(&key.kind, path);
@@ -143,13 +144,7 @@ pub(super) async fn is_gone(client: Client, own: Client, node: String, key: Obje
         let gone = match api.get_opt(&key.name).await {
             Ok(None) => true,
             Ok(Some(found)) => found.metadata.uid.as_deref().is_some_and(|found| found != uid),
-            Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                let pods = pods_of(Api::all(own), &node).await;
-                return match pods.iter().any(|pod| pod.refs.contains(&key)) {
-                    true => Answer::Nothing,
-                    false => Answer::Useless { node, key, uid },
-                };
-            }
+            Err(kube::Error::Api(status)) if status.is_forbidden() => return if_unused(own, node, key, uid).await,
             Err(error) => {
                 log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
                 tokio::time::sleep(AGAIN).await;
@@ -157,6 +152,15 @@ pub(super) async fn is_gone(client: Client, own: Client, node: String, key: Obje
             }
         };
         return if gone { Answer::Gone { node, key, uid } } else { Answer::Nothing };
+    }
+}
+
+/// Whether no pod of the node names the object.
+async fn if_unused(own: Client, node: String, key: ObjectKey, uid: String) -> Answer {
+    let pods = pods_of(Api::all(own), &node).await;
+    match pods.iter().any(|pod| pod.refs.contains(&key)) {
+        true => Answer::Nothing,
+        false => Answer::Useless { node, key, uid },
     }
 }
 
