@@ -11,6 +11,13 @@ use sampan_sim::run;
 /// Run every time.
 const FIXED: std::ops::Range<u64> = 0..60;
 
+/// Seeds that found something, and what it was. Run every time.
+const NAMED: [(u64, &str); 3] = [
+    (35, "a pod that a list lacked by mistake was asked for, and the answer with its newest state thrown away"),
+    (46, "a ConfigMap went for a moment, between two pods that name it: allowed, the model was too strict"),
+    (13_073_225_723_439_268_957, "a list cut short hid a new pod until the next list: the model now ends the lie"),
+];
+
 /// Time for fresh seeds in a usual run.
 const FRESH_S: u64 = 4;
 
@@ -25,6 +32,7 @@ fn both_sides_agree_after_any_trouble() {
         return run(seed);
     }
     FIXED.for_each(run);
+    NAMED.iter().for_each(|(seed, _)| run(*seed));
     let mut fresh = Rng::new(RandomState::new().hash_one(0));
     let started = Instant::now();
     if let Some(count) = number("SAMPAN_SIM_SEEDS") {
