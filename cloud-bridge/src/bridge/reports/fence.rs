@@ -23,15 +23,16 @@ impl Reports {
         status: &Value,
     ) -> Result<(), Failure> {
         self.claim().await?;
-        let found: Written = self.requests.get(&pod::path(namespace, name)?).await?;
-        if found.metadata.uid != uid {
-            return Err(Failure::Refused(format!("pod {namespace}/{name} is another one by now")));
-        }
+        let version = match self.requests.get::<Written>(&pod::path(namespace, name)?).await {
+            Ok(found) if found.metadata.uid == uid => Some(found.metadata.resource_version),
+            // No pod of this node's: the API says why.
+            Ok(_) | Err(kube::Error::Api(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
         if !self.is_newest().await? {
             return Err(Failure::Fenced);
         }
-        let version = found.metadata.resource_version;
-        pod::status_on(&self.requests, version, namespace, name, uid, status).await
+        pod::status(&self.requests, version, namespace, name, uid, status).await
     }
 
     async fn claim(&self) -> Result<(), Failure> {

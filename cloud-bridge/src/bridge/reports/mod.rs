@@ -65,7 +65,7 @@ impl Reports {
                 self.fenced_status(namespace, name, uid, status).await
             }
             Report::PodStatus { namespace, name, uid, status } => {
-                pod::status(&self.requests, namespace, name, uid, status).await
+                pod::status(&self.requests, None, namespace, name, uid, status).await
             }
             Report::PodGone { namespace, name, uid } => pod::gone(&self.requests, namespace, name, uid).await,
             Report::Node { node } => self.write_node(node).await,

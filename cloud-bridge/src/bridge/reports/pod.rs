@@ -18,24 +18,11 @@ const CLEARED: [&str; 7] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Patches the status, as a kubelet does: conditions merge by type, so those that other controllers set stay.
+/// Patches the status, as a kubelet does: conditions merge by type, so those that other controllers set stay. With
+/// `version` only if the pod is still as it was when that resource version was read.
 pub(super) async fn status(
     requests: &Requests,
-    namespace: &str,
-    name: &str,
-    uid: &str,
-    status: &Value,
-) -> Result<(), Failure> {
-    let path = format!("{}/status", path(namespace, name)?);
-    let patch = status_patch(uid, status).ok_or_else(|| Failure::Refused("the status is no object".to_owned()))?;
-    requests.patch(&path, Patch::Strategic, &patch).await?;
-    Ok(())
-}
-
-/// As [`status`], on the pod as it was when this resource version was read.
-pub(super) async fn status_on(
-    requests: &Requests,
-    version: String,
+    version: Option<String>,
     namespace: &str,
     name: &str,
     uid: &str,
@@ -43,9 +30,11 @@ pub(super) async fn status_on(
 ) -> Result<(), Failure> {
     let path = format!("{}/status", path(namespace, name)?);
     let mut patch = status_patch(uid, status).ok_or_else(|| Failure::Refused("the status is no object".to_owned()))?;
-    patch["metadata"]["resourceVersion"] = version.into();
+    if let Some(version) = &version {
+        patch["metadata"]["resourceVersion"] = version.as_str().into();
+    }
     match requests.patch(&path, Patch::Strategic, &patch).await {
-        Err(error) if code(&error) == Some(409) => Err(Failure::Changed),
+        Err(error) if version.is_some() && code(&error) == Some(409) => Err(Failure::Changed),
         other => Ok(other.map(drop)?),
     }
 }
