@@ -105,6 +105,11 @@ impl Fleet {
         *self.failures.borrow_mut().entry(format!("report refused: {reason}")).or_default() += 1;
     }
 
+    /// Reports that the bridge refused: none should be.
+    pub(crate) fn count_refused(&self) -> u64 {
+        self.refused.get()
+    }
+
     /// Failures of all kinds since the last call.
     pub(crate) fn take_failures(&self) -> Vec<(String, u64)> {
         self.failures.take().into_iter().collect()

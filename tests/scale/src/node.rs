@@ -232,7 +232,7 @@ fn running(pod: &Value) -> Value {
     let conditions = conditions.map(condition);
     json!({
         "phase": "Running", "hostIP": "10.0.0.9", "podIP": "10.88.0.2", "podIPs": [{"ip": "10.88.0.2"}],
-        "startTime": time, "qosClass": "BestEffort", "containerStatuses": containers,
+        "startTime": time, "qosClass": "Burstable", "containerStatuses": containers,
         "conditions": conditions,
     })
 }

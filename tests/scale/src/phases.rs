@@ -252,6 +252,9 @@ impl Run {
             if started.elapsed() > LIMIT {
                 bail!("{what}: not within {LIMIT:?}: {:?}", self.fleet.take_failures());
             }
+            if self.fleet.count_refused() > 0 {
+                bail!("{what}: {:?}", self.fleet.take_failures());
+            }
             if told.elapsed() > Duration::from_secs(10) {
                 told = Instant::now();
                 let look = process::look(self.pid)?;

@@ -148,7 +148,7 @@ fn renewals_are_seen_at_once_and_durable_with_the_next_write() {
 #[test]
 fn renewals_leave_room_for_the_history_of_others() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&dir.path().join("api.db"), Duration::from_secs(600), 4_000).unwrap();
+    let mut store = Store::open(&dir.path().join("api.db"), Duration::from_secs(600), 10_000).unwrap();
     let pod = store.write("pods", object("p", "1"), None, None).unwrap();
     let mut lease = store.write(LEASES, object("n", "0"), None, None).unwrap();
     let first = lease.rev;
