@@ -37,8 +37,9 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
     })?;
     let client = local(&api, &UserInfo::master("cloud-bridge"));
     let clients = {
-        let api = api.clone();
+        let (api, leases) = (api.clone(), api.clone());
         Clients::new(client.clone(), move |node| local(&api, &UserInfo::node(node)))
+            .with_renewal(move |node, time| leases.renew_lease(node, time))
     };
 
     // Both ports before anything is written or said: a taken port is a clean failure.

@@ -27,6 +27,7 @@ mod gc;
 mod http;
 mod json;
 mod kinds;
+mod leases;
 mod lifecycle;
 mod managed;
 mod messages;

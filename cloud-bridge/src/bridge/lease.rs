@@ -79,12 +79,16 @@ async fn owner(requests: &Requests, node: &str) -> kube::Result<Value> {
     Ok(json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid}))
 }
 
+/// MicroTime: six digits, always.
+pub(super) fn micro_time(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
 fn spec(node: &str, now: Timestamp) -> Value {
     json!({
         "holderIdentity": node,
         "leaseDurationSeconds": LEASE.as_secs(),
-        // MicroTime: six digits, always.
-        "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+        "renewTime": micro_time(now),
     })
 }
 

@@ -47,7 +47,7 @@ use futures::StreamExt;
 use futures::io::{AsyncRead, AsyncWrite};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::api::backend::{
     BackendError, BoxFuture, Channels, KubeletBackend, LogOptions, LogStream, PodOnNode, SessionOptions,
@@ -137,13 +137,14 @@ impl Bridge {
         &self.shared.cluster
     }
 
-    /// Serves a node's connection until it ends. `node` has been proven by its certificate.
-    pub async fn serve<S>(&self, node: &str, socket: WebSocketStream<S>)
+    /// Serves a node's connection until it ends. `node` has been proven by its certificate. `place` is given back
+    /// when the node has come in: its object and its list are where they should be.
+    pub async fn serve<S>(&self, node: &str, socket: WebSocketStream<S>, place: Option<OwnedSemaphorePermit>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match self.shared.node(node) {
-            Ok(node) => session::run(Arc::clone(&self.shared), node, socket).await,
+            Ok(node) => session::run(Arc::clone(&self.shared), node, socket, place).await,
             Err(error) => log::error!("node {node}: {error}"),
         }
     }

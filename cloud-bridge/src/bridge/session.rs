@@ -17,7 +17,7 @@ use futures::io::{AsyncRead, AsyncWrite};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Shared;
 use super::lanes::{Answer, Attempt, Lane, Lanes, Outcome, describe};
@@ -35,6 +35,8 @@ const CONCURRENCY: usize = 8;
 const EVENTS_CONCURRENCY: usize = 1;
 /// Frames that wait for the socket; the rest waits in the session, where newer replaces older.
 const OUT: usize = 4;
+/// A node may keep others waiting outside for so long.
+const COMING_IN: Duration = Duration::from_secs(5);
 /// For the last frame of a connection that is being closed.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -52,14 +54,19 @@ enum Done {
 type Work = FuturesUnordered<BoxFuture<'static, Done>>;
 
 /// Serves one connection until it ends.
-pub(super) async fn run<S>(shared: Arc<Shared>, node: Arc<Node>, socket: WebSocketStream<S>)
-where
+pub(super) async fn run<S>(
+    shared: Arc<Shared>,
+    node: Arc<Node>,
+    socket: WebSocketStream<S>,
+    place: Option<OwnedSemaphorePermit>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, commands) = mpsc::unbounded_channel();
     let link = node.attach(sender, shared.elsewhere(&node.name), SystemTime::now());
     let name = node.name.clone();
     let mut connection = Connection::new(shared, Arc::clone(&node), &link);
+    connection.place = place;
     let why = connection.serve(socket, commands).await;
     log::info!("node {name}: connection {} ended: {why}", link.session);
     connection.streams.fail(&name);
@@ -80,6 +87,8 @@ struct Connection {
     nacks: Nacks,
     requests: Requests,
     streams: Serving,
+    /// Held while the node comes in.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {
@@ -105,6 +114,7 @@ impl Connection {
             nacks: Nacks::default(),
             requests,
             streams: Serving::default(),
+            place: None,
             shared,
             node,
         }
@@ -125,6 +135,7 @@ impl Connection {
         let node = Arc::clone(&self.node);
         let ended = loop {
             self.take_events();
+            self.come_in();
             if pending.is_none() {
                 pending = self.session.poll_transmit(&node.state(), self.start.elapsed());
             }
@@ -146,6 +157,7 @@ impl Connection {
                     Ok(frame) => self.take(&frame),
                     Err(error) => Err(error.to_string()),
                 },
+                () = tokio::time::sleep(COMING_IN), if self.place.is_some() => Ok(()),
                 () = tokio::time::sleep_until(deadline) => {
                     self.session.on_timeout(self.now()).map_err(|error| error.to_string())
                 }
@@ -185,6 +197,18 @@ impl Connection {
         taken.map_err(|error| error.to_string())
     }
 
+    /// Makes room for the next one when this node has acknowledged its list and has nothing more to report, or takes
+    /// too long over it.
+    fn come_in(&mut self) {
+        if self.place.is_none() {
+            return;
+        }
+        let done = self.session.acked().is_some() && self.session.report_bytes() == 0;
+        if done || self.now() > COMING_IN {
+            self.place = None;
+        }
+    }
+
     /// Tells how it goes to whoever asks.
     fn note(&self) {
         let pulse = Pulse {
@@ -207,6 +231,10 @@ impl Connection {
     }
 
     fn renew(&mut self) {
+        let time = lease::micro_time(Timestamp::now());
+        if self.shared.clients.renew(&self.node.name, &time) {
+            return self.renewal.done(self.now(), true);
+        }
         let (requests, name) = (self.requests.clone(), self.node.name.clone());
         let gate = Arc::clone(&self.shared.leases);
         let renew = async move {

@@ -14,8 +14,8 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
-use super::Door;
 use super::status::Refusal;
+use super::{Arrival, Door};
 use crate::pki::identity::Subject;
 
 /// Answers 101 and hands the connection to the bridge once hyper has let go of it.
@@ -24,6 +24,7 @@ pub(super) fn upgrade(
     peer: SocketAddr,
     door: &Arc<Door>,
     subject: Option<&Subject>,
+    arrival: &Arrival,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let subject = subject.ok_or_else(|| Refusal::unauthorized("a client certificate is required; join first"))?;
     let node = subject
@@ -31,13 +32,14 @@ pub(super) fn upgrade(
         .ok_or_else(|| Refusal::forbidden(format!("{} is not the identity of a node", subject.user)))?
         .to_owned();
     let accept = accept_key(request.headers())?;
+    let place = arrival.lock().ok().and_then(|mut place| place.take());
     let (door, upgrading) = (Arc::clone(door), hyper::upgrade::on(&mut request));
     tokio::spawn(async move {
         match upgrading.await {
             Ok(upgraded) => {
                 let stream = TokioAdapter::new(TokioIo::new(upgraded));
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await;
-                door.bridge.serve(&node, socket).await;
+                door.bridge.serve(&node, socket, place).await;
             }
             Err(error) => log::info!("{peer}: node {node}: upgrade: {error}"),
         }

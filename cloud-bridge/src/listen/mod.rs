@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -32,12 +32,17 @@ use crate::pki::identity::Subject;
 pub(crate) use overview::OPERATORS;
 use status::Refusal;
 
-/// Connections that have not yet shown who they are.
-const MAX_STRANGERS: usize = 256;
+/// Connections that have not yet shown who they are, or are nodes that have not yet said all they have to say first.
+/// More wait in the kernel: when ten thousand nodes come back at once, those that are in must not suffer from those
+/// that are not, and the memory of coming in is needed only so many times.
+const MAX_ARRIVING: usize = 256;
 /// For a handshake and the first request.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes that wait in a socket, and in TLS, for a slow line: they are ahead of whatever becomes urgent.
 const UNSENT: u16 = 16 << 10;
+
+/// The place of a connection that is arriving, until somebody takes it.
+type Arrival = Arc<std::sync::Mutex<Option<tokio::sync::OwnedSemaphorePermit>>>;
 
 /// What the listener needs to answer.
 pub struct Door {
@@ -58,9 +63,11 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Accepts until dropped.
 pub async fn accept(listener: TcpListener, tls: Arc<ServerConfig>, door: Arc<Door>) {
-    let strangers = Arc::new(Semaphore::new(MAX_STRANGERS));
+    let arriving = Arc::new(Semaphore::new(MAX_ARRIVING));
     let acceptor = TlsAcceptor::from(tls);
     loop {
+        // Never closed.
+        let Ok(permit) = Arc::clone(&arriving).acquire_owned().await else { return };
         let (socket, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -69,10 +76,6 @@ pub async fn accept(listener: TcpListener, tls: Arc<ServerConfig>, door: Arc<Doo
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
-        };
-        let Ok(permit) = Arc::clone(&strangers).try_acquire_owned() else {
-            log::warn!("{peer}: turned away, {MAX_STRANGERS} connections are in their handshake");
-            continue;
         };
         let (acceptor, door) = (acceptor.clone(), Arc::clone(&door));
         tokio::spawn(async move {
@@ -97,17 +100,10 @@ async fn serve(
     tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let subject = certificate.and_then(Subject::of);
-    let permit = Arc::new(std::sync::Mutex::new(Some(permit)));
+    let permit: Arrival = Arc::new(std::sync::Mutex::new(Some(permit)));
     let service = service_fn(move |request: Request<Incoming>| {
         let (door, subject, permit) = (Arc::clone(&door), subject.clone(), Arc::clone(&permit));
-        async move {
-            let answer = route(request, peer, &door, subject.as_ref()).await;
-            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-                // No stranger any more.
-                drop(permit.lock().map(|mut permit| permit.take()));
-            }
-            Ok::<_, std::convert::Infallible>(answer)
-        }
+        async move { Ok::<_, std::convert::Infallible>(route(request, peer, &door, subject.as_ref(), &permit).await) }
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -124,10 +120,11 @@ async fn route(
     peer: SocketAddr,
     door: &Arc<Door>,
     subject: Option<&Subject>,
+    arrival: &Arrival,
 ) -> Response<Full<Bytes>> {
     let answer = match (request.method(), request.uri().path()) {
         (&Method::POST, "/v1/join") => join::answer(request, door).await,
-        (&Method::GET, "/v1/link") => link::upgrade(request, peer, door, subject),
+        (&Method::GET, "/v1/link") => link::upgrade(request, peer, door, subject, arrival),
         (&Method::GET, "/v1/nodes") => overview::nodes(door, subject),
         (&Method::GET, "/metrics") => overview::metrics(door, subject),
         (_, "/v1/join" | "/v1/link" | "/v1/nodes" | "/metrics") => Err(Refusal::method_not_allowed()),

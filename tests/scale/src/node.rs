@@ -44,8 +44,6 @@ pub(crate) async fn run(index: usize, name: String, tls: Arc<ClientConfig>, flee
         offered: 0,
         next_id: 1,
     };
-    let object = node.object();
-    node.report(Report::Node { node: object });
     let mut failures = 0_u32;
     for attempt in 0_usize.. {
         let bridge = fleet.bridges[attempt % fleet.bridges.len()];
@@ -117,6 +115,9 @@ impl Node {
         match event {
             EdgeEvent::Welcome(welcome) => {
                 self.cluster = Some(welcome.cluster);
+                // As edge-runtime does: the bridge may be another one.
+                self.outbox.retain(|(_, report)| !matches!(report, Report::Node { .. }));
+                self.report(Report::Node { node: self.object() });
                 self.fleet.joined(self.index);
             }
             EdgeEvent::Change(change) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 /// Where Leases are stored.
-pub(super) const LEASES: &str = "leases.coordination.k8s.io";
+pub(in crate::api) const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Writes that wait at most, fewer than revisions are skipped at the next opening.
 const MAX_WRITES: u32 = 256;

@@ -22,7 +22,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use super::resource::ObjectKey;
-use batch::{Batch, LEASES};
+use batch::Batch;
+pub(super) use batch::LEASES;
 use rows::{deleted_state, insert_change, owners_of, place, seconds, set_owners, unsigned};
 pub(super) use subscribers::Subscription;
 
