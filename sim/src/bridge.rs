@@ -341,7 +341,7 @@ impl Bridge {
             api.session = api.session.max(conn.session.session());
             return true;
         }
-        while let Some(attempt) = conn.lanes.next() {
+        while let Some(attempt) = conn.lanes.begin() {
             conn.jobs.push(Job { attempt, rv: None, checked: false });
         }
         if conn.jobs.is_empty() {

@@ -97,7 +97,7 @@ impl Lanes {
     }
 
     /// The next attempt to begin. Each must be answered by [`finish`](Self::finish).
-    pub fn next(&mut self) -> Option<Attempt> {
+    pub fn begin(&mut self) -> Option<Attempt> {
         let lane = self.ready.pop_front()?;
         let waiting = self.lanes.get_mut(&lane)?;
         let (ids, report) = waiting.queue.pop_front()?;
@@ -186,24 +186,24 @@ mod tests {
         let mut lanes = Lanes::default();
         lanes.push(1, status("a", "Running"));
         lanes.push(2, status("b", "Running"));
-        let first = lanes.next().unwrap();
+        let first = lanes.begin().unwrap();
         lanes.push(3, gone("a"));
-        let second = lanes.next().unwrap();
+        let second = lanes.begin().unwrap();
         assert_eq!((&first.lane, &second.lane), (&Lane::Pod("a".into()), &Lane::Pod("b".into())));
-        assert_eq!(lanes.next(), None, "the end of a pod waits for its status");
+        assert_eq!(lanes.begin(), None, "the end of a pod waits for its status");
         assert_eq!(lanes.finish(first, Outcome::Written), [Answer::Reported(1)]);
-        assert_eq!(lanes.next().unwrap().report, gone("a"));
+        assert_eq!(lanes.begin().unwrap().report, gone("a"));
     }
 
     #[test]
     fn a_newer_status_replaces_a_waiting_one_and_answers_for_it() {
         let mut lanes = Lanes::default();
         lanes.push(1, status("a", "Pending"));
-        let running = lanes.next().unwrap();
+        let running = lanes.begin().unwrap();
         lanes.push(2, status("a", "Running"));
         lanes.push(3, status("a", "Failed"));
         lanes.finish(running, Outcome::Written);
-        let next = lanes.next().unwrap();
+        let next = lanes.begin().unwrap();
         assert_eq!(next.report, status("a", "Failed"));
         assert_eq!(lanes.finish(next, Outcome::Written), [Answer::Reported(2), Answer::Reported(3)]);
         assert!(lanes.lanes.is_empty());
@@ -214,22 +214,22 @@ mod tests {
         let mut lanes = Lanes::default();
         lanes.push(1, status("a", "Running"));
         lanes.push(2, gone("a"));
-        let mut attempt = lanes.next().unwrap();
+        let mut attempt = lanes.begin().unwrap();
         for pause in [200, 400, 800] {
             assert!(lanes.finish(attempt, Outcome::Retry("503".into())).is_empty());
-            attempt = lanes.next().unwrap();
+            attempt = lanes.begin().unwrap();
             assert_eq!((&attempt.report, attempt.pause), (&status("a", "Running"), Duration::from_millis(pause)));
         }
         lanes.finish(attempt, Outcome::Written);
-        let attempt = lanes.next().unwrap();
+        let attempt = lanes.begin().unwrap();
         assert_eq!((attempt.report, attempt.pause), (gone("a"), Duration::ZERO));
 
         let mut lanes = Lanes::default();
         lanes.push(1, status("b", "Running"));
-        let attempt = lanes.next().unwrap();
+        let attempt = lanes.begin().unwrap();
         lanes.push(2, status("b", "Failed"));
         lanes.finish(attempt, Outcome::Retry("503".into()));
-        let attempt = lanes.next().unwrap();
+        let attempt = lanes.begin().unwrap();
         assert_eq!(attempt.report, status("b", "Failed"));
         assert_eq!(lanes.finish(attempt, Outcome::Refused("no".into())).len(), 2);
     }
@@ -240,8 +240,8 @@ mod tests {
         let mut lanes = Lanes::default();
         lanes.push(1, event("Pulled"));
         lanes.push(2, event("Created"));
-        let first = lanes.next().unwrap();
+        let first = lanes.begin().unwrap();
         assert_eq!(lanes.finish(first, Outcome::Written), [Answer::Reported(1)]);
-        assert_eq!(lanes.next().unwrap().report, event("Created"));
+        assert_eq!(lanes.begin().unwrap().report, event("Created"));
     }
 }

@@ -278,7 +278,7 @@ impl Connection {
 
     /// Starts every attempt that may run.
     fn begin(&mut self) {
-        while let Some(attempt) = self.lanes.next() {
+        while let Some(attempt) = self.lanes.begin() {
             let slots = if let Lane::Events(_) = attempt.lane { &self.event_slots } else { &self.slots };
             let (reports, slots, gate) =
                 (Arc::clone(&self.reports), Arc::clone(slots), Arc::clone(&self.shared.writes));

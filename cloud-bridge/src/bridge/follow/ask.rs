@@ -29,7 +29,7 @@ pub(super) enum Answer {
     /// Several at once.
     Each(Vec<Answer>),
     /// A pod that a list lacked is there all the same; what the list would have shown of it is this.
-    Found(WatchedPod),
+    Found(Box<WatchedPod>),
     /// A pod that a list lacked is gone indeed.
     Gone {
         node: String,
@@ -169,7 +169,7 @@ async fn find_pod(own: &Client, node: String, key: ObjectKey, uid: String) -> An
     let api: Api<WatchedPod> = Api::namespaced(own.clone(), &key.namespace);
     loop {
         return match api.get_opt(&key.name).await {
-            Ok(Some(found)) if found.uid() == uid => Answer::Found(found),
+            Ok(Some(found)) if found.uid() == uid => Answer::Found(Box::new(found)),
             Ok(Some(found)) if found.uid().is_empty() => Answer::Nothing,
             Ok(_) => Answer::Gone { node, key, uid },
             Err(kube::Error::Api(status)) if status.is_forbidden() => Answer::Nothing,

@@ -158,7 +158,7 @@ impl Follower {
 
     fn answer(&mut self, answer: Answer) {
         let effects = match answer {
-            Answer::Found(pod) => return self.pod(pod),
+            Answer::Found(pod) => return self.pod(*pod),
             Answer::Seed { node, pods } => self.world.seed(&node, pods),
             Answer::Seeds(all) => {
                 self.seeding = false;
