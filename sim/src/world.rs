@@ -188,7 +188,7 @@ impl World {
             12 if options.clock_jumps => {
                 self.device.wall_s = i64::try_from(self.rng.below(1_000_000_000)).expect("small") - 800_000_000;
                 let which = self.rng.below(3);
-                self.walls[which] = self.rng.next() % 2_000_000;
+                self.walls[which] = self.rng.number() % 2_000_000;
             }
             _ => {}
         }

@@ -36,14 +36,14 @@ fn both_sides_agree_after_any_trouble() {
     let mut fresh = Rng::new(RandomState::new().hash_one(0));
     let started = Instant::now();
     if let Some(count) = number("SAMPAN_SIM_SEEDS") {
-        (0..count).for_each(|_| run(fresh.next()));
+        (0..count).for_each(|_| run(fresh.number()));
         eprintln!("{count} fresh seeds passed in {:?}", started.elapsed());
         return;
     }
     let limit = Duration::from_secs(number("SAMPAN_SIM_SECONDS").unwrap_or(FRESH_S));
     let mut count = 0;
     while started.elapsed() < limit {
-        run(fresh.next());
+        run(fresh.number());
         count += 1;
     }
     eprintln!("{count} fresh seeds passed in {:?}", started.elapsed());

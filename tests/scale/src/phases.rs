@@ -174,10 +174,9 @@ impl Run {
             let mut list: Vec<f64> =
                 times.iter().filter_map(|t| Some(get(t)?.duration_since(t.created?).as_secs_f64() * 1000.0)).collect();
             list.sort_by(f64::total_cmp);
-            let at = |share: f64| {
-                list.get(((list.len() as f64 - 1.0) * share).round() as usize).copied().unwrap_or_default()
-            };
-            format!("p50 {:.1} ms, p90 {:.1} ms, p99 {:.1} ms, max {:.1} ms", at(0.5), at(0.9), at(0.99), at(1.0))
+            let at =
+                |percent: usize| list.get(list.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default();
+            format!("p50 {:.1} ms, p90 {:.1} ms, p99 {:.1} ms, max {:.1} ms", at(50), at(90), at(99), at(100))
         };
         say(&format!("{what} -> at the edge:       {}", since(|t| t.arrived)));
         say(&format!("{what} -> Running in the API: {}", since(|t| t.reported)));
