@@ -57,6 +57,21 @@ pub struct Standalone {
     /// Addresses that Services get: an IPv4 range.
     #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
     pub service_range: ServiceRange,
+    #[command(flatten)]
+    pub nodes: Nodes,
+}
+
+/// How nodes are let in.
+#[derive(Debug, Clone, Args)]
+pub struct Nodes {
+    /// How long the certificate of a node is good: 90s, 30m, 2h, 365d. Nodes renew theirs after seven to nine tenths
+    /// of it; one that is offline for longer needs a fresh token.
+    #[arg(long, default_value = "365d", value_parser = life)]
+    pub certificate_life: Duration,
+    /// Let nodes whose Node object was deleted register again, instead of sending them away: for clusters in which a
+    /// controller deletes the Nodes of machines that it cannot find.
+    #[arg(long)]
+    pub deleted_nodes_return: bool,
 }
 
 /// `serve`.
@@ -82,6 +97,8 @@ pub struct Serve {
     /// --kubelet-client-certificate). Absent: bearer tokens only.
     #[arg(long)]
     pub kubelet_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub nodes: Nodes,
 }
 
 #[derive(Debug, Subcommand)]
@@ -161,10 +178,18 @@ fn duration(text: &str) -> anyhow::Result<Duration> {
         "s" | "" => 1,
         "m" => 60,
         "h" => 3600,
-        _ => bail!("want a number and one of s, m, h"),
+        "d" => 86_400,
+        _ => bail!("want a number and one of s, m, h, d"),
     };
-    let number: u64 = number.parse().context("want a number and one of s, m, h")?;
+    let number: u64 = number.parse().context("want a number and one of s, m, h, d")?;
     Ok(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+/// Of a node's certificate.
+fn life(text: &str) -> anyhow::Result<Duration> {
+    const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+    let life = duration(text)?;
+    if life < Duration::from_secs(5) || life > LONGEST { bail!("want between 5s and 3650d") } else { Ok(life) }
 }
 
 fn words(duration: Duration) -> String {
@@ -196,7 +221,9 @@ mod tests {
     fn durations_and_ports() {
         assert_eq!(duration("90s").unwrap(), Duration::from_secs(90));
         assert_eq!(duration("2h").unwrap(), Duration::from_secs(7200));
-        assert!(duration("h").is_err() && duration("1d").is_err());
+        assert_eq!(duration("1d").unwrap(), Duration::from_secs(86_400));
+        assert!(duration("h").is_err() && duration("1w").is_err());
+        assert!(life("365d").is_ok() && life("4s").is_err() && life("3651d").is_err());
         assert_eq!(words(Duration::from_secs(5400)), "90 min");
         assert_eq!(port_range("1-2").unwrap(), (1, 2));
         assert!(port_range("2-1").is_err() && port_range("x").is_err());

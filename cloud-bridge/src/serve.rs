@@ -12,6 +12,7 @@ use crate::info::{self, Info};
 use crate::kubelet::Ports;
 use crate::listen::{self, Door};
 use crate::pki::authority::{self, Authority};
+use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
 use crate::signal;
 
@@ -19,7 +20,7 @@ use crate::signal;
 pub async fn run(options: Serve) -> anyhow::Result<()> {
     let client = cli::client(options.kubeconfig.clone()).await?;
     let cluster = info::cluster(&client).await.context("asking the API which cluster it is")?;
-    let authority = keep::in_cluster(&client).await?;
+    let authority = Arc::new(keep::in_cluster(&client).await?.with_node_life(options.nodes.certificate_life));
     let listener = listen::bind(options.listen).await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
     let about = Info { url, authority: authority.fingerprint() };
@@ -27,18 +28,22 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     if let Err(error) = token::clear_expired(&client, Timestamp::now()).await {
         log::warn!("expired join tokens were not cleared away: {error}");
     }
-    let ports = kubelet_ports(&options, &authority, &client)?;
+    let (ports, kubelet_serving) = kubelet_ports(&options, &authority, &client)?;
     let kubelet = ports.clone().map(|ports| -> Arc<EndpointOf> { Arc::new(move |node| ports.endpoint(node)) });
-    let settings = Settings { kubelet, ..Settings::default() };
+    let deleted_nodes_return = options.nodes.deleted_nodes_return;
+    let settings = Settings { kubelet, deleted_nodes_return, ..Settings::default() };
     let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, settings);
     if let Some(ports) = ports {
         ports.set_bridge(bridge.clone());
     }
-    let tls = tls::link_config(&authority, &info::addresses(&[options.listen], &options.advertise))?;
+    let serving = Serving::new(Arc::clone(&authority), info::addresses(&[options.listen], &options.advertise))?;
+    let tls = tls::link_config(&authority, &serving)?;
     log::info!("nodes connect to {}", about.url);
     let door = Arc::new(Door { bridge: bridge.clone(), authority, client });
     tokio::select! {
         () = listen::accept(listener, tls, door) => {}
+        () = serving.keep_fresh() => {}
+        () = fresh(kubelet_serving) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
     bridge.close().await;
@@ -46,8 +51,12 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
 }
 
 /// The kubelet API of the nodes, if an address for it was given.
-fn kubelet_ports(options: &Serve, authority: &Authority, client: &kube::Client) -> anyhow::Result<Option<Arc<Ports>>> {
-    let Some(address) = options.kubelet_address else { return Ok(None) };
+fn kubelet_ports(
+    options: &Serve,
+    authority: &Arc<Authority>,
+    client: &kube::Client,
+) -> anyhow::Result<(Option<Arc<Ports>>, Option<Arc<Serving>>)> {
+    let Some(address) = options.kubelet_address else { return Ok((None, None)) };
     let clients = match &options.kubelet_client_ca {
         Some(path) => {
             let pem = std::fs::read(path).with_context(|| format!("--kubelet-client-ca {}", path.display()))?;
@@ -55,7 +64,14 @@ fn kubelet_ports(options: &Serve, authority: &Authority, client: &kube::Client) 
         }
         None => Vec::new(),
     };
-    let signed = authority.server(&[address.to_string()])?;
-    let tls = tls::server_config(authority.certificate(), signed, &clients, &[b"h2", b"http/1.1"])?;
-    Ok(Some(Ports::new(address, options.kubelet_ports, tls, client.clone())))
+    let serving = Serving::new(Arc::clone(authority), vec![address.to_string()])?;
+    let tls = tls::lasting_config(&serving, &clients, &[b"h2", b"http/1.1"])?;
+    Ok((Some(Ports::new(address, options.kubelet_ports, tls, client.clone())), Some(serving)))
+}
+
+async fn fresh(serving: Option<Arc<Serving>>) {
+    match serving {
+        Some(serving) => serving.keep_fresh().await,
+        None => std::future::pending().await,
+    }
 }

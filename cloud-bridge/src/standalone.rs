@@ -18,6 +18,7 @@ use crate::cli::Standalone;
 use crate::info::{self, Info};
 use crate::listen::{self, Door};
 use crate::pki::authority::{Authority, to_pem};
+use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
 use crate::signal;
 
@@ -26,7 +27,7 @@ const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
 
 /// Runs until a signal.
 pub async fn run(options: Standalone) -> anyhow::Result<()> {
-    let authority = keep::in_folder(&options.state)?;
+    let authority = Arc::new(keep::in_folder(&options.state)?.with_node_life(options.nodes.certificate_life));
     let key = keep::account_key(&options.state, || Ok(Accounts::new_key()?))?;
     let accounts = Accounts::new(&key, authority.certificate_pem())
         .with_context(|| format!("{}: delete it to have another made", options.state.join("pki/sa.key").display()))?;
@@ -45,9 +46,10 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
     // Both ports before anything is written or said: a taken port is a clean failure.
     let (links, calls) = (listen::bind(options.listen).await?, listen::bind(options.api_listen).await?);
     let names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
-    let link_tls = tls::link_config(&authority, &names)?;
-    let ca = authority.certificate();
-    let api_tls = tls::server_config(ca, authority.server(&names)?, std::slice::from_ref(ca), &[b"h2", b"http/1.1"])?;
+    let serving = Serving::new(Arc::clone(&authority), names)?;
+    let link_tls = tls::link_config(&authority, &serving)?;
+    let ca = std::slice::from_ref(authority.certificate());
+    let api_tls = tls::lasting_config(&serving, ca, &[b"h2", b"http/1.1"])?;
     let api_url = info::url(calls.local_addr()?, &[]);
     let about = Info { url: info::url(links.local_addr()?, &options.advertise), authority: authority.fingerprint() };
     info::write(&client, &about).await?;
@@ -57,17 +59,24 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
 
     let cluster = info::cluster(&client).await?;
     // Nothing routes the cluster address of the API's Service: clients in pods are told the API's own.
-    let api_address = info::host(calls.local_addr()?, &options.advertise);
-    let settings =
-        Settings { api: Some((api_address, calls.local_addr()?.port())), replicated: false, ..Settings::default() };
+    let api_host = info::host(calls.local_addr()?, &options.advertise);
+    let settings = Settings {
+        api: Some((api_host, calls.local_addr()?.port())),
+        deleted_nodes_return: options.nodes.deleted_nodes_return,
+        replicated: false,
+        ..Settings::default()
+    };
     let bridge = Bridge::start(clients, cluster, settings);
     api.set_backend(Arc::new(bridge.clone()));
-    write_kubeconfig(&options.state.join("kubeconfig"), &authority, calls.local_addr()?)?;
+    let (kubeconfig, api_address) = (options.state.join("kubeconfig"), calls.local_addr()?);
+    write_kubeconfig(&kubeconfig, &authority, api_address)?;
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
-    let door = Arc::new(Door { bridge: bridge.clone(), authority, client: client.clone() });
+    let door = Arc::new(Door { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
     tokio::select! {
         () = listen::accept(links, link_tls, door) => {}
         served = api.serve_tls(calls, api_tls) => served.context("serving the API")?,
+        () = serving.keep_fresh() => {}
+        () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = scheduler::run(client.clone()) => {}
         () = lifecycle::run(client) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),
@@ -79,6 +88,16 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
 /// A client of the API in this process.
 fn local(api: &Server, user: &UserInfo) -> kube::Client {
     kube::Client::new(api.service(user.clone()), "default")
+}
+
+/// Writes the administrator's kubeconfig again every month: a bridge may run for longer than its certificate.
+async fn keep_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr) {
+    loop {
+        tokio::time::sleep(std::time::Duration::from_secs(30 * 24 * 3600)).await;
+        if let Err(error) = write_kubeconfig(path, authority, address) {
+            log::error!("the administrator's kubeconfig was not renewed: {error:#}");
+        }
+    }
 }
 
 /// Writes the administrator's kubeconfig. Done at every start, with a certificate that is good for a year from

@@ -9,7 +9,7 @@ mod settings;
 
 use crate::frame::{Decoded, Decoder};
 use crate::liveness::Liveness;
-use crate::message::{StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
+use crate::message::{RenewAnswer, StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
 use crate::outgoing::Outgoing;
 use crate::state::NodeState;
 use crate::stream::{StreamError, StreamFrame, Streams};
@@ -47,6 +47,7 @@ pub struct BridgeSession {
     report_bytes: usize,
     acks: Vec<u64>,
     tokens: HashSet<u64>,
+    renewing: bool,
     streams: Streams,
     liveness: Liveness,
     compresses: bool,
@@ -78,6 +79,7 @@ impl BridgeSession {
             report_bytes: 0,
             acks: Vec::new(),
             tokens: HashSet::new(),
+            renewing: false,
             streams: Streams::default(),
             decoder: Decoder::default(),
             out: Outgoing::new(),
@@ -164,6 +166,14 @@ impl BridgeSession {
         if self.tokens.remove(&id) {
             // A full queue loses an answer: the node asks again with its next connection.
             let _ = self.out.control(ToEdge::Token { id, answer });
+        }
+    }
+
+    /// Answers a [`BridgeEvent::Renew`].
+    pub fn renewed(&mut self, answer: RenewAnswer) {
+        if std::mem::take(&mut self.renewing) {
+            // A full queue loses the answer: the node asks again with its next connection.
+            let _ = self.out.control(ToEdge::Renewed { answer });
         }
     }
 

@@ -10,7 +10,7 @@ mod reports;
 
 use crate::frame::{Decoded, Decoder, Message, encode};
 use crate::liveness::Liveness;
-use crate::message::{ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
+use crate::message::{Der, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
 use crate::outgoing::Outgoing;
 use crate::stream::{StreamError, StreamFrame, Streams};
 use crate::version::{self, Hello, Welcome};
@@ -185,6 +185,14 @@ impl EdgeSession {
     pub fn request_token(&mut self, id: u64, request: TokenRequest) -> bool {
         let able = self.welcome.as_ref().is_some_and(|w| w.features.iter().any(|f| f == version::TOKENS));
         able && self.out.control(ToCloud::TokenRequest { id, request })
+    }
+
+    /// Asks for a certificate for a new key; the answer comes as [`EdgeEvent::Renewed`], or never when the connection
+    /// ends. One at a time. False when the bridge renews nothing, or too much waits to be sent.
+    #[must_use]
+    pub fn renew(&mut self, csr: Vec<u8>) -> bool {
+        let able = self.welcome.as_ref().is_some_and(|w| w.features.iter().any(|f| f == version::RENEW));
+        able && self.out.control(ToCloud::Renew { csr: Der(csr) })
     }
 
     /// How many more rows [`up`](Self::up) takes now.

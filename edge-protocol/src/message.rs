@@ -4,12 +4,14 @@
 //! Knows nothing of sockets, clocks, stores or the meaning of an object's body.
 
 mod base64_text;
+mod certificate;
 mod flat;
 
 use crate::version::{Hello, RefuseReason, Welcome};
 use serde::{Deserialize, Serialize};
 
 pub use crate::version::PROTOCOL;
+pub use certificate::{Der, RenewAnswer};
 
 /// Names one Kubernetes object. `namespace` is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -253,6 +255,10 @@ pub enum ToEdge {
         id: u64,
         answer: TokenAnswer,
     },
+    /// Answer to `Renew`.
+    Renewed {
+        answer: RenewAnswer,
+    },
     Pong {},
     /// Nack of a message type this build does not know.
     Unsupported {
@@ -312,6 +318,11 @@ pub enum ToCloud {
     TokenRequest {
         id: u64,
         request: TokenRequest,
+    },
+    /// Another certificate for this connection's node, for a new key. Only the key is read from the request.
+    Renew {
+        /// PKCS #10, DER.
+        csr: Der,
     },
     Ping {
         /// Time from the last ping to its pong, in milliseconds; left out while it is about what was said last.

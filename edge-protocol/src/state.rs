@@ -108,6 +108,11 @@ impl NodeState {
         self.objects.is_empty()
     }
 
+    /// Whether the node should hold an object of this name now.
+    pub fn holds(&self, key: &ObjectKey) -> bool {
+        self.objects.contains_key(key)
+    }
+
     /// What the node should hold now; for comparing with a fresh list.
     pub fn digests(&self) -> impl Iterator<Item = ObjectDigest> + '_ {
         self.objects.iter().map(|(key, e)| ObjectDigest {

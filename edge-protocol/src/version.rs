@@ -12,10 +12,13 @@ pub const PROTOCOL: u32 = 1;
 pub const SUPPORTED: ProtocolRange = ProtocolRange { min: 1, max: PROTOCOL };
 
 /// Optional abilities of this build, by name. Both sides use what both name.
-pub const FEATURES: &[&str] = &["logs", TOKENS];
+pub const FEATURES: &[&str] = &["logs", TOKENS, RENEW];
 
 /// The bridge answers `TokenRequest`.
 pub const TOKENS: &str = "tokens";
+
+/// The bridge answers `Renew`, and says in its welcome how old the node's certificate is.
+pub const RENEW: &str = "renew";
 
 /// Frames may come compressed ([`compress`](crate::compress)). Not in [`FEATURES`]: only a caller that can inflate
 /// says so, by [`EdgeFacts::compress`](crate::edge::EdgeFacts) and
@@ -77,6 +80,22 @@ pub struct Welcome {
     pub resume: bool,
     /// How often the edge pings.
     pub heartbeat_ms: u64,
+    /// Absent from bridges that renew no certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityTerms>,
+}
+
+/// What the bridge knows of the certificate that this connection was made with, by its own clock: the node's may be
+/// years off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentityTerms {
+    /// The bridge's wall clock, milliseconds since 1970.
+    pub now_ms: u64,
+    /// How long the certificate is still good; 0: it has to be renewed at once.
+    pub left_ms: u64,
+    /// From its issue to its end.
+    pub life_ms: u64,
 }
 
 /// Why a bridge refuses a node. A reason this build does not know reads as `Unknown`.

@@ -3,10 +3,10 @@
 
 use edge_protocol::frame::{Decoded, Decoder, Message, encode};
 use edge_protocol::message::{
-    Object, ObjectDigest, ObjectKey, ObjectRef, Position, Report, StreamRequest, ToCloud, ToEdge, TokenAnswer,
-    TokenRequest,
+    Der, Object, ObjectDigest, ObjectKey, ObjectRef, Position, RenewAnswer, Report, StreamRequest, ToCloud, ToEdge,
+    TokenAnswer, TokenRequest,
 };
-use edge_protocol::version::{Hello, ProtocolRange, RefuseReason, Welcome};
+use edge_protocol::version::{Hello, IdentityTerms, ProtocolRange, RefuseReason, Welcome};
 use serde_json::json;
 use std::fmt::Debug;
 
@@ -36,6 +36,7 @@ fn to_edge() -> Vec<ToEdge> {
             stream: "s-1".into(),
             resume: true,
             heartbeat_ms: 15_000,
+            identity: None,
         }),
         ToEdge::Refuse { reason: RefuseReason::WrongCluster, message: "no".into() },
         ToEdge::SyncBegin { seq: 4, count: 2 },
@@ -122,6 +123,20 @@ fn to_edge() -> Vec<ToEdge> {
         ToEdge::Pong {},
         ToEdge::Unsupported { message: "dance".into() },
         ToEdge::Part { more: true, data: "{\"put".into() },
+        ToEdge::Renewed {
+            answer: RenewAnswer::Issued { certificate: Der(vec![1, 2]), authorities: vec![Der(vec![3]), Der(vec![4])] },
+        },
+        ToEdge::Renewed { answer: RenewAnswer::Refused { reason: "no".into() } },
+        ToEdge::Welcome(Welcome {
+            protocol: 1,
+            features: vec!["renew".into()],
+            cluster: "c-1".into(),
+            session: 7,
+            stream: "s-1".into(),
+            resume: true,
+            heartbeat_ms: 15_000,
+            identity: Some(IdentityTerms { now_ms: 1_000, left_ms: 20, life_ms: 300 }),
+        }),
     ]
 }
 
@@ -179,6 +194,7 @@ fn to_cloud() -> Vec<ToCloud> {
         ToCloud::Ping { rtt_ms: None },
         ToCloud::Unsupported { message: "dance".into() },
         ToCloud::Part { more: false, data: "\"}".into() },
+        ToCloud::Renew { csr: Der(vec![9]) },
     ]
 }
 

@@ -320,7 +320,10 @@ impl Bridge {
                         }
                     }
                 }
-                BridgeEvent::Nacked { .. } | BridgeEvent::TokenRequest { .. } | BridgeEvent::Stream(_) => {}
+                BridgeEvent::Nacked { .. }
+                | BridgeEvent::TokenRequest { .. }
+                | BridgeEvent::Renew(_)
+                | BridgeEvent::Stream(_) => {}
             }
         }
         result

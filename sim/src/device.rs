@@ -277,7 +277,7 @@ impl Device {
                     store.write(|writer| writer.acknowledged(id))?;
                     more = true;
                 }
-                EdgeEvent::Token { .. } | EdgeEvent::Stream(_) => {}
+                EdgeEvent::Token { .. } | EdgeEvent::Renewed(_) | EdgeEvent::Stream(_) => {}
             }
         }
         if more {

@@ -19,6 +19,7 @@ pub struct Cluster {
     folder: tempfile::TempDir,
     real: Option<PathBuf>,
     api_listen: SocketAddr,
+    flags: Vec<String>,
 }
 
 impl Cluster {
@@ -28,6 +29,15 @@ impl Cluster {
     /// It does not come up.
     #[must_use]
     pub fn start(test: &str) -> Self {
+        Self::start_with(test, &[])
+    }
+
+    /// As [`Cluster::start`], with more flags for the bridge.
+    ///
+    /// # Panics
+    /// It does not come up.
+    #[must_use]
+    pub fn start_with(test: &str, flags: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("smp-").tempdir_in("/tmp").expect("a folder");
         let real = std::env::var_os("TEST_KUBECONFIG").map(PathBuf::from);
         let kubeconfig = real.clone().unwrap_or_else(|| folder.path().join("bridge/kubeconfig"));
@@ -39,6 +49,7 @@ impl Cluster {
             kubectl: Kubectl::new(&kubeconfig, &namespace),
             folder,
             real,
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
         };
         cluster.start_bridge();
         cluster.kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}\n"));
@@ -71,7 +82,7 @@ impl Cluster {
                 }
             }
         }
-        command.arg("--listen").arg(self.listen.to_string());
+        command.arg("--listen").arg(self.listen.to_string()).args(&self.flags);
         let mut bridge = Process::start(&mut command, &self.folder.path().join("bridge.log"));
         let listen = self.listen;
         until(Duration::from_secs(20), "the bridge is up", || {

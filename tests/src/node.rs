@@ -25,6 +25,8 @@ pub struct EdgeNode {
     pub name: String,
     /// `None` while it is stopped or killed.
     pub daemon: Option<Process>,
+    /// More environment for the daemon.
+    pub env: Vec<(String, String)>,
     root: PathBuf,
     kubectl: Kubectl,
 }
@@ -51,7 +53,7 @@ impl EdgeNode {
     pub fn bare(cluster: &Cluster, name: &str) -> Self {
         let root = cluster.folder().join(name);
         std::fs::create_dir_all(&root).expect("a root folder");
-        Self { name: name.into(), daemon: None, root, kubectl: cluster.kubectl.clone() }
+        Self { name: name.into(), daemon: None, env: Vec::new(), root, kubectl: cluster.kubectl.clone() }
     }
 
     /// # Panics
@@ -118,6 +120,7 @@ impl EdgeNode {
         let mut command = Command::new(binary("edge-runtime"));
         command.arg("run").arg("--root").arg(&self.root);
         command.env("EDGE_RUNTIME_LOG", std::env::var("EDGE_RUNTIME_LOG").unwrap_or_else(|_| "info".into()));
+        command.envs(self.env.iter().cloned());
         self.daemon = Some(Process::start(&mut command, &self.root.join("daemon.log")));
     }
 

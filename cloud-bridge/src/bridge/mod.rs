@@ -6,6 +6,8 @@
 //! | `watched`, `refs` | pure: objects as nodes see them, and what a pod names |
 //! | `follow` | the watches that feed `world` |
 //! | `registry` | the Node objects: rewritten when somebody else changed them |
+//! | `members` | which nodes may connect |
+//! | `credential` | the certificate that a connection was made with |
 //! | `node` | one node's state and its present connection |
 //! | `session` | one connection |
 //! | `lanes` | pure: the order of reports |
@@ -20,10 +22,12 @@
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
 pub mod clients;
+mod credential;
 mod follow;
 pub mod lanes;
 mod lease;
 pub mod lifecycle;
+mod members;
 mod nacks;
 mod node;
 pub mod overview;
@@ -39,12 +43,13 @@ pub mod world;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_tungstenite::WebSocketStream;
 use edge_protocol::message::{ObjectKey, StreamRequest};
 use futures::StreamExt;
 use futures::io::{AsyncRead, AsyncWrite};
+use jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -54,9 +59,12 @@ use crate::api::backend::{
 };
 use crate::pki::authority::hex;
 use clients::Clients;
+use members::Members;
 use node::{Command, Node};
 use streams::NodeStream;
 
+pub use credential::Credential;
+pub use members::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use reports::{KubeletEndpoint, NodeOverrides};
 
 /// How long connections may take to close when the bridge ends.
@@ -82,6 +90,9 @@ pub struct Settings {
     /// Other bridges may serve the same nodes over the same API: what must stay in order is written only after a look
     /// at whose the node is.
     pub replicated: bool,
+    /// A node whose Node object was deleted registers again instead of being sent away: for clusters in which a
+    /// controller deletes the Nodes of machines that it cannot find.
+    pub deleted_nodes_return: bool,
 }
 
 /// Host and port of an API server.
@@ -89,7 +100,13 @@ pub type ApiAddress = (String, u16);
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { heartbeat: edge_protocol::HEARTBEAT, kubelet: None, api: None, replicated: true }
+        Self {
+            heartbeat: edge_protocol::HEARTBEAT,
+            kubelet: None,
+            api: None,
+            replicated: true,
+            deleted_nodes_return: false,
+        }
     }
 }
 
@@ -110,6 +127,7 @@ struct Shared {
     leases: Arc<Semaphore>,
     writes: Arc<Semaphore>,
     follow: mpsc::UnboundedSender<follow::Command>,
+    members: Members,
 }
 
 impl Bridge {
@@ -126,6 +144,7 @@ impl Bridge {
             leases: Arc::new(Semaphore::new(API_TURNS)),
             writes: Arc::new(Semaphore::new(API_TURNS)),
             follow: sender,
+            members: Members::default(),
         });
         tokio::spawn(follow::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         tokio::spawn(registry::run(Arc::downgrade(&shared), shared.clients.own().clone()));
@@ -137,14 +156,42 @@ impl Bridge {
         &self.shared.cluster
     }
 
+    /// Whether a certificate of this node, issued then, is good now.
+    ///
+    /// # Errors
+    /// The reason, for the person at the node.
+    pub async fn admit(&self, node: &str, issued: SystemTime) -> Result<(), NotAdmitted> {
+        match self.shared.members.admit(self.shared.clients.own(), node, issued).await {
+            Err(NotAdmitted::Absent(_)) if self.shared.settings.deleted_nodes_return => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes a node part of the cluster: it has shown a token. Certificates issued before `from` are void.
+    ///
+    /// # Errors
+    /// Its Node object could not be written.
+    pub async fn welcome(&self, node: &str, from: Timestamp) -> kube::Result<()> {
+        let clients = &self.shared.clients;
+        members::welcome(clients.own().clone(), clients.as_node(node), node, from).await?;
+        // What the watch has said is older than this.
+        self.shared.members.remove(node);
+        Ok(())
+    }
+
     /// Serves a node's connection until it ends. `node` has been proven by its certificate. `place` is given back
     /// when the node has come in: its object and its list are where they should be.
-    pub async fn serve<S>(&self, node: &str, socket: WebSocketStream<S>, place: Option<OwnedSemaphorePermit>)
-    where
+    pub async fn serve<S>(
+        &self,
+        node: &str,
+        credential: Credential,
+        socket: WebSocketStream<S>,
+        place: Option<OwnedSemaphorePermit>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match self.shared.node(node) {
-            Ok(node) => session::run(Arc::clone(&self.shared), node, socket, place).await,
+            Ok(node) => session::run(Arc::clone(&self.shared), node, credential, socket, place).await,
             Err(error) => log::error!("node {node}: {error}"),
         }
     }
@@ -293,14 +340,28 @@ impl Shared {
         let _ = self.follow.send(follow::Command::Connected(node.to_owned()));
     }
 
-    /// The node's object was deleted. One that is connected registers again; of any other nothing is kept.
+    /// The node's object was deleted: it is sent away, and nothing is kept of it.
     fn deleted(&self, name: &str) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.members.remove(name);
         let Some(node) = self.known(name) else { return };
-        if !node.rewrite() {
-            self.nodes().remove(name);
-            let _ = self.follow.send(follow::Command::Drop(name.to_owned()));
+        if self.settings.deleted_nodes_return && node.rewrite() {
+            return;
         }
+        node.send_away(&NotAdmitted::Absent(name.to_owned()));
+        self.nodes().remove(name);
+        let _ = self.follow.send(follow::Command::Drop(name.to_owned()));
+    }
+
+    /// The newest that the API says of a node's right to be connected.
+    fn member(&self, name: &str, membership: members::Membership) {
+        if let Some(node) = self.known(name)
+            && let Some(link) = node.link()
+            && let Err(reason) = membership.admits(name, link.issued)
+        {
+            node.send_away(&reason);
+        }
+        self.members.set(name, membership);
     }
 
     /// A node's object says which connection is its newest.
@@ -322,6 +383,7 @@ impl Shared {
     }
 
     fn overrides(&self, node: &str) -> NodeOverrides {
-        NodeOverrides { kubelet: self.settings.kubelet.as_ref().and_then(|endpoint| endpoint(node)) }
+        let kubelet = self.settings.kubelet.as_ref().and_then(|endpoint| endpoint(node));
+        NodeOverrides { kubelet, may_register: self.settings.deleted_nodes_return }
     }
 }

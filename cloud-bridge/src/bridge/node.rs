@@ -8,6 +8,7 @@ use edge_protocol::message::{StreamId, StreamRequest};
 use edge_protocol::state::NodeState;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
+use super::members::NotAdmitted;
 use crate::api::backend::BackendError;
 
 /// Bytes of a stream, in order; an error ends it.
@@ -27,6 +28,8 @@ pub(super) struct OpenStream {
 pub(super) enum Command {
     /// A newer connection of the node is here.
     Superseded,
+    /// The node may not be connected any more.
+    SendAway(String),
     /// The bridge ends: close in good order.
     Close,
     /// Somebody else changed or deleted the node's object.
@@ -68,6 +71,8 @@ pub(super) struct Pulse {
 pub(super) struct Link {
     /// Its fencing number.
     pub session: u64,
+    /// When its certificate was issued.
+    pub issued: SystemTime,
     /// Unbounded, but what is in it is bounded: by readers of streams, and by the credit and room of their bytes.
     pub commands: mpsc::UnboundedSender<Command>,
 }
@@ -123,12 +128,18 @@ impl Node {
 
     /// A new connection takes over from any other. The fencing number grows with the clock, so that it does
     /// over replicas and restarts, too; `elsewhere` is the highest that other bridges are known to have given.
-    pub(super) fn attach(&self, commands: mpsc::UnboundedSender<Command>, elsewhere: u64, now: SystemTime) -> Link {
+    pub(super) fn attach(
+        &self,
+        commands: mpsc::UnboundedSender<Command>,
+        issued: SystemTime,
+        elsewhere: u64,
+        now: SystemTime,
+    ) -> Link {
         let mut presence = self.presence();
         presence.newest = presence.newest.max(elsewhere);
         let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         presence.newest = u64::try_from(millis).unwrap_or(u64::MAX - 1).max(presence.newest + 1);
-        let link = Link { session: presence.newest, commands };
+        let link = Link { session: presence.newest, issued, commands };
         if let Some(old) = presence.link.replace(link.clone()) {
             // An old connection that is just ending is none to send away.
             let _ = old.commands.send(Command::Superseded);
@@ -175,6 +186,14 @@ impl Node {
         if presence.link.as_ref().is_some_and(|link| link.session == session) {
             presence.link = None;
             presence.last_seen = Some(now);
+        }
+    }
+
+    /// Ends the node's connection, if there is one, with this reason.
+    pub(super) fn send_away(&self, reason: &NotAdmitted) {
+        if let Some(link) = self.link() {
+            // A connection that has just ended is gone already.
+            let _ = link.commands.send(Command::SendAway(reason.to_string()));
         }
     }
 

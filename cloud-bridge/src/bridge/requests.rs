@@ -88,6 +88,16 @@ impl Requests {
         self.send(Method::PATCH, path, kind.media_type(), Some(body)).await
     }
 
+    /// As [`patch`](Self::patch), for an answer that matters.
+    pub(super) async fn patch_for<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        kind: Patch,
+        body: &Value,
+    ) -> kube::Result<T> {
+        self.send(Method::PATCH, path, kind.media_type(), Some(body)).await
+    }
+
     /// Deletes at once, if the object still has this uid.
     pub(super) async fn delete_now(&self, path: &str, uid: &str) -> kube::Result<Written> {
         let options = serde_json::json!({

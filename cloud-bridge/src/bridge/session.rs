@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Shared;
+use super::credential::Credential;
 use super::lanes::{Answer, Attempt, Lane, Lanes, Outcome, describe};
 use super::lease::{self, Renewal};
 use super::nacks::Nacks;
@@ -57,15 +58,16 @@ type Work = FuturesUnordered<BoxFuture<'static, Done>>;
 pub(super) async fn run<S>(
     shared: Arc<Shared>,
     node: Arc<Node>,
+    credential: Credential,
     socket: WebSocketStream<S>,
     place: Option<OwnedSemaphorePermit>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, commands) = mpsc::unbounded_channel();
-    let link = node.attach(sender, shared.elsewhere(&node.name), SystemTime::now());
+    let link = node.attach(sender, credential.issued, shared.elsewhere(&node.name), SystemTime::now());
     let name = node.name.clone();
-    let mut connection = Connection::new(shared, Arc::clone(&node), &link);
+    let mut connection = Connection::new(shared, Arc::clone(&node), credential, &link);
     connection.place = place;
     let why = connection.serve(socket, commands).await;
     log::info!("node {name}: connection {} ended: {why}", link.session);
@@ -76,6 +78,7 @@ pub(super) async fn run<S>(
 struct Connection {
     shared: Arc<Shared>,
     node: Arc<Node>,
+    credential: Credential,
     session: BridgeSession,
     start: Instant,
     lanes: Lanes,
@@ -92,15 +95,16 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(shared: Arc<Shared>, node: Arc<Node>, link: &Link) -> Self {
+    fn new(shared: Arc<Shared>, node: Arc<Node>, credential: Credential, link: &Link) -> Self {
         let mut settings = BridgeSettings::new(node.name.clone(), shared.cluster.clone(), link.session);
         settings.heartbeat = shared.settings.heartbeat;
         settings.compress = true;
+        settings.identity = Some(credential.terms(SystemTime::now()));
         let session = BridgeSession::new(settings, &mut node.state(), Duration::ZERO);
         let requests = shared.clients.requests_as(&node.name);
         let own = Requests::new(shared.clients.own().clone());
         let overrides = shared.overrides(&node.name);
-        let mut reports = Reports::new(&node.name, link.session, requests.clone(), own, overrides);
+        let mut reports = Reports::new(Arc::clone(&node), link.session, requests.clone(), own, overrides);
         reports.replicated = shared.settings.replicated;
         Self {
             session,
@@ -117,6 +121,7 @@ impl Connection {
             place: None,
             shared,
             node,
+            credential,
         }
     }
 
@@ -132,6 +137,8 @@ impl Connection {
         let (out, frames) = mpsc::channel(OUT);
         let mut writer = std::pin::pin!(write(sender, frames).fuse());
         let mut pending = None;
+        let expiry = tokio::time::sleep(self.credential.left(SystemTime::now()));
+        let mut expiry = std::pin::pin!(expiry);
         let node = Arc::clone(&self.node);
         let ended = loop {
             self.take_events();
@@ -158,6 +165,8 @@ impl Connection {
                     Err(error) => Err(error.to_string()),
                 },
                 () = tokio::time::sleep(COMING_IN), if self.place.is_some() => Ok(()),
+                // The next connection is made with its successor, or not at all.
+                () = &mut expiry => Err("its certificate has come to its end".to_owned()),
                 () = tokio::time::sleep_until(deadline) => {
                     self.session.on_timeout(self.now()).map_err(|error| error.to_string())
                 }
@@ -271,6 +280,7 @@ impl Connection {
                     }
                 }
                 BridgeEvent::TokenRequest { id, request } => self.token(id, request),
+                BridgeEvent::Renew(csr) => self.session.renewed(self.credential.renew(&self.node.name, &csr.0)),
                 BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
             }
         }
@@ -365,6 +375,10 @@ impl Connection {
         };
         let more = if quiet > 0 { format!(" (and {quiet} more refusals since the last)") } else { String::new() };
         log::warn!("node {}: cannot apply {what}: {reason}{more}", self.node.name);
+        // A node speaks of what it was given, and of nothing else.
+        if !self.node.state().holds(key) {
+            return;
+        }
         let event = Report::Event { event: refusal_event(&self.node.name, key, uid, reason, Timestamp::now()) };
         let reports = Arc::clone(&self.reports);
         let write = async move {
@@ -379,6 +393,7 @@ impl Connection {
     fn command(&mut self, command: Command) -> Result<(), String> {
         match command {
             Command::Superseded => return Err(self.supersede()),
+            Command::SendAway(why) => return Err(self.session.refuse(RefuseReason::Forbidden, why).to_string()),
             Command::Close => return Err("the bridge ends".to_owned()),
             Command::RewriteNode => {
                 let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());

@@ -14,23 +14,20 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
+use super::identity::proven;
 use super::status::Refusal;
 use super::{Arrival, Door};
-use crate::pki::identity::Subject;
+use crate::pki::identity::Holder;
 
 /// Answers 101 and hands the connection to the bridge once hyper has let go of it.
-pub(super) fn upgrade(
+pub(super) async fn upgrade(
     mut request: Request<Incoming>,
     peer: SocketAddr,
     door: &Arc<Door>,
-    subject: Option<&Subject>,
+    holder: Option<&Holder>,
     arrival: &Arrival,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    let subject = subject.ok_or_else(|| Refusal::unauthorized("a client certificate is required; join first"))?;
-    let node = subject
-        .node()
-        .ok_or_else(|| Refusal::forbidden(format!("{} is not the identity of a node", subject.user)))?
-        .to_owned();
+    let (node, credential) = proven(door, holder).await?;
     let accept = accept_key(request.headers())?;
     let place = arrival.lock().ok().and_then(|mut place| place.take());
     let (door, upgrading) = (Arc::clone(door), hyper::upgrade::on(&mut request));
@@ -39,7 +36,7 @@ pub(super) fn upgrade(
             Ok(upgraded) => {
                 let stream = TokioAdapter::new(TokioIo::new(upgraded));
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await;
-                door.bridge.serve(&node, socket, place).await;
+                door.bridge.serve(&node, credential, socket, place).await;
             }
             Err(error) => log::info!("{peer}: node {node}: upgrade: {error}"),
         }

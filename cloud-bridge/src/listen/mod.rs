@@ -1,8 +1,10 @@
-//! The one port that nodes know: TLS, then `POST /v1/join` with a token or `GET /v1/link` with a certificate;
-//! for operators `GET /v1/nodes` and `GET /metrics`.
+//! The one port that nodes know: TLS, then `POST /v1/join` with a token, or with a certificate `GET /v1/link` and
+//! `POST /v1/identity`, which only says whether the certificate is good; for operators `GET /v1/nodes` and
+//! `GET /metrics`.
 //!
 //! Owns connections up to the moment when a session takes over. Must not know what a session says.
 
+mod identity;
 mod join;
 mod link;
 mod overview;
@@ -28,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::bridge::Bridge;
 use crate::pki::authority::Authority;
-use crate::pki::identity::Subject;
+use crate::pki::identity::Holder;
 pub(crate) use overview::OPERATORS;
 use status::Refusal;
 
@@ -47,7 +49,7 @@ type Arrival = Arc<std::sync::Mutex<Option<tokio::sync::OwnedSemaphorePermit>>>;
 /// What the listener needs to answer.
 pub struct Door {
     pub bridge: Bridge,
-    pub authority: Authority,
+    pub authority: Arc<Authority>,
     /// The bridge's own client, for tokens.
     pub client: Client,
 }
@@ -99,11 +101,11 @@ async fn serve(
     let mut tls = within(acceptor.accept(socket)).await?;
     tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let subject = certificate.and_then(Subject::of);
+    let holder = certificate.and_then(Holder::of);
     let permit: Arrival = Arc::new(std::sync::Mutex::new(Some(permit)));
     let service = service_fn(move |request: Request<Incoming>| {
-        let (door, subject, permit) = (Arc::clone(&door), subject.clone(), Arc::clone(&permit));
-        async move { Ok::<_, std::convert::Infallible>(route(request, peer, &door, subject.as_ref(), &permit).await) }
+        let (door, holder, permit) = (Arc::clone(&door), holder.clone(), Arc::clone(&permit));
+        async move { Ok::<_, std::convert::Infallible>(route(request, peer, &door, holder.as_ref(), &permit).await) }
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -119,15 +121,16 @@ async fn route(
     request: Request<Incoming>,
     peer: SocketAddr,
     door: &Arc<Door>,
-    subject: Option<&Subject>,
+    holder: Option<&Holder>,
     arrival: &Arrival,
 ) -> Response<Full<Bytes>> {
     let answer = match (request.method(), request.uri().path()) {
         (&Method::POST, "/v1/join") => join::answer(request, door).await,
-        (&Method::GET, "/v1/link") => link::upgrade(request, peer, door, subject, arrival),
-        (&Method::GET, "/v1/nodes") => overview::nodes(door, subject),
-        (&Method::GET, "/metrics") => overview::metrics(door, subject),
-        (_, "/v1/join" | "/v1/link" | "/v1/nodes" | "/metrics") => Err(Refusal::method_not_allowed()),
+        (&Method::GET, "/v1/link") => link::upgrade(request, peer, door, holder, arrival).await,
+        (&Method::POST, "/v1/identity") => identity::answer(door, holder).await,
+        (&Method::GET, "/v1/nodes") => overview::nodes(door, holder),
+        (&Method::GET, "/metrics") => overview::metrics(door, holder),
+        (_, "/v1/join" | "/v1/link" | "/v1/identity" | "/v1/nodes" | "/metrics") => Err(Refusal::method_not_allowed()),
         (_, path) => Err(Refusal::not_found(path)),
     };
     answer.unwrap_or_else(|refusal| {

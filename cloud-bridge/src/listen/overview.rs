@@ -1,6 +1,8 @@
 //! `GET /v1/nodes` and `GET /metrics`: how the nodes are, for whoever shows an administrator's certificate of the
 //! bridge's authority. `cloud-bridge nodes` makes itself one.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use http_body_util::Full;
@@ -8,7 +10,7 @@ use http_body_util::Full;
 use super::Door;
 use super::status::Refusal;
 use crate::bridge::overview;
-use crate::pki::identity::Subject;
+use crate::pki::identity::Holder;
 
 /// Whose certificates are let in: those of the standalone administrator, and those that `cloud-bridge nodes` makes.
 const GROUPS: [&str; 2] = ["system:masters", OPERATORS];
@@ -16,19 +18,23 @@ const GROUPS: [&str; 2] = ["system:masters", OPERATORS];
 /// The group that may look and nothing else.
 pub(crate) const OPERATORS: &str = "sampan:operators";
 
-pub(super) fn nodes(door: &Door, subject: Option<&Subject>) -> Result<Response<Full<Bytes>>, Refusal> {
-    allowed(subject)?;
+pub(super) fn nodes(door: &Door, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
+    allowed(holder)?;
     let text = serde_json::to_string(&door.bridge.overview()).map_err(|error| Refusal::internal(error.to_string()))?;
     Ok(answer("application/json", text))
 }
 
-pub(super) fn metrics(door: &Door, subject: Option<&Subject>) -> Result<Response<Full<Bytes>>, Refusal> {
-    allowed(subject)?;
+pub(super) fn metrics(door: &Door, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
+    allowed(holder)?;
     Ok(answer("text/plain; version=0.0.4", overview::metrics(&door.bridge.overview())))
 }
 
-fn allowed(subject: Option<&Subject>) -> Result<(), Refusal> {
-    let subject = subject.ok_or_else(|| Refusal::unauthorized("an operator's client certificate is required"))?;
+fn allowed(holder: Option<&Holder>) -> Result<(), Refusal> {
+    let holder = holder.ok_or_else(|| Refusal::unauthorized("an operator's client certificate is required"))?;
+    if holder.expires <= SystemTime::now() {
+        return Err(Refusal::unauthorized("the operator's client certificate has expired"));
+    }
+    let subject = &holder.subject;
     if subject.groups.iter().any(|group| GROUPS.contains(&group.as_str())) {
         return Ok(());
     }

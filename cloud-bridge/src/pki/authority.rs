@@ -10,7 +10,7 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType,
     date_time_ymd,
 };
-use ring::digest;
+use ring::{digest, rand::SecureRandom, rand::SystemRandom};
 use rustls_pki_types::{
     CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer,
     pem::{self, PemObject},
@@ -23,6 +23,8 @@ const CA_LIFE: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
 /// Certificates that the bridge makes for itself, anew at every start.
 const SERVER_LIFE: Duration = Duration::from_secs(5 * 365 * 24 * 3600);
 const CLIENT_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Life of a node's certificate unless said otherwise.
+pub const NODE_LIFE: Duration = CLIENT_LIFE;
 /// Longest request that is looked at; a P-256 request has about 250 bytes.
 const MAX_REQUEST: usize = 8 * 1024;
 
@@ -36,6 +38,7 @@ pub struct Signed {
 pub struct Authority {
     certificate: CertificateDer<'static>,
     key: KeyPair,
+    node_life: Duration,
 }
 
 impl Authority {
@@ -47,7 +50,7 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         set_validity(&mut params, CA_LIFE);
         let certificate = params.self_signed(&key).map_err(failed("signing the authority's certificate"))?;
-        Ok(Self { certificate: certificate.der().clone(), key })
+        Ok(Self { certificate: certificate.der().clone(), key, node_life: NODE_LIFE })
     }
 
     /// Reads back what [`certificate_pem`](Self::certificate_pem) and [`key_pem`](Self::key_pem) gave.
@@ -60,7 +63,14 @@ impl Authority {
         if *parsed.public_key().subject_public_key.data != *key.der_bytes() {
             return Err(bad("certificate of this private key"));
         }
-        Ok(Self { certificate, key })
+        Ok(Self { certificate, key, node_life: NODE_LIFE })
+    }
+
+    /// Gives certificates of nodes this life.
+    #[must_use]
+    pub fn with_node_life(mut self, life: Duration) -> Self {
+        self.node_life = life;
+        self
     }
 
     pub fn certificate(&self) -> &CertificateDer<'static> {
@@ -126,11 +136,12 @@ impl Authority {
             && asked.starts_with(NODE_USER_PREFIX)
             && asked != wanted
         {
-            return Err(PkiError::Request(format!("asks for {asked}, the token is for {wanted}")));
+            return Err(PkiError::Request(format!("asks for {asked}, but is made by {wanted}")));
         }
         let mut params = subject(&wanted, Some(NODE_GROUP));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        set_validity(&mut params, CLIENT_LIFE);
+        params.serial_number = Some(serial::new(SystemTime::now(), &SystemRandom::new())?);
+        set_validity(&mut params, self.node_life);
         let signed =
             params.signed_by(&request.public_key, &self.issuer()?).map_err(failed("signing a node certificate"))?;
         Ok(signed.der().clone())
@@ -223,6 +234,33 @@ fn set_validity(params: &mut CertificateParams, life: Duration) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     params.not_before = date_time_ymd(2024, 1, 1);
     params.not_after = date_time_ymd(1970, 1, 1) + now + life;
+}
+
+/// Serial numbers that say when a certificate was issued: its `notBefore` cannot, see [`set_validity`].
+pub(super) mod serial {
+    use super::{Duration, PkiError, SecureRandom, SystemTime, UNIX_EPOCH};
+    use rcgen::SerialNumber;
+
+    const MARK: [u8; 4] = *b"smp\x01";
+
+    /// Four bytes of mark, six of milliseconds since 1970, six of randomness.
+    pub(crate) fn new(now: SystemTime, random: &dyn SecureRandom) -> Result<SerialNumber, PkiError> {
+        let millis = u64::try_from(now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&MARK);
+        bytes[4..10].copy_from_slice(&millis.to_be_bytes()[2..]);
+        random.fill(&mut bytes[10..]).map_err(|_| PkiError::Random)?;
+        Ok(SerialNumber::from_slice(&bytes))
+    }
+
+    /// When a certificate with this serial was issued; 1970 for one that does not say.
+    pub(crate) fn issued(serial: &[u8]) -> SystemTime {
+        let millis = match serial.strip_prefix(&MARK) {
+            Some([a, b, c, d, e, f, ..]) => u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]),
+            _ => 0,
+        };
+        UNIX_EPOCH + Duration::from_millis(millis)
+    }
 }
 
 fn failed(what: &'static str) -> impl Fn(rcgen::Error) -> PkiError {

@@ -2,9 +2,11 @@
 //!
 //! The TLS layer has checked signature and validity before; here only the subject is read.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use rustls_pki_types::CertificateDer;
 
-use super::authority::{NODE_GROUP, NODE_USER_PREFIX};
+use super::authority::{NODE_GROUP, NODE_USER_PREFIX, serial};
 
 /// The subject of a verified client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,28 @@ impl Subject {
             return None;
         }
         self.user.strip_prefix(NODE_USER_PREFIX).filter(|name| is_node_name(name))
+    }
+}
+
+/// A client certificate that the TLS layer has verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub subject: Subject,
+    /// 1970 for a certificate that does not say, as this authority's others than nodes' do not.
+    pub issued: SystemTime,
+    pub expires: SystemTime,
+}
+
+impl Holder {
+    /// None when the certificate cannot be read.
+    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+        let expires = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
+        Some(Self {
+            subject: Subject::of(certificate)?,
+            issued: serial::issued(parsed.raw_serial()),
+            expires: UNIX_EPOCH + Duration::from_secs(expires),
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod authority;
 pub mod identity;
 pub mod keep;
+pub mod serving;
 pub mod tls;
 pub mod token;
 
@@ -31,6 +32,8 @@ pub enum PkiError {
     Tls(#[from] rustls::Error),
     #[error("client certificate verifier: {0}")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
+    #[error("the random generator of the system failed")]
+    Random,
     /// The request's signature, key type or encoding; the text is for the node's operator.
     #[error("certificate signing request: {0}")]
     Request(String),

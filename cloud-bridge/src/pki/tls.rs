@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use rustls::server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier};
+use rustls::server::{NoClientAuth, ResolvesServerCert, WebPkiClientVerifier, danger::ClientCertVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::CertificateDer;
 
 use super::PkiError;
 use super::authority::{Authority, Signed};
+use super::serving::Serving;
 
 /// Makes ring the process's crypto provider. Harmless when repeated.
 pub fn install_provider() {
@@ -23,24 +24,38 @@ pub fn server_config(
     client_cas: &[CertificateDer<'static>],
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, PkiError> {
-    let verifier: Arc<dyn ClientCertVerifier> = if client_cas.is_empty() {
-        Arc::new(NoClientAuth)
-    } else {
-        let mut roots = RootCertStore::empty();
-        for ca in client_cas {
-            roots.add(ca.clone())?;
-        }
-        WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build()?
-    };
     let mut config = ServerConfig::builder()
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(verifier(client_cas)?)
         .with_single_cert(vec![server.certificate, authority.clone()], server.key)?;
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
 }
 
+/// As [`server_config`], with a certificate that is renewed while the listener runs.
+pub fn lasting_config(
+    serving: &Arc<Serving>,
+    client_cas: &[CertificateDer<'static>],
+    alpn: &[&[u8]],
+) -> Result<Arc<ServerConfig>, PkiError> {
+    let resolver: Arc<dyn ResolvesServerCert> = Arc::<Serving>::clone(serving);
+    let mut config =
+        ServerConfig::builder().with_client_cert_verifier(verifier(client_cas)?).with_cert_resolver(resolver);
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
 /// The settings of the link's listener.
-pub fn link_config(authority: &Authority, addresses: &[String]) -> Result<Arc<ServerConfig>, PkiError> {
-    let ca = authority.certificate();
-    server_config(ca, authority.server(addresses)?, std::slice::from_ref(ca), &[b"http/1.1"])
+pub fn link_config(authority: &Arc<Authority>, serving: &Arc<Serving>) -> Result<Arc<ServerConfig>, PkiError> {
+    lasting_config(serving, std::slice::from_ref(authority.certificate()), &[b"http/1.1"])
+}
+
+fn verifier(client_cas: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {
+    if client_cas.is_empty() {
+        return Ok(Arc::new(NoClientAuth));
+    }
+    let mut roots = RootCertStore::empty();
+    for ca in client_cas {
+        roots.add(ca.clone())?;
+    }
+    Ok(WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build()?)
 }

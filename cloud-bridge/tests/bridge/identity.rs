@@ -8,7 +8,7 @@ use crate::support::fixture::{Cluster, TestBridge, unique};
 use crate::support::{self, Edge, Store, join};
 
 #[tokio::test]
-async fn a_token_is_good_once_for_one_node_and_for_a_time() {
+async fn g22_a_token_is_good_once_for_one_node_and_for_a_time() {
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
     let node = unique("join");
@@ -38,7 +38,7 @@ async fn a_token_is_good_once_for_one_node_and_for_a_time() {
 }
 
 #[tokio::test]
-async fn two_uses_at_once_have_one_winner() {
+async fn g22_two_uses_at_once_have_one_winner() {
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
     let node = unique("race");
@@ -50,7 +50,7 @@ async fn two_uses_at_once_have_one_winner() {
 }
 
 #[tokio::test]
-async fn a_node_is_what_its_certificate_says() {
+async fn g23_a_node_is_what_its_certificate_says() {
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
     let identity = bridge.join(&cluster, &unique("real")).await;

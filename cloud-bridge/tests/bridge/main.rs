@@ -1,6 +1,7 @@
 //! The bridge between a scripted node and a Kubernetes API: the embedded one, or a real one when
 //! `TEST_KUBECONFIG` names it.
 
+mod authority;
 mod compression;
 mod identity;
 mod kubelet;
@@ -9,6 +10,7 @@ mod pods;
 mod registration;
 mod replicas;
 mod reports;
+mod revocation;
 mod sessions;
 mod support;
 mod survival;

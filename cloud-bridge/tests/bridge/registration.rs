@@ -1,5 +1,7 @@
 //! The node's own object, and the proof that it lives.
 
+use cloud_bridge::bridge::Settings;
+use cloud_bridge::pki::authority::Authority;
 use edge_protocol::message::Report;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,7 +15,8 @@ use crate::support::fixture::{Cluster, TestBridge, node_object, unique};
 #[tokio::test]
 async fn a_node_registers_and_proves_that_it_lives() {
     let cluster = Cluster::open().await;
-    let bridge = TestBridge::start(&cluster).await;
+    let settings = Settings { deleted_nodes_return: true, ..Settings::default() };
+    let bridge = TestBridge::with_settings(&cluster, Authority::create("test").unwrap(), settings).await;
     let name = unique("reg");
     let (_, mut edge) = bridge.edge(&cluster, &name).await;
     let node = cluster.nodes().get(&name).await.unwrap();
@@ -40,7 +43,7 @@ async fn a_node_registers_and_proves_that_it_lives() {
     let error = edge.report_and_wait(Report::Node { node: node_object("someone-else") }).await.unwrap_err();
     assert!(error.contains("someone-else"), "{error}");
 
-    // Deleted by somebody: registered again while it lives.
+    // Deleted by somebody: with this setting registered again while it lives.
     cluster.nodes().delete(&name, &DeleteParams::default()).await.unwrap();
     for _ in 0..100 {
         edge.linger(Duration::from_millis(50)).await;

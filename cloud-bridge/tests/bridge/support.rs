@@ -17,8 +17,11 @@ use base64::engine::general_purpose::STANDARD;
 use cloud_bridge::pki::authority::Authority;
 use edge_protocol::compress;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
-use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Position, Report, StreamId, StreamRequest};
+use edge_protocol::message::{
+    Object, ObjectDigest, ObjectKey, Position, RenewAnswer, Report, StreamId, StreamRequest, TokenAnswer,
+};
 use edge_protocol::stream::StreamEvent;
+use edge_protocol::version::IdentityTerms;
 use futures::StreamExt;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
@@ -44,6 +47,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The same node with a renewed certificate.
+    pub fn renewed(&self, certificate: Vec<u8>, key: Vec<u8>) -> Self {
+        Self { certificate: certificate.into(), key: Arc::new(key), ..self.clone() }
+    }
+
     /// Somebody who is no node, with a certificate of this authority.
     pub fn of_user(authority: &Authority, user: &str, group: &str) -> Self {
         let signed = authority.client(user, group).unwrap();
@@ -65,8 +73,20 @@ pub async fn get(
     path: &str,
     header: &str,
 ) -> (u16, String) {
+    ask("GET", address, ca, identity, path, header).await
+}
+
+/// One request without a body over TLS: status and body.
+pub async fn ask(
+    method: &str,
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    identity: Option<&Identity>,
+    path: &str,
+    header: &str,
+) -> (u16, String) {
     let mut stream = tls(address, ca, identity).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // The server may close without a TLS goodbye.
@@ -157,6 +177,9 @@ pub struct Edge {
     pub deleted: Vec<ObjectKey>,
     /// Puts received, also those that changed nothing.
     pub puts: usize,
+    pub renewed: Option<RenewAnswer>,
+    pub terms: Option<IdentityTerms>,
+    pub tokens: Vec<TokenAnswer>,
     pub synced: bool,
     pub resumed: bool,
     /// Compressed frames received: how many, and their bytes before they were inflated.
@@ -212,6 +235,9 @@ impl Edge {
             data: Vec::new(),
             deleted: Vec::new(),
             puts: 0,
+            renewed: None,
+            terms: None,
+            tokens: Vec::new(),
             synced: false,
             resumed: false,
             packed: (0, 0),
@@ -220,6 +246,21 @@ impl Edge {
             start: Instant::now(),
             socket,
         })
+    }
+
+    /// Sends a frame that no honest session would.
+    pub async fn send_raw(&mut self, frame: &Value) {
+        self.socket.send(Message::text(frame.to_string())).await.expect("connected");
+    }
+
+    /// Asks for another certificate, for this common name.
+    pub async fn renew(&mut self, asked: &str) -> (RenewAnswer, Vec<u8>) {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, asked);
+        assert!(self.session.renew(params.serialize_request(&key).unwrap().der().to_vec()), "the bridge renews");
+        self.until("an answer to a renewal", |edge| edge.renewed.is_some()).await;
+        (self.renewed.take().unwrap(), key.serialize_der())
     }
 
     /// Queues a report and gives its id.
@@ -320,7 +361,9 @@ impl Edge {
 
     fn take(&mut self, event: EdgeEvent) {
         match event {
-            EdgeEvent::Welcome(welcome) => self.resumed = welcome.resume,
+            EdgeEvent::Welcome(welcome) => (self.resumed, self.terms) = (welcome.resume, welcome.identity),
+            EdgeEvent::Renewed(answer) => self.renewed = Some(answer),
+            EdgeEvent::Token { answer, .. } => self.tokens.push(answer),
             EdgeEvent::Change(change) => {
                 self.store.position = change.position(self.session.stream());
                 let seq = change.seq();
@@ -344,7 +387,7 @@ impl Edge {
             EdgeEvent::Stream(StreamEvent::Opened { stream, request }) => self.streams.push((stream, request)),
             EdgeEvent::Stream(StreamEvent::Closed { stream, .. }) => drop(self.closed.insert(stream)),
             EdgeEvent::Stream(StreamEvent::Data { stream, data }) => self.data.push((stream, data)),
-            EdgeEvent::Token { .. } | EdgeEvent::Stream(StreamEvent::Room { .. }) => {}
+            EdgeEvent::Stream(StreamEvent::Room { .. }) => {}
         }
     }
 

@@ -42,6 +42,7 @@ impl BridgeSession {
             session: self.settings.session,
             stream: state.stream().to_owned(),
             resume: resume.is_some(),
+            identity: self.settings.identity.filter(|_| hello.features.iter().any(|f| f == version::RENEW)),
             heartbeat_ms: u64::try_from(self.settings.heartbeat.as_millis()).unwrap_or(u64::MAX),
         }))?;
         self.events.push_back(BridgeEvent::Connected { hello, resumed: resume.is_some() });
@@ -89,6 +90,13 @@ impl BridgeSession {
                     return Err(SessionError::violation("more token requests under way than any node has"));
                 }
                 self.events.push_back(BridgeEvent::TokenRequest { id, request });
+                None
+            }
+            ToCloud::Renew { csr } => {
+                if std::mem::replace(&mut self.renewing, true) {
+                    return Err(SessionError::violation("a second certificate request under way"));
+                }
+                self.events.push_back(BridgeEvent::Renew(csr));
                 None
             }
             ToCloud::Ping { rtt_ms } => {

@@ -1,9 +1,9 @@
 //! What a bridge's caller gives a session and gets from it. Values only.
 
 use crate::HEARTBEAT;
-use crate::message::{ObjectDigest, ObjectKey, Report, TokenRequest};
+use crate::message::{Der, ObjectDigest, ObjectKey, Report, TokenRequest};
 use crate::stream::StreamEvent;
-use crate::version::Hello;
+use crate::version::{Hello, IdentityTerms};
 use std::time::Duration;
 
 /// What a connection starts with.
@@ -20,6 +20,8 @@ pub struct BridgeSettings {
     pub window: usize,
     /// The caller can inflate frames ([`compress`](crate::compress)).
     pub compress: bool,
+    /// Told to nodes that renew; `None`: this bridge renews nothing.
+    pub identity: Option<IdentityTerms>,
 }
 
 impl BridgeSettings {
@@ -31,6 +33,7 @@ impl BridgeSettings {
             heartbeat: HEARTBEAT,
             window: 256 << 10,
             compress: false,
+            identity: None,
         }
     }
 }
@@ -66,5 +69,7 @@ pub enum BridgeEvent {
         id: u64,
         request: TokenRequest,
     },
+    /// A certificate request for a new key of this node. Answer with `renewed`.
+    Renew(Der),
     Stream(StreamEvent),
 }

@@ -1,6 +1,6 @@
 //! What a node's caller gives a session and gets from it. Values only.
 
-use crate::message::{Object, ObjectDigest, ObjectKey, Position, TokenAnswer};
+use crate::message::{Object, ObjectDigest, ObjectKey, Position, RenewAnswer, TokenAnswer};
 use crate::stream::StreamEvent;
 use crate::version::Welcome;
 
@@ -83,5 +83,7 @@ pub enum EdgeEvent {
         id: u64,
         answer: TokenAnswer,
     },
+    /// Answer to [`EdgeSession::renew`](super::EdgeSession::renew).
+    Renewed(RenewAnswer),
     Stream(StreamEvent),
 }

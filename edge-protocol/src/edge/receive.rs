@@ -45,6 +45,10 @@ impl EdgeSession {
                 self.events.push_back(EdgeEvent::Token { id, answer });
                 None
             }
+            ToEdge::Renewed { answer } => {
+                self.events.push_back(EdgeEvent::Renewed(answer));
+                None
+            }
             ToEdge::Pong {} | ToEdge::Unsupported { .. } => None,
             ToEdge::Welcome(_) | ToEdge::Refuse { .. } | ToEdge::Part { .. } => None, // dealt with before
         };

@@ -33,6 +33,7 @@ pub(crate) fn welcome(resume: bool) -> ToEdge {
         stream: "s".into(),
         resume,
         heartbeat_ms: 15_000,
+        identity: None,
     })
 }
 

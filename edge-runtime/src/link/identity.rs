@@ -11,6 +11,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "identity.json";
+/// A renewed identity that is not proven yet.
+const NEXT: &str = "identity.next.json";
 
 /// No honest identity is larger; a damaged disk must not fill the memory.
 const MAX_FILE: u64 = 256 << 10;
@@ -24,7 +26,7 @@ pub struct Identity {
     pub bridges: Vec<BridgeAddress>,
     /// PEM: the node's certificate.
     pub certificate: String,
-    /// PEM: the cluster's authority, the only one that is trusted.
+    /// PEM: the cluster's authority, the only one that is trusted; two while one takes over from another.
     pub ca: String,
     /// PEM, PKCS#8: made on this device, never leaves it.
     key: String,
@@ -65,12 +67,33 @@ impl Identity {
         Self { node, cluster, bridges, certificate, ca, key: pem("PRIVATE KEY", key) }
     }
 
+    /// This node with another key, the certificate for it, and what to trust from then on. DER.
+    pub(super) fn renewed(&self, certificate: &CertificateDer<'_>, cas: &[CertificateDer<'_>], key: &[u8]) -> Self {
+        Self {
+            certificate: pem("CERTIFICATE", certificate),
+            ca: cas.iter().map(|ca| pem("CERTIFICATE", ca)).collect(),
+            key: pem("PRIVATE KEY", key),
+            ..self.clone()
+        }
+    }
+
     /// Reads the identity; none if the node has not joined yet.
     ///
     /// # Errors
     /// The file is there but unreadable.
     pub fn load(paths: &Paths) -> Result<Option<Self>, IdentityError> {
-        let path = paths.identity().join(FILE);
+        Self::read(paths.identity().join(FILE))
+    }
+
+    /// The renewed identity that a power cut has left unproven; none, too, if it cannot be read.
+    pub(super) fn load_next(paths: &Paths) -> Option<Self> {
+        Self::read(paths.identity().join(NEXT)).unwrap_or_else(|error| {
+            log::warn!("{error}");
+            None
+        })
+    }
+
+    fn read(path: PathBuf) -> Result<Option<Self>, IdentityError> {
         let at = |source| IdentityError::Io { path: path.clone(), source };
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -87,13 +110,40 @@ impl Identity {
     /// # Errors
     /// Names the path that could not be written.
     pub fn save(&self, paths: &Paths) -> Result<(), IdentityError> {
+        // What was being renewed is not this.
+        Self::discard_next(paths);
+        self.write(paths, FILE)
+    }
+
+    /// Puts a renewed identity beside the one in use; as [`save`](Self::save) otherwise.
+    pub(super) fn save_next(&self, paths: &Paths) -> Result<(), IdentityError> {
+        self.write(paths, NEXT)
+    }
+
+    /// The renewed identity takes the place of the other, also for a power cut that comes next.
+    pub(super) fn promote_next(paths: &Paths) -> Result<(), IdentityError> {
+        let folder = paths.identity();
+        let next = folder.join(NEXT);
+        let renamed = fs::rename(&next, folder.join(FILE)).and_then(|()| File::open(&folder)?.sync_all());
+        renamed.map_err(|source| IdentityError::Io { path: next, source })
+    }
+
+    pub(super) fn discard_next(paths: &Paths) {
+        let path = paths.identity().join(NEXT);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => log::warn!("{}: {error}", path.display()),
+            _ => {}
+        }
+    }
+
+    fn write(&self, paths: &Paths, name: &str) -> Result<(), IdentityError> {
         let folder = paths.identity();
         let at = |path: &Path| {
             let path = path.to_path_buf();
             move |source| IdentityError::Io { path, source }
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
-        let partial = folder.join(".identity.json.partial");
+        let partial = folder.join(format!(".{name}.partial"));
         // A left-over of a cut-off save may have any mode: make the file anew.
         match fs::remove_file(&partial) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&partial)(e)),
@@ -104,7 +154,7 @@ impl Identity {
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial).map_err(at(&partial))?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(at(&partial))?;
-        let path = folder.join(FILE);
+        let path = folder.join(name);
         fs::rename(&partial, &path).map_err(at(&path))?;
         // The new name is durable only with its folder.
         File::open(&folder).and_then(|f| f.sync_all()).map_err(at(&folder))
@@ -114,8 +164,8 @@ impl Identity {
         CertificateDer::from_pem_slice(self.certificate.as_bytes()).map_err(self.bad("certificate"))
     }
 
-    pub(crate) fn ca(&self) -> Result<CertificateDer<'static>, IdentityError> {
-        CertificateDer::from_pem_slice(self.ca.as_bytes()).map_err(self.bad("ca"))
+    pub(crate) fn cas(&self) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+        CertificateDer::pem_slice_iter(self.ca.as_bytes()).collect::<Result<_, _>>().map_err(self.bad("ca"))
     }
 
     pub(crate) fn key(&self) -> Result<PrivateKeyDer<'static>, IdentityError> {
@@ -146,7 +196,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn survives_the_disk_and_is_private() {
+    fn g29_survives_the_disk_and_is_private() {
         let root = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(root.path());
         assert_eq!(Identity::load(&paths).expect("no file is no error"), None);
@@ -158,12 +208,44 @@ mod tests {
         let again = Identity::load(&paths).expect("reads").expect("is there");
         assert_eq!(again, identity);
         assert_eq!(again.certificate().expect("pem"), certificate);
-        assert_eq!(again.ca().expect("pem"), ca);
+        assert_eq!(again.cas().expect("pem"), [ca]);
         assert_eq!(again.key().expect("pem").secret_der(), [3; 50]);
         let mode = |path: PathBuf| fs::metadata(path).expect("there").permissions().mode() & 0o777;
         assert_eq!(mode(paths.identity().join(FILE)), 0o600);
         assert_eq!(mode(paths.identity()), 0o700);
         assert!(!format!("{identity:?}").contains("PRIVATE"), "the key stays out of logs");
+    }
+
+    #[test]
+    fn g24_a_power_cut_at_any_step_of_a_renewal_leaves_a_usable_identity() {
+        let root = tempfile::tempdir().expect("temp dir");
+        let paths = Paths::new(root.path());
+        let der = |byte| CertificateDer::from(vec![byte; 100]);
+        let bridges = vec!["https://b:1".parse().expect("address")];
+        let old = Identity::new("n".into(), "c".into(), bridges, &der(1), &der(2), &[3; 50]);
+        let new = old.renewed(&der(4), &[der(5), der(2)], &[6; 50]);
+        assert_eq!((new.node.as_str(), new.cas().expect("pem").len()), ("n", 2));
+        let used = || Identity::load(&paths).expect("reads").expect("is there");
+        old.save(&paths).expect("saved");
+        // Cut while it is written: half a file under another name.
+        let partial = paths.identity().join(".identity.next.json.partial");
+        fs::write(&partial, "{\"node\"").expect("written");
+        assert_eq!((used(), Identity::load_next(&paths)), (old.clone(), None));
+        // Cut before it is proven.
+        new.save_next(&paths).expect("saved over the leftover");
+        assert!(!partial.exists());
+        assert_eq!((used(), Identity::load_next(&paths)), (old.clone(), Some(new.clone())));
+        let mode = fs::metadata(paths.identity().join(NEXT)).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        // Cut after.
+        Identity::promote_next(&paths).expect("promoted");
+        assert_eq!((used(), Identity::load_next(&paths)), (new.clone(), None));
+        // A join ends what was under way; a damaged leftover is no identity.
+        new.save_next(&paths).expect("saved");
+        old.save(&paths).expect("joined again");
+        assert_eq!((used(), Identity::load_next(&paths)), (old, None));
+        fs::write(paths.identity().join(NEXT), "{").expect("written");
+        assert_eq!(Identity::load_next(&paths), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::address::BridgeAddress;
 use super::dial::{self, DialError};
 use super::http;
 use super::identity::{Identity, IdentityError};
-use super::tls::{TlsError, node_config, pinned_config};
+use super::tls::{Time, TlsError, node_config, pinned_config};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use ring::digest::{SHA256, digest};
@@ -15,7 +15,7 @@ use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// For the bridge's answer: it asks the API server before.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -86,7 +86,7 @@ pub async fn join(token: &Token, bridges: &[BridgeAddress], node: &str) -> Resul
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let csr = STANDARD.encode(request(node, &key)?);
     // No time was ever stored on a node that joins: the build's time is the floor.
-    let tls = Arc::new(pinned_config(token.pin, SystemTime::UNIX_EPOCH)?);
+    let tls = Arc::new(pinned_config(token.pin, Time::default())?);
     // Three strings: serializing them cannot fail.
     let body = serde_json::to_vec(&Request { token: &token.text, node, csr }).expect("strings are plain data");
     let mut failure = JoinError::NoBridge;
@@ -105,7 +105,7 @@ pub async fn join(token: &Token, bridges: &[BridgeAddress], node: &str) -> Resul
                 let key = key.serialize_der();
                 let identity = Identity::new(node.to_owned(), cluster, bridges.to_vec(), &certificate, &ca, &key);
                 // Found now rather than at every dial: a certificate that is none, or is for another key.
-                node_config(&identity, SystemTime::UNIX_EPOCH)?;
+                node_config(&identity, Time::default())?;
                 return Ok(identity);
             }
             Err(refused @ JoinError::Refused { status: 400..=499, .. }) => return Err(refused),
@@ -116,7 +116,7 @@ pub async fn join(token: &Token, bridges: &[BridgeAddress], node: &str) -> Resul
 }
 
 /// PKCS#10 request (DER). The names in it are for people: the bridge takes them from the token.
-fn request(node: &str, key: &KeyPair) -> Result<Vec<u8>, rcgen::Error> {
+pub(super) fn request(node: &str, key: &KeyPair) -> Result<Vec<u8>, rcgen::Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");

@@ -19,9 +19,11 @@ mod http;
 pub mod identity;
 pub mod join;
 mod pump;
+mod renew;
 pub mod status;
 pub mod tls;
 
+use crate::paths::Paths;
 use address::BridgeAddress;
 use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
 use edge_protocol::message::{ObjectKey, Report, StreamId, TokenAnswer, TokenRequest};
@@ -33,14 +35,17 @@ use smol::channel::{self, Receiver, Sender};
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::sync::Arc;
+use tls::Time;
 
 /// What the link needs for as long as it runs.
 #[derive(Clone, Debug)]
 pub struct LinkSettings {
     pub identity: Identity,
-    /// Certificates are judged by no earlier time than this: the last time the node has stored.
-    pub time_floor: SystemTime,
+    /// Certificates are judged by this.
+    pub time: Time,
+    /// Where a renewed identity is kept, and one that a later join has made is found.
+    pub paths: Paths,
     /// Where the link writes its [`status`](status::LinkStatus); none in tests.
     pub status: Option<PathBuf>,
 }
@@ -82,6 +87,13 @@ pub(crate) struct Shared {
     facts: RefCell<Option<EdgeFacts>>,
     wake: Sender<()>,
     network: Sender<()>,
+    /// Who this node is; another after a renewal.
+    identity: RefCell<Identity>,
+    /// For dialling as this node. None before the link has started.
+    config: RefCell<Option<Arc<rustls::ClientConfig>>>,
+    time: Time,
+    paths: Paths,
+    renewal: Sender<renew::News>,
 }
 
 impl LinkHandle {
@@ -171,9 +183,29 @@ impl Shared {
 pub fn start(ex: &Rc<LocalExecutor<'static>>, settings: LinkSettings, events: Sender<LinkEvent>) -> LinkHandle {
     let (wake, woken) = channel::bounded(1);
     let (network, network_changes) = channel::bounded(1);
-    let shared = Rc::new(Shared { session: RefCell::new(None), facts: RefCell::new(None), wake, network });
+    // A bridge that sends more than anybody asked for loses it.
+    let (renewal, renewal_news) = channel::bounded(4);
+    let LinkSettings { identity, time, paths, status } = settings;
+    let shared = Rc::new(Shared {
+        session: RefCell::new(None),
+        facts: RefCell::new(None),
+        wake,
+        network,
+        identity: RefCell::new(identity),
+        config: RefCell::new(None),
+        time,
+        paths,
+        renewal,
+    });
     let wakers = Wakers { woken, network_changes };
-    ex.spawn(pump::run(Rc::clone(&shared), settings, events, wakers)).detach();
+    let renewing = renew::run(Rc::clone(&shared), renewal_news);
+    let pumping = pump::run(Rc::clone(&shared), status, events, wakers);
+    // The renewal ends with the pump.
+    ex.spawn(smol::future::or(pumping, async {
+        renewing.await;
+        smol::future::pending().await
+    }))
+    .detach();
     LinkHandle { shared }
 }
 
@@ -182,10 +214,11 @@ pub(crate) struct Wakers {
     network_changes: Receiver<()>,
 }
 
-impl LinkSettings {
-    fn bridges(&self) -> &[BridgeAddress] {
-        &self.identity.bridges
-    }
+fn random() -> u32 {
+    use ring::rand::SecureRandom;
+    let mut bytes = [0; 4];
+    // Without randomness the wait is the longest: it loses the jitter, not the pause.
+    if ring::rand::SystemRandom::new().fill(&mut bytes).is_ok() { u32::from_ne_bytes(bytes) } else { u32::MAX }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod frames;
 use super::backoff::{Backoff, GOOD};
 use super::dial::{self, DialError};
 use super::status::{LinkStatus, ago};
-use super::{LinkEvent, LinkSettings, Shared, Wakers, tls};
+use super::{LinkEvent, Shared, Wakers, random, renew, tls};
 use async_tungstenite::tungstenite;
 use async_tungstenite::tungstenite::protocol::CloseFrame;
 use async_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -17,13 +17,11 @@ use edge_protocol::compress::UnpackError;
 use edge_protocol::edge::EdgeSession;
 use edge_protocol::stream::StreamEvent;
 use edge_protocol::version::RefuseReason;
-use ring::rand::{SecureRandom, SystemRandom};
-use rustls::ClientConfig;
 use smol::channel::Sender;
 use smol::{Timer, future};
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,6 +31,8 @@ const FACTS: Duration = Duration::from_secs(30);
 
 /// The status is written again after this long: a little less than a heartbeat, whose timer wakes the link.
 const STATUS: Duration = Duration::from_secs(10);
+/// A node that was refused looks this often for an identity that a join has made.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// For the websocket's goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -58,34 +58,35 @@ enum LinkError {
     Stopped,
 }
 
-pub(super) async fn run(shared: Rc<Shared>, settings: LinkSettings, events: Sender<LinkEvent>, wakers: Wakers) {
-    let config = match tls::node_config(&settings.identity, settings.time_floor) {
-        Ok(config) => Arc::new(config),
+pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sender<LinkEvent>, wakers: Wakers) {
+    let identity = shared.identity.borrow().clone();
+    match tls::node_config(&identity, shared.time.clone()) {
+        Ok(config) => *shared.config.borrow_mut() = Some(Arc::new(config)),
         Err(error) => {
             log::error!("the link cannot start: {error}");
             // Nobody listening is the same as stopping.
             let _ = events.send(LinkEvent::Disconnected(error.to_string())).await;
             return;
         }
-    };
+    }
     let link = Link {
         shared: &shared,
-        config,
         events: &events,
         wakers: &wakers,
         clock: Instant::now(),
-        file: settings.status.as_deref(),
+        file: status.as_deref(),
         // What a daemon before this one heard is still true.
-        status: RefCell::new(
-            settings.status.as_deref().and_then(|file| LinkStatus::read(file).ok()).unwrap_or_default(),
-        ),
+        status: RefCell::new(status.as_deref().and_then(|file| LinkStatus::read(file).ok()).unwrap_or_default()),
         told: Cell::default(),
     };
-    if settings.bridges().is_empty() {
-        log::error!("the link cannot start: the identity of node {} names no bridge", settings.identity.node);
-    }
     let mut backoff = Backoff::default();
-    for bridge in settings.bridges().iter().cycle() {
+    for turn in 0_usize.. {
+        // A join may have named others meanwhile.
+        let bridges = shared.identity.borrow().bridges.clone();
+        let Some(bridge) = turn.checked_rem(bridges.len()).and_then(|index| bridges.get(index)) else {
+            log::error!("the link cannot start: the identity of node {} names no bridge", identity.node);
+            return;
+        };
         let started = Instant::now();
         link.status.borrow_mut().bridge = bridge.to_string();
         let Err(error) = link.connection(bridge).await;
@@ -97,9 +98,9 @@ pub(super) async fn run(shared: Rc<Shared>, settings: LinkSettings, events: Send
         if started.elapsed() >= GOOD {
             backoff.reset();
         }
-        if let LinkError::Session(SessionError::Refused { reason, .. }) = error
-            && reason != RefuseReason::Superseded
-        {
+        let _ = shared.renewal.try_send(renew::News::Ended);
+        let refused = sent_away(&error).is_some_and(|(reason, _)| reason != RefuseReason::Superseded);
+        if refused {
             backoff.refused();
         }
         let wait = backoff.next(random());
@@ -109,7 +110,17 @@ pub(super) async fn run(shared: Rc<Shared>, settings: LinkSettings, events: Send
             let _ = wakers.network_changes.recv().await;
         };
         let pause = async {
-            Timer::after(wait).await;
+            let end = Instant::now() + wait;
+            while refused {
+                if renew::change_over(&shared) {
+                    return;
+                }
+                if Instant::now() + LOOK >= end {
+                    break;
+                }
+                Timer::after(LOOK).await;
+            }
+            Timer::at(end).await;
         };
         future::or(pause, network).await;
     }
@@ -117,7 +128,6 @@ pub(super) async fn run(shared: Rc<Shared>, settings: LinkSettings, events: Send
 
 struct Link<'a> {
     shared: &'a Shared,
-    config: Arc<ClientConfig>,
     events: &'a Sender<LinkEvent>,
     wakers: &'a Wakers,
     /// Zero of the session's time.
@@ -131,7 +141,9 @@ struct Link<'a> {
 impl Link<'_> {
     /// One connection from dial to its end.
     async fn connection(&self, bridge: &super::BridgeAddress) -> Result<Infallible, LinkError> {
-        let tls = dial::connect(bridge, Arc::clone(&self.config)).await?;
+        // Set before the first connection.
+        let Some(config) = self.shared.config.borrow().clone() else { return Err(LinkError::Stopped) };
+        let tls = dial::connect(bridge, config).await?;
         let mut socket = dial::upgrade(bridge, tls).await?;
         self.shared.facts.take();
         self.send(LinkEvent::NeedFacts).await?;
@@ -207,8 +219,8 @@ impl Link<'_> {
             let error = Some("the link to the bridge broke".to_owned());
             self.send(LinkEvent::Stream(StreamEvent::Closed { stream, error })).await?;
         }
-        if let LinkError::Session(SessionError::Refused { reason, message }) = error {
-            self.send(LinkEvent::Refused(*reason, message.clone())).await?;
+        if let Some((reason, message)) = sent_away(error) {
+            self.send(LinkEvent::Refused(reason, message)).await?;
         }
         self.send(LinkEvent::Disconnected(error.to_string())).await
     }
@@ -218,8 +230,36 @@ impl Link<'_> {
     }
 }
 
-fn random() -> u32 {
-    let mut bytes = [0; 4];
-    // Without randomness the wait is the longest: it loses the jitter, not the pause.
-    if SystemRandom::new().fill(&mut bytes).is_ok() { u32::from_ne_bytes(bytes) } else { u32::MAX }
+/// Why the bridge does not want this node, if that is how the connection ended: trying again soon helps nobody.
+fn sent_away(error: &LinkError) -> Option<(RefuseReason, String)> {
+    match error {
+        LinkError::Session(SessionError::Refused { reason, message }) => Some((*reason, message.clone())),
+        LinkError::Dial(DialError::Status { status: 401 | 403, message, .. }) => {
+            Some((RefuseReason::Forbidden, message.clone()))
+        }
+        LinkError::Dial(DialError::Handshake { source, .. }) => refused_certificate(source),
+        LinkError::Dial(DialError::Websocket { source, .. }) | LinkError::Websocket(source) => match &**source {
+            tungstenite::Error::Io(source) => refused_certificate(source),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// With TLS 1.3 the server looks at the certificate when the client holds the handshake for done: its alert comes with
+/// the first answer.
+pub(super) fn refused_certificate(error: &std::io::Error) -> Option<(RefuseReason, String)> {
+    use rustls::AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, UnknownCA,
+    };
+    let problem = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::AlertReceived(CertificateExpired) => "the certificate of this node has expired",
+        rustls::Error::AlertReceived(CertificateRevoked) => "the certificate of this node was revoked",
+        rustls::Error::AlertReceived(UnknownCA) => "the bridge has another authority than the one this node joined",
+        rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | AccessDenied) => {
+            "the bridge does not take the certificate of this node"
+        }
+        _ => return None,
+    };
+    Some((RefuseReason::Forbidden, format!("{problem}: join again with a fresh token")))
 }

@@ -1,5 +1,6 @@
 //! The link against a real TLS websocket server that runs the bridge's own session, on one executor.
 
+mod identity;
 mod server;
 
 use super::identity::Identity;
@@ -32,6 +33,8 @@ fn object(name: &str, version: u64, pad: usize) -> Object {
 
 /// A node loop with a store in memory.
 struct Node {
+    paths: Paths,
+    _folder: tempfile::TempDir,
     handle: LinkHandle,
     events: Receiver<LinkEvent>,
     held: BTreeMap<ObjectKey, ObjectDigest>,
@@ -42,10 +45,26 @@ struct Node {
 
 impl Node {
     fn start(ex: &Rc<LocalExecutor<'static>>, identity: Identity, capacity: usize) -> Self {
+        Self::start_at(ex, identity, capacity, Time::default())
+    }
+
+    /// Judges certificates by another time.
+    fn start_at(ex: &Rc<LocalExecutor<'static>>, identity: Identity, capacity: usize, time: Time) -> Self {
         let (sender, events) = channel::bounded(capacity);
-        let settings = LinkSettings { identity, time_floor: SystemTime::UNIX_EPOCH, status: None };
-        let handle = start(ex, settings, sender);
-        Self { handle, events, held: BTreeMap::new(), position: None, cluster: None, log: Vec::new() }
+        let folder = tempfile::tempdir().expect("temp dir");
+        let paths = Paths::new(folder.path());
+        identity.save(&paths).expect("saved");
+        let handle = start(ex, LinkSettings { identity, time, paths: paths.clone(), status: None }, sender);
+        Self {
+            paths,
+            _folder: folder,
+            handle,
+            events,
+            held: BTreeMap::new(),
+            position: None,
+            cluster: None,
+            log: Vec::new(),
+        }
     }
 
     /// Handles one event; returns a short name of it.

@@ -25,19 +25,34 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// The system clock, but never before the floor.
+/// What certificates are judged by: a clock, and a time before which it is not believed.
+#[derive(Clone, Debug)]
+pub struct Time {
+    /// The latest time that the node remembers.
+    pub floor: SystemTime,
+    pub clock: fn() -> SystemTime,
+}
+
+impl Default for Time {
+    /// The system's clock, and nothing remembered.
+    fn default() -> Self {
+        Self { floor: SystemTime::UNIX_EPOCH, clock: SystemTime::now }
+    }
+}
+
+/// A clock, but never before the floor.
 #[derive(Debug)]
-pub struct FlooredTime {
+struct FlooredTime {
     floor: Duration,
+    clock: fn() -> SystemTime,
 }
 
 impl FlooredTime {
-    /// `stored`: the latest time the node remembers.
-    pub fn new(stored: SystemTime) -> Self {
+    fn new(Time { floor: stored, clock }: Time) -> Self {
         let stored = stored.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // Packagers set it (reproducible-builds.org); a build at a desk has the constant.
         let built = option_env!("SOURCE_DATE_EPOCH").and_then(|s| s.parse().ok()).unwrap_or(SOURCE_EPOCH);
-        Self { floor: stored.max(Duration::from_secs(built)) }
+        Self { floor: stored.max(Duration::from_secs(built)), clock }
     }
 
     fn at(&self, clock: SystemTime) -> Duration {
@@ -47,7 +62,7 @@ impl FlooredTime {
 
 impl TimeProvider for FlooredTime {
     fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(self.at(SystemTime::now())))
+        Some(UnixTime::since_unix_epoch(self.at((self.clock)())))
     }
 }
 
@@ -55,12 +70,13 @@ impl TimeProvider for FlooredTime {
 ///
 /// # Errors
 /// The identity's PEM texts do not hold what they should.
-pub fn node_config(identity: &Identity, time_floor: SystemTime) -> Result<ClientConfig, TlsError> {
+pub fn node_config(identity: &Identity, time: Time) -> Result<ClientConfig, TlsError> {
     let mut roots = RootCertStore::empty();
-    roots.add(identity.ca()?)?;
+    for ca in identity.cas()? {
+        roots.add(ca)?;
+    }
     let chain = vec![identity.certificate()?];
-    let mut config =
-        builder(time_floor)?.with_root_certificates(roots).with_client_auth_cert(chain, identity.key()?)?;
+    let mut config = builder(time)?.with_root_certificates(roots).with_client_auth_cert(chain, identity.key()?)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // The default has room for 256 servers; there is one, or a few replicas.
     config.resumption = Resumption::in_memory_sessions(4);
@@ -71,9 +87,9 @@ pub fn node_config(identity: &Identity, time_floor: SystemTime) -> Result<Client
 ///
 /// # Errors
 /// Only if the crypto provider lacks the protocol versions.
-pub fn pinned_config(pin: [u8; 32], time_floor: SystemTime) -> Result<ClientConfig, TlsError> {
+pub fn pinned_config(pin: [u8; 32], time: Time) -> Result<ClientConfig, TlsError> {
     let verifier = Pinned { pin, provider: provider() };
-    let mut config = builder(time_floor)?
+    let mut config = builder(time)?
         .dangerous() // the name of the method that takes a verifier of one's own
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
@@ -85,10 +101,8 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn builder(
-    time_floor: SystemTime,
-) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
-    let time = Arc::new(FlooredTime::new(time_floor));
+fn builder(time: Time) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
+    let time = Arc::new(FlooredTime::new(time));
     ClientConfig::builder_with_details(provider(), time).with_safe_default_protocol_versions()
 }
 
@@ -158,15 +172,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_never_falls_below_the_floor() {
+    fn g25_time_never_falls_below_the_floor() {
         let day = Duration::from_secs(86_400);
         let epoch = SystemTime::UNIX_EPOCH;
-        let built = FlooredTime::new(epoch);
+        let floored = |floor| FlooredTime::new(Time { floor, ..Time::default() });
+        let built = floored(epoch);
         assert!(built.at(epoch) >= Duration::from_secs(SOURCE_EPOCH), "a clock in 1970 reads as the build's time");
         let late = Duration::from_secs(4_000_000_000);
-        let stored = FlooredTime::new(epoch + late);
+        let stored = floored(epoch + late);
         assert_eq!(stored.at(epoch + day), late, "and not before what was stored");
         assert_eq!(stored.at(epoch + late + day), late + day, "a later clock is believed");
-        assert_eq!(FlooredTime::new(epoch - day).at(epoch - day), built.at(epoch), "before 1970 is no panic");
+        assert_eq!(floored(epoch - day).at(epoch - day), built.at(epoch), "before 1970 is no panic");
     }
 }

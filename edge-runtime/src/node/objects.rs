@@ -29,6 +29,7 @@ impl Node {
             LinkEvent::NeedFacts => self.link_facts()?,
             LinkEvent::Connected(welcome) => {
                 log::info!("connected to the bridge of cluster {}", welcome.cluster);
+                self.time_told(welcome.identity.map(|terms| terms.now_ms));
                 self.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
                 self.tell_dropped()?;
                 let now = self.mono();

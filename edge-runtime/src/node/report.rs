@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use edge_protocol::message::Report;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node as NodeObject, NodeCondition, Taint};
 
 use super::Node;
@@ -28,6 +29,8 @@ pub(super) struct NodeReport {
     next_look: Option<Mono>,
     repeat: Option<Mono>,
     time_mark: Option<Mono>,
+    /// What the bridge said last, and when.
+    true_time: Option<(Timestamp, Mono)>,
     last: Option<NodeObject>,
     /// Without heartbeat times, as stored.
     conditions: Vec<NodeCondition>,
@@ -76,11 +79,7 @@ impl Node {
             self.guard(now)?;
             self.prepull(now);
         }
-        if self.report.time_mark.is_none_or(|at| at <= now) {
-            let wall = self.wall().to_string();
-            self.store.write(|writer| writer.set_fact(Fact::TimeFloor, &wall))?;
-            self.report.time_mark = Some(now.after(TIME_MARK));
-        }
+        self.mark_time(now)?;
         let object = self.node_object()?;
         self.tell_conditions(&object)?;
         let repeat = self.report.repeat.is_none_or(|at| at <= now);
@@ -105,6 +104,25 @@ impl Node {
         // Each shows them in its status.
         let uids: Vec<String> = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
         uids.iter().for_each(|uid| self.pods.touch(uid));
+    }
+
+    /// The bridge has said what time it is; one that does not say has at least a certificate that is good by our clock.
+    pub(super) fn time_told(&mut self, now_ms: Option<u64>) {
+        let told = now_ms.and_then(|ms| i64::try_from(ms).ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        self.report.true_time = Some((told.unwrap_or_else(|| self.wall()), self.mono()));
+    }
+
+    /// Remembers the time every now and then, as the bridge has told it and a timer has counted it on. What the own clock
+    /// says counts for nothing: ten years ahead at boot, it would make every certificate look expired from then on.
+    fn mark_time(&mut self, now: Mono) -> Result<(), StoreError> {
+        let Some((told, at)) = self.report.true_time else { return Ok(()) };
+        if self.report.time_mark.is_some_and(|due| now < due) {
+            return Ok(());
+        }
+        let time = told.checked_add(now.since(at)).unwrap_or(told).to_string();
+        self.store.write(|writer| writer.set_fact(Fact::TimeFloor, &time))?;
+        self.report.time_mark = Some(now.after(TIME_MARK));
+        Ok(())
     }
 
     /// A change is remembered, and told as the kubelet tells it.

@@ -35,6 +35,7 @@ use crate::launch::Launcher;
 use crate::launch::launcher::LauncherError;
 use crate::launch::runtimes::Runtimes;
 use crate::link::identity::{Identity, IdentityError};
+use crate::link::tls::Time;
 use crate::link::{self, LinkSettings};
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
@@ -339,8 +340,13 @@ impl Node {
 
     fn start_link(&mut self, identity: Identity) -> Result<link::LinkHandle, StoreError> {
         let floor = self.store.fact(Fact::TimeFloor)?.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-        let time_floor = floor.map_or(SystemTime::UNIX_EPOCH, SystemTime::from);
-        let status = Some(link::status::file(&self.paths));
-        Ok(link::start(&self.executor, LinkSettings { identity, time_floor, status }, self.senders.link.clone()))
+        let floor = floor.map_or(SystemTime::UNIX_EPOCH, SystemTime::from);
+        let settings = LinkSettings {
+            identity,
+            time: Time { floor, ..Time::default() },
+            paths: self.paths.clone(),
+            status: Some(link::status::file(&self.paths)),
+        };
+        Ok(link::start(&self.executor, settings, self.senders.link.clone()))
     }
 }

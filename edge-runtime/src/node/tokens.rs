@@ -249,3 +249,36 @@ fn random() -> u32 {
     let _ = ring::rand::SystemRandom::new().fill(&mut bytes);
     u32::from_ne_bytes(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(wall: &str) -> Now {
+        Now { wall: wall.parse().expect("a time"), mono: Mono(1_000), boot_id: "b".into() }
+    }
+
+    #[test]
+    fn g26_a_token_is_used_past_its_end_until_there_is_another() {
+        let time = |text: &str| text.parse().expect("a time");
+        let held =
+            Held { token: "t".into(), issued: time("2026-01-01T00:00:00Z"), expires: time("2026-01-01T01:00:00Z") };
+        let key = ("uid".to_owned(), Wanted { audience: String::new(), seconds: 3600 });
+        let mut tokens = Tokens::default();
+        tokens.slots.insert(key.clone(), Slot { held: Some(held.clone()), ..Slot::default() });
+        // A clock in 1970 asks for nothing; one far ahead asks, and neither throws anything away.
+        for (wall, due) in
+            [("1970-01-01T00:01:00Z", false), ("2026-01-01T00:30:00Z", false), ("2036-01-01T00:00:00Z", true)]
+        {
+            assert_eq!(tokens.slots[&key].is_due(&now(wall)), due, "{wall}");
+            assert!(!tokens.lacks("uid"), "no pod waits for one that it has");
+        }
+        let slot = tokens.slots.get_mut(&key).expect("there");
+        (slot.asked, slot.refusals, slot.not_before) = (Some(1), 3, Some(Mono(9_000)));
+        tokens.disconnected();
+        assert_eq!(tokens.slots[&key].held.as_ref().map(|held| &held.token), Some(&held.token), "nor does a refusal");
+        assert!(!tokens.slots[&key].is_due(&now("2036-01-01T00:00:00Z")), "asked again after the pause");
+        tokens.forget("uid");
+        assert!(tokens.slots.is_empty(), "it goes with its pod");
+    }
+}

@@ -189,7 +189,7 @@ fn a_newer_schema_is_refused_and_kept() {
 }
 
 #[test]
-fn only_root_reads_the_file() {
+fn g29_only_root_reads_the_file() {
     use std::os::unix::fs::PermissionsExt;
     let folder = folder();
     let path = folder.path().join("store.db");

@@ -53,7 +53,7 @@ fn a_client_in_a_pod_finds_the_api() {
 }
 
 #[test]
-fn a_pod_has_its_account_and_keeps_it_offline() {
+fn g26_a_pod_has_its_account_and_keeps_it_offline() {
     if !can_run() {
         return;
     }

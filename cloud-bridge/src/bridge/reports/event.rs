@@ -100,7 +100,7 @@ impl Reports {
                 Err(error) => return Err(error.into()),
             }
         }
-        match self.requests.create(&list, &complete(event, namespace)).await {
+        match self.requests.create(&list, &complete(event, namespace, &self.node.name)).await {
             Ok(_) => {}
             // Written before a connection broke off.
             Err(error) if code(&error) == Some(409) => {}
@@ -148,7 +148,8 @@ fn same(event: &Value) -> Same {
     parts.map(|part| part.as_str().unwrap_or_default()).join("\u{0}")
 }
 
-fn complete(event: &Value, namespace: &str) -> Value {
+/// What the API needs; and the node in it is the one that speaks.
+fn complete(event: &Value, namespace: &str, node: &str) -> Value {
     let mut event = event.clone();
     if let Some(fields) = event.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "v1".into());
@@ -158,6 +159,12 @@ fn complete(event: &Value, namespace: &str) -> Value {
         }
     }
     event["metadata"]["namespace"] = namespace.into();
+    if event["source"].is_object() {
+        event["source"]["host"] = node.into();
+    }
+    if event["reportingInstance"].is_string() {
+        event["reportingInstance"] = node.into();
+    }
     event
 }
 

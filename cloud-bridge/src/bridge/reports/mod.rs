@@ -2,6 +2,7 @@
 //!
 //! One attempt per call; order and repetition are the business of `lanes`.
 
+mod authority;
 mod event;
 mod fence;
 mod mirror;
@@ -9,7 +10,7 @@ mod node;
 mod pod;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use edge_protocol::message::{ObjectKey, Report};
 use jiff::Timestamp;
@@ -20,11 +21,12 @@ pub(super) use node::{BRIDGED_LABEL, SESSION_ANNOTATION};
 pub use node::{KubeletEndpoint, NodeOverrides};
 
 use super::lanes::Outcome;
+use super::node::Node;
 use super::requests::Requests;
 
 /// Writes the reports of one node.
 pub(super) struct Reports {
-    node: String,
+    node: Arc<Node>,
     requests: Requests,
     /// The bridge's own identity, for the little that a node may not do for itself.
     own: Requests,
@@ -43,9 +45,15 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    pub(super) fn new(node: &str, session: u64, requests: Requests, own: Requests, overrides: NodeOverrides) -> Self {
+    pub(super) fn new(
+        node: Arc<Node>,
+        session: u64,
+        requests: Requests,
+        own: Requests,
+        overrides: NodeOverrides,
+    ) -> Self {
         Self {
-            node: node.to_owned(),
+            node,
             session,
             replicated: false,
             claimed: AtomicBool::new(false),
@@ -60,6 +68,9 @@ impl Reports {
 
     /// Tries once. A report may have been written before and come again.
     pub(super) async fn write(&self, report: &Report) -> Outcome {
+        if let Err(failure) = self.authorize(report).await {
+            return outcome(Err(failure));
+        }
         let written = match report {
             Report::PodStatus { namespace, name, uid, status } if self.replicated => {
                 self.fenced_status(namespace, name, uid, status).await
@@ -70,7 +81,7 @@ impl Reports {
             Report::PodGone { namespace, name, uid } => pod::gone(&self.requests, namespace, name, uid).await,
             Report::Node { node } => self.write_node(node).await,
             Report::Event { event } => self.write_event(event).await,
-            Report::MirrorPod { pod } => mirror::create(&self.requests, &self.node, pod).await,
+            Report::MirrorPod { pod } => mirror::create(&self.requests, &self.node.name, pod).await,
             Report::MirrorGone { namespace, name, static_uid } => {
                 mirror::remove(&self.requests, namespace, name, static_uid).await
             }

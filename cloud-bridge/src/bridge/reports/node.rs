@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Reports, code};
+use crate::bridge::members::{ISSUED_FROM, REVOKED};
 use crate::bridge::requests::Patch;
 
 /// Marks the nodes that bridges speak for.
@@ -31,14 +32,16 @@ pub struct KubeletEndpoint {
 #[derive(Clone, Debug, Default)]
 pub struct NodeOverrides {
     pub kubelet: Option<KubeletEndpoint>,
+    /// A Node object that is gone is made again. Else it was deleted to send the node away.
+    pub may_register: bool,
 }
 
 impl Reports {
     /// Registers the node, or brings its object up to date.
     pub(super) async fn write_node(&self, node: &Value) -> Result<(), Failure> {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        if name != self.node {
-            return Err(Failure::Refused(format!("node {} reports a node object named {name:?}", self.node)));
+        if name != self.node.name {
+            return Err(Failure::Refused(format!("node {} reports a node object named {name:?}", self.node.name)));
         }
         let mut wanted = wanted(node, self.overrides.kubelet, Timestamp::now())?;
         wanted.metadata["annotations"][SESSION_ANNOTATION] = self.session.to_string().into();
@@ -48,8 +51,9 @@ impl Reports {
         if !known {
             // Also tells whether the node is there: one request for the usual registration, two for the first.
             let patch = json!({"metadata": wanted.metadata});
-            match self.requests.patch(&path, Patch::Merge, &patch).await {
+            match self.requests.patch_for::<Value>(&path, Patch::Merge, &patch).await {
                 Err(error) if code(&error) == Some(404) => return self.register(&wanted).await,
+                Ok(object) if is_bare(&object) => self.complete(&object, &wanted).await?,
                 other => drop(other?),
             }
             *self.metadata() = Some(hash(&wanted.metadata));
@@ -62,6 +66,9 @@ impl Reports {
     }
 
     async fn register(&self, wanted: &Wanted) -> Result<(), Failure> {
+        if !self.overrides.may_register {
+            return Err(Failure::Refused(format!("the object of node {} was deleted", self.node.name)));
+        }
         let mut object = json!({
             "apiVersion": "v1",
             "kind": "Node",
@@ -69,14 +76,30 @@ impl Reports {
             "spec": wanted.spec,
             "status": without_directives(&wanted.status),
         });
-        object["metadata"]["name"] = self.node.as_str().into();
+        object["metadata"]["name"] = self.node.name.as_str().into();
         self.requests.create("/api/v1/nodes", &object).await?;
         *self.metadata() = Some(hash(&wanted.metadata));
         let role = json!({"metadata": {"labels": {ROLE_LABEL: ""}}});
-        if let Err(error) = self.own.patch(&format!("/api/v1/nodes/{}", self.node), Patch::Merge, &role).await {
-            log::warn!("node {}: its role label was not set: {error}", self.node);
+        if let Err(error) = self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &role).await {
+            log::warn!("node {}: its role label was not set: {error}", self.node.name);
         }
         Ok(())
+    }
+
+    /// Gives an object that the join has made what a node may not change later.
+    async fn complete(&self, object: &Value, wanted: &Wanted) -> Result<(), Failure> {
+        let mut taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        let same = |a: &Value, b: &Value| a["key"] == b["key"] && a["effect"] == b["effect"];
+        for taint in wanted.spec["taints"].as_array().into_iter().flatten() {
+            if !taints.iter().any(|held| same(held, taint)) {
+                taints.push(taint.clone());
+            }
+        }
+        let mut patch = json!({"metadata": {"labels": {ROLE_LABEL: ""}}});
+        if !taints.is_empty() {
+            patch["spec"] = json!({ "taints": taints });
+        }
+        Ok(self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &patch).await.map(drop)?)
     }
 
     fn metadata(&self) -> std::sync::MutexGuard<'_, Option<u64>> {
@@ -89,6 +112,11 @@ fn hash(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);
     hasher.finish()
+}
+
+/// Whether the node has never reported. An API server writes empty texts for what is not there.
+fn is_bare(object: &Value) -> bool {
+    object["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().is_empty()
 }
 
 #[derive(Debug, PartialEq)]
@@ -108,7 +136,12 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
         return Err(Failure::Refused(format!("a node may not set its own label {forbidden}")));
     }
     labels.insert(BRIDGED_LABEL.to_owned(), "true".to_owned());
-    let metadata = json!({"labels": labels, "annotations": strings(&node["metadata"]["annotations"])});
+    let annotations = strings(&node["metadata"]["annotations"]);
+    // They decide whether the node may connect.
+    if let Some(forbidden) = [ISSUED_FROM, REVOKED].into_iter().find(|name| annotations.contains_key(*name)) {
+        return Err(Failure::Refused(format!("a node may not set its own annotation {forbidden}")));
+    }
+    let metadata = json!({"labels": labels, "annotations": annotations});
     let mut status: Map<String, Value> = node["status"].as_object().cloned().unwrap_or_default();
     // The node's clock may be off by years; the controller that reads this compares with its own.
     for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {

@@ -17,6 +17,8 @@ pub(super) enum Frame {
 
 /// A frame as it goes out: packed if the node can read that and it is worth it.
 pub(super) fn outgoing(text: String, packed: bool) -> Message {
+    // The welcome says that frames may be packed: before it nobody has agreed.
+    let packed = packed && !text.starts_with("{\"welcome\":");
     let small = if packed { compress::pack(&text) } else { None };
     small.map_or_else(|| Message::text(text), Message::binary)
 }

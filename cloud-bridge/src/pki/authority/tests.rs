@@ -31,7 +31,7 @@ fn a_key_of_another_certificate_is_refused() {
 }
 
 #[test]
-fn names_of_a_node_certificate_come_from_the_proven_name() {
+fn g23_names_of_a_node_certificate_come_from_the_proven_name() {
     let authority = Authority::create("x").unwrap();
     let certificate = authority.node("edge-1", &request("system:masters")).unwrap();
     let subject = subject_of(&certificate);
@@ -40,7 +40,7 @@ fn names_of_a_node_certificate_come_from_the_proven_name() {
 }
 
 #[test]
-fn a_request_for_another_node_or_with_a_bad_signature_is_refused() {
+fn g23_a_request_for_another_node_or_with_a_bad_signature_is_refused() {
     let authority = Authority::create("x").unwrap();
     let error = authority.node("edge-1", &request("system:node:edge-2")).unwrap_err().to_string();
     assert!(error.contains("edge-2"), "{error}");
@@ -67,4 +67,30 @@ fn server_certificates_name_each_address_once() {
     let (_, leaf) = x509_parser::parse_x509_certificate(&signed.certificate).unwrap();
     let names = leaf.subject_alternative_name().unwrap().unwrap().value.general_names.len();
     assert_eq!(names, 5, "localhost, 127.0.0.1, ::1, 10.0.0.7, bridge.example");
+}
+
+#[test]
+fn g24_a_certificate_says_when_it_was_issued_and_lives_as_long_as_wanted() {
+    use crate::pki::identity::Holder;
+    let before = SystemTime::now() - Duration::from_millis(1);
+    let authority = Authority::create("x").unwrap().with_node_life(Duration::from_secs(3600));
+    let holder = Holder::of(&authority.node("edge-1", &request("x")).unwrap()).unwrap();
+    assert!(holder.issued >= before && holder.issued <= SystemTime::now());
+    let life = holder.expires.duration_since(holder.issued).unwrap();
+    assert!((3_590..=3_600).contains(&life.as_secs()), "{life:?}");
+    assert_ne!(authority.node("edge-1", &request("x")).unwrap(), authority.node("edge-1", &request("x")).unwrap());
+    let admin = Holder::of(&authority.client("admin", "system:masters").unwrap().certificate).unwrap();
+    assert_eq!(admin.issued, UNIX_EPOCH, "others do not say");
+}
+
+#[test]
+fn g24_the_server_certificate_is_renewed_while_the_bridge_runs() {
+    use crate::pki::serving::Serving;
+    use std::sync::Arc;
+    let authority = Arc::new(Authority::create("x").unwrap());
+    let serving = Serving::new(authority, vec!["bridge.example".to_owned()]).unwrap();
+    let first = serving.shown();
+    serving.renew().unwrap();
+    assert_ne!(first.cert[0], serving.shown().cert[0]);
+    assert_eq!(first.cert[1], serving.shown().cert[1], "the authority in the chain stays");
 }

@@ -10,6 +10,7 @@ use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::bridge::{Bridge, Settings};
 use cloud_bridge::listen::{self, Door};
 use cloud_bridge::pki::authority::Authority;
+use cloud_bridge::pki::serving::Serving;
 use cloud_bridge::pki::{tls, token};
 use cloud_bridge::{cli, info};
 use edge_protocol::message::Report;
@@ -168,7 +169,9 @@ impl TestBridge {
         let id = info::cluster(client).await.unwrap();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let tls = tls::link_config(&authority, &[]).unwrap();
+        let authority = Arc::new(authority);
+        let serving = Serving::new(Arc::clone(&authority), Vec::new()).unwrap();
+        let tls = tls::link_config(&authority, &serving).unwrap();
         let bridge = Bridge::start(clients, id, settings);
         let (ca, fingerprint) = (authority.certificate().clone(), authority.fingerprint());
         let door = Door { bridge: bridge.clone(), authority, client: client.clone() };

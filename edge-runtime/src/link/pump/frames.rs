@@ -1,8 +1,8 @@
 //! Moves frames between one socket and its session until the connection ends.
 
 use super::{Link, LinkError};
-use crate::link::LinkEvent;
 use crate::link::dial::Socket;
+use crate::link::{LinkEvent, renew};
 use async_tungstenite::tungstenite::Message;
 use edge_protocol::compress;
 use edge_protocol::edge::{EdgeEvent, EdgeSession};
@@ -158,7 +158,15 @@ impl Link<'_> {
                     (EdgeEvent::UpAcked(id), Some(LinkEvent::UpAcked(ids))) => ids.push(id),
                     (EdgeEvent::UpAcked(id), _) => pending.push_back(LinkEvent::UpAcked(vec![id])),
                     (EdgeEvent::UpRefused(id, reason), _) => pending.push_back(LinkEvent::UpRefused(id, reason)),
-                    (EdgeEvent::Welcome(welcome), _) => pending.push_back(LinkEvent::Connected(welcome)),
+                    (EdgeEvent::Welcome(welcome), _) => {
+                        if let Some(terms) = welcome.identity {
+                            let _ = self.shared.renewal.try_send(renew::News::Welcome(terms));
+                        }
+                        pending.push_back(LinkEvent::Connected(welcome));
+                    }
+                    (EdgeEvent::Renewed(answer), _) => {
+                        let _ = self.shared.renewal.try_send(renew::News::Answer(answer));
+                    }
                     (EdgeEvent::Token { id, answer }, _) => pending.push_back(LinkEvent::Token { id, answer }),
                     (EdgeEvent::Stream(event), _) => pending.push_back(LinkEvent::Stream(event)),
                 }

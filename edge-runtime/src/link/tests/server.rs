@@ -5,11 +5,14 @@ use super::super::dial::websocket_config;
 use super::super::identity::Identity;
 use async_tungstenite::WebSocketStream;
 use async_tungstenite::tungstenite::Message;
+use async_tungstenite::tungstenite::handshake::derive_accept_key;
+use async_tungstenite::tungstenite::protocol::Role;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
-use edge_protocol::message::Object;
+use edge_protocol::message::{Der, Object, RenewAnswer};
 use edge_protocol::state::NodeState;
 use edge_protocol::stream::StreamEvent;
+use edge_protocol::version::IdentityTerms;
 use futures_rustls::TlsAcceptor;
 use futures_rustls::server::TlsStream;
 use rcgen::{
@@ -53,6 +56,8 @@ impl Authority {
         let key = KeyPair::generate().expect("key");
         let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
+        // As the bridge's: begun long ago, and good for some years to come.
+        (params.not_before, params.not_after) = (rcgen::date_time_ymd(2024, 1, 1), rcgen::date_time_ymd(2035, 1, 1));
         params.extended_key_usages = vec![usage];
         (params.signed_by(&key, &self.issuer()).expect("signed").der().clone(), key)
     }
@@ -67,6 +72,14 @@ impl Authority {
         let hash = digest(&SHA256, &self.certificate);
         let hex: String = hash.as_ref().iter().map(|b| format!("{b:02x}")).collect();
         format!("sampan1.{hex}.{secret}")
+    }
+
+    /// Signs a request as the bridge does.
+    fn renew(&self, csr: Vec<u8>) -> CertificateDer<'static> {
+        let csr = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(csr)).expect("csr");
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.signed_by(&csr.public_key, &self.issuer()).expect("signed").der().clone()
     }
 
     fn server_config(&self) -> ServerConfig {
@@ -94,6 +107,12 @@ pub(super) struct Seen {
     session: Option<BridgeSession>,
     pub(super) received: usize,
     pub(super) ended: Option<Option<String>>,
+    /// Of the newest connection.
+    pub(super) certificate: Vec<u8>,
+    /// Certificates that were shown to prove them.
+    pub(super) proven: Vec<Vec<u8>>,
+    /// Renewals asked for.
+    pub(super) renewals: usize,
 }
 
 impl Seen {
@@ -113,6 +132,9 @@ struct Inner {
     woken: Receiver<()>,
     clock: Instant,
     sessions: Cell<u64>,
+    terms: Cell<Option<IdentityTerms>>,
+    /// Signs renewals instead of the authority.
+    signer: RefCell<Option<Authority>>,
 }
 
 #[derive(Clone)]
@@ -144,6 +166,8 @@ impl Server {
             woken,
             clock: Instant::now(),
             sessions: Cell::new(0),
+            terms: Cell::new(None),
+            signer: RefCell::default(),
         });
         let server = Self { inner: Rc::clone(&inner), port };
         let spawner = Rc::clone(ex);
@@ -180,6 +204,20 @@ impl Server {
         result
     }
 
+    /// What the welcome says of certificates.
+    pub(super) fn set_terms(&self, terms: IdentityTerms) {
+        self.inner.terms.set(Some(terms));
+    }
+
+    /// Certificates are renewed by somebody else from now on.
+    pub(super) fn set_signer(&self, signer: Authority) {
+        *self.inner.signer.borrow_mut() = Some(signer);
+    }
+
+    pub(super) fn look<R>(&self, look: impl FnOnce(&Seen) -> R) -> R {
+        look(&self.inner.seen.borrow())
+    }
+
     /// Closes the connection without a word.
     pub(super) fn cut(&self) {
         self.inner.cut.try_send(()).expect("one at a time");
@@ -201,14 +239,32 @@ type Tls = TlsStream<Async<TcpStream>>;
 
 impl Inner {
     async fn serve(self: Rc<Self>, mut tls: Tls) {
-        if tls.get_ref().1.peer_certificates().is_none() {
+        let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).map(|der| der.to_vec());
+        let Some(certificate) = certificate else {
             return self.join(&mut tls).await;
-        }
-        let socket = async_tungstenite::accept_async_with_config(tls, Some(websocket_config())).await;
-        let socket = socket.expect("upgraded");
+        };
+        let Some(head) = read_head(&mut tls).await else { return };
+        let Some(key) = head.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")) else {
+            assert!(head.starts_with("POST /v1/identity "), "{head}");
+            self.seen.borrow_mut().proven.push(certificate);
+            let body = r#"{"node":"edge-1"}"#;
+            let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            tls.write_all(text.as_bytes()).await.expect("written");
+            return tls.flush().await.expect("flushed");
+        };
+        let accept = derive_accept_key(key.trim().as_bytes());
+        let answer = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: {accept}\r\n\r\n"
+        );
+        tls.write_all(answer.as_bytes()).await.expect("written");
+        tls.flush().await.expect("flushed");
+        let socket = WebSocketStream::from_raw_socket(tls, Role::Server, Some(websocket_config())).await;
+        self.seen.borrow_mut().certificate = certificate;
         let mut settings = BridgeSettings::new("edge-1", "cluster-1", self.sessions.get() + 1);
         self.sessions.set(settings.session);
         settings.heartbeat = Duration::from_secs(1);
+        settings.identity = self.terms.get();
         let session = BridgeSession::new(settings, &mut self.state.borrow_mut(), self.clock.elapsed());
         self.seen.borrow_mut().session = Some(session);
         self.link(socket).await;
@@ -256,11 +312,18 @@ impl Inner {
 
     fn drain(&self) {
         let mut seen = self.seen.borrow_mut();
-        let Seen { session, received, ended } = &mut *seen;
+        let Seen { session, received, ended, renewals, .. } = &mut *seen;
         let session = session.as_mut().expect("set before");
         while let Some(event) = session.poll_event() {
             match event {
                 BridgeEvent::Report { id, .. } => session.reported(id),
+                BridgeEvent::Renew(csr) => {
+                    *renewals += 1;
+                    let signer = self.signer.borrow();
+                    let certificate = Der(signer.as_ref().unwrap_or(&self.authority).renew(csr.0).to_vec());
+                    let authorities = vec![Der(self.authority.certificate.to_vec())];
+                    session.renewed(RenewAnswer::Issued { certificate, authorities });
+                }
                 BridgeEvent::Stream(StreamEvent::Data { stream, data }) => {
                     *received += data.len();
                     session.stream_consumed(stream, data.len());
@@ -286,13 +349,9 @@ impl Inner {
         };
         let field = |name: &str| request[name].as_str().expect("a text").to_owned();
         let (status, answer) = if field("token").ends_with(".good") {
-            let csr = STANDARD.decode(field("csr")).expect("base64");
-            let csr = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(csr)).expect("csr");
-            let mut params = CertificateParams::default();
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-            let signed = params.signed_by(&csr.public_key, &self.authority.issuer()).expect("signed");
+            let signed = self.authority.renew(STANDARD.decode(field("csr")).expect("base64"));
             let answer = serde_json::json!({
-                "certificate": STANDARD.encode(signed.der()),
+                "certificate": STANDARD.encode(signed),
                 "ca": STANDARD.encode(&self.authority.certificate),
                 "cluster": "cluster-1",
             });
@@ -304,5 +363,19 @@ impl Inner {
         let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         tls.write_all(text.as_bytes()).await.expect("written");
         tls.flush().await.expect("flushed");
+    }
+}
+
+/// Up to the empty line, and what follows a small POST with it. None for a client that leaves.
+async fn read_head(tls: &mut Tls) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 1024];
+    loop {
+        let length = tls.read(&mut buffer).await.ok().filter(|length| *length > 0)?;
+        bytes.extend_from_slice(&buffer[..length]);
+        let text = String::from_utf8(bytes.clone()).expect("text");
+        if text.starts_with("POST") && text.ends_with("{}") || text.starts_with("GET") && text.ends_with("\r\n\r\n") {
+            return Some(text);
+        }
     }
 }

@@ -1,0 +1,91 @@
+//! The certificate that a connection was made with: how long it is good, and who signs its successor.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use edge_protocol::message::{Der, RenewAnswer};
+use edge_protocol::version::IdentityTerms;
+
+use crate::pki::PkiError;
+use crate::pki::authority::Authority;
+
+/// Of one connection.
+#[derive(Clone)]
+pub struct Credential {
+    pub authority: Arc<Authority>,
+    pub issued: SystemTime,
+    pub expires: SystemTime,
+}
+
+impl Credential {
+    /// How long it is still good.
+    pub(super) fn left(&self, now: SystemTime) -> Duration {
+        self.expires.duration_since(now).unwrap_or_default()
+    }
+
+    /// What the node is told. A certificate that does not say when it was issued is to be renewed at once.
+    pub(super) fn terms(&self, now: SystemTime) -> IdentityTerms {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let left = if self.issued == UNIX_EPOCH { Duration::ZERO } else { self.left(now) };
+        IdentityTerms {
+            now_ms: millis(now.duration_since(UNIX_EPOCH).unwrap_or_default()),
+            left_ms: millis(left),
+            life_ms: millis(self.expires.duration_since(self.issued).unwrap_or_default()),
+        }
+    }
+
+    /// Signs a certificate for a new key of the node that this connection has proven to be.
+    pub(super) fn renew(&self, node: &str, request: &[u8]) -> RenewAnswer {
+        match self.authority.node(node, request) {
+            Ok(certificate) => {
+                log::info!("node {node}: its certificate was renewed");
+                let authorities = vec![Der(self.authority.certificate().to_vec())];
+                RenewAnswer::Issued { certificate: Der(certificate.to_vec()), authorities }
+            }
+            Err(error) => {
+                log::warn!("node {node}: its certificate was not renewed: {error}");
+                let reason = match error {
+                    PkiError::Request(_) => error.to_string(),
+                    _ => "the bridge cannot sign now".to_owned(),
+                };
+                RenewAnswer::Refused { reason }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g24_terms_are_of_the_bridges_clock() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let authority = Arc::new(Authority::create("x").unwrap());
+        let credential = Credential { authority, issued: at(1_000), expires: at(2_000) };
+        let terms = credential.terms(at(1_400));
+        assert_eq!((terms.now_ms, terms.left_ms, terms.life_ms), (1_400_000, 600_000, 1_000_000));
+        assert_eq!(credential.terms(at(3_000)).left_ms, 0);
+        let silent = Credential { issued: UNIX_EPOCH, ..credential };
+        assert_eq!(silent.terms(at(1_400)).left_ms, 0, "renewed at once");
+    }
+
+    #[test]
+    fn g23_a_renewal_is_for_the_connections_node_whatever_is_asked() {
+        let authority = Arc::new(Authority::create("x").unwrap());
+        let credential = Credential { authority, issued: UNIX_EPOCH, expires: UNIX_EPOCH };
+        let request = |name: &str| {
+            let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+            let mut params = rcgen::CertificateParams::default();
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:masters");
+            params.serialize_request(&key).unwrap().der().to_vec()
+        };
+        let RenewAnswer::Issued { certificate, .. } = credential.renew("a", &request("admin")) else { panic!() };
+        let subject = crate::pki::identity::Subject::of(&certificate.0.into()).unwrap();
+        assert_eq!((subject.user.as_str(), subject.groups), ("system:node:a", vec!["system:nodes".to_owned()]));
+        let refused = credential.renew("a", &request("system:node:b"));
+        assert!(matches!(refused, RenewAnswer::Refused { reason } if reason.contains("system:node:b")));
+        assert!(matches!(credential.renew("a", b"nonsense"), RenewAnswer::Refused { .. }));
+    }
+}

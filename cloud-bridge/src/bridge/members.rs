@@ -1,0 +1,174 @@
+//! Who belongs to the cluster: a node is let in while its Node object is there and says nothing against it.
+//!
+//! Joining makes the object, deleting it sends the node away for good: only a fresh token brings it back. Pure, but for
+//! the request that asks about a node which the watch has not shown yet.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::ObjectMeta;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::reports::BRIDGED_LABEL;
+use super::requests::{Patch, Requests, is_path_segment};
+
+/// Set by a join: certificates of the node that were issued before are void.
+pub const ISSUED_FROM: &str = "sampan.dev/certificates-from";
+/// Set by an administrator: whatever it says but `false` keeps the node out. A join takes it away.
+pub const REVOKED: &str = "sampan.dev/revoked";
+
+/// Why a node is not let in. The texts are for the person at the node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdmitted {
+    #[error("node {0} is not, or no longer, part of this cluster: join again with a fresh token")]
+    Absent(String),
+    #[error("node {0} was revoked (annotation {REVOKED} of its Node): join again with a fresh token")]
+    Revoked(String),
+    #[error(
+        "this certificate of node {0} was issued before the node joined again: another device may have its place; join again with a fresh token"
+    )]
+    Replaced(String),
+    /// Nobody said no: another attempt may help.
+    #[error("whether node {node} is part of this cluster is not known: {problem}")]
+    Unknown { node: String, problem: String },
+}
+
+/// What a Node object says of its node's right to connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Membership {
+    revoked: bool,
+    from: Option<SystemTime>,
+}
+
+impl Membership {
+    pub(super) fn of(metadata: &ObjectMeta) -> Self {
+        let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
+        let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
+        Self { revoked: annotation(REVOKED).is_some_and(|text| text != "false"), from }
+    }
+
+    /// Whether a certificate issued then is good.
+    pub(super) fn admits(&self, node: &str, issued: SystemTime) -> Result<(), NotAdmitted> {
+        if self.revoked {
+            return Err(NotAdmitted::Revoked(node.to_owned()));
+        }
+        if self.from.is_some_and(|from| issued < from) {
+            return Err(NotAdmitted::Replaced(node.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// What the watch of Node objects has shown.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    known: Mutex<HashMap<String, Membership>>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    metadata: ObjectMeta,
+}
+
+impl Members {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Membership>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, node: &str, membership: Membership) {
+        let mut known = self.known();
+        // Most changes of a Node are heartbeats: no new text for them.
+        match known.get_mut(node) {
+            Some(held) => *held = membership,
+            None => drop(known.insert(node.to_owned(), membership)),
+        }
+    }
+
+    pub(super) fn remove(&self, node: &str) {
+        self.known().remove(node);
+    }
+
+    /// All that are known, for comparing with a fresh list.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.known().keys().cloned().collect()
+    }
+
+    /// Whether a certificate of this node, issued then, is good; asks the API about a node that the watch does not
+    /// know (yet).
+    pub(super) async fn admit(&self, client: &Client, node: &str, issued: SystemTime) -> Result<(), NotAdmitted> {
+        let known = self.known().get(node).cloned();
+        let membership = match known {
+            Some(known) => known,
+            None => look_up(client, node).await?.ok_or_else(|| NotAdmitted::Absent(node.to_owned()))?,
+        };
+        membership.admits(node, issued)
+    }
+}
+
+/// What the API says of a node now; `None` when there is none.
+pub(super) async fn look_up(client: &Client, node: &str) -> Result<Option<Membership>, NotAdmitted> {
+    let unknown = |problem: String| NotAdmitted::Unknown { node: node.to_owned(), problem };
+    if !is_path_segment(node) {
+        return Err(unknown("its name is none".to_owned()));
+    }
+    match Requests::new(client.clone()).get::<Named>(&format!("/api/v1/nodes/{node}")).await {
+        Ok(named) => Ok(Some(Membership::of(&named.metadata))),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(unknown(error.to_string())),
+    }
+}
+
+/// Makes a node part of the cluster: only certificates issued from now on are good, and no earlier word against it
+/// counts any more. `as_node` may create the node's own object, `own` may change it.
+pub(super) async fn welcome(own: Client, as_node: Client, node: &str, from: Timestamp) -> kube::Result<()> {
+    let from = from.to_string();
+    let metadata = json!({
+        "labels": {BRIDGED_LABEL: "true"},
+        "annotations": {ISSUED_FROM: from, REVOKED: Value::Null},
+    });
+    let (path, patch) = (format!("/api/v1/nodes/{node}"), json!({ "metadata": metadata }));
+    match Requests::new(own.clone()).patch(&path, Patch::Merge, &patch).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        other => return other.map(drop),
+    }
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node, "labels": {BRIDGED_LABEL: "true"}, "annotations": {ISSUED_FROM: from}},
+    });
+    match Requests::new(as_node).create("/api/v1/nodes", &object).await {
+        // Somebody made it in between.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            Requests::new(own).patch(&path, Patch::Merge, &patch).await.map(drop)
+        }
+        other => other.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn membership(annotations: &[(&str, &str)]) -> Membership {
+        let annotations = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Membership::of(&ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() })
+    }
+
+    #[test]
+    fn g28_an_annotation_or_a_later_join_voids_a_certificate() {
+        let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap().to_string();
+        assert_eq!(membership(&[]).admits("n", issued), Ok(()));
+        assert_eq!(membership(&[(ISSUED_FROM, &at(0))]).admits("n", issued), Ok(()), "the join's own certificate");
+        assert!(matches!(membership(&[(ISSUED_FROM, &at(1))]).admits("n", issued), Err(NotAdmitted::Replaced(_))));
+        assert!(matches!(membership(&[(REVOKED, "true")]).admits("n", issued), Err(NotAdmitted::Revoked(_))));
+        assert!(matches!(membership(&[(REVOKED, "")]).admits("n", issued), Err(NotAdmitted::Revoked(_))));
+        assert_eq!(membership(&[(REVOKED, "false"), (ISSUED_FROM, "nonsense")]).admits("n", issued), Ok(()));
+    }
+}

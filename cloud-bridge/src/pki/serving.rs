@@ -1,0 +1,76 @@
+//! The bridge's own server certificate: signed anew while the bridge runs, so that none ever ends.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::PkiError;
+use super::authority::Authority;
+
+/// How often another is made; each is good for years.
+const ANEW: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What a listener shows. New connections get the newest; those that are open go on.
+pub struct Serving {
+    authority: Arc<Authority>,
+    addresses: Vec<String>,
+    shown: RwLock<Arc<CertifiedKey>>,
+}
+
+impl Serving {
+    /// For these addresses, see [`Authority::server`].
+    ///
+    /// # Errors
+    /// An address that no certificate can hold.
+    pub fn new(authority: Arc<Authority>, addresses: Vec<String>) -> Result<Arc<Self>, PkiError> {
+        let shown = RwLock::new(sign(&authority, &addresses)?);
+        Ok(Arc::new(Self { authority, addresses, shown }))
+    }
+
+    /// Signs another certificate, for another key.
+    ///
+    /// # Errors
+    /// None that the first one did not have, but for randomness; the certificate shown stays.
+    pub fn renew(&self) -> Result<(), PkiError> {
+        let signed = sign(&self.authority, &self.addresses)?;
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = signed;
+        Ok(())
+    }
+
+    /// The certificate for the next connection, and the authority's.
+    pub fn shown(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Renews every now and then, for ever.
+    pub async fn keep_fresh(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(ANEW).await;
+            match self.renew() {
+                Ok(()) => log::info!("the server certificate was renewed"),
+                Err(error) => log::error!("the server certificate was not renewed: {error}"),
+            }
+        }
+    }
+}
+
+fn sign(authority: &Authority, addresses: &[String]) -> Result<Arc<CertifiedKey>, PkiError> {
+    let signed = authority.server(addresses)?;
+    let key = rustls::crypto::ring::sign::any_supported_type(&signed.key)?;
+    Ok(Arc::new(CertifiedKey::new(vec![signed.certificate, authority.certificate().clone()], key)))
+}
+
+/// Not derived: the authority's key must not reach a log.
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for Serving {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.shown())
+    }
+}

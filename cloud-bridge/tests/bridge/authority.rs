@@ -1,0 +1,222 @@
+//! A hostile node: it has a valid certificate, speaks the protocol, and asks for what is not its own.
+
+use cloud_bridge::pki::authority::Authority;
+use edge_protocol::message::{Report, TokenAnswer, TokenRequest};
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::fixture::{Cluster, TestBridge, force_delete, gone, node_object, running, status, unique};
+use crate::support::{Edge, Identity, Store, ask, get, tls};
+
+/// A pod of the victim that names a secret and wants a token.
+async fn victims_pod(cluster: &Cluster, name: &str, node: &str, secret: &str) -> k8s_openapi::api::core::v1::Pod {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), "default");
+    let object = json!({"metadata": {"name": secret}, "stringData": {"key": "value"}});
+    secrets.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}});
+    let volumes = json!([
+        {"name": "s", "secret": {"secretName": secret}},
+        {"name": "t", "projected": {"sources": [token]}}
+    ]);
+    cluster.create_pod(name, node, json!({ "volumes": volumes })).await
+}
+
+#[tokio::test]
+async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let (evil, victim, pod_name, secret) = (unique("evil"), unique("victim"), unique("theirs"), unique("secret"));
+    let (_, mut owner) = bridge.edge(&cluster, &victim).await;
+    let pod = victims_pod(&cluster, &pod_name, &victim, &secret).await;
+    owner.until("the secret of its pod", |edge| edge.object("Secret", "default", &secret).is_some()).await;
+
+    let (identity, mut edge) = bridge.edge(&cluster, &evil).await;
+    // Writing about others: each is refused with a reason, and nothing of it is in the API.
+    let mut other_node = node_object(&victim);
+    other_node["status"]["conditions"] = json!([]);
+    let mut restricted = node_object(&evil);
+    restricted["metadata"]["labels"]["node-restriction.kubernetes.io/zone"] = "vault".into();
+    let event = |kind: &str, namespace: &str, name: &str| {
+        let involved = json!({"kind": kind, "namespace": namespace, "name": name, "uid": "u", "apiVersion": "v1"});
+        Report::Event {
+            event: json!({"metadata": {"name": format!("{name}.{}", unique("e")), "namespace": "default"},
+                "involvedObject": involved, "reason": "Lie", "message": "a lie", "type": "Warning",
+                "source": {"component": "kubelet", "host": victim}, "count": 1}),
+        }
+    };
+    let uid = pod.uid().unwrap();
+    let mirror = |node: &str| {
+        json!({"metadata": {"name": unique("mirror"), "namespace": "default",
+                "annotations": {"kubernetes.io/config.hash": "h"}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "busybox"}]}})
+    };
+    let matrix = [
+        ("status of another's pod", status(&pod, running())),
+        ("end of another's pod", gone(&pod)),
+        ("status of another node", Report::Node { node: other_node }),
+        ("a label of node-restriction", Report::Node { node: restricted }),
+        ("event about another's pod", event("Pod", "default", &pod_name)),
+        ("event about another node", event("Node", "", &victim)),
+        ("event about another's secret", event("Secret", "default", &secret)),
+        ("mirror on another node", Report::MirrorPod { pod: mirror(&victim) }),
+    ];
+    for (what, report) in matrix {
+        let refused = edge.report_and_wait(report).await;
+        // A mirror always gets the speaker's own name.
+        if what != "mirror on another node" {
+            assert!(refused.is_err(), "{what} was accepted");
+        }
+    }
+    let end_of_mirror =
+        Report::MirrorGone { namespace: "default".into(), name: pod_name.clone(), static_uid: "x".into() };
+    assert!(edge.report_and_wait(end_of_mirror).await.is_err(), "end of another's mirror");
+    let now = cluster.pods().get(&pod_name).await.unwrap();
+    assert_eq!(now.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Pending"));
+    assert!(now.metadata.deletion_timestamp.is_none());
+    let ready = cluster.nodes().get(&victim).await.unwrap().status.unwrap().conditions.unwrap();
+    assert!(ready.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"));
+    let mirrors = cluster.pods().list(&Default::default()).await.unwrap();
+    let on_victim = mirrors.iter().filter(|p| p.spec.as_ref().unwrap().node_name.as_deref() == Some(&victim));
+    assert_eq!(on_victim.map(ResourceExt::name_any).collect::<Vec<_>>(), [pod_name.clone()]);
+
+    // A token for another's pod.
+    let request = TokenRequest {
+        namespace: "default".into(),
+        pod: pod_name.clone(),
+        uid,
+        audience: String::new(),
+        expiration_seconds: 3600,
+    };
+    assert!(edge.session.request_token(1, request));
+    edge.until("an answer about a token", |edge| !edge.tokens.is_empty()).await;
+    assert!(matches!(&edge.tokens[0], TokenAnswer::Refused { .. }), "{:?}", edge.tokens);
+
+    // Asking for another's objects: by name in the list, by claiming to hold them, by streams nobody opened.
+    let key = json!({"kind": "Secret", "namespace": "default", "name": secret});
+    let mut unlisted = key.clone();
+    (unlisted["uid"], unlisted["digest"]) = ("u".into(), "d".into());
+    for frame in [
+        json!({"need": {"keys": [key], "done": true}}),
+        json!({"unlisted": {"objects": [unlisted]}}),
+        json!({"nack": {"object": {"kind": "Secret", "namespace": "default", "name": secret, "uid": "u"}, "reason": "x"}}),
+        json!({"streamData": {"stream": 7, "data": "aGVsbG8="}}),
+        json!({"streamCredit": {"stream": 7, "bytes": 9}}),
+        json!({"hello": {"protocol": {"min": 1, "max": 1}, "node": victim, "bootId": "b"}}),
+    ] {
+        let mut other = bridge.connect(&identity, Store::default()).await;
+        other.until("the first list", |edge| edge.synced).await;
+        other.send_raw(&frame).await;
+        for _ in 0..10 {
+            if other.step(Duration::from_millis(30)).await.is_err() {
+                break;
+            }
+        }
+        assert!(other.object("Secret", "default", &secret).is_none(), "{frame}");
+        assert!(other.object("Pod", "default", &pod_name).is_none(), "{frame}");
+    }
+    // Another's name in the hello.
+    let mut liar = Edge::connect(bridge.address, &identity, &victim, Store::default()).await.unwrap();
+    assert!(liar.until_ended().await.contains("WrongNode"));
+    // The victim was not disturbed.
+    owner.linger(Duration::from_millis(100)).await;
+    force_delete(&cluster.pods(), &pod_name).await;
+    for node in [evil, victim] {
+        drop(cluster.nodes().delete(&node, &DeleteParams::default()).await);
+    }
+}
+
+/// The second lock: the API's own rules for nodes, for whatever would get past the bridge's.
+#[tokio::test]
+async fn g27_the_api_gives_a_node_nothing_of_another_either() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let (evil, victim, pod_name, secret) = (unique("evil"), unique("victim"), unique("theirs"), unique("secret"));
+    let (_, _owner) = bridge.edge(&cluster, &victim).await;
+    let (_, _edge) = bridge.edge(&cluster, &evil).await;
+    let pod = victims_pod(&cluster, &pod_name, &victim, &secret).await;
+    let client = cluster.clients.as_node(&evil);
+    let merge = "application/merge-patch+json";
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
+        "audiences": [], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod.uid()}}});
+    let label = json!({"metadata": {"labels": {"node-restriction.kubernetes.io/zone": "vault"}}});
+    let matrix: [(Method, String, &str, Value); 12] = [
+        (Method::GET, format!("/api/v1/namespaces/default/secrets/{secret}"), "", Value::Null),
+        (Method::GET, "/api/v1/namespaces/default/secrets".into(), "", Value::Null),
+        (Method::GET, "/api/v1/secrets".into(), "", Value::Null),
+        (Method::PATCH, format!("/api/v1/nodes/{victim}/status"), merge, json!({"status": {"conditions": []}})),
+        (Method::PATCH, format!("/api/v1/nodes/{victim}"), merge, json!({"metadata": {"labels": {"a": "b"}}})),
+        (Method::DELETE, format!("/api/v1/nodes/{victim}"), "", Value::Null),
+        (Method::PATCH, format!("/api/v1/nodes/{evil}"), merge, label),
+        (
+            Method::PATCH,
+            format!("/api/v1/namespaces/default/pods/{pod_name}/status"),
+            merge,
+            json!({"status": {"phase": "Failed"}}),
+        ),
+        (
+            Method::PATCH,
+            format!("/api/v1/namespaces/default/pods/{pod_name}"),
+            merge,
+            json!({"spec": {"activeDeadlineSeconds": 1}}),
+        ),
+        (Method::DELETE, format!("/api/v1/namespaces/default/pods/{pod_name}"), "", Value::Null),
+        (Method::POST, "/api/v1/namespaces/default/serviceaccounts/default/token".into(), "application/json", review),
+        (Method::PATCH, format!("{leases}/{victim}"), merge, json!({"spec": {"holderIdentity": evil}})),
+    ];
+    for (method, path, media, body) in matrix {
+        let what = format!("{method} {path}");
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = Request::builder().method(method).uri(&path).header("content-type", media).body(bytes).unwrap();
+        match client.request::<Value>(request).await {
+            Err(kube::Error::Api(status)) => assert_eq!(status.code, 403, "{what}: {}", status.message),
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+    force_delete(&cluster.pods(), &pod_name).await;
+    for node in [evil, victim] {
+        drop(cluster.nodes().delete(&node, &DeleteParams::default()).await);
+    }
+}
+
+#[tokio::test]
+async fn g28_the_port_of_the_nodes_tells_strangers_nothing() {
+    let cluster = Cluster::open().await;
+    let authority = Authority::create("test").unwrap();
+    let admin = Identity::of_user(&authority, "admin", "system:masters");
+    let bridge = TestBridge::with(&cluster, authority).await;
+    let (address, ca) = (bridge.address, bridge.ca.clone());
+    for path in ["/", "/api/v1/secrets", "/v1/link/../join"] {
+        assert_eq!(get(address, &ca, None, path, "").await.0, 404, "{path}");
+    }
+    for path in ["/v1/link", "/v1/nodes", "/metrics"] {
+        assert_eq!(get(address, &ca, None, path, "").await.0, 401, "{path}");
+    }
+    assert_eq!(get(address, &ca, None, "/v1/join", "").await.0, 405);
+    assert_eq!(ask("POST", address, &ca, None, "/v1/identity", "Content-Length: 0\r\n").await.0, 401);
+    assert_eq!(ask("POST", address, &ca, None, "/v1/join", "Content-Length: 0\r\n").await.0, 400);
+    // A good certificate, but of no node.
+    assert_eq!(get(address, &ca, Some(&admin), "/v1/link", "").await.0, 403);
+    assert_eq!(ask("POST", address, &ca, Some(&admin), "/v1/identity", "Content-Length: 0\r\n").await.0, 403);
+    // A node of another authority: its handshake fails, at the latest with the first answer.
+    let other = Authority::create("other").unwrap();
+    let stranger = Identity::of_user(&other, "system:node:x", "system:nodes");
+    if let Ok(mut stream) = tls(address, &ca, Some(&stranger)).await {
+        let asked = stream.write_all(b"POST /v1/identity HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").await;
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer).await;
+        assert!((asked.is_err() || read.is_err()) && answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    }
+    // No TLS at all.
+    let mut plain = tokio::net::TcpStream::connect(address).await.unwrap();
+    plain.write_all(b"GET /v1/link HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    // Reset or closed after an alert.
+    let _ = plain.read_to_end(&mut answer).await;
+    assert!(!String::from_utf8_lossy(&answer).contains("HTTP"));
+}

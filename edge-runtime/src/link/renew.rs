@@ -1,0 +1,283 @@
+//! Renews the node's certificate: a new key is made here, the bridge signs it over the link, and only when a handshake
+//! with it has succeeded does it replace the one in use. A power cut at any step leaves a usable identity.
+//!
+//! When it is due the bridge's clock decides, told with each welcome; from then on a timer runs. The device's wall clock
+//! is not asked.
+
+use super::dial::{self, DialError};
+use super::identity::{Identity, IdentityError};
+use super::tls::{self, TlsError};
+use super::{Shared, http, join, pump};
+use edge_protocol::message::RenewAnswer;
+use edge_protocol::version::IdentityTerms;
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use rustls_pki_types::CertificateDer;
+use smol::channel::Receiver;
+use smol::{Timer, future};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Attempts to prove a certificate on a bad line before it is thrown away and another is asked for.
+const PROOFS: u32 = 6;
+/// For the bridge's answer, over the link and to the proof.
+const ANSWER: Duration = Duration::from_secs(60);
+/// Pause after an attempt that failed, within these: a fiftieth of the certificate's life.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
+
+/// What the pump tells.
+#[derive(Debug)]
+pub(super) enum News {
+    Welcome(IdentityTerms),
+    Answer(RenewAnswer),
+    Ended,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RenewError {
+    /// The connection ended, or the bridge renews nothing: the next welcome begins again.
+    #[error("the connection ended")]
+    Ended,
+    #[error("the bridge refused: {0}")]
+    Refused(String),
+    #[error("the bridge's answer: {0}")]
+    Answer(&'static str),
+    #[error("no answer from the bridge")]
+    Silent,
+    #[error("the new certificate was not taken ({status}): {message}")]
+    NotTaken { status: u16, message: String },
+    #[error("trying the new certificate: {0}")]
+    Exchange(io::Error),
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("making a key: {0}")]
+    Key(#[from] rcgen::Error),
+}
+
+/// How long until the renewal: at a random point between 70 and 90 % of the certificate's life, so that a thousand
+/// nodes that joined on one day do not renew on one.
+fn due_in(terms: &IdentityTerms, random: u32) -> Duration {
+    let spread = 0.1 + 0.2 * f64::from(random) / f64::from(u32::MAX);
+    // Ten years of milliseconds are exact in a f64.
+    let keep = Duration::from_millis(terms.life_ms).mul_f64(spread);
+    Duration::from_millis(terms.left_ms).saturating_sub(keep)
+}
+
+fn pause(terms: &IdentityTerms) -> Duration {
+    (Duration::from_millis(terms.life_ms) / 50).clamp(PAUSE.0, PAUSE.1)
+}
+
+/// Runs as long as the link.
+pub(super) async fn run(shared: Rc<Shared>, news: Receiver<News>) {
+    let mut next = None;
+    loop {
+        let Some((terms, wait)) = next.take() else {
+            match news.recv().await {
+                Ok(News::Welcome(terms)) => next = Some((terms, due_in(&terms, super::random()))),
+                Ok(News::Answer(_) | News::Ended) => {}
+                Err(_) => return,
+            }
+            continue;
+        };
+        log::debug!("the certificate of this node will be renewed in {wait:?}");
+        let sooner = async { Some(news.recv().await) };
+        let due = async {
+            Timer::after(wait).await;
+            None
+        };
+        match future::or(sooner, due).await {
+            None => {}
+            Some(Ok(News::Welcome(terms))) => {
+                next = Some((terms, due_in(&terms, super::random())));
+                continue;
+            }
+            Some(Ok(News::Answer(_))) => {
+                next = Some((terms, wait));
+                continue;
+            }
+            Some(Ok(News::Ended)) => continue,
+            Some(Err(_)) => return,
+        }
+        match renew(&shared, &news).await {
+            Ok(()) => log::info!("the certificate of this node was renewed"),
+            Err(RenewError::Ended) => {}
+            Err(error) => {
+                let wait = pause(&terms);
+                log::warn!("the certificate of this node was not renewed, next attempt in {wait:?}: {error}");
+                next = Some((terms, wait));
+            }
+        }
+    }
+}
+
+async fn renew(shared: &Shared, news: &Receiver<News>) -> Result<(), RenewError> {
+    let old = shared.identity.borrow().clone();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let csr = join::request(&old.node, &key)?;
+    if !shared.renew(csr) {
+        return Err(RenewError::Ended);
+    }
+    let answer = async {
+        loop {
+            match news.recv().await {
+                Ok(News::Answer(answer)) => return Ok(answer),
+                Ok(News::Welcome(_)) => {}
+                Ok(News::Ended) | Err(_) => return Err(RenewError::Ended),
+            }
+        }
+    };
+    let silence = async {
+        Timer::after(ANSWER).await;
+        Err(RenewError::Silent)
+    };
+    let new = match future::or(answer, silence).await? {
+        RenewAnswer::Issued { certificate, authorities } => {
+            let authorities: Vec<CertificateDer<'_>> = authorities.into_iter().map(|der| der.0.into()).collect();
+            if authorities.is_empty() {
+                return Err(RenewError::Answer("it names no authority"));
+            }
+            old.renewed(&certificate.0.into(), &authorities, &key.serialize_der())
+        }
+        RenewAnswer::Refused { reason } => return Err(RenewError::Refused(reason)),
+        RenewAnswer::Unknown => return Err(RenewError::Answer("it is not understood")),
+    };
+    // Durable before it is used: once the bridge has seen it, it may be all that this node is.
+    new.save_next(&shared.paths)?;
+    let proven = prove(shared, &new).await;
+    if let Err(error) = proven {
+        Identity::discard_next(&shared.paths);
+        return Err(error);
+    }
+    // Somebody may have joined again meanwhile.
+    if *shared.identity.borrow() != old {
+        Identity::discard_next(&shared.paths);
+        return Err(RenewError::Ended);
+    }
+    let config = shared.client_config(&new)?;
+    Identity::promote_next(&shared.paths)?;
+    shared.adopt(new, config);
+    Ok(())
+}
+
+/// A handshake with the new certificate, and the bridge's word that it stands for this node.
+async fn prove(shared: &Shared, new: &Identity) -> Result<(), RenewError> {
+    let config = Arc::new(shared.client_config(new)?);
+    let mut wait = Duration::from_secs(1);
+    let mut bridges = new.bridges.iter().cycle();
+    for attempt in 1.. {
+        let Some(bridge) = bridges.next() else { break };
+        let exchange = async {
+            let mut stream = dial::connect(bridge, Arc::clone(&config)).await?;
+            let host = bridge.authority();
+            let post = http::post_json(&mut stream, &host, "/v1/identity", b"{}");
+            dial::within(ANSWER, post).await.map_err(RenewError::Exchange)
+        };
+        let problem = match exchange.await {
+            Err(RenewError::Exchange(error) | RenewError::Dial(DialError::Handshake { source: error, .. }))
+                if pump::refused_certificate(&error).is_some() =>
+            {
+                return Err(RenewError::Exchange(error));
+            }
+            Ok(response) if response.status == 200 => return Ok(()),
+            Ok(response) => {
+                let message = http::status_message(&response.body);
+                let refused = RenewError::NotTaken { status: response.status, message };
+                if response.status < 500 {
+                    return Err(refused);
+                }
+                refused
+            }
+            Err(error) => error,
+        };
+        if attempt >= PROOFS {
+            return Err(problem);
+        }
+        log::debug!("trying the new certificate, attempt {attempt}: {problem}");
+        Timer::after(wait).await;
+        wait = wait.saturating_mul(2);
+    }
+    Err(RenewError::Answer("there is no bridge"))
+}
+
+/// An identity to try after this one was refused: one that a join has written meanwhile, or a renewed one whose proof a
+/// power cut has prevented. `None` when there is no other.
+fn other(shared: &Shared) -> Option<Identity> {
+    let present = shared.identity.borrow().clone();
+    let found = match Identity::load(&shared.paths) {
+        Ok(Some(found)) if found != present => Some(found),
+        Ok(_) => Identity::load_next(&shared.paths).filter(|next| next.node == present.node),
+        Err(error) => {
+            log::warn!("{error}");
+            None
+        }
+    }?;
+    if found.node != present.node {
+        log::warn!("this device has joined as node {}: restart edge-runtime to be that node", found.node);
+        return None;
+    }
+    Some(found)
+}
+
+/// Dials with another identity of this node from now on, after the present one was refused. False when there is none.
+pub(super) fn change_over(shared: &Shared) -> bool {
+    let Some(identity) = other(shared) else { return false };
+    let change = || {
+        let config = shared.client_config(&identity)?;
+        match Identity::load(&shared.paths) {
+            Ok(Some(stored)) if stored == identity => {}
+            _ => Identity::promote_next(&shared.paths)?,
+        }
+        shared.adopt(identity, config);
+        Ok::<(), TlsError>(())
+    };
+    match change() {
+        Ok(()) => {
+            log::info!("trying again with another identity of this node");
+            true
+        }
+        Err(error) => {
+            log::error!("{error}");
+            false
+        }
+    }
+}
+
+impl Shared {
+    fn renew(&self, csr: Vec<u8>) -> bool {
+        let asked = self.session.borrow_mut().as_mut().is_some_and(|session| session.renew(csr));
+        self.wake();
+        asked
+    }
+
+    fn client_config(&self, identity: &Identity) -> Result<rustls::ClientConfig, TlsError> {
+        tls::node_config(identity, self.time.clone())
+    }
+
+    fn adopt(&self, identity: Identity, config: rustls::ClientConfig) {
+        *self.identity.borrow_mut() = identity;
+        *self.config.borrow_mut() = Some(Arc::new(config));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g24_renewal_is_due_between_seven_and_nine_tenths_of_the_life() {
+        let day = 86_400_000;
+        let terms = |left| IdentityTerms { now_ms: 0, left_ms: left * day, life_ms: 100 * day };
+        let days = |left, random| due_in(&terms(left), random).as_secs() / 86_400;
+        assert_eq!((days(100, u32::MAX), days(100, 0)), (70, 90), "counted from the issue");
+        assert_eq!((days(40, u32::MAX), days(40, 0)), (10, 30), "from a later connection");
+        assert_eq!((days(29, u32::MAX), days(9, 0)), (0, 0), "overdue: now");
+        assert_eq!(due_in(&IdentityTerms { now_ms: 0, left_ms: 0, life_ms: 0 }, 0), Duration::ZERO);
+        assert_eq!(pause(&terms(0)), Duration::from_secs(3600));
+        assert_eq!(pause(&IdentityTerms { now_ms: 0, left_ms: 0, life_ms: 8_000 }), Duration::from_secs(1));
+    }
+}
