@@ -1,6 +1,7 @@
 //! `swarm`: thousands of nodes in one process, for measuring one bridge. Each is a real TLS connection with a
 //! certificate of its own, a real websocket and the real session core; only the containers are missing: a pod it
-//! receives is reported Running and Ready at once. `docs/scale.md` tells how it is used and what came out.
+//! receives is reported Running and Ready at once. `docs/scale.md` tells how it is used and what came out. The bridge
+//! must run with `--deleted-nodes-return`: these nodes have never joined.
 //!
 //! | module | owns |
 //! |---|---|

@@ -102,7 +102,7 @@ impl Reports {
 
     /// Whether no other bridge has a newer connection of this node, as far as the API knows.
     pub(super) async fn is_newest(&self) -> kube::Result<bool> {
-        let node: kube::Result<Value> = self.own.get(&format!("/api/v1/nodes/{}", self.node)).await;
+        let node: kube::Result<Value> = self.own.get(&format!("/api/v1/nodes/{}", self.node.name)).await;
         match node {
             Ok(node) => Ok(session_of(&node["metadata"]["annotations"][SESSION_ANNOTATION]) <= self.session),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
