@@ -50,12 +50,11 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The ports of the nodes, and the certificate that they show.
+type KubeletApi = (Option<Arc<Ports>>, Option<Arc<Serving>>);
+
 /// The kubelet API of the nodes, if an address for it was given.
-fn kubelet_ports(
-    options: &Serve,
-    authority: &Arc<Authority>,
-    client: &kube::Client,
-) -> anyhow::Result<(Option<Arc<Ports>>, Option<Arc<Serving>>)> {
+fn kubelet_ports(options: &Serve, authority: &Arc<Authority>, client: &kube::Client) -> anyhow::Result<KubeletApi> {
     let Some(address) = options.kubelet_address else { return Ok((None, None)) };
     let clients = match &options.kubelet_client_ca {
         Some(path) => {

@@ -1,5 +1,6 @@
 //! A hostile node: it has a valid certificate, speaks the protocol, and asks for what is not its own.
 
+use async_tungstenite::tungstenite::Message;
 use cloud_bridge::pki::authority::Authority;
 use edge_protocol::message::{Report, TokenAnswer, TokenRequest};
 use http::{Method, Request};
@@ -82,7 +83,7 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     assert!(ready.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"));
     let mirrors = cluster.pods().list(&Default::default()).await.unwrap();
     let on_victim = mirrors.iter().filter(|p| p.spec.as_ref().unwrap().node_name.as_deref() == Some(&victim));
-    assert_eq!(on_victim.map(ResourceExt::name_any).collect::<Vec<_>>(), [pod_name.clone()]);
+    assert_eq!(on_victim.map(ResourceExt::name_any).collect::<Vec<_>>(), std::slice::from_ref(&pod_name));
 
     // A token for another's pod.
     let request = TokenRequest {
@@ -110,7 +111,7 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     ] {
         let mut other = bridge.connect(&identity, Store::default()).await;
         other.until("the first list", |edge| edge.synced).await;
-        other.send_raw(&frame).await;
+        other.send_raw(Message::text(frame.to_string())).await;
         for _ in 0..10 {
             if other.step(Duration::from_millis(30)).await.is_err() {
                 break;

@@ -248,11 +248,6 @@ impl Edge {
         })
     }
 
-    /// Sends a frame that no honest session would.
-    pub async fn send_raw(&mut self, frame: &Value) {
-        self.socket.send(Message::text(frame.to_string())).await.expect("connected");
-    }
-
     /// Asks for another certificate, for this common name.
     pub async fn renew(&mut self, asked: &str) -> (RenewAnswer, Vec<u8>) {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();

@@ -111,14 +111,13 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
         };
         let pause = async {
             let end = Instant::now() + wait;
-            while refused {
-                if renew::change_over(&shared) {
+            // Who was sent away looks for a fresh identity meanwhile.
+            while Instant::now() + LOOK < end {
+                if refused && renew::change_over(&shared) {
                     return;
                 }
-                if Instant::now() + LOOK >= end {
-                    break;
-                }
-                Timer::after(LOOK).await;
+                let look = if refused { Instant::now() + LOOK } else { end };
+                Timer::at(look).await;
             }
             Timer::at(end).await;
         };

@@ -152,7 +152,7 @@ impl Node {
                     _ => {}
                 }
             }
-            EdgeEvent::Token { .. } | EdgeEvent::Stream(_) => {}
+            EdgeEvent::Token { .. } | EdgeEvent::Renewed(_) | EdgeEvent::Stream(_) => {}
         }
     }
 

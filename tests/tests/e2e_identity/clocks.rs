@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sampan_tests::manifest::{pod, shell};
 use sampan_tests::{Cluster, EdgeNode, can_run};

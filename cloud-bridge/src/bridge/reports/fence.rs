@@ -39,7 +39,7 @@ impl Reports {
         if self.claimed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let path = format!("/api/v1/nodes/{}", self.node);
+        let path = format!("/api/v1/nodes/{}", self.node.name);
         let node: Written = match self.requests.get(&path).await {
             // Not registered: no other bridge has it either.
             Err(error) if code(&error) == Some(404) => return Ok(()),
