@@ -103,7 +103,7 @@ async fn a_forgotten_snapshot_can_be_gone_on_with() {
         api.post(&api.path("configmaps"), config(&format!("m{n}"), json!({"t": "x"}))).await.ok();
     }
     let first = api.get(&api.path("configmaps?limit=2")).await.ok();
-    for n in 0..600 {
+    for n in 0..1100 {
         api.patch(&api.path("configmaps/m4"), crate::harness::MERGE, json!({"data": {"n": n.to_string()}})).await.ok();
     }
     let token = first["metadata"]["continue"].as_str().unwrap();

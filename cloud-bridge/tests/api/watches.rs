@@ -145,7 +145,7 @@ async fn a_forgotten_version_is_gone() {
     let api = Api::embedded(|config| config.history_rows = 8);
     let from = version(&api).await;
     api.post(&api.path("configmaps"), config("c", json!({}))).await.ok();
-    for n in 0..600 {
+    for n in 0..1100 {
         api.patch(&api.path("configmaps/c"), MERGE, json!({"data": {"n": n.to_string()}})).await.ok();
     }
     let mut watch = api.watch(&api.path(&format!("configmaps?watch=1&resourceVersion={from}"))).await;

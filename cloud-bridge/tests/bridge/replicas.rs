@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::support::fixture::{Cluster, TestBridge, force_delete, running, status, unique};
+use crate::support::fixture::{Cluster, TestBridge, force_delete, running, status, twins, unique};
 
 fn saying(text: &str) -> Value {
     let mut status = running();
@@ -22,15 +22,15 @@ async fn message(cluster: &Cluster, pod: &str) -> Option<String> {
 #[tokio::test]
 async fn g11_a_node_may_go_to_another_bridge_and_the_first_writes_nothing_old() {
     let cluster = Cluster::open().await;
-    let (first, second) = (TestBridge::start(&cluster).await, TestBridge::start(&cluster).await);
+    let (one, two) = twins();
+    let (first, second) = (TestBridge::with(&cluster, one).await, TestBridge::with(&cluster, two).await);
     let (node, name) = (unique("fenced"), unique("fenced-pod"));
-    let (_, mut old) = first.edge(&cluster, &node).await;
+    let (identity, mut old) = first.edge(&cluster, &node).await;
     let pod = cluster.create_pod(&name, &node, json!({})).await;
     old.until("the pod", |edge| edge.held() == 1).await;
     old.report_and_wait(status(&pod, saying("one"))).await.unwrap();
     assert_eq!(message(&cluster, &name).await.as_deref(), Some("one"));
 
-    let identity = second.join(&cluster, &node).await;
     let mut new = second.connect(&identity, std::mem::take(&mut old.store)).await;
     new.report_and_wait(status(&pod, saying("two"))).await.unwrap();
     assert!(!new.resumed, "another bridge has another stream");
@@ -45,7 +45,6 @@ async fn g11_a_node_may_go_to_another_bridge_and_the_first_writes_nothing_old() 
     assert_eq!(message(&cluster, &name).await.as_deref(), Some("three"));
 
     // Back to the first: nothing that it remembers of the node is in the way.
-    let identity = first.join(&cluster, &node).await;
     let mut back = first.connect(&identity, std::mem::take(&mut new.store)).await;
     back.report_and_wait(status(&pod, saying("four"))).await.unwrap();
     assert_eq!(message(&cluster, &name).await.as_deref(), Some("four"));

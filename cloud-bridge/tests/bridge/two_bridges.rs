@@ -16,15 +16,8 @@ use serde_json::json;
 
 use crate::support::Store;
 use crate::support::fixture::{
-    Cluster, Saboteur, TestBridge, eventually, force_delete, node_object, running, status, unique,
+    Cluster, Saboteur, TestBridge, eventually, force_delete, node_object, running, status, twins, unique,
 };
-
-/// Two replicas share their authority.
-fn twins() -> (Authority, Authority) {
-    let one = Authority::create("twins").unwrap();
-    let two = Authority::from_pem("twin", &one.certificate_pem(), &one.key_pem()).unwrap();
-    (one, two)
-}
 
 /// A bridge that also serves the kubelet API of its nodes.
 async fn serving(cluster: &Cluster, authority: Authority, ports: (u16, u16)) -> TestBridge {

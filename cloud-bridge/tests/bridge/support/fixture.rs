@@ -152,6 +152,13 @@ pub struct TestBridge {
     task: JoinHandle<()>,
 }
 
+/// Two replicas share their authority.
+pub fn twins() -> (Authority, Authority) {
+    let one = Authority::create("twins").unwrap();
+    let two = Authority::from_pem("twin", &one.certificate_pem(), &one.key_pem()).unwrap();
+    (one, two)
+}
+
 impl TestBridge {
     pub async fn start(cluster: &Cluster) -> Self {
         Self::with(cluster, Authority::create("test").unwrap()).await
