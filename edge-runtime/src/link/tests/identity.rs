@@ -30,7 +30,11 @@ fn g24_a_new_certificate_is_proven_and_then_takes_over() {
             || Identity::load(&node.paths).expect("reads").expect("is there").certificate().expect("pem").to_vec();
         until(|| stored() != first).await;
         let second = stored();
-        assert_eq!(server.look(|seen| seen.proven.clone()), std::slice::from_ref(&second), "proven before it was stored");
+        assert_eq!(
+            server.look(|seen| seen.proven.clone()),
+            std::slice::from_ref(&second),
+            "proven before it was stored"
+        );
         assert!(node.handle.is_connected(), "nothing was cut for it");
         assert_eq!(Identity::load_next(&node.paths), None);
         server.cut();
