@@ -2,7 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
 
 use super::container::{Container, State};
 use super::exit::{self, ExitRecord};
@@ -155,9 +159,51 @@ impl Monitor {
     }
 }
 
-fn remove_folder(folder: &std::path::Path) -> io::Result<()> {
+fn remove_folder(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+            unmount_below(folder)?;
+            fs::remove_dir_all(folder)
+        }
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
+    }
+}
+
+/// runc that is killed early in an `exec` leaves the copy of its own program mounted in the container's state folder,
+/// and can then not remove that folder itself.
+fn unmount_below(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)?.flatten() {
+        match umount2(&entry.path(), MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            // Not mounted.
+            Ok(()) | Err(Errno::EINVAL) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::mount::{MsFlags, mount};
+
+    use super::*;
+
+    #[test]
+    fn a_program_left_mounted_does_not_keep_the_state_folder() {
+        if !nix::unistd::Uid::effective().is_root() {
+            return;
+        }
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = root.path().join("id");
+        fs::create_dir(&folder).expect("a folder");
+        fs::write(folder.join("state.json"), "{}").expect("a file");
+        let point = folder.join("runc.abc");
+        fs::write(&point, "").expect("a file");
+        let program = std::env::current_exe().expect("this program");
+        mount(Some(&program), &point, None::<&str>, MsFlags::MS_BIND, None::<&str>).expect("mounted");
+        assert!(fs::remove_file(&point).is_err(), "busy");
+        remove_folder(&folder).expect("removed");
+        assert!(!folder.exists() && program.exists());
     }
 }

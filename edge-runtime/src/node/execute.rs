@@ -19,7 +19,7 @@ use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
 use crate::pod::pause::{PAUSE, shares_processes};
 use crate::pod::ports;
 use crate::pod::reconcile::Refusal;
-use crate::pod::record::{ContainerKind, ContainerState, PodSource, StopReason};
+use crate::pod::record::{ContainerKind, ContainerState, PodRecord, PodSource, StopReason};
 use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
 use crate::pod::support::container_refusal;
 use crate::store::StoreError;
@@ -312,7 +312,9 @@ impl Node {
             return Some(refusal);
         }
         let others = || {
-            let running = self.pods.iter().filter(|(other, entry)| *other != uid && entry.record.terminal.is_none());
+            // One that has come together with this pod has not been let in yet, and maybe never is.
+            let in_already = |record: &PodRecord| record.admitted && record.terminal.is_none();
+            let running = self.pods.iter().filter(move |(other, entry)| *other != uid && in_already(&entry.record));
             running.map(|(_, entry)| &*entry.pod)
         };
         let is_static = self.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static);

@@ -39,6 +39,11 @@ pub enum VolumeError {
     /// The image cannot be mounted, or has no such path. Shows at the container, as with CRI's errors.
     #[error("ImageVolumeMountFailed: volume {volume:?}: {problem}")]
     Image { volume: String, problem: String },
+    /// K8s pkg/kubelet/kubelet_pods.go, `makeMounts`: these are no failures of the volume.
+    #[error("{0}")]
+    SubPathExpr(String),
+    #[error("failed to prepare subPath for volumeMount {volume:?} of container {container:?}: {action} {}: {source}", path.display())]
+    SubPath { volume: String, container: String, action: &'static str, path: PathBuf, source: io::Error },
     #[error("MountVolume.SetUp failed for volume {volume:?} : {action} {}: {source}", path.display())]
     Io { volume: String, action: &'static str, path: PathBuf, source: io::Error },
     /// Tear-down met something it could not unmount or delete.

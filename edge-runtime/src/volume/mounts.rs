@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
+use super::error::PathError;
 use super::layout::PodLayout;
 use super::{VolumeError, VolumeHostPath, image_volume, subpath};
 use crate::net::etc_files;
@@ -104,7 +105,9 @@ fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Re
     let volume = ctx.volumes.get(&mount.name).ok_or_else(|| invalid("not found among the pod's volumes".into()))?;
     let recursive_read_only = recursive_read_only(mount, ctx.recursive_read_only).map_err(invalid)?;
     let sub_path = match (mount.sub_path_expr.as_deref(), mount.sub_path.as_deref()) {
-        (Some(expression), _) if !expression.is_empty() => expand(expression, ctx.env).map_err(invalid)?,
+        (Some(expression), _) if !expression.is_empty() => {
+            expand(expression, ctx.env).map_err(VolumeError::SubPathExpr)?
+        }
         (_, Some(path)) => path.to_string(),
         _ => String::new(),
     };
@@ -117,7 +120,11 @@ fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Re
         if is_image(ctx.pod, &mount.name) {
             image_volume::bind_subpath(&mount.name, &volume.path, &sub_path, &target)?;
         } else {
-            subpath::bind(&volume.path, &sub_path, &target).map_err(|error| error.of(&mount.name))?;
+            subpath::bind(&volume.path, &sub_path, &target).map_err(|error| {
+                let PathError { action, path, source } = error;
+                let (volume, container) = (mount.name.clone(), ctx.container.name.clone());
+                VolumeError::SubPath { volume, container, action, path, source }
+            })?;
         }
         target
     };
@@ -182,7 +189,7 @@ fn expand(expression: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Stri
             out.push('$');
             rest = after;
         } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
-            out.push_str(&env(name).ok_or_else(|| format!("missing value for {name:?} in subPathExpr"))?);
+            out.push_str(&env(name).ok_or_else(|| format!("missing value for {name}"))?);
             rest = after;
         } else {
             out.push('$');

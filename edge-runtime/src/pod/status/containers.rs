@@ -65,6 +65,8 @@ impl<'a> View<'a> {
         // More that there is no room for is not allocated.
         let held_back = given.filter(|_| self.record.resize_pending.is_some());
         let allocated = held_back.map_or(asked, |given| given.to_api().requests);
+        // Until the OCI runtime has had an attempt the kubelet has nothing to tell of (K8s pkg/kubelet/kubelet_pods.go).
+        let made = running || c.user.is_some() || c.latest_end().is_some();
         let id = c.state.live_id().filter(|_| running).or(c.latest_end().map(|t| t.id.as_str()));
         ContainerStatus {
             name: container.name.clone(),
@@ -74,11 +76,12 @@ impl<'a> View<'a> {
             started: (kind != ContainerKind::Ephemeral).then_some(started),
             restart_count: i32::try_from(restarts(c, starting)).unwrap_or(i32::MAX),
             image: image.to_owned(),
-            image_id: c.image_id.clone(),
+            image_id: if made { c.image_id.clone() } else { String::new() },
             container_id: id.map(|id| self.runtime_id(id)),
             user: c.user.as_ref().map(user),
-            resources: Some(given.map_or_else(|| container.resources.clone().unwrap_or_default(), Resources::to_api)),
-            allocated_resources: allocated,
+            resources: made
+                .then(|| given.map_or_else(|| container.resources.clone().unwrap_or_default(), Resources::to_api)),
+            allocated_resources: allocated.filter(|_| made),
             stop_signal: container.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
             ..ContainerStatus::default()
         }
