@@ -72,14 +72,15 @@ start_time() { awk '{sub(/.*\) /, ""); if ($1 != "Z" && $1 != "X") print $20}' "
 
 running() {
     local pid began
-    [ -s "$1" ] && read -r pid began <"$1" && [ -n "$began" ] && [ "$(start_time "$pid")" = "$began" ]
+    # A trap may come amid an `IFS= read` of another function, and then has its IFS.
+    [ -s "$1" ] && IFS=' ' read -r pid began <"$1" && [ -n "$began" ] && [ "$(start_time "$pid")" = "$began" ]
 }
 
 # end PIDFILE: SIGTERM, then SIGKILL after ten seconds.
 end() {
     local pid began tries
     if running "$1"; then
-        read -r pid began <"$1"
+        IFS=' ' read -r pid began <"$1"
         kill "$pid" 2>/dev/null || true
         for ((tries = 0; tries < 100; tries++)); do running "$1" || break; sleep 0.1; done
         running "$1" && kill -9 "$pid" 2>/dev/null || true
