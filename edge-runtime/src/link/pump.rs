@@ -112,11 +112,14 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
         let pause = async {
             let end = Instant::now() + wait;
             // Who was sent away looks for a fresh identity meanwhile.
-            while Instant::now() + LOOK < end {
+            loop {
                 if refused && renew::change_over(&shared) {
                     return;
                 }
-                let look = if refused { Instant::now() + LOOK } else { end };
+                let look = Instant::now() + LOOK;
+                if !refused || look >= end {
+                    break;
+                }
                 Timer::at(look).await;
             }
             Timer::at(end).await;
