@@ -252,12 +252,16 @@ fn sent_away(error: &LinkError) -> Option<(RefuseReason, String)> {
 /// the first answer.
 pub(super) fn refused_certificate(error: &std::io::Error) -> Option<(RefuseReason, String)> {
     use rustls::AlertDescription::{
-        AccessDenied, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, UnknownCA,
+        AccessDenied, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, DecryptError,
+        UnknownCA,
     };
     let problem = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::AlertReceived(CertificateExpired) => "the certificate of this node has expired",
         rustls::Error::AlertReceived(CertificateRevoked) => "the certificate of this node was revoked",
-        rustls::Error::AlertReceived(UnknownCA) => "the bridge has another authority than the one this node joined",
+        // An authority made anew under the old name: the signature is wrong, not the issuer unknown.
+        rustls::Error::AlertReceived(UnknownCA | DecryptError) => {
+            "the bridge has another authority than the one this node joined"
+        }
         rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | AccessDenied) => {
             "the bridge does not take the certificate of this node"
         }
