@@ -80,13 +80,16 @@ fn g11_a_node_moves_to_the_other_bridge_and_g30_both_ends_show_it() {
     kubectl.apply_all(&[pod("first", &name, json!([shell("c", "echo here; exec sleep 1000")]))]);
     kubectl.wait_ready("first");
     let before = node.container_pids();
-    let view = seen(&cluster, &one, &name).expect("the first has it");
-    assert_eq!((&view["connected"], &view["queueBytes"]), (&json!(true), &json!(0)), "{view}");
+    let (view, edge) = until(Duration::from_secs(20), "both ends tell the same of a link at rest", || {
+        let view = seen(&cluster, &one, &name).expect("the first has it");
+        let edge = status(&node);
+        let same = (&edge["link"]["epoch"], &edge["sequence"]) == (&view["epoch"], &view["acked"]);
+        let rest = (&view["queueBytes"], &edge["queuedReports"]) == (&json!(0), &json!(0));
+        if same && rest { Ok((view, edge)) } else { Err(format!("{view} and {edge}")) }
+    });
+    assert_eq!((&view["connected"], &edge["link"]["connected"]), (&json!(true), &json!(true)), "{view} {edge}");
     assert_eq!(view["acked"], view["sequence"], "{view}");
     assert!(seen(&cluster, &two, &name).is_none(), "the second has never heard of it");
-    let edge = status(&node);
-    assert_eq!((&edge["link"]["connected"], &edge["link"]["epoch"]), (&json!(true), &view["epoch"]), "{edge}");
-    assert_eq!((&edge["sequence"], &edge["queuedReports"]), (&view["acked"], &json!(0)), "{edge}");
     assert_eq!(edge["link"]["bridge"], urls[0], "{edge}");
 
     one.process.kill();

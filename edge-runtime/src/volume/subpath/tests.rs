@@ -57,7 +57,8 @@ fn build(volume: &Path, entries: &[Entry]) {
         if plain {
             let _ = match entry {
                 Entry::Folder(_) => fs::create_dir(at(place)),
-                Entry::File(_) => fs::write(at(place), "x"),
+                // Never through a link that stands there already.
+                Entry::File(_) => fs::File::create_new(at(place)).map(drop),
                 Entry::Link(_, target) => symlink(target, at(place)),
             };
         }
