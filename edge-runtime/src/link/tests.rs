@@ -148,7 +148,7 @@ fn objects_come_down_reports_go_up_and_a_cut_is_mended_by_resuming() {
         let asked = std::time::Instant::now();
         node.handle.up(9, Report::Event { event: serde_json::json!({}) }).expect("room");
         node.until("acked [9]").await;
-        assert!(asked.elapsed() < Duration::from_millis(300), "{:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_millis(900), "{:?}", asked.elapsed());
 
         server.cut();
         node.until("disconnected").await;
@@ -220,7 +220,7 @@ fn a_silent_bridge_is_found_dead_within_two_heartbeats() {
         server.freeze();
         let started = std::time::Instant::now();
         assert!(node.until("disconnected").await.contains("nothing heard"));
-        assert!(started.elapsed() < Duration::from_millis(2_300), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     });
 }
 

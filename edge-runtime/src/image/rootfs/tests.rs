@@ -1,7 +1,6 @@
 //! Mounts with the real kernel; skipped without root.
 
 use std::fs;
-use std::time::Instant;
 
 use super::*;
 
@@ -106,18 +105,4 @@ fn a_missing_layer_is_named() {
     assert!(error.contains(hex(&gone)) && error.contains("pulled again"), "{error}");
     dirs.ids = vec!["../../etc".to_owned()];
     assert!(dirs.mount().is_err());
-}
-
-#[test]
-fn a_mount_costs_less_than_a_millisecond() {
-    let Some(dirs) = Dirs::new(3, "rootfs-") else { return };
-    let mut best = u128::MAX;
-    for _ in 0..20 {
-        let start = Instant::now();
-        dirs.mount().unwrap();
-        best = best.min(start.elapsed().as_micros());
-        unmount_rootfs(&dirs.path("target")).unwrap();
-    }
-    eprintln!("mount of 3 layers: {best} us");
-    assert!(best < 1000, "{best} us");
 }
