@@ -79,8 +79,10 @@ fn a_pod_pulls_its_image() {
     volume["spec"]["volumes"] = json!([{"name": "v", "image": {"reference": reference, "pullPolicy": "Always"}}]);
     kubectl.apply_all(&[volume]);
     kubectl.wait_log("volume", "mounted");
-    let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=volume"]);
-    assert!(events.contains(&format!("Successfully pulled image \"{reference}\"")), "{events}");
+    until(Duration::from_secs(20), "the event of the pull", || {
+        let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=volume"]);
+        if events.contains(&format!("Successfully pulled image \"{reference}\"")) { Ok(()) } else { Err(events) }
+    });
     drop(registry);
     let of_volume = |count: u64| {
         kubectl.wait_pod("volume", 30, "runs", move |pod| {
