@@ -246,13 +246,21 @@ impl Bridge {
                     self.applied(watched(api.pod(&key.name)));
                     return true;
                 }
-                self.world.pod_deleted(NODE, &key, &uid)
+                let effects = self.world.pod_deleted(NODE, &key, &uid);
+                self.apply(effects);
+                if api.pods.contains_key(&key.name) {
+                    self.applied(watched(api.pod(&key.name)));
+                }
+                return true;
             }
             // The API server lets a node read only what its pods name.
-            Question::IsGone { key, uid } if !api.is_named(&key.name) => match self.world.uses(NODE, &key) {
-                true => Vec::new(),
-                false => vec![Effect::Withdraw { node: NODE.to_owned(), key, uid }],
-            },
+            Question::IsGone { key, uid } if !api.is_named(&key.name) => {
+                if self.world.uses(NODE, &key) {
+                    self.questions.push(Question::IsGone { key, uid });
+                    return false;
+                }
+                vec![Effect::Withdraw { node: NODE.to_owned(), key, uid }]
+            }
             Question::IsGone { key, uid } => {
                 let gone = api.maps.get(&key.name).is_none_or(|map| map.uid != uid);
                 if gone { vec![Effect::Remove { node: NODE.to_owned(), key, uid }] } else { Vec::new() }
@@ -264,6 +272,12 @@ impl Bridge {
 
     fn apply(&mut self, effects: Vec<Effect>) {
         for effect in effects {
+            crate::trace(|| match &effect {
+                Effect::Set { object, .. } => {
+                    format!("bridge {}: set {} {}", self.state.stream(), object.digest.key.name, object.digest.uid)
+                }
+                other => format!("bridge {}: {other:?}", self.state.stream()),
+            });
             match effect {
                 Effect::Set { object, .. } => match self.state.set(Object::clone(&object)) {
                     Ok(_) | Err(StateError::Deleted { .. }) => {}
@@ -272,6 +286,7 @@ impl Bridge {
                 Effect::Remove { key, uid, .. } => drop(self.state.remove(&key, &uid)),
                 Effect::Withdraw { key, uid, .. } => drop(self.state.withdraw(&key, &uid)),
                 Effect::Listed { .. } => self.state.listed(),
+                Effect::Ask { key, uid, .. } => self.questions.push(Question::IsGone { key, uid }),
                 Effect::Watch { key, .. } => drop(self.following.insert(key, Following::default())),
                 Effect::Unwatch { key } => drop(self.following.remove(&key)),
                 Effect::RestoreReady { .. } | Effect::FinishMirror { .. } => {}
@@ -315,9 +330,7 @@ impl Bridge {
                 BridgeEvent::Report { id, report } => conn.lanes.push(id, report),
                 BridgeEvent::Unlisted(objects) => {
                     for object in objects {
-                        if object.key.kind == "Pod" || !self.world.uses(NODE, &object.key) {
-                            self.questions.push(Question::IsGone { key: object.key, uid: object.uid });
-                        }
+                        self.questions.push(Question::IsGone { key: object.key, uid: object.uid });
                     }
                 }
                 BridgeEvent::Nacked { .. }

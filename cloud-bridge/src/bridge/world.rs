@@ -26,6 +26,9 @@ pub enum Effect {
     Listed { node: String },
     /// Begin to follow a ConfigMap or Secret, in the name of this node; ends an earlier watch of the same key.
     Watch { key: ObjectKey, node: String },
+    /// Two pods of one name: a list and a watch have seen the API at different times. Ask for this one by name, and take
+    /// what is found; until then the other is not believed.
+    Ask { node: String, key: ObjectKey, uid: String },
     /// Nobody needs it any more.
     Unwatch { key: ObjectKey },
     /// A controller that had not heard of the node wrote that this pod is not ready. If the node lives, undo it.
@@ -50,6 +53,8 @@ struct Node {
     listed: bool,
     /// Deleted before the seed was read: the seed may still show them.
     gone: HashSet<String>,
+    /// Asked for by name; the list is not complete before it is known which pod has the name.
+    asked: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -136,6 +141,7 @@ impl World {
         if !view.seeded {
             view.gone.insert(uid.to_owned());
         }
+        view.asked.remove(uid);
         let pod = view.pods.remove(uid);
         effects.push(Effect::Remove { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() });
         if let Some(pod) = pod {
@@ -232,6 +238,17 @@ impl World {
         let BoundPod { node, object, refs, generation, terminating, mirror_of, falsely_unready } = pod;
         let Some(view) = self.nodes.get_mut(&node) else { return };
         let (key, uid) = (object.digest.key.clone(), object.digest.uid.clone());
+        // A watch tells of a deletion before it tells of a successor. What comes under a name that is taken is older
+        // than what has it, or the other way round: the state would bury one of them for good.
+        let taken = view.pods.iter().find(|(other, pod)| **other != uid && pod.key == key);
+        if let Some((other, _)) = taken {
+            let other = other.clone();
+            if view.asked.insert(other.clone()) {
+                effects.push(Effect::Ask { node, key, uid: other });
+            }
+            return;
+        }
+        view.asked.remove(&uid);
         let old = view.pods.get(&uid);
         // A seed may have shown a newer state than the watch has reached.
         if old.is_some_and(|old| generation < old.generation || (old.terminating && !terminating)) {
@@ -301,7 +318,7 @@ impl World {
         let shared = &self.shared;
         let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| matches!(s.value, Value::Pending));
         let failed = |key: &ObjectKey| shared.get(key).is_some_and(|s| matches!(s.value, Value::Failed));
-        let mut complete = view.seeded;
+        let mut complete = view.seeded && view.asked.is_empty();
         for pod in view.pods.values_mut() {
             if !view.listed && pod.refs.iter().any(|key| pending(key) || failed(key)) {
                 complete = false;

@@ -30,6 +30,13 @@ pub(super) enum Answer {
     Each(Vec<Answer>),
     /// A pod that a list lacked is there all the same; what the list would have shown of it is this.
     Found(Box<WatchedPod>),
+    /// Another pod has its name now.
+    Replaced {
+        node: String,
+        key: ObjectKey,
+        uid: String,
+        by: Box<WatchedPod>,
+    },
     /// A pod that a list lacked is gone indeed.
     Gone {
         node: String,
@@ -155,6 +162,12 @@ pub(super) async fn is_gone(client: Client, own: Client, node: String, key: Obje
     }
 }
 
+/// As [`is_gone`], after a pause.
+pub(super) async fn ask_again(client: Client, own: Client, node: String, key: ObjectKey, uid: String) -> Answer {
+    tokio::time::sleep(AGAIN).await;
+    is_gone(client, own, node, key, uid).await
+}
+
 /// Whether no pod of the node names the object.
 async fn if_unused(own: Client, node: String, key: ObjectKey, uid: String) -> Answer {
     let pods = pods_of(Api::all(own), &node).await;
@@ -171,7 +184,8 @@ async fn find_pod(own: &Client, node: String, key: ObjectKey, uid: String) -> An
         return match api.get_opt(&key.name).await {
             Ok(Some(found)) if found.uid() == uid => Answer::Found(Box::new(found)),
             Ok(Some(found)) if found.uid().is_empty() => Answer::Nothing,
-            Ok(_) => Answer::Gone { node, key, uid },
+            Ok(Some(by)) => Answer::Replaced { node, key, uid, by: Box::new(by) },
+            Ok(None) => Answer::Gone { node, key, uid },
             Err(kube::Error::Api(status)) if status.is_forbidden() => Answer::Nothing,
             Err(error) => {
                 log::warn!("asking for pod {}/{}: {error}", key.namespace, key.name);

@@ -33,7 +33,7 @@ use super::refs::{CLAIM, SERVICE_LINKS};
 use super::requests::Requests;
 use super::watched::WatchedPod;
 use super::world::{Effect, World};
-use ask::{Answer, finish_mirror, is_gone, restore_ready, seed, seed_many};
+use ask::{Answer, ask_again, finish_mirror, is_gone, restore_ready, seed, seed_many};
 use claims::follow_claim;
 use object::{News, What, watch_object};
 use services::watch_services;
@@ -127,9 +127,8 @@ impl Follower {
                 self.apply(effects);
             }
             Command::LookUp { node, key, uid } => {
-                if key.kind == "Pod" || !self.world.uses(&node, &key) {
-                    self.ask_if_gone(node, key, uid);
-                }
+                // Also of what a pod here names: another object may have its name by now, or none.
+                self.ask_if_gone(node, key, uid);
             }
         }
     }
@@ -159,6 +158,11 @@ impl Follower {
     fn answer(&mut self, answer: Answer) {
         let effects = match answer {
             Answer::Found(pod) => return self.pod(*pod),
+            Answer::Replaced { node, key, uid, by } => {
+                let effects = self.world.pod_deleted(&node, &key, &uid);
+                self.apply(effects);
+                return self.pod(*by);
+            }
             Answer::Seed { node, pods } => self.world.seed(&node, pods),
             Answer::Seeds(all) => {
                 self.seeding = false;
@@ -172,8 +176,11 @@ impl Follower {
             }
             Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_deleted(&node, &key, &uid),
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
-            // A pod may have come meanwhile that names it.
-            Answer::Useless { node, key, .. } if self.world.uses(&node, &key) => Vec::new(),
+            // The watch has not seen yet that no pod names it, or one has come meanwhile that does.
+            Answer::Useless { node, key, uid } if self.world.uses(&node, &key) => {
+                let (client, own) = (self.clients.as_node(&node), self.clients.own().clone());
+                return self.questions.push(ask_again(client, own, node, key, uid).boxed());
+            }
             Answer::Useless { node, key, uid } => vec![Effect::Withdraw { node, key, uid }],
             Answer::Nothing => Vec::new(),
         };
@@ -248,6 +255,7 @@ impl Follower {
                     state.listed();
                     Ok(())
                 }),
+                Effect::Ask { node, key, uid } => self.ask_if_gone(node, key, uid),
                 Effect::Watch { key, node } => self.watch(key, &node),
                 Effect::Unwatch { key } => {
                     if let Some((_, task)) = self.watches.remove(&key) {

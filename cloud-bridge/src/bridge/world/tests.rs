@@ -36,6 +36,7 @@ fn words(effects: &[Effect]) -> Vec<String> {
         Effect::Withdraw { node, key, uid } => format!("withdraw {node} {} {uid}", key.name),
         Effect::Listed { node } => format!("listed {node}"),
         Effect::Watch { key, node } => format!("watch {} for {node}", key.name),
+        Effect::Ask { node, key, uid } => format!("ask {node} {} {uid}", key.name),
         Effect::Unwatch { key } => format!("unwatch {}", key.name),
         Effect::RestoreReady { node, key, .. } => format!("restore {node} {}", key.name),
         Effect::FinishMirror { node, key, .. } => format!("finish {node} {}", key.name),
@@ -185,4 +186,30 @@ fn a_node_that_comes_back_gets_its_pods_called_ready_again() {
     assert_eq!(words(&world.connected("a")), ["restore a p"]);
     world.pod_applied(pod("a", "p", &[]));
     assert!(world.connected("a").is_empty());
+}
+
+/// The pods of a node were read after its pod was replaced, and the watch has not got so far: it still tells of the old
+/// one under the same name.
+#[test]
+fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
+    let named = |uid: &str| {
+        let mut pod = pod("a", "p", &[]);
+        pod.object = object("Pod", "p", uid);
+        pod
+    };
+    let mut world = World::default();
+    world.add_node("a");
+    assert_eq!(words(&world.seed("a", vec![named("new")])), ["set a p new", "listed a"]);
+    assert_eq!(words(&world.pod_applied(named("old"))), ["ask a p new"]);
+    assert!(world.pod_applied(named("old")).is_empty(), "asked once");
+    assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"], "it was found");
+    assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "old")), ["remove a p old"]);
+
+    // The other way round, and nothing is listed before it is known.
+    let mut world = World::default();
+    world.add_node("a");
+    assert_eq!(words(&world.pod_applied(named("old"))), ["set a p old"]);
+    assert_eq!(words(&world.seed("a", vec![named("new")])), ["ask a p old"]);
+    assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "old")), ["remove a p old", "listed a"]);
+    assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"]);
 }
