@@ -246,7 +246,7 @@ impl Bridge {
                     self.applied(watched(api.pod(&key.name)));
                     return true;
                 }
-                let effects = self.world.pod_deleted(NODE, &key, &uid);
+                let effects = self.world.pod_gone(NODE, &key, &uid);
                 self.apply(effects);
                 if api.pods.contains_key(&key.name) {
                     self.applied(watched(api.pod(&key.name)));

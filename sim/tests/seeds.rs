@@ -12,12 +12,16 @@ use sampan_sim::run;
 const FIXED: std::ops::Range<u64> = 0..60;
 
 /// Seeds that found something, and what it was. Run every time.
-const NAMED: [(u64, &str); 5] = [
+const NAMED: [(u64, &str); 6] = [
     (35, "a pod that a list lacked by mistake was asked for, and the answer with its newest state thrown away"),
     (25, "the watch told late of a pod whose successor the node's first list had shown, and buried that for good"),
     (
         6_805_135_081_817_191_040,
         "a ConfigMap in doubt was not asked for while a pod named it: it stayed, with full lists",
+    ),
+    (
+        4_949_607_732_345_936_971,
+        "the watch told of a pod from before a question by name had found it gone: it came back",
     ),
     (46, "a ConfigMap went for a moment, between two pods that name it: allowed, the model was too strict"),
     (13_073_225_723_439_268_957, "a list cut short hid a new pod until the next list: the model now ends the lie"),

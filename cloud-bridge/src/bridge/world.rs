@@ -53,6 +53,8 @@ struct Node {
     listed: bool,
     /// Deleted before the seed was read: the seed may still show them.
     gone: HashSet<String>,
+    /// The API said of these, asked by name, that they are gone: the watch may still tell of them, from before.
+    buried: HashSet<String>,
     /// Asked for by name; the list is not complete before it is known which pod has the name.
     asked: HashSet<String>,
 }
@@ -138,6 +140,7 @@ impl World {
     pub fn pod_deleted(&mut self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(view) = self.nodes.get_mut(node) else { return effects };
+        view.buried.remove(uid);
         if !view.seeded {
             view.gone.insert(uid.to_owned());
         }
@@ -151,9 +154,20 @@ impl World {
         effects
     }
 
+    /// The API, asked for a pod by name, has it no more. What the watch has still to tell of it is old.
+    pub fn pod_gone(&mut self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
+        let effects = self.pod_deleted(node, key, uid);
+        if let Some(view) = self.nodes.get_mut(node) {
+            view.buried.insert(uid.to_owned());
+        }
+        effects
+    }
+
     /// After a complete new list: pods that are known here and not in it. Each is to be looked up before it is
     /// believed to be gone.
-    pub fn missing(&self, listed: &HashSet<String>) -> Vec<(String, ObjectKey, String)> {
+    pub fn missing(&mut self, listed: &HashSet<String>) -> Vec<(String, ObjectKey, String)> {
+        // Of what is not in the list the watch has nothing more to tell.
+        self.nodes.values_mut().for_each(|view| view.buried.retain(|uid| listed.contains(uid)));
         let of_node = |(node, view): (&String, &Node)| {
             let node = node.clone();
             let missing: Vec<_> = view.pods.iter().filter(|(uid, _)| !listed.contains(*uid)).collect();
@@ -238,6 +252,9 @@ impl World {
         let BoundPod { node, object, refs, generation, terminating, mirror_of, falsely_unready } = pod;
         let Some(view) = self.nodes.get_mut(&node) else { return };
         let (key, uid) = (object.digest.key.clone(), object.digest.uid.clone());
+        if view.buried.contains(&uid) {
+            return;
+        }
         // A watch tells of a deletion before it tells of a successor. What comes under a name that is taken is older
         // than what has it, or the other way round: the state would bury one of them for good.
         let taken = view.pods.iter().find(|(other, pod)| **other != uid && pod.key == key);

@@ -159,7 +159,7 @@ impl Follower {
         let effects = match answer {
             Answer::Found(pod) => return self.pod(*pod),
             Answer::Replaced { node, key, uid, by } => {
-                let effects = self.world.pod_deleted(&node, &key, &uid);
+                let effects = self.world.pod_gone(&node, &key, &uid);
                 self.apply(effects);
                 return self.pod(*by);
             }
@@ -174,7 +174,7 @@ impl Follower {
                 self.seed();
                 return answers.into_iter().for_each(|answer| self.answer(answer));
             }
-            Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_deleted(&node, &key, &uid),
+            Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_gone(&node, &key, &uid),
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
             // The watch has not seen yet that no pod names it, or one has come meanwhile that does.
             Answer::Useless { node, key, uid } if self.world.uses(&node, &key) => {

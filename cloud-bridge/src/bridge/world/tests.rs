@@ -213,3 +213,17 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
     assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "old")), ["remove a p old", "listed a"]);
     assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"]);
 }
+
+/// A question by name is ahead of the watch: what that still tells of the pod does not bring it back.
+#[test]
+fn g07_what_was_found_gone_is_not_brought_back_by_a_late_watch() {
+    let mut world = World::default();
+    world.add_node("a");
+    world.seed("a", vec![pod("a", "p", &[])]);
+    assert_eq!(words(&world.pod_gone("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
+    assert!(world.pod_applied(pod("a", "p", &[])).is_empty());
+    assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
+    world.pod_gone("a", &key("Pod", "p"), "uid-p");
+    assert!(world.missing(&HashSet::new()).is_empty());
+    assert!(world.nodes["a"].buried.is_empty(), "a list without it is the last word");
+}
