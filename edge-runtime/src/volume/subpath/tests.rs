@@ -58,7 +58,7 @@ fn build(volume: &Path, entries: &[Entry]) {
             let _ = match entry {
                 Entry::Folder(_) => fs::create_dir(at(place)),
                 // Never through a link that stands there already.
-                Entry::File(_) => fs::File::create_new(at(place)).map(drop),
+                Entry::File(_) => File::create_new(at(place)).map(drop),
                 Entry::Link(_, target) => symlink(target, at(place)),
             };
         }
