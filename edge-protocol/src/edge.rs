@@ -149,6 +149,16 @@ impl EdgeSession {
         Ok(())
     }
 
+    /// The way to the bridge has changed, and perhaps this connection did not survive it: asks for a sign of life
+    /// and takes the bridge for dead without one within `patience`.
+    ///
+    /// # Errors
+    /// More waits to be written than the bridge takes.
+    pub fn doubt(&mut self, now: Duration, patience: Duration) -> Result<(), SessionError> {
+        self.liveness.doubt(now, patience);
+        if self.welcome.is_some() { self.control(ToCloud::Ping { rtt_ms: None }) } else { Ok(()) }
+    }
+
     /// This change, and with it every one handed out before, is in the store for good.
     pub fn committed(&mut self, seq: u64) {
         if let Some(at) = self.uncommitted.iter().position(|s| *s == seq) {

@@ -16,11 +16,13 @@ pub(crate) struct Liveness {
     rtt: Option<Duration>,
     /// Round trip that the peer was told last.
     told: Option<Duration>,
+    /// The peer was asked for a sign of life and is to give it by then.
+    suspect: Option<Duration>,
 }
 
 impl Liveness {
     pub(crate) fn new(heartbeat: Duration, now: Duration) -> Self {
-        Self { heartbeat, heard: now, pinged: now, asking: false, rtt: None, told: None }
+        Self { heartbeat, heard: now, pinged: now, asking: false, rtt: None, told: None, suspect: None }
     }
 
     pub(crate) fn set_heartbeat(&mut self, heartbeat: Duration) {
@@ -29,6 +31,15 @@ impl Liveness {
 
     pub(crate) fn heard(&mut self, now: Duration) {
         self.heard = self.heard.max(now);
+        self.suspect = None;
+    }
+
+    /// A ping is sent now, and silence counts as death already after `patience`. Of several such doubts the first
+    /// counts.
+    pub(crate) fn doubt(&mut self, now: Duration, patience: Duration) {
+        self.pinged = now;
+        self.asking = true;
+        self.suspect.get_or_insert(now + patience);
     }
 
     pub(crate) fn last_heard(&self) -> Duration {
@@ -41,7 +52,8 @@ impl Liveness {
     }
 
     pub(crate) fn deadline(&self) -> Duration {
-        self.heard + self.heartbeat * PATIENCE
+        let regular = self.heard + self.heartbeat * PATIENCE;
+        self.suspect.map_or(regular, |at| at.min(regular))
     }
 
     /// Whether a ping is due; it then counts as sent.
@@ -79,5 +91,38 @@ impl Liveness {
 
     pub(crate) fn next_ping(&self) -> Duration {
         self.pinged + self.heartbeat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn g13_two_silent_heartbeats_are_a_death() {
+        let mut life = Liveness::new(s(15), s(0));
+        assert!(!life.take_ping(s(14)));
+        assert!(life.take_ping(s(15)));
+        assert_eq!(life.dead(s(29)), None);
+        life.heard(s(29));
+        assert_eq!(life.dead(s(58)), None);
+        assert_eq!(life.dead(s(59)), Some(s(30)));
+    }
+
+    #[test]
+    fn g13_a_doubt_is_settled_sooner() {
+        let mut life = Liveness::new(s(15), s(0));
+        life.doubt(s(5), s(3));
+        life.doubt(s(7), s(3));
+        assert_eq!(life.dead(s(7)), None);
+        assert_eq!(life.dead(s(8)), Some(s(8)));
+        life.heard(s(7));
+        assert_eq!(life.deadline(), s(37), "any word ends it");
+        life.doubt(s(36), s(3));
+        assert_eq!(life.deadline(), s(37), "it never prolongs a life");
     }
 }

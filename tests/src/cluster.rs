@@ -1,10 +1,11 @@
 //! A bridge with its API: the embedded one, or `serve` over the API server of `TEST_KUBECONFIG`.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::faults::{Cuts, FaultProxy};
 use crate::kubectl::Kubectl;
 use crate::node::EdgeNode;
 use crate::process::{Process, binary};
@@ -15,6 +16,8 @@ pub struct Cluster {
     /// `None` while it is killed.
     pub bridge: Option<Process>,
     pub listen: SocketAddr,
+    /// Stands between every node and the bridge when `TEST_LINK_CUTS` asks for cuts.
+    pub proxy: Option<FaultProxy>,
     pub kubectl: Kubectl,
     folder: tempfile::TempDir,
     real: Option<PathBuf>,
@@ -38,13 +41,33 @@ impl Cluster {
     /// It does not come up.
     #[must_use]
     pub fn start_with(test: &str, flags: &[&str]) -> Self {
+        let mut cluster = Self::launch(test, Ipv4Addr::LOCALHOST.into(), flags);
+        if let Some(cuts) = Cuts::from_env() {
+            let proxy = FaultProxy::start(Ipv4Addr::LOCALHOST.into(), cluster.listen);
+            proxy.keep_cutting(cuts);
+            cluster.proxy = Some(proxy);
+        }
+        cluster
+    }
+
+    /// As [`Cluster::start`], for nodes that reach the bridge at this address, without any cuts.
+    ///
+    /// # Panics
+    /// It does not come up.
+    #[must_use]
+    pub fn start_at(test: &str, ip: IpAddr) -> Self {
+        Self::launch(test, ip, &[])
+    }
+
+    fn launch(test: &str, ip: IpAddr, flags: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("smp-").tempdir_in("/tmp").expect("a folder");
         let real = std::env::var_os("TEST_KUBECONFIG").map(PathBuf::from);
         let kubeconfig = real.clone().unwrap_or_else(|| folder.path().join("bridge/kubeconfig"));
         let namespace = format!("{test}-{}", std::process::id());
         let mut cluster = Self {
             bridge: None,
-            listen: free_address(),
+            listen: SocketAddr::new(ip, free_address().port()),
+            proxy: None,
             api_listen: free_address(),
             kubectl: Kubectl::new(&kubeconfig, &namespace),
             folder,
@@ -136,7 +159,7 @@ impl Cluster {
     #[must_use]
     pub fn proxies_to_nodes(&self) -> bool {
         use std::io::Write;
-        let loopback = kubelet_address().parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+        let loopback = kubelet_address().parse().is_ok_and(|address: IpAddr| address.is_loopback());
         let refused = self.real.is_some() && loopback;
         if refused {
             // Only a notice: nothing to do when stderr is gone.

@@ -5,15 +5,19 @@
 //! run on both. Binaries come from `SAMPAN_BIN`, else from the `debug` folder of this workspace.
 
 pub mod cluster;
+pub mod faults;
 pub mod kubectl;
 pub mod manifest;
 pub mod node;
 pub mod process;
+pub mod uplink;
 pub mod wait;
 
 pub use cluster::Cluster;
+pub use faults::{FaultProxy, Faults};
 pub use kubectl::Kubectl;
 pub use node::EdgeNode;
+pub use uplink::Uplink;
 pub use wait::until;
 
 /// Ends the test with a notice when it cannot run here; gives whether it can.

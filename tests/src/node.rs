@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::kubectl::Kubectl;
 use crate::process::{Process, binary};
+use crate::uplink::Uplink;
 use crate::wait::until;
 
 /// The OCI runtime of the nodes: `TEST_OCI_RUNTIME`, else runc.
@@ -29,6 +31,8 @@ pub struct EdgeNode {
     pub env: Vec<(String, String)>,
     root: PathBuf,
     kubectl: Kubectl,
+    /// The network it lives in, if not the host's.
+    uplink: Option<Rc<Uplink>>,
 }
 
 impl EdgeNode {
@@ -38,9 +42,25 @@ impl EdgeNode {
     /// Joining or importing fails.
     #[must_use]
     pub fn prepare(cluster: &Cluster, name: &str) -> Self {
-        let node = Self::bare(cluster, name);
-        let bridge = format!("https://{}", cluster.listen);
-        node.edge_ok(&["join", "--bridge", &bridge, "--token", &cluster.token(name), "--node", name]);
+        match &cluster.proxy {
+            Some(proxy) => {
+                // A token is good once: a join that is cut off in the middle would be the test's end.
+                let _calm = proxy.calm();
+                Self::prepare_behind(cluster, name, &proxy.url(), None)
+            }
+            None => Self::prepare_behind(cluster, name, &format!("https://{}", cluster.listen), None),
+        }
+    }
+
+    /// As [`EdgeNode::prepare`], with a bridge at this address and perhaps a network of its own.
+    ///
+    /// # Panics
+    /// Joining or importing fails.
+    #[must_use]
+    pub fn prepare_behind(cluster: &Cluster, name: &str, bridge: &str, uplink: Option<Rc<Uplink>>) -> Self {
+        let mut node = Self::bare(cluster, name);
+        node.uplink = uplink;
+        node.edge_ok(&["join", "--bridge", bridge, "--token", &cluster.token(name), "--node", name]);
         node.import_busybox(cluster);
         node
     }
@@ -53,7 +73,8 @@ impl EdgeNode {
     pub fn bare(cluster: &Cluster, name: &str) -> Self {
         let root = cluster.folder().join(name);
         std::fs::create_dir_all(&root).expect("a root folder");
-        Self { name: name.into(), daemon: None, env: Vec::new(), root, kubectl: cluster.kubectl.clone() }
+        let kubectl = cluster.kubectl.clone();
+        Self { name: name.into(), daemon: None, env: Vec::new(), root, kubectl, uplink: None }
     }
 
     /// # Panics
@@ -77,18 +98,17 @@ impl EdgeNode {
     /// It cannot be started.
     pub fn edge(&self, args: &[&str]) -> Result<String, String> {
         let (verb, rest) = args.split_first().expect("a verb");
-        let output = Command::new(binary("edge-runtime"))
-            .arg(verb)
-            .arg("--root")
-            .arg(&self.root)
-            .args(rest)
-            .output()
-            .expect("starts");
+        let output = self.command().arg(verb).arg("--root").arg(&self.root).args(rest).output().expect("starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             return Ok(text);
         }
         Err(text + &String::from_utf8_lossy(&output.stderr))
+    }
+
+    fn command(&self) -> Command {
+        let program = binary("edge-runtime");
+        self.uplink.as_ref().map_or_else(|| Command::new(&program), |uplink| uplink.command(&program))
     }
 
     /// # Panics
@@ -117,7 +137,7 @@ impl EdgeNode {
             std::fs::write(folder.join("config.yaml"), format!("{config}runtime: {{command: {runtime}}}\n"))
                 .expect("written");
         }
-        let mut command = Command::new(binary("edge-runtime"));
+        let mut command = self.command();
         command.arg("run").arg("--root").arg(&self.root);
         command.env("EDGE_RUNTIME_LOG", std::env::var("EDGE_RUNTIME_LOG").unwrap_or_else(|_| "info".into()));
         command.envs(self.env.iter().cloned());

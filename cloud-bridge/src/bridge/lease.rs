@@ -1,6 +1,7 @@
 //! The node's Lease: proof, for everybody who reads the API, that the node lives.
 //!
-//! Renewed only when a frame has arrived, never by a timer: a link that is dead renews nothing.
+//! Renewed only for a frame that has arrived, once, and within five seconds of it: a link that is dead renews nothing.
+//! The time in it is when that frame came.
 
 use std::time::Duration;
 
@@ -16,31 +17,61 @@ pub(super) const RENEW: Duration = Duration::from_secs(10);
 
 const NAMESPACE: &str = "kube-node-lease";
 
+/// A frame that came too soon after a renewal counts after this at the latest.
+const SOON: Duration = Duration::from_secs(5);
+/// A renewal that failed is tried again after this.
+const AGAIN: Duration = Duration::from_secs(2);
+
 /// When to renew. Pure; times are of a monotonic clock.
+///
+/// A frame that comes too soon after a renewal is not forgotten: it counts a little later. So a node that falls silent
+/// has a Lease that is as old as its last word.
 #[derive(Debug, Default)]
 pub(super) struct Renewal {
     last: Option<Duration>,
+    /// The newest frame that no renewal has told of.
+    heard: Option<Duration>,
+    not_before: Duration,
     running: bool,
 }
 
 impl Renewal {
     /// A frame has arrived: whether to renew now. Each renewal must be ended by [`done`](Self::done).
     pub(super) fn due(&mut self, now: Duration) -> bool {
-        let due = !self.running && self.last.is_none_or(|last| now.saturating_sub(last) >= RENEW);
-        self.running |= due;
-        due
+        self.heard = Some(now);
+        self.late(now).is_some()
+    }
+
+    /// Time has passed: whether to renew now for a frame that came before, and how long ago that was.
+    pub(super) fn late(&mut self, now: Duration) -> Option<Duration> {
+        if self.deadline()? > now {
+            return None;
+        }
+        self.running = true;
+        self.heard.take().map(|heard| now.saturating_sub(heard))
+    }
+
+    /// When to ask [`late`](Self::late).
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let heard = self.heard.filter(|_| !self.running)?;
+        let apart = self.last.map_or(Duration::ZERO, |last| (last + RENEW).min(heard + SOON));
+        Some(apart.max(self.not_before))
     }
 
     /// As [`due`](Self::due), but only while there has been no renewal at all.
-    pub(super) fn first_due(&mut self) -> bool {
-        self.last.is_none() && self.due(Duration::ZERO)
+    pub(super) fn first_due(&mut self, now: Duration) -> bool {
+        self.last.is_none() && self.due(now)
     }
 
-    /// The renewal has ended. After a failure the next frame tries again.
-    pub(super) fn done(&mut self, now: Duration, renewed: bool) {
+    /// The renewal for a frame of `heard` has ended. After a failure it is tried again soon, while that frame still
+    /// proves something.
+    pub(super) fn done(&mut self, now: Duration, heard: Duration, renewed: bool) {
         self.running = false;
         if renewed {
             self.last = Some(now);
+        } else if self.heard.is_none() && now.saturating_sub(heard) < RENEW {
+            self.heard = Some(heard);
+            self.not_before = now + AGAIN;
         }
     }
 }
@@ -100,15 +131,30 @@ mod tests {
     fn renewals_follow_frames_and_keep_their_distance() {
         let s = Duration::from_secs;
         let mut renewal = Renewal::default();
-        assert!(renewal.first_due());
+        assert!(renewal.first_due(s(0)));
         assert!(!renewal.due(s(0)), "one is under way");
-        assert!(!renewal.due(s(1)), "one is under way");
-        renewal.done(s(1), true);
-        assert!(!renewal.due(s(10)));
-        assert!(renewal.due(s(11)));
-        renewal.done(s(12), false);
-        assert!(!renewal.first_due());
-        assert!(renewal.due(s(12)), "a failure is tried again with the next frame");
+        renewal.heard = None;
+        renewal.done(s(1), s(0), true);
+        assert_eq!(renewal.deadline(), None, "nothing was heard: nothing is renewed");
+        assert!(!renewal.due(s(9)));
+        assert_eq!(renewal.deadline(), Some(s(11)));
+        assert_eq!(renewal.late(s(11)), Some(s(2)), "it counts later, for when it came");
+        renewal.done(s(12), s(9), true);
+        assert!(!renewal.due(s(13)));
+        assert_eq!(renewal.deadline(), Some(s(18)), "a last word is not long in coming");
+        assert!(renewal.due(s(22)), "of many, one in ten seconds counts");
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_while_the_frame_proves_something() {
+        let s = Duration::from_secs;
+        let mut renewal = Renewal::default();
+        assert!(renewal.first_due(s(0)));
+        renewal.done(s(1), s(0), false);
+        assert_eq!(renewal.deadline(), Some(s(3)));
+        assert_eq!(renewal.late(s(3)), Some(s(3)));
+        renewal.done(s(30), s(0), false);
+        assert_eq!(renewal.deadline(), None, "too long ago");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | `lanes` | pure: the order of reports |
 //! | `reports`, `lease` | what is written into the API for a node |
 //! | `nacks` | pure: how often refusals of a node are told |
+//! | `autonomy` | how long the pods of a silent node are left alone |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `streams` | bytes that a node serves |
 //! | `overview` | how every node and its connection is, for people and monitoring |
@@ -21,6 +22,7 @@
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
+mod autonomy;
 pub mod clients;
 mod credential;
 mod follow;
@@ -58,6 +60,7 @@ use crate::api::backend::{
     BackendError, BoxFuture, Channels, KubeletBackend, LogOptions, LogStream, PodOnNode, SessionOptions,
 };
 use crate::pki::authority::hex;
+use autonomy::Autonomy;
 use clients::Clients;
 use members::Members;
 use node::{Command, Node};
@@ -126,6 +129,7 @@ struct Shared {
     /// Turns at the API: when ten thousand nodes come back at once, each request is a connection.
     leases: Arc<Semaphore>,
     writes: Arc<Semaphore>,
+    autonomy: Autonomy,
     follow: mpsc::UnboundedSender<follow::Command>,
     members: Members,
 }
@@ -143,6 +147,7 @@ impl Bridge {
             sessions: Mutex::default(),
             leases: Arc::new(Semaphore::new(API_TURNS)),
             writes: Arc::new(Semaphore::new(API_TURNS)),
+            autonomy: Autonomy::default(),
             follow: sender,
             members: Members::default(),
         });
@@ -380,6 +385,11 @@ impl Shared {
     /// The highest fencing number that any bridge is known to have given to this node.
     fn elsewhere(&self, name: &str) -> u64 {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
+    }
+
+    /// What the node's object says of its autonomy is news: its pods are to have it.
+    fn uphold(&self, node: &str) {
+        let _ = self.follow.send(follow::Command::Uphold(node.to_owned()));
     }
 
     fn overrides(&self, node: &str) -> NodeOverrides {

@@ -1,5 +1,6 @@
 //! Follows the Node objects of bridged nodes. One that is deleted sends its node away; while a node is connected its
-//! object is what it reported last: one that a controller took for dead is called alive.
+//! object is what it reported last: one that a controller took for dead is called alive. Also reads how long a node's
+//! pods are to be left alone when it is silent.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -39,6 +40,7 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
                     }
                 }
                 listed = HashSet::new();
+                shared.autonomy.listed();
             }
             Ok(Event::Delete(node)) => gone(&shared, node.name()).await,
             Err(error) => log::warn!("watching nodes: {error}"),
@@ -51,6 +53,9 @@ fn apply(shared: &Arc<Shared>, node: &WatchedNode) {
     if let Some(session) = node.session() {
         shared.session_seen(node.name(), session);
     }
+    if shared.autonomy.node(node) {
+        shared.uphold(node.name());
+    }
     if node.ready() == "Unknown" {
         shared.known(node.name()).map(|node| node.rewrite());
     }
@@ -62,6 +67,7 @@ async fn gone(shared: &Arc<Shared>, name: &str) {
     match members::look_up(shared.clients.own(), name).await {
         Ok(None) => {
             log::info!("node {name} was deleted");
+            shared.autonomy.forget(name);
             shared.deleted(name);
         }
         Ok(Some(membership)) => shared.member(name, membership),

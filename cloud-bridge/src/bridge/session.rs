@@ -16,7 +16,7 @@ use futures::future::{BoxFuture, FusedFuture};
 use futures::io::{AsyncRead, AsyncWrite};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Shared;
@@ -44,7 +44,8 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// Work at the API that the session waits for.
 enum Done {
     Report(Attempt, Outcome),
-    Lease(kube::Result<()>),
+    /// The renewal for a frame that came then.
+    Lease(Duration, kube::Result<()>),
     Token(u64, TokenAnswer),
     /// A newer connection of the node is at another bridge: nothing more may be written for this one.
     Fenced,
@@ -72,7 +73,8 @@ pub(super) async fn run<S>(
     let why = connection.serve(socket, commands).await;
     log::info!("node {name}: connection {} ended: {why}", link.session);
     connection.streams.fail(&name);
-    node.detach(link.session, SystemTime::now());
+    let silence = connection.now().saturating_sub(connection.session.last_heard());
+    node.detach(link.session, SystemTime::now() - silence);
 }
 
 struct Connection {
@@ -146,7 +148,8 @@ impl Connection {
             if pending.is_none() {
                 pending = self.session.poll_transmit(&node.state(), self.start.elapsed());
             }
-            let deadline = tokio::time::Instant::from_std(self.start + self.session.next_timeout());
+            let deadline = self.renewal.deadline().unwrap_or(Duration::MAX).min(self.session.next_timeout());
+            let deadline = tokio::time::Instant::from_std(self.start + deadline);
             let step = tokio::select! {
                 // Frames are taken last: what has arrived is worked off before more is let in.
                 biased;
@@ -168,6 +171,9 @@ impl Connection {
                 // The next connection is made with its successor, or not at all.
                 () = &mut expiry => Err("its certificate has come to its end".to_owned()),
                 () = tokio::time::sleep_until(deadline) => {
+                    if let Some(ago) = self.renewal.late(self.now()) {
+                        self.renew(ago);
+                    }
                     self.session.on_timeout(self.now()).map_err(|error| error.to_string())
                 }
             };
@@ -234,22 +240,24 @@ impl Connection {
         let now = self.now();
         self.session.handle(&mut self.node.state(), text, now)?;
         if self.session.is_welcome() && self.renewal.due(now) {
-            self.renew();
+            self.renew(Duration::ZERO);
         }
         Ok(())
     }
 
-    fn renew(&mut self) {
-        let time = lease::micro_time(Timestamp::now());
-        if self.shared.clients.renew(&self.node.name, &time) {
-            return self.renewal.done(self.now(), true);
+    /// Renews the node's lease for a frame that came `ago`.
+    fn renew(&mut self, ago: Duration) {
+        let heard = self.now().saturating_sub(ago);
+        let then = Timestamp::now() - SignedDuration::try_from(ago).unwrap_or_default();
+        if self.shared.clients.renew(&self.node.name, &lease::micro_time(then)) {
+            return self.renewal.done(self.now(), heard, true);
         }
         let (requests, name) = (self.requests.clone(), self.node.name.clone());
         let gate = Arc::clone(&self.shared.leases);
         let renew = async move {
             // Never closed: it lives as long as the bridge.
             let _slot = gate.acquire_owned().await;
-            Done::Lease(lease::renew(&requests, &name, Timestamp::now()).await)
+            Done::Lease(heard, lease::renew(&requests, &name, then).await)
         };
         self.work.push(renew.boxed());
     }
@@ -324,8 +332,8 @@ impl Connection {
                 }
                 let registered = matches!((&outcome, &attempt.report), (Outcome::Written, Report::Node { .. }));
                 // A new node's lease waited for this, and the next frame may be ten seconds away.
-                if registered && self.renewal.first_due() {
-                    self.renew();
+                if registered && self.renewal.first_due(self.now()) {
+                    self.renew(Duration::ZERO);
                 }
                 for answer in self.lanes.finish(attempt, outcome) {
                     match answer {
@@ -335,9 +343,9 @@ impl Connection {
                 }
                 self.begin();
             }
-            Done::Lease(outcome) => {
+            Done::Lease(heard, outcome) => {
                 let now = self.now();
-                self.renewal.done(now, outcome.is_ok());
+                self.renewal.done(now, heard, outcome.is_ok());
                 match outcome {
                     Ok(()) => {}
                     // Its first report is still on the way; the lease belongs to the object that makes.

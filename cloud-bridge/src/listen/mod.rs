@@ -40,6 +40,8 @@ use status::Refusal;
 const MAX_ARRIVING: usize = 256;
 /// For a handshake and the first request.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Written data that nobody acknowledges for so long ends the connection (tcp(7), TCP_USER_TIMEOUT).
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes that wait in a socket, and in TLS, for a slow line: they are ahead of whatever becomes urgent.
 const UNSENT: u16 = 16 << 10;
 
@@ -95,9 +97,7 @@ async fn serve(
     door: Arc<Door>,
     permit: tokio::sync::OwnedSemaphorePermit,
 ) -> io::Result<()> {
-    // Small frames, each of which somebody waits for.
-    socket.set_nodelay(true)?;
-    socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT.into())?;
+    prepare(&socket)?;
     let mut tls = within(acceptor.accept(socket)).await?;
     tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
@@ -115,6 +115,14 @@ async fn serve(
         .with_upgrades()
         .await
         .map_err(io::Error::other)
+}
+
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    // Small frames, each of which somebody waits for.
+    socket.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(socket);
+    socket.set_tcp_notsent_lowat(UNSENT.into())?;
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
 }
 
 async fn route(

@@ -18,6 +18,7 @@ pub mod dial;
 mod http;
 pub mod identity;
 pub mod join;
+mod network;
 mod pump;
 mod renew;
 pub mod status;
@@ -86,7 +87,6 @@ pub(crate) struct Shared {
     session: RefCell<Option<EdgeSession>>,
     facts: RefCell<Option<EdgeFacts>>,
     wake: Sender<()>,
-    network: Sender<()>,
     /// Who this node is; another after a renewal.
     identity: RefCell<Identity>,
     /// For dialling as this node. None before the link has started.
@@ -157,12 +157,6 @@ impl LinkHandle {
         self.with(|s| s.stream_end(stream, error));
     }
 
-    /// The host's addresses or routes have changed: dial at once instead of waiting out the back-off.
-    pub fn network_changed(&self) {
-        // Full means that one is pending already.
-        let _ = self.shared.network.try_send(());
-    }
-
     fn with<R>(&self, act: impl FnOnce(&mut EdgeSession) -> R) -> Option<R> {
         let result = self.shared.session.borrow_mut().as_mut().map(act);
         if result.is_some() {
@@ -190,13 +184,13 @@ pub fn start(ex: &Rc<LocalExecutor<'static>>, settings: LinkSettings, events: Se
         session: RefCell::new(None),
         facts: RefCell::new(None),
         wake,
-        network,
         identity: RefCell::new(identity),
         config: RefCell::new(None),
         time,
         paths,
         renewal,
     });
+    ex.spawn(network::watch(network)).detach();
     let wakers = Wakers { woken, network_changes };
     let renewing = renew::run(Rc::clone(&shared), renewal_news);
     let pumping = pump::run(Rc::clone(&shared), status, events, wakers);

@@ -7,6 +7,7 @@ mod frames;
 
 use super::backoff::{Backoff, GOOD};
 use super::dial::{self, DialError};
+use super::network::Network;
 use super::status::{LinkStatus, ago};
 use super::{LinkEvent, Shared, Wakers, random, renew, tls};
 use async_tungstenite::tungstenite;
@@ -34,6 +35,9 @@ const STATUS: Duration = Duration::from_secs(10);
 /// A node that was refused looks this often for an identity that a join has made.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// For the first word over a connection whose way may be gone: it is gone when nothing comes for so long.
+const DOUBT: Duration = Duration::from_secs(3);
+
 /// For the websocket's goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -53,6 +57,8 @@ enum LinkError {
     Packed(#[from] UnpackError),
     #[error("the node was not ready in time")]
     NoFacts,
+    #[error("the way to the bridge has changed")]
+    Moved,
     /// The node loop is gone: so is the link.
     #[error("stopped")]
     Stopped,
@@ -69,11 +75,14 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
             return;
         }
     }
+    let network = Network::new(&wakers);
+    let clock = Instant::now();
     let link = Link {
         shared: &shared,
         events: &events,
         wakers: &wakers,
-        clock: Instant::now(),
+        network: &network,
+        clock,
         file: status.as_deref(),
         // What a daemon before this one heard is still true.
         status: RefCell::new(status.as_deref().and_then(|file| LinkStatus::read(file).ok()).unwrap_or_default()),
@@ -87,34 +96,42 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
             log::error!("the link cannot start: the identity of node {} names no bridge", identity.node);
             return;
         };
-        let started = Instant::now();
+        let started = clock.elapsed();
         link.status.borrow_mut().bridge = bridge.to_string();
         let Err(error) = link.connection(bridge).await;
         link.tell_down(&error.to_string());
-        let streams = shared.session.take().map_or_else(Vec::new, |s| s.open_streams());
+        let session = shared.session.take();
+        let welcome = session.as_ref().is_some_and(EdgeSession::is_welcome);
+        let streams = session.map_or_else(Vec::new, |s| s.open_streams());
         if matches!(error, LinkError::Stopped) || link.bye(&error, streams).await.is_err() {
             return;
         }
-        if started.elapsed() >= GOOD {
-            backoff.reset();
-        }
+        let ended = clock.elapsed();
         let _ = shared.renewal.try_send(renew::News::Ended);
         let refused = sent_away(&error).is_some_and(|(reason, _)| reason != RefuseReason::Superseded);
-        if refused {
-            backoff.refused();
+        match error {
+            // Whatever kept us from the bridge so far, this way is a new one.
+            LinkError::Moved => {
+                backoff.reset();
+                continue;
+            }
+            _ if refused => backoff.refused(),
+            _ if welcome && ended.saturating_sub(started) >= GOOD => backoff.reset(),
+            _ if welcome => backoff.brief(),
+            _ => {}
         }
-        let wait = backoff.next(random());
+        let wait = backoff.next(random(), ended);
         log::debug!("next attempt in {wait:?}");
-        let network = async {
-            // Never closed: the handle keeps the other end.
-            let _ = wakers.network_changes.recv().await;
+        let moved = async {
+            network.changed().await;
+            true
         };
         let pause = async {
             let end = Instant::now() + wait;
             // Who was sent away looks for a fresh identity meanwhile.
             loop {
                 if refused && renew::change_over(&shared) {
-                    return;
+                    return false;
                 }
                 let look = Instant::now() + LOOK;
                 if !refused || look >= end {
@@ -123,8 +140,12 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
                 Timer::at(look).await;
             }
             Timer::at(end).await;
+            false
         };
-        future::or(pause, network).await;
+        if future::or(pause, moved).await {
+            log::debug!("{}, dialling at once", LinkError::Moved);
+            backoff.reset();
+        }
     }
 }
 
@@ -132,6 +153,7 @@ struct Link<'a> {
     shared: &'a Shared,
     events: &'a Sender<LinkEvent>,
     wakers: &'a Wakers,
+    network: &'a Network<'a>,
     /// Zero of the session's time.
     clock: Instant,
     file: Option<&'a Path>,
@@ -145,8 +167,24 @@ impl Link<'_> {
     async fn connection(&self, bridge: &super::BridgeAddress) -> Result<Infallible, LinkError> {
         // Set before the first connection.
         let Some(config) = self.shared.config.borrow().clone() else { return Err(LinkError::Stopped) };
-        let tls = dial::connect(bridge, config).await?;
-        let mut socket = dial::upgrade(bridge, tls).await?;
+        let dial = async {
+            let tls = dial::connect(bridge, config).await?;
+            let peer = tls.get_ref().0.get_ref().peer_addr();
+            let socket = dial::upgrade(bridge, tls).await?;
+            Ok((socket, peer))
+        };
+        let moved = async {
+            self.network.changed().await;
+            Err(LinkError::Moved)
+        };
+        let dialled = future::or(dial, moved).await;
+        if let Err(LinkError::Dial(DialError::Connect { address, .. })) = &dialled {
+            self.network.aim(address.ip());
+        }
+        let (mut socket, peer) = dialled?;
+        if let Ok(peer) = peer {
+            self.network.aim(peer.ip());
+        }
         self.shared.facts.take();
         self.send(LinkEvent::NeedFacts).await?;
         let answer = async {

@@ -66,9 +66,20 @@ impl Selection {
             || (self.labels.matches(stored.value()) && self.fields.matches(self.resource.strategy(), stored.value()))
     }
 
+    /// The only object that can be selected, if the selector names one: a node's watch of one ConfigMap must not
+    /// read them all.
+    fn only(&self) -> Option<ObjectKey> {
+        let name = self.fields.name()?.to_owned();
+        let namespace = if self.resource.namespaced { self.namespace.clone()? } else { String::new() };
+        Some(ObjectKey { namespace, name })
+    }
+
     /// The selected objects as they are now.
     pub(crate) fn now(&self, store: &Store) -> ApiResult<Vec<Arc<Stored>>> {
-        let mut items = store.list(&self.resource.storage, self.namespace.as_deref(), None, None)?;
+        let mut items = match self.only() {
+            Some(key) => store.get(&self.resource.storage, &key)?.into_iter().collect(),
+            None => store.list(&self.resource.storage, self.namespace.as_deref(), None, None)?,
+        };
         items.retain(|stored| self.matches(stored));
         Ok(items)
     }
@@ -138,11 +149,13 @@ fn page(
     let storage = ctx.resource.storage.as_ref();
     let namespace = selection.namespace.as_deref();
     let current = rev == store.revision();
-    let mut items = match (current, limit) {
+    let only = selection.only().filter(|_| current && after.is_none());
+    let mut items = match (only, current, limit) {
+        (Some(key), ..) => store.get(storage, &key)?.into_iter().collect(),
         // One more than asked for tells whether there is another page.
-        (true, Some(limit)) if selection.all() => store.list(storage, namespace, after, Some(limit + 1))?,
-        (true, _) => store.list(storage, namespace, after, None)?,
-        (false, _) => store.list_at(storage, namespace, rev, after)?,
+        (None, true, Some(limit)) if selection.all() => store.list(storage, namespace, after, Some(limit + 1))?,
+        (None, true, _) => store.list(storage, namespace, after, None)?,
+        (None, false, _) => store.list_at(storage, namespace, rev, after)?,
     };
     if !selection.all() {
         items.retain(|stored| selection.matches(stored));

@@ -33,6 +33,12 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
+    /// The name that an object must have to be selected, if a term says so.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let named = |(field, equal, _): &&(String, bool, String)| *equal && field == "metadata.name";
+        self.0.iter().find(named).map(|(_, _, name)| name.as_str())
+    }
+
     /// The first field that the kind does not support.
     pub(crate) fn unsupported(&self, strategy: &dyn Strategy, namespaced: bool) -> Option<&str> {
         let known = |field: &str| {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use edge_protocol::message::ObjectKey;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client};
+use serde_json::Value;
 
 use super::resource;
 use crate::bridge::lanes::Outcome;
 use crate::bridge::refs::{CLAIM, RUNTIME_CLASS, SERVICE_LINKS};
 use crate::bridge::reports;
-use crate::bridge::requests::Requests;
+use crate::bridge::requests::{Patch, Requests};
 use crate::bridge::watched::{BoundPod, WatchedPod};
 
 /// Pause before a question to the API that failed is asked again.
@@ -49,6 +50,8 @@ pub(super) enum Answer {
         key: ObjectKey,
         uid: String,
     },
+    /// All pods of a node.
+    Upheld(Vec<WatchedPod>),
     Nothing,
 }
 
@@ -65,6 +68,15 @@ async fn pods_of(pods: Api<WatchedPod>, node: &str) -> Vec<BoundPod> {
     let mut found = Vec::new();
     list(pods, parameters, &what, &mut found, |found, pod| found.extend(pod.into_bound())).await;
     found
+}
+
+/// As [`seed`], for the tolerations of the pods.
+pub(super) async fn upheld(pods: Api<WatchedPod>, node: String) -> Answer {
+    let what = format!("the pods of node {node}");
+    let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let mut found = Vec::new();
+    list(pods, parameters, &what, &mut found, Vec::push).await;
+    Answer::Upheld(found)
 }
 
 /// The pods of many nodes, by one list of all: after a restart thousands of nodes come back within seconds, and for
@@ -88,7 +100,7 @@ trait Found {
     fn forget(&mut self);
 }
 
-impl Found for Vec<BoundPod> {
+impl<T> Found for Vec<T> {
     fn forget(&mut self) {
         self.clear();
     }
@@ -127,6 +139,22 @@ async fn list<F: Found>(
             }
         }
     }
+}
+
+/// Sends the patch of a pod's tolerations.
+pub(super) async fn uphold(requests: Requests, key: ObjectKey, patch: Value) -> Answer {
+    let path = format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name);
+    match requests.patch(&path, Patch::Merge, &patch).await {
+        Ok(_) => {}
+        // Changed or gone meanwhile: what it is now comes by the watch.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.code == 409 => {}
+        Err(error) => log::warn!(
+            "pod {}/{}: its tolerations cannot be set (the bridge needs the right to patch pods): {error}",
+            key.namespace,
+            key.name
+        ),
+    }
+    Answer::Nothing
 }
 
 /// Whether the API has no such object any more, or another one of the same name. `own` is the bridge's own client.

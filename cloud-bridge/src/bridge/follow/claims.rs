@@ -20,11 +20,11 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const BOUND: Duration = Duration::from_secs(120);
 
 /// Follows until aborted.
-pub(super) async fn follow_claim(client: Client, key: ObjectKey, watch: u64, news: mpsc::UnboundedSender<News>) {
+pub(super) async fn follow_claim(client: Client, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
     let mut pause = AGAIN.0;
     loop {
         let (what, bound) = look(&client, &key).await;
-        if news.send(News { key: key.clone(), watch, what }).is_err() {
+        if news.send(News { key: key.clone(), watch, what }).await.is_err() {
             return;
         }
         pause = if bound { BOUND } else { (pause * 2).min(AGAIN.1) };

@@ -33,7 +33,7 @@ use super::refs::{CLAIM, SERVICE_LINKS};
 use super::requests::Requests;
 use super::watched::WatchedPod;
 use super::world::{Effect, World};
-use ask::{Answer, ask_again, finish_mirror, is_gone, restore_ready, seed, seed_many};
+use ask::{Answer, ask_again, finish_mirror, is_gone, restore_ready, seed, seed_many, upheld, uphold};
 use claims::follow_claim;
 use object::{News, What, watch_object};
 use services::watch_services;
@@ -50,15 +50,20 @@ pub(super) enum Command {
     Connected(String),
     /// The node is gone for good.
     Drop(String),
+    /// The pods of this node are to have the tolerations that its object speaks of.
+    Uphold(String),
     /// A node holds this and no list names it: is it gone?
     LookUp { node: String, key: ObjectKey, uid: String },
 }
+
+/// News of single objects that wait; a watch that has more waits itself.
+const NEWS: usize = 256;
 
 type Questions = FuturesUnordered<BoxFuture<'static, Answer>>;
 
 /// Follows until the bridge is gone.
 pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mpsc::UnboundedReceiver<Command>) {
-    let (sender, mut news) = mpsc::unbounded_channel();
+    let (sender, mut news) = mpsc::channel(NEWS);
     let mut follower = Follower {
         shared,
         world: World::default(),
@@ -101,7 +106,7 @@ struct Follower {
     questions: Questions,
     watches: HashMap<ObjectKey, (u64, JoinHandle<()>)>,
     counter: u64,
-    news: mpsc::UnboundedSender<News>,
+    news: mpsc::Sender<News>,
     /// Uids of the list of all pods that is being read.
     listing: Option<HashSet<String>>,
     /// Nodes whose pods have yet to be asked for.
@@ -125,6 +130,10 @@ impl Follower {
             Command::Drop(node) => {
                 let effects = self.world.drop_node(&node);
                 self.apply(effects);
+            }
+            Command::Uphold(node) => {
+                let pods: Api<WatchedPod> = Api::all(self.clients.own().clone());
+                self.questions.push(upheld(pods, node).boxed());
             }
             Command::LookUp { node, key, uid } => {
                 // Also of what a pod here names: another object may have its name by now, or none.
@@ -162,6 +171,10 @@ impl Follower {
                 let effects = self.world.pod_gone(&node, &key, &uid);
                 self.apply(effects);
                 return self.pod(*by);
+            }
+            Answer::Upheld(pods) => {
+                pods.iter().for_each(|pod| self.uphold(pod));
+                return;
             }
             Answer::Seed { node, pods } => self.world.seed(&node, pods),
             Answer::Seeds(all) => {
@@ -213,7 +226,16 @@ impl Follower {
         }
     }
 
+    /// Gives a pod the tolerations that its node's object speaks of. A conflict is followed by a newer pod.
+    fn uphold(&mut self, pod: &WatchedPod) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        if let Some(patch) = shared.autonomy.patch(pod) {
+            self.questions.push(uphold(Requests::new(self.clients.own().clone()), pod.key(), patch).boxed());
+        }
+    }
+
     fn pod(&mut self, pod: WatchedPod) {
+        self.uphold(&pod);
         if !self.world.is_ours(pod.node()) {
             return;
         }

@@ -30,7 +30,7 @@ pub(super) enum What {
 }
 
 /// Follows one object until aborted.
-pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, news: mpsc::UnboundedSender<News>) {
+pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
     let api: Api<DynamicObject> = match key.kind.as_str() {
         RUNTIME_CLASS => Api::all_with(client, &ApiResource::erase::<RuntimeClass>(&())),
         "Secret" => Api::namespaced_with(client, &key.namespace, &resource(&key.kind, "secrets")),
@@ -59,7 +59,7 @@ pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, new
             }
         };
         let Some(what) = what else { continue };
-        if news.send(News { key: key.clone(), watch, what }).is_err() {
+        if news.send(News { key: key.clone(), watch, what }).await.is_err() {
             return;
         }
     }

@@ -25,7 +25,7 @@ pub(super) async fn watch_services(
     client: Client,
     key: ObjectKey,
     watch: u64,
-    news: mpsc::UnboundedSender<News>,
+    news: mpsc::Sender<News>,
     api_address: Option<ApiAddress>,
 ) {
     let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource("Service", "services"));
@@ -67,7 +67,7 @@ pub(super) async fn watch_services(
                 // Pods run without these variables where nodes may not read Services.
                 let what = if forbidden(&error) { What::Absent } else { What::Failed };
                 said = None;
-                if news.send(News { key: key.clone(), watch, what }).is_err() {
+                if news.send(News { key: key.clone(), watch, what }).await.is_err() {
                     return;
                 }
                 continue;
@@ -77,7 +77,7 @@ pub(super) async fn watch_services(
             continue;
         }
         said = Some(what.clone());
-        if news.send(News { key: key.clone(), watch, what: What::Present(what) }).is_err() {
+        if news.send(News { key: key.clone(), watch, what: What::Present(what) }).await.is_err() {
             return;
         }
     }

@@ -1,6 +1,6 @@
 //! Moves frames between one socket and its session until the connection ends.
 
-use super::{Link, LinkError};
+use super::{DOUBT, Link, LinkError};
 use crate::link::dial::Socket;
 use crate::link::{LinkEvent, renew};
 use async_tungstenite::tungstenite::Message;
@@ -35,6 +35,8 @@ impl Link<'_> {
         // Lives over many polls: a listener that is dropped hears nothing.
         let mut woken = std::pin::pin!(self.wakers.woken.clone());
         let mut armed = None;
+        let local = socket.get_ref().get_ref().0.get_ref().local_addr().ok().map(|address| address.ip());
+        let mut moved = Box::pin(self.network.changed());
         // A send that has to wait keeps its event, and is polled along with everything else.
         let mut sending: Option<Sending<'_>> = None;
         loop {
@@ -58,6 +60,15 @@ impl Link<'_> {
                 }
                 let now = self.clock.elapsed();
                 self.time(now, sending.is_some())?;
+                if let Poll::Ready(way) = moved.as_mut().poll(cx) {
+                    if way.source.is_some() && way.source != local {
+                        // What this connection sends from is no longer an address of the way there.
+                        return Poll::Ready(Err(LinkError::Moved));
+                    }
+                    self.with(|s| s.doubt(now, DOUBT))?;
+                    moved = Box::pin(self.network.changed());
+                    progress = true;
+                }
                 self.write(socket, cx, now)?;
                 self.tell_up(now);
                 if sending.is_none() {

@@ -28,6 +28,8 @@ pub struct Link {
     pub address: Vec<u8>,
     pub mtu: u32,
     pub up: bool,
+    /// Frames can be sent: a cable is in, a Wi-Fi is joined. True for links without such a thing.
+    pub carrier: bool,
 }
 
 /// One veth pair: `host` here, enslaved to `master`, up, and its peer inside another namespace, still down.
@@ -168,8 +170,9 @@ fn ifinfomsg(index: u32, up: bool) -> [u8; IFINFOMSG] {
 }
 
 fn parse(body: &[u8]) -> Option<Link> {
-    let up = u32_at(body, 8)? & libc::IFF_UP.cast_unsigned() != 0;
-    let mut link = Link { index: i32_at(body, 4)?.cast_unsigned(), up, ..Link::default() };
+    let has = |flag: libc::c_int| Some(u32_at(body, 8)? & flag.cast_unsigned() != 0);
+    let (up, carrier) = (has(libc::IFF_UP)?, has(libc::IFF_RUNNING)?);
+    let mut link = Link { index: i32_at(body, 4)?.cast_unsigned(), up, carrier, ..Link::default() };
     for (kind, payload) in attributes(body.get(IFINFOMSG..)?) {
         match kind {
             libc::IFLA_IFNAME => link.name = text(payload).to_string(),

@@ -1,0 +1,213 @@
+//! For how long the pods of a silent node are left alone: what `sampan.dev/autonomy` on a Node says, upheld by the
+//! pods' own tolerations. Owns that decision; the patch is sent by `follow`.
+//!
+//! A cluster evicts the pods of a node that it calls unreachable after the `tolerationSeconds` of each pod, to which
+//! admission gives 300 (K8s plugin/pkg/admission/defaulttolerationseconds). These seconds may be changed in a pod that
+//! exists (K8s pkg/apis/core/validation, `validateOnlyAddedTolerations`), and the eviction controller follows them, so
+//! no webhook is needed. Seconds that a user chose are never touched.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::watched::{WatchedNode, WatchedPod};
+
+/// On a Node: how long its pods stay when it is silent (`90s`, `30m`, `24h`, `7d`, `forever`). On a pod: what the
+/// bridge has made of that.
+pub(super) const AUTONOMY: &str = "sampan.dev/autonomy";
+
+/// What admission gives to pods that say nothing.
+const DEFAULT: u64 = 300;
+
+/// Taints that mean that nothing is heard of the node.
+const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// How long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Span {
+    Seconds(u64),
+    Forever,
+}
+
+impl Span {
+    fn parse(text: &str) -> Option<Self> {
+        if text == "forever" {
+            return Some(Self::Forever);
+        }
+        let number = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        let unit = match &text[number.len()..] {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            "d" => 24 * 3600,
+            _ => return None,
+        };
+        number
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(unit)
+            .filter(|seconds| i64::try_from(*seconds).is_ok())
+            .map(Self::Seconds)
+    }
+
+    fn seconds(self) -> Option<u64> {
+        if let Self::Seconds(seconds) = self { Some(seconds) } else { None }
+    }
+
+    fn text(self) -> String {
+        self.seconds().map_or_else(|| "forever".to_owned(), |seconds| format!("{seconds}s"))
+    }
+}
+
+/// What the Nodes say.
+#[derive(Debug, Default)]
+pub(super) struct Autonomy(Mutex<Nodes>);
+
+#[derive(Debug, Default)]
+struct Nodes {
+    /// All Nodes were seen: one that is not in the map says nothing.
+    listed: bool,
+    spans: HashMap<String, Span>,
+}
+
+impl Autonomy {
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what a Node says. True if that is news for its pods.
+    pub(super) fn node(&self, node: &WatchedNode) -> bool {
+        let said = node.metadata.annotations.as_ref().and_then(|all| all.get(AUTONOMY));
+        let span = said.and_then(|text| Span::parse(text));
+        if let (Some(text), None) = (said, span) {
+            log::warn!(
+                "node {}: annotation {AUTONOMY}: {text:?} is not understood: use a number with s, m, h or d, or \"forever\"",
+                node.name()
+            );
+        }
+        let mut nodes = self.nodes();
+        let before = match span {
+            Some(span) => nodes.spans.insert(node.name().to_owned(), span),
+            None => nodes.spans.remove(node.name()),
+        };
+        before != span
+    }
+
+    pub(super) fn listed(&self) {
+        self.nodes().listed = true;
+    }
+
+    pub(super) fn forget(&self, node: &str) {
+        self.nodes().spans.remove(node);
+    }
+
+    /// The merge patch that gives a pod what its Node says; `None` when it has that, or it cannot be known yet.
+    pub(super) fn patch(&self, pod: &WatchedPod) -> Option<Value> {
+        let nodes = self.nodes();
+        let span = nodes.spans.get(pod.node()).copied();
+        if span.is_none() && !nodes.listed {
+            return None;
+        }
+        patch(pod, span)
+    }
+}
+
+fn patch(pod: &WatchedPod, span: Option<Span>) -> Option<Value> {
+    let noted = pod.metadata.annotations.as_ref().and_then(|all| all.get(AUTONOMY));
+    if pod.metadata.deletion_timestamp.is_some() || (span.is_none() && noted.is_none()) {
+        return None;
+    }
+    let noted = noted.and_then(|text| Span::parse(text));
+    let mut tolerations = pod.spec["tolerations"].as_array()?.clone();
+    let wanted = span.unwrap_or(Span::Seconds(DEFAULT));
+    let mut changed = false;
+    for one in &mut tolerations {
+        let about = one["key"].as_str().is_some_and(|key| TAINTS.contains(&key)) && one["effect"] == "NoExecute";
+        let seconds = one["tolerationSeconds"].as_u64();
+        // Either admission's, or from an earlier day's annotation.
+        let ours = seconds == Some(DEFAULT) || noted.is_some_and(|noted| noted.seconds() == seconds);
+        if about && ours && seconds != wanted.seconds() {
+            match wanted.seconds() {
+                Some(seconds) => one["tolerationSeconds"] = seconds.into(),
+                None => drop(one.as_object_mut()?.remove("tolerationSeconds")),
+            }
+            changed = true;
+        }
+    }
+    changed.then(|| {
+        json!({
+            "metadata": {
+                "uid": pod.uid(),
+                "resourceVersion": pod.metadata.resource_version,
+                "annotations": {AUTONOMY: span.map(Span::text)},
+            },
+            "spec": {"tolerations": tolerations},
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(seconds: &Value, noted: &Value) -> WatchedPod {
+        let toleration = |key: &str, seconds: &Value| {
+            let mut one = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+            if !seconds.is_null() {
+                one["tolerationSeconds"] = seconds.clone();
+            }
+            one
+        };
+        let mut metadata = json!({"name": "p", "uid": "u", "resourceVersion": "7"});
+        if !noted.is_null() {
+            metadata["annotations"] = json!({AUTONOMY: noted});
+        }
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"nodeName": "n", "tolerations": [
+            toleration("dedicated", &json!(300)), toleration(TAINTS[0], seconds), toleration(TAINTS[1], seconds),
+        ]}}))
+        .unwrap()
+    }
+
+    fn seconds(patch: &Value) -> Vec<Value> {
+        patch["spec"]["tolerations"].as_array().unwrap().iter().map(|one| one["tolerationSeconds"].clone()).collect()
+    }
+
+    #[test]
+    fn defaults_follow_the_node_and_choices_stay() {
+        let day = Some(Span::Seconds(86_400));
+        let given = patch(&pod(&json!(300), &Value::Null), day).unwrap();
+        assert_eq!(seconds(&given), [300, 86_400, 86_400], "the taint of somebody else is none of ours");
+        assert_eq!(given["metadata"]["annotations"][AUTONOMY], "86400s");
+        assert_eq!(given["metadata"]["resourceVersion"], "7");
+        assert_eq!(patch(&pod(&json!(86_400), &json!("86400s")), day), None, "it has it");
+        assert_eq!(patch(&pod(&json!(60), &Value::Null), day), None, "chosen by a user");
+        assert_eq!(patch(&pod(&Value::Null, &Value::Null), day), None, "for ever, chosen by a user");
+        let longer = patch(&pod(&json!(86_400), &json!("86400s")), Some(Span::Forever)).unwrap();
+        assert_eq!(seconds(&longer), [json!(300), Value::Null, Value::Null]);
+        let shorter = patch(&pod(&Value::Null, &json!("forever")), day).unwrap();
+        assert_eq!(seconds(&shorter), [300, 86_400, 86_400]);
+        let back = patch(&pod(&json!(86_400), &json!("86400s")), None).unwrap();
+        assert_eq!(seconds(&back), [300, 300, 300]);
+        assert_eq!(back["metadata"]["annotations"][AUTONOMY], Value::Null, "a merge patch removes it");
+        assert_eq!(patch(&pod(&json!(300), &Value::Null), None), None);
+    }
+
+    #[test]
+    fn reads_spans() {
+        for (text, span) in [
+            ("90s", Some(Span::Seconds(90))),
+            ("30m", Some(Span::Seconds(1800))),
+            ("24h", Some(Span::Seconds(86_400))),
+            ("7d", Some(Span::Seconds(604_800))),
+            ("forever", Some(Span::Forever)),
+            ("", None),
+            ("7", None),
+            ("-1s", None),
+            ("1w", None),
+            ("99999999999999999d", None),
+        ] {
+            assert_eq!(Span::parse(text), span, "{text}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A relay between a node and its bridge that does to their connection what real networks do. Owns the faults and
+//! when they happen; knows nothing of what is said.
+//!
+//! It ends TCP on both sides, so a packet is never lost for good here: what a lossy network does to the two ends of a
+//! TCP connection is that bytes come late, in order, or that the connection breaks. Packets that are lost for real
+//! are the business of [`crate::uplink`].
+
+mod pipe;
+mod schedule;
+
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use schedule::Cuts;
+
+/// What is done to every byte.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// New connections are closed at once.
+    pub refuse: bool,
+    /// Towards the bridge nothing arrives any more, and nobody is told: half-open.
+    pub silent_up: bool,
+    /// Towards the node.
+    pub silent_down: bool,
+    /// Every byte is so much later.
+    pub delay: Duration,
+    /// Bytes per second and direction.
+    pub rate: Option<u32>,
+    /// One of a hundred pieces that are as good as lost: it comes late, as TCP repeats it, and holds up what is
+    /// behind it.
+    pub late_percent: u64,
+    /// One of a thousand pieces that break the connection.
+    pub break_permille: u64,
+}
+
+impl Faults {
+    /// Nothing passes in either direction, and nobody is told.
+    #[must_use]
+    pub fn silence() -> Self {
+        Self { silent_up: true, silent_down: true, ..Self::default() }
+    }
+}
+
+/// Bytes that passed, and pieces they came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    pub bytes: u64,
+    pub pieces: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counter {
+    bytes: AtomicU64,
+    pieces: AtomicU64,
+}
+
+impl Counter {
+    fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.pieces.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Passed {
+        Passed { bytes: self.bytes.load(Ordering::Relaxed), pieces: self.pieces.load(Ordering::Relaxed) }
+    }
+}
+
+/// One listening address in front of a bridge. Ends with its connections when dropped.
+pub struct FaultProxy {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    target: SocketAddr,
+    faults: Mutex<Faults>,
+    changed: Condvar,
+    sockets: Mutex<Vec<TcpStream>>,
+    over: AtomicBool,
+    accepted: AtomicU64,
+    up: Counter,
+    down: Counter,
+    /// Held by a schedule while it makes trouble, and by a test that wants none.
+    calm: Mutex<()>,
+}
+
+impl FaultProxy {
+    /// Listens on a free port of `ip` for connections to `target`.
+    ///
+    /// # Panics
+    /// There is none.
+    #[must_use]
+    pub fn start(ip: IpAddr, target: SocketAddr) -> Self {
+        let listener = TcpListener::bind((ip, 0)).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            target,
+            faults: Mutex::default(),
+            changed: Condvar::new(),
+            sockets: Mutex::default(),
+            over: AtomicBool::new(false),
+            accepted: AtomicU64::new(0),
+            up: Counter::default(),
+            down: Counter::default(),
+            calm: Mutex::new(()),
+        });
+        let accepting = Arc::clone(&shared);
+        std::thread::spawn(move || accepting.accept(&listener));
+        Self { address, shared }
+    }
+
+    /// As the host of a join command names it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// From now on.
+    pub fn set(&self, faults: Faults) {
+        self.shared.set(faults);
+    }
+
+    /// Closes every connection, in good order as far as TCP is concerned.
+    pub fn cut(&self) {
+        self.shared.cut();
+    }
+
+    /// Connections taken so far.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.shared.accepted.load(Ordering::Relaxed)
+    }
+
+    /// What passed towards the bridge, and towards the node.
+    #[must_use]
+    pub fn passed(&self) -> (Passed, Passed) {
+        (self.shared.up.read(), self.shared.down.read())
+    }
+
+    /// Waits until no schedule makes trouble, and keeps it from doing so while the guard lives.
+    #[must_use]
+    pub fn calm(&self) -> impl Drop + '_ {
+        self.shared.calm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the link again and again until this proxy is dropped.
+    pub fn keep_cutting(&self, cuts: Cuts) {
+        let shared = Arc::downgrade(&self.shared);
+        std::thread::spawn(move || schedule::run(&shared, cuts));
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.cut();
+        self.shared.changed.notify_all();
+        // Wakes the accepting thread, which then ends.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+    }
+}
+
+impl Shared {
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, faults: Faults) {
+        *self.faults() = faults;
+        self.changed.notify_all();
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn cut(&self) {
+        for socket in self.sockets().drain(..) {
+            // One that has ended already is cut, too.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        self.changed.notify_all();
+    }
+
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        while let Ok((near, _)) = listener.accept() {
+            if self.is_over() {
+                return;
+            }
+            if self.faults().refuse {
+                continue;
+            }
+            self.accepted.fetch_add(1, Ordering::Relaxed);
+            // A bridge that is down refuses for itself.
+            let Ok(far) = TcpStream::connect(self.target) else { continue };
+            let clone = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
+            let _ = (near.set_nodelay(true), far.set_nodelay(true));
+            self.sockets().extend([clone(&near), clone(&far)]);
+            for (from, to, up) in [(clone(&near), clone(&far), true), (far, near, false)] {
+                pipe::start(&self, from, to, up);
+            }
+        }
+    }
+}

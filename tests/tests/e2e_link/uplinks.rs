@@ -1,0 +1,102 @@
+//! The node's network changes under it: another uplink, an uplink that was away, packets that are lost.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use sampan_tests::manifest::{pod, shell};
+use sampan_tests::{Cluster, EdgeNode, FaultProxy, Faults, Uplink, can_run};
+use serde_json::json;
+
+use super::{connections, reconnected};
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[test]
+fn g14_a_new_uplink_is_used_within_five_seconds() {
+    if !can_run() {
+        return;
+    }
+    let uplink = Rc::new(Uplink::new());
+    let mut cluster = Cluster::start_at("uplinks", uplink.bridge_ip());
+    let name = format!("roams-{}", cluster.kubectl.namespace);
+    let direct = format!("https://{}", cluster.listen);
+    let mut node = EdgeNode::prepare_behind(&cluster, &name, &direct, Some(Rc::clone(&uplink)));
+    node.start();
+    node.wait_ready();
+    cluster.kubectl.apply_all(&[pod("stays", &name, json!([shell("c", "exec sleep 1000")]))]);
+    cluster.kubectl.wait_ready("stays");
+
+    // From Wi-Fi to cable, as when the access point is out of reach: nobody says goodbye.
+    let before = connections(&cluster, &node);
+    uplink.down(0);
+    uplink.up(1);
+    let took = reconnected(&cluster, &node, before, SOON);
+    crate::tell(&format!("switched to the second uplink in {took:?}"));
+
+    // And back, while the second is still there: what connections are made from is another address.
+    let before = connections(&cluster, &node);
+    uplink.up(0);
+    let took = reconnected(&cluster, &node, before, SOON);
+    crate::tell(&format!("switched back in {took:?}"));
+    uplink.down(1);
+
+    // Pods come and go: not one of the kernel's notices about them touches the link.
+    let before = connections(&cluster, &node);
+    let pods: Vec<String> = (0..4).map(|number| format!("churn-{number}")).collect();
+    let manifests: Vec<_> = pods.iter().map(|one| pod(one, &name, json!([shell("c", "exec sleep 1000")]))).collect();
+    cluster.kubectl.apply_all(&manifests);
+    pods.iter().for_each(|one| drop(cluster.kubectl.wait_ready(one)));
+    let mut delete = vec!["delete", "pod"];
+    delete.extend(pods.iter().map(String::as_str));
+    let _ = cluster.kubectl.ok(&delete);
+    assert_eq!(connections(&cluster, &node), before);
+
+    // No uplink for a while, and the bridge away: the node has learnt to wait, and forgets it with the new uplink.
+    cluster.kill_bridge();
+    uplink.down(0);
+    std::thread::sleep(Duration::from_secs(12));
+    cluster.start_bridge();
+    let before = connections(&cluster, &node);
+    let start = Instant::now();
+    uplink.up(0);
+    reconnected(&cluster, &node, before, SOON);
+    crate::tell(&format!("back with the uplink in {:?}", start.elapsed()));
+    let pod = cluster.kubectl.wait_ready("stays");
+    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+}
+
+/// 300 ms each way, 64 kbit/s, and 5 % of packets lost for real: slow, but it works, and nobody is taken for dead.
+#[test]
+fn g13_a_narrow_lossy_line_is_not_a_dead_one() {
+    if !can_run() {
+        return;
+    }
+    let uplink = Rc::new(Uplink::new());
+    let cluster = Cluster::start_at("lossy", uplink.bridge_ip());
+    let name = format!("far-{}", cluster.kubectl.namespace);
+    let proxy = FaultProxy::start(uplink.bridge_ip(), cluster.listen);
+    let mut node = EdgeNode::prepare_behind(&cluster, &name, &proxy.url(), Some(Rc::clone(&uplink)));
+    proxy.set(Faults { delay: Duration::from_millis(300), rate: Some(8_000), ..Faults::default() });
+    uplink.lose(5, 5);
+    node.start();
+    node.wait_ready();
+    // Half a minute's worth of the line in one ConfigMap.
+    let big = cluster.folder().join("big");
+    std::fs::write(&big, "0123456789abcdef".repeat(12_000)).expect("a file");
+    let _ = cluster.kubectl.ok(&["create", "configmap", "big", &format!("--from-file=k={}", big.display())]);
+    let mounted = json!([{
+        "name": "c", "image": sampan_tests::node::BUSYBOX, "imagePullPolicy": "Never",
+        "command": ["sh", "-c", "wc -c </big/k; exec sleep 1000"],
+        "volumeMounts": [{"name": "big", "mountPath": "/big"}],
+    }]);
+    let mut manifest = pod("reads", &name, mounted);
+    manifest["spec"]["volumes"] = json!([{"name": "big", "configMap": {"name": "big"}}]);
+    cluster.kubectl.apply_all(&[manifest]);
+    let start = Instant::now();
+    cluster.kubectl.wait_pod("reads", 120, "Ready", sampan_tests::kubectl::is_ready);
+    crate::tell(&format!("192 kB at 64 kbit/s, 300 ms, 5 % lost: Ready in {:?}", start.elapsed()));
+    assert_eq!(connections(&cluster, &node), 1, "one connection carried it all");
+    cluster.kubectl.wait_log("reads", "192000");
+    uplink.lose(0, 0);
+    proxy.set(Faults::default());
+}
