@@ -1,3 +1,5 @@
+//! What the codec must keep: round trips, bounds before memory, and input that lies.
+
 use super::*;
 use crate::message::{Object, ObjectDigest, ObjectKey, Report, ToCloud, ToEdge};
 use proptest::prelude::*;

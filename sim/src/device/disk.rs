@@ -1,0 +1,81 @@
+//! The disk of a device: full, copied, written back, and what a power cut takes from it.
+
+use std::time::Duration;
+
+use super::Device;
+
+impl Device {
+    /// The machine loses its power: what was not synced is lost, nothing runs.
+    pub fn power_cut(&mut self, now: Duration) {
+        self.crash();
+        if self.synced {
+            self.put_back("synced");
+        }
+        self.reboot(now);
+    }
+
+    pub(super) fn reboot(&mut self, now: Duration) {
+        self.boot += 1;
+        self.booted = now;
+        self.runtime.clear();
+        self.known.clear();
+    }
+
+    /// Somebody copies the disk.
+    pub fn take_image(&mut self) {
+        if self.store.is_some() {
+            self.copy_to("image");
+            self.image = true;
+        }
+    }
+
+    /// Somebody writes that copy back: all that was learned since is forgotten.
+    pub fn restore_image(&mut self, now: Duration) -> bool {
+        if !self.image {
+            return false;
+        }
+        self.crash();
+        self.put_back("image");
+        self.reboot(now);
+        self.copy_to("synced");
+        self.removed.clear();
+        self.newest.clear();
+        true
+    }
+
+    /// Somebody installs the device anew.
+    pub fn reinstall(&mut self, now: Duration) {
+        self.crash();
+        for end in ["", "-wal", "-shm"] {
+            for name in ["store", "synced"] {
+                let _ = std::fs::remove_file(self.file(&format!("{name}{end}")));
+            }
+        }
+        self.reboot(now);
+        self.removed.clear();
+        self.newest.clear();
+    }
+
+    /// The disk takes nothing more, or does again.
+    pub fn disk_full(&mut self, full: bool) {
+        if let Some(store) = &self.store {
+            store.limit(full).expect("a pragma");
+        }
+    }
+
+    pub(super) fn copy_to(&self, name: &str) {
+        for end in ["", "-wal"] {
+            let to = self.file(&format!("{name}{end}"));
+            let _ = std::fs::remove_file(&to);
+            let _ = std::fs::copy(self.file(&format!("store{end}")), to);
+        }
+    }
+
+    pub(super) fn put_back(&self, name: &str) {
+        for end in ["", "-wal", "-shm"] {
+            let to = self.file(&format!("store{end}"));
+            let _ = std::fs::remove_file(&to);
+            let _ = std::fs::copy(self.file(&format!("{name}{end}")), to);
+        }
+    }
+}

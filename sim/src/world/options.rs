@@ -1,0 +1,50 @@
+//! What a world may meet; knows nothing of how it happens.
+
+use crate::rng::Rng;
+
+/// What a world may meet. Chosen by the seed, so that each fault is also seen without the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub bridges: usize,
+    pub tombstones: usize,
+    pub power_cuts: bool,
+    pub disk_full: bool,
+    pub outages: bool,
+    /// Peers of other versions: hellos without new fields, messages nobody knows.
+    pub skew: bool,
+    /// A bridge of another cluster answers at times.
+    pub foreign: bool,
+    pub rollbacks: bool,
+    pub clock_jumps: bool,
+}
+
+impl Options {
+    pub fn of(rng: &mut Rng) -> Self {
+        Self {
+            bridges: 1 + rng.below(2),
+            tombstones: [4, 8, 1000][rng.below(3)],
+            power_cuts: rng.once_in(3),
+            disk_full: rng.once_in(3),
+            outages: rng.once_in(2),
+            skew: rng.once_in(2),
+            foreign: rng.once_in(4),
+            rollbacks: rng.once_in(4),
+            clock_jumps: rng.once_in(2),
+        }
+    }
+
+    /// Cuts and crashes only.
+    pub fn plain() -> Self {
+        Self {
+            bridges: 1,
+            tombstones: 1000,
+            power_cuts: false,
+            disk_full: false,
+            outages: false,
+            skew: false,
+            foreign: false,
+            rollbacks: false,
+            clock_jumps: false,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The end of a run: all faults cease, and both sides must agree.
+
+use std::time::Duration;
+
+use super::World;
+use crate::bridge::wanted;
+
+/// How many rests of a second settling may take.
+const RESTS: usize = 400;
+
+impl World {
+    /// A connection to the first bridge when there is none. Returns bytes down and up.
+    pub fn fresh(&mut self) -> (usize, usize) {
+        self.connect(0);
+        let number = self.numbers;
+        self.run();
+        let line = &self.lines[&number].1;
+        (line.down_bytes, line.up_bytes)
+    }
+
+    /// All faults cease; everything moves until nothing is left to do. Then both sides must agree.
+    pub fn settle(&mut self) {
+        self.api.down = false;
+        self.full = false;
+        self.device.disk_full(false);
+        self.options.foreign = false;
+        for bridge in self.bridges.iter_mut().filter(|bridge| bridge.lied_to) {
+            bridge.relist(&self.api, false);
+        }
+        for _ in 0..RESTS {
+            self.run();
+            if self.device.daemon.is_some() && self.current.is_some() && self.differs().is_none() {
+                return;
+            }
+            self.advance(Duration::from_secs(1));
+        }
+        panic!("no agreement: {}", self.differs().unwrap_or_else(|| "no connection".to_owned()));
+    }
+
+    /// Everything moves until nothing does. Returns the number of rounds.
+    pub fn run(&mut self) -> usize {
+        let mut rounds = 0;
+        let mut idle = 0;
+        // Which line or bridge moves is drawn each time.
+        while idle < 12 * (1 + self.lines.len()) * self.bridges.len() {
+            let moved = self.round();
+            idle = if moved { 0 } else { idle + 1 };
+            rounds += usize::from(moved);
+            assert!(rounds < 100_000, "no rest");
+        }
+        rounds
+    }
+
+    /// At most one thing of each kind.
+    pub fn round(&mut self) -> bool {
+        let mut moved = self.revive();
+        moved |= self.follow();
+        moved |= self.send_down();
+        moved |= self.send_up();
+        moved |= self.receive_down();
+        moved |= self.receive_up();
+        let count = self.device.daemon.as_ref().map_or(0, |daemon| daemon.inbox.len());
+        if count > 0 {
+            self.commit(count, None);
+            moved = true;
+        }
+        moved |= self.turn(None);
+        moved |= self.write();
+        moved
+    }
+
+    /// What the device and the API do not agree on.
+    pub fn differs(&self) -> Option<String> {
+        let skip = |name: &str| self.api.pods.get(name).is_some_and(|pod| pod.poison);
+        let mut held = self.device.store().held().expect("reads");
+        held.retain(|object| !(object.key.kind == "Pod" && skip(&object.key.name)));
+        held.sort();
+        let mut want: Vec<_> = wanted(&self.api).into_iter().map(|object| object.digest).collect();
+        want.sort();
+        if held != want {
+            return Some(format!("held {held:?}\nwanted {want:?}"));
+        }
+        let outbox = self.device.store().outbox().expect("reads");
+        if !outbox.is_empty() {
+            return Some(format!("reports are left over: {outbox:?}"));
+        }
+        for (name, pod) in &self.api.pods {
+            if pod.deleting {
+                return Some(format!("pod {name} is still being deleted"));
+            }
+            if pod.poison {
+                continue;
+            }
+            if !self.device.running().contains(&pod.uid) {
+                return Some(format!("pod {name} {} does not run", pod.uid));
+            }
+            if self.api.statuses.get(&pod.uid) != self.device.reported.get(&pod.uid) {
+                return Some(format!("the newest status of {name} {} is not in the API", pod.uid));
+            }
+        }
+        let gone = self.device.running().into_iter().find(|uid| self.api.deleted.contains(uid));
+        if let Some(uid) = gone {
+            return Some(format!("pod {uid} was deleted and still runs"));
+        }
+        let which = self.current.and_then(|number| self.lines.get(&number)).map(|(which, _)| *which)?;
+        let bridge = &self.bridges[which];
+        if !bridge.is_idle(&self.api) {
+            return Some("the bridge has not read all".to_owned());
+        }
+        let position = self.device.position().map(|p| (p.stream, p.seq));
+        if position != Some((bridge.state.stream().to_owned(), bridge.state.seq())) {
+            return Some(format!("position {position:?} is not {:?}", bridge.state.seq()));
+        }
+        None
+    }
+
+    /// The connection breaks and comes again, to the same bridge. Returns bytes down and up.
+    pub fn reconnect(&mut self) -> (usize, usize) {
+        let number = self.current.expect("a connection");
+        let which = self.lines[&number].0;
+        self.cut();
+        self.connect(which);
+        let number = self.numbers;
+        self.run();
+        let line = &self.lines[&number].1;
+        (line.down_bytes, line.up_bytes)
+    }
+}
