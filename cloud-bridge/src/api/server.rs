@@ -12,6 +12,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 
 use super::accounts::Accounts;
+use super::auth::node::Related;
 use super::backend::KubeletBackend;
 use super::body::ApiBody;
 use super::error::ApiError;
@@ -65,6 +66,7 @@ pub(super) struct Inner {
     pub(super) backend: OnceLock<Arc<dyn KubeletBackend>>,
     pub(super) collector: gc::Handle,
     pub(super) samples: metrics::Samples,
+    pub(super) related: Related,
 }
 
 impl Inner {
@@ -97,6 +99,7 @@ impl Server {
             backend: OnceLock::new(),
             collector,
             samples: metrics::Samples::default(),
+            related: Related::default(),
         });
         bootstrap::run(&inner)?;
         tokio::spawn(gc::run(Arc::downgrade(&inner), work));

@@ -5,12 +5,19 @@ mod restrict;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use serde_json::Value;
 
 use super::Attributes;
 use crate::api::admission::MIRROR;
 use crate::api::server::Inner;
+use crate::api::storage::Stored;
 pub(crate) use restrict::{restrict_create, restrict_delete, restrict_update};
+
+/// The pod that was read last to see what it names.
+#[derive(Default)]
+pub(crate) struct Related(Mutex<Option<Arc<Stored>>>);
 
 /// The namespace of node leases.
 const LEASES: &str = "kube-node-lease";
@@ -103,13 +110,26 @@ fn related(inner: &Inner, node: &str, resource: &str, namespace: &str, name: &st
     let none = || format!("no relationship found between node '{node}' and this object");
     let store = inner.store();
     let pods = store.list("pods", Some(namespace), None, None).map_err(|_| none())?;
-    let found = pods.iter().any(|pod| {
+    let mut last = inner.related.0.lock().unwrap_or_else(PoisonError::into_inner);
+    // What has both names in its text is worth reading.
+    let (quoted_node, quoted_name) = (format!("\"{node}\""), format!("\"{name}\""));
+    for pod in pods {
+        let text = std::str::from_utf8(&pod.body).unwrap_or_default();
+        if !text.contains(&quoted_name) || !text.contains(&quoted_node) {
+            continue;
+        }
+        // A node asks for all that a pod names in a row: that pod is read once.
+        let pod = last.take().filter(|last| last.key == pod.key && last.rev == pod.rev).unwrap_or(pod);
         let value = pod.value();
-        value["spec"]["nodeName"] == node
+        let found = value["spec"]["nodeName"] == node
             && value["metadata"]["annotations"][MIRROR].is_null()
-            && names(&value["spec"], resource, name)
-    });
-    if found { Ok(()) } else { Err(none()) }
+            && names(&value["spec"], resource, name);
+        *last = Some(pod);
+        if found {
+            return Ok(());
+        }
+    }
+    Err(none())
 }
 
 /// Whether a claim of one of the node's pods has this volume.
@@ -122,10 +142,13 @@ fn volume(inner: &Inner, node: &str, name: &str) -> Result<(), String> {
     related.find(Result::is_ok).unwrap_or_else(|| Err(none()))
 }
 
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 /// Whether a pod spec names the object `name` of a resource, in any of the places the kubelet reads.
 pub(crate) fn names(spec: &Value, resource: &str, name: &str) -> bool {
     let is = |value: &Value| value == name;
-    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let secret = resource == "secrets";
     if resource == "serviceaccounts" {
         return is(&spec["serviceAccountName"]);
