@@ -46,7 +46,7 @@ power_on() {
         -drive "file=$disk,format=raw,if=none,id=disk" -device "virtio-blk-$bus,drive=disk" \
         -chardev "pipe,id=control,path=$dir/control" -device "virtio-serial-$bus" -device virtserialport,chardev=control,name=control \
         "$@"
-    board_line 90 || board_failed "the board did not boot within 90 s"
+    board_line 300 || board_failed "the board did not boot within 300 s"
     [ "$line" = @ready ] || board_failed "the board said '$line' instead of @ready"
     boot_seconds=$(elapsed "$began")
 }
