@@ -11,6 +11,7 @@ pub struct SecurityFile {
     pub seccomp_default: bool,
     pub allowed_unsafe_sysctls: Vec<String>,
     pub pod_pids_limit: Option<u64>,
+    pub secrets_in_memory: bool,
 }
 
 /// Checked.
@@ -22,6 +23,8 @@ pub struct SecurityConfig {
     pub allowed_unsafe_sysctls: Vec<String>,
     /// Most processes and threads of a pod (the kubelet's `podPidsLimit`); none: unlimited.
     pub pod_pids_limit: Option<u64>,
+    /// Bodies of Secrets are not written to disk: pods that need them wait for the bridge after a restart.
+    pub secrets_in_memory: bool,
 }
 
 impl SecurityFile {
@@ -37,6 +40,7 @@ impl SecurityFile {
             seccomp_default: self.seccomp_default,
             allowed_unsafe_sysctls: self.allowed_unsafe_sysctls,
             pod_pids_limit: self.pod_pids_limit,
+            secrets_in_memory: self.secrets_in_memory,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! From a prepared pod to one container attempt that the monitor can start, as an ordered list of
 //! steps: folders, root file system, environment, user, mounts, OCI configuration. And the way back.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use crate::pod::ephemeral::definition;
 use crate::pod::event::StartFailure;
 use crate::pod::record::ProcessUser;
 use crate::pod::services;
+use crate::store::secrets;
 use crate::sys::files;
 use crate::volume::mounts::{self, MountContext};
 use crate::volume::{DownwardFacts, downward, image_volume};
@@ -246,9 +248,16 @@ fn environment(
     let all = spec(pod).and_then(|spec| spec.enable_service_links).unwrap_or(true);
     let all = all.then(|| typed(services::KIND, services::ALL)).flatten();
     let services = services::variables(all, objects(services::KIND, services::API_NAMESPACE, services::API));
+    let withheld = Cell::new(None);
     let sources = Sources {
         config_map: &|name| typed("ConfigMap", name).and_then(|value| serde_json::from_value(value).ok()),
-        secret: &|name| typed("Secret", name).and_then(|value| serde_json::from_value(value).ok()),
+        secret: &|name| {
+            let found = typed("Secret", name)?;
+            if secrets::is_withheld(&found) {
+                withheld.set(Some(secrets::withheld(name)));
+            }
+            serde_json::from_value(found).ok()
+        },
         field: &|path| downward::field_value(pod, path, facts).map_err(|error| error.to_string()),
         resource: &|name, resource, divisor| {
             let divisor = divisor.map(|text| Quantity(text.to_owned()));
@@ -256,7 +265,12 @@ fn environment(
         },
         services: &services,
     };
-    env::environment(pod, container, &sources).map_err(config)
+    let environment = env::environment(pod, container, &sources);
+    // Optional or not: it exists, and the container would start without it.
+    match withheld.take() {
+        Some(reason) => Err(config(env::EnvError(reason))),
+        None => environment.map_err(config),
+    }
 }
 
 /// `HOSTNAME`, and `TERM` with a terminal, as containerd and CRI-O set them, the image's variables, then the container's; a later value takes the

@@ -186,6 +186,7 @@ fn build(
     tend(&reserve, paths);
     let opened = Store::open(&paths.store())?;
     let mut store = opened.store;
+    store.keep_secrets_in_memory(config.security.secrets_in_memory)?;
     let mut notes = vec![(false, "Starting", "Starting edge-runtime.".to_owned())];
     if let Some((aside, why)) = &opened.quarantined {
         let aside = aside.display();

@@ -11,6 +11,7 @@ mod objects;
 mod outbox;
 mod pods;
 mod schema;
+pub mod secrets;
 mod tokens;
 
 use std::path::{Path, PathBuf};
@@ -39,6 +40,8 @@ pub enum StoreError {
 pub struct Store {
     db: Connection,
     path: PathBuf,
+    /// Bodies of Secrets are in a temporary table, see [`secrets`].
+    secrets_in_memory: bool,
 }
 
 /// A store and, when the old file had to be set aside, where it went and why.
@@ -90,7 +93,7 @@ impl Store {
             return Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(sound))));
         }
         schema::migrate(&mut db, path)?;
-        Ok(Self { db, path: path.into() })
+        Ok(Self { db, path: path.into(), secrets_in_memory: false })
     }
 
     /// An empty store in memory, for tests and simulations.
@@ -102,7 +105,7 @@ impl Store {
         let mut db =
             Connection::open_in_memory().map_err(|source| StoreError::Sqlite { path: path.clone(), source })?;
         schema::migrate(&mut db, &path)?;
-        Ok(Self { db, path })
+        Ok(Self { db, path, secrets_in_memory: false })
     }
 
     /// Runs `work` in one transaction, synced to the medium before this returns.
@@ -124,10 +127,10 @@ impl Store {
     /// # Errors
     /// As [`Store::write_durable`].
     pub fn write<T>(&mut self, work: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let path = self.path.clone();
+        let (path, secrets_in_memory) = (self.path.clone(), self.secrets_in_memory);
         let sqlite = |source| StoreError::Sqlite { path: path.clone(), source };
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
-        let writer = Writer { tx, path: &path };
+        let writer = Writer { tx, path: &path, secrets_in_memory };
         let done = work(&writer)?;
         writer.tx.commit().map_err(sqlite)?;
         Ok(done)
@@ -160,6 +163,7 @@ impl Store {
 pub struct Writer<'a> {
     tx: Transaction<'a>,
     path: &'a Path,
+    secrets_in_memory: bool,
 }
 
 impl Writer<'_> {

@@ -20,13 +20,15 @@ impl Store {
     /// SQLite fails.
     pub fn held(&self) -> Result<Vec<ObjectDigest>, StoreError> {
         let run = || {
-            let mut statement = self.db.prepare("SELECT kind, namespace, name, uid, digest FROM objects")?;
+            let (digest, join) = self.digest_sources();
+            let sql = format!("SELECT o.kind, o.namespace, o.name, o.uid, {digest} FROM objects o{join}");
+            let mut statement = self.db.prepare(&sql)?;
             statement.query_map([], digest_of)?.collect::<rusqlite::Result<Vec<_>>>()
         };
         run().map_err(|source| self.sqlite(source))
     }
 
-    /// The body of one object.
+    /// The body of one object. Null is one that [is withheld](super::secrets::is_withheld).
     ///
     /// # Errors
     /// SQLite fails or the stored body is no JSON.
@@ -37,6 +39,13 @@ impl Store {
             .prepare_cached(sql)
             .and_then(|mut statement| statement.query_row([kind, namespace, name], |row| row.get(0)).optional())
             .map_err(|source| self.sqlite(source))?;
+        let body = match body.as_deref() {
+            Some("") => match self.body_in_memory(kind, namespace, name).map_err(|source| self.sqlite(source))? {
+                None => return Ok(Some(serde_json::Value::Null)),
+                found => found,
+            },
+            _ => body,
+        };
         body.map(|body| self.parse(&format!("{kind} {namespace}/{name}"), &body)).transpose()
     }
 
@@ -73,10 +82,11 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn put_object(&self, object: &Object) -> Result<(), StoreError> {
-        let ObjectDigest { key, uid, digest } = &object.digest;
+        let ObjectDigest { key, uid, .. } = &object.digest;
+        let (digest, body) = self.on_disk(object)?;
         self.execute(
             "INSERT OR REPLACE INTO objects (kind, namespace, name, uid, digest, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            (&key.kind, &key.namespace, &key.name, uid, digest, object.body.to_string()),
+            (&key.kind, &key.namespace, &key.name, uid, digest, body),
         )
         .map(drop)
     }
@@ -86,6 +96,7 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn delete_object(&self, key: &ObjectKey, uid: &str) -> Result<(), StoreError> {
+        self.forget_in_memory(&key.kind, &key.namespace, &key.name, uid)?;
         self.execute(
             "DELETE FROM objects WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND uid = ?4",
             (&key.kind, &key.namespace, &key.name, uid),

@@ -222,3 +222,84 @@ fn a_moved_tag_leaves_its_old_image() {
     store.write(|writer| writer.image_remove("two")).expect("commits");
     assert!(store.image_by_reference("docker.io/library/a:latest").expect("reads").is_none());
 }
+
+fn secret(name: &str, value: &str) -> Object {
+    let key = ObjectKey { kind: "Secret".into(), namespace: "default".into(), name: name.into() };
+    let digest = ObjectDigest { key, uid: format!("{name}-uid"), digest: format!("digest of {value}") };
+    Object { digest, body: json!({"data": {"key": value}}) }
+}
+
+/// Whether any file of the store holds these bytes.
+fn on_disk(folder: &Path, text: &str) -> bool {
+    let files = std::fs::read_dir(folder).expect("reads").map(|entry| entry.expect("reads").path());
+    let mut texts = files.map(|file| std::fs::read(file).expect("reads"));
+    texts.any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+}
+
+#[test]
+fn g29_secrets_stay_off_the_disk_when_asked_to() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let mut store = open(&path);
+    store.keep_secrets_in_memory(true).expect("moves");
+    let (first, second, plain) = (secret("a", "topsecret-1"), secret("a", "topsecret-2"), config_map("m", "u"));
+    for object in [&first, &second, &plain] {
+        let put = |writer: &Writer<'_>| {
+            writer.put_object(object)?;
+            writer.set_fact(Fact::Stream, "s")?;
+            writer.set_fact(Fact::LastSequence, "7")
+        };
+        store.write_durable(put).expect("commits");
+    }
+    assert_eq!(store.lookup("Secret", "default", "a"), Some(second.body.clone()));
+    assert_eq!(store.held().expect("reads"), [plain.digest.clone(), second.digest.clone()]);
+    let failed: Result<(), _> = store.write(|writer| {
+        writer.put_object(&first)?;
+        Err(StoreError::Io { path: PathBuf::new(), source: std::io::ErrorKind::Other.into() })
+    });
+    assert!(failed.is_err());
+    assert_eq!(store.lookup("Secret", "default", "a"), Some(second.body.clone()), "as before the transaction");
+    store.write(|writer| writer.put_object(&secret("b", "topsecret-3"))).expect("commits");
+    store.write(|writer| writer.delete_object(&secret("b", "").digest.key, "b-uid")).expect("commits");
+    assert_eq!(store.lookup("Secret", "default", "b"), None);
+    drop(store);
+    assert!(!on_disk(folder.path(), "topsecret") && on_disk(folder.path(), "\"a\":\"b\""));
+
+    // Another start: it is known that there is a Secret, and the next connection must bring it.
+    let mut store = open(&path);
+    store.keep_secrets_in_memory(true).expect("opens");
+    assert!(secrets::is_withheld(&store.lookup("Secret", "default", "a").expect("known")));
+    let nobodys = ObjectDigest { digest: String::new(), ..second.digest.clone() };
+    assert_eq!(store.held().expect("reads"), [plain.digest, nobodys]);
+    assert_eq!(store.fact(Fact::LastSequence).expect("reads").as_deref(), Some(""));
+    store.write(|writer| writer.put_object(&second)).expect("commits");
+    assert_eq!(store.lookup("Secret", "default", "a"), Some(second.body.clone()));
+    drop(store);
+
+    // Switched off again: the same until the bodies have come, and then they are on disk.
+    let mut store = open(&path);
+    store.keep_secrets_in_memory(false).expect("opens");
+    assert!(secrets::is_withheld(&store.lookup("Secret", "default", "a").expect("known")));
+    store.write(|writer| writer.put_object(&second)).expect("commits");
+    drop(store);
+    assert_eq!(open(&path).lookup("Secret", "default", "a"), Some(second.body));
+}
+
+#[test]
+fn g29_secrets_leave_the_disk_when_the_option_is_switched_on() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let (old, kept) = (secret("old", "topsecret-1"), secret("a", "topsecret-2"));
+    let mut store = open(&path);
+    for object in [&old, &kept] {
+        store.write_durable(|writer| writer.put_object(object)).expect("commits");
+    }
+    store.write_durable(|writer| writer.delete_object(&old.digest.key, &old.digest.uid)).expect("commits");
+    drop(store);
+    assert!(on_disk(folder.path(), "topsecret"));
+    let mut store = open(&path);
+    store.keep_secrets_in_memory(true).expect("moves");
+    assert!(!on_disk(folder.path(), "topsecret"), "not as a free page either");
+    assert_eq!(store.lookup("Secret", "default", "a"), Some(kept.body));
+    assert_eq!(store.held().expect("reads"), [kept.digest]);
+}

@@ -16,6 +16,9 @@ pub enum VolumeError {
     /// Cured by the object's arrival: wait and try again.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {} {name:?} not found", kind.to_ascii_lowercase())]
     Missing { volume: String, kind: &'static str, name: String },
+    /// Cured by the next connection to the bridge: wait and try again.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {problem}")]
+    Withheld { volume: String, problem: String },
     /// Cured by an edit of the object: wait and try again.
     #[error("MountVolume.SetUp failed for volume {volume:?} : references non-existent {} key: {key}", kind.to_ascii_lowercase())]
     MissingKey { volume: String, kind: &'static str, key: String },
@@ -66,7 +69,10 @@ impl VolumeError {
 
     /// Waiting for an object that has not arrived yet; the caller retries when objects change.
     pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing { .. } | Self::MissingKey { .. } | Self::MissingToken { .. })
+        matches!(
+            self,
+            Self::Missing { .. } | Self::MissingKey { .. } | Self::MissingToken { .. } | Self::Withheld { .. }
+        )
     }
 }
 

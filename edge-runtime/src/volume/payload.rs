@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::token::{self, Wanted};
 use super::{VolumeContext, VolumeError, downward};
+use crate::store::secrets;
 
 /// Kubernetes' `defaultMode`.
 const DEFAULT_MODE: i32 = 0o644;
@@ -99,6 +100,10 @@ impl Collector<'_> {
             }
             return Err(VolumeError::Missing { volume: self.volume.to_string(), kind, name: name.to_string() });
         };
+        // Optional or not: it exists, and the pod would start without it.
+        if secrets::is_withheld(&object) {
+            return Err(VolumeError::Withheld { volume: self.volume.to_string(), problem: secrets::withheld(name) });
+        }
         let mut data = self.data(kind, name, &object)?;
         let Some(items) = items.filter(|items| !items.is_empty()) else {
             return data.into_iter().try_for_each(|(key, data)| self.add(&key, data, None));

@@ -151,6 +151,23 @@ fn what_is_missing_is_named_and_waited_for() {
 }
 
 #[test]
+fn g29_a_secret_that_is_in_memory_only_is_waited_for_even_if_optional() {
+    let volumes = json!({"volumes": [{"name": "key", "secret": {"secretName": "tls", "optional": true}}]});
+    let Some(bench) = Bench::new(volumes) else { return };
+    bench.put("Secret", "tls", Value::Null);
+    let error = bench.setup().unwrap_err();
+    assert!(error.is_missing() && error.to_string().contains("security.secrets-in-memory"), "{error}");
+    bench.put("Secret", "tls", json!({"data": {"k": "c2VjcmV0"}}));
+    let made = bench.setup().unwrap();
+    // The daemon was restarted and knows no body: what is mounted stays.
+    bench.put("Secret", "tls", Value::Null);
+    assert_eq!(bench.setup().unwrap(), made);
+    assert!(bench.with(update).unwrap().is_empty());
+    assert_eq!(fs::read(made["key"].path.join("k")).unwrap(), b"secret");
+    teardown(&bench.paths, "u1").unwrap();
+}
+
+#[test]
 fn what_is_not_supported_is_named() {
     let cases = [
         (json!({"name": "v", "csi": {"driver": "d.example.com"}}), "csi"),

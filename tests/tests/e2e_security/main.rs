@@ -3,6 +3,7 @@
 mod board;
 mod crun;
 mod profiles;
+mod secrets;
 
 use sampan_tests::manifest::{pod, shell, with, with_spec};
 use sampan_tests::{Cluster, EdgeNode};
