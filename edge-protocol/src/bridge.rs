@@ -131,7 +131,12 @@ impl BridgeSession {
     }
 
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        // Thousands of sessions are idle: none keeps room for what it once had.
+        if event.is_none() && self.events.capacity() > 0 {
+            self.events = VecDeque::new();
+        }
+        event
     }
 
     /// Latest time to call [`on_timeout`](Self::on_timeout).
@@ -180,6 +185,9 @@ impl BridgeSession {
     fn settle(&mut self, id: u64) -> bool {
         let size = self.reports.remove(&id);
         self.report_bytes -= size.unwrap_or_default();
+        if self.reports.is_empty() {
+            self.reports = HashMap::new();
+        }
         size.is_some()
     }
 

@@ -30,9 +30,17 @@ impl<T: Message> Outgoing<T> {
     /// Next frame that was already decided on. Control frames pass slices, but never overtake each other.
     pub(crate) fn next(&mut self) -> Option<String> {
         if let Some(message) = self.control.pop_front() {
+            // A bridge has thousands of these, and nearly all are empty nearly always.
+            if self.control.is_empty() {
+                self.control = VecDeque::new();
+            }
             return Some(frame::encode(&message));
         }
-        self.slices.pop_front()
+        let slice = self.slices.pop_front();
+        if self.slices.is_empty() {
+            self.slices = VecDeque::new();
+        }
+        slice
     }
 
     /// Takes a message's text, returns its first frame and keeps the rest. Only when `next` has nothing more.

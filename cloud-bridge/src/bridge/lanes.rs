@@ -133,6 +133,10 @@ impl Lanes {
         waiting.failures = 0;
         if waiting.queue.is_empty() {
             self.lanes.remove(&lane);
+            if self.lanes.is_empty() {
+                // An idle node needs no room for them.
+                (self.lanes, self.ready) = Default::default();
+            }
         } else {
             self.ready.push_back(lane);
         }

@@ -206,7 +206,7 @@ impl Bridge {
         let nodes: Vec<_> = self.shared.nodes().values().cloned().collect();
         for link in nodes.iter().filter_map(|node| node.link()) {
             // One that has just ended by itself is closed, too.
-            let _ = link.commands.send(Command::Close);
+            let _ = link.commands.unbounded_send(Command::Close);
         }
         let closed = async {
             while nodes.iter().any(|node| node.link().is_some()) {

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use edge_protocol::message::{StreamId, StreamRequest};
 use edge_protocol::state::NodeState;
+use futures::channel::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use super::members::NotAdmitted;
@@ -73,8 +74,8 @@ pub(super) struct Link {
     pub session: u64,
     /// When its certificate was issued.
     pub issued: SystemTime,
-    /// Unbounded, but what is in it is bounded: by readers of streams, and by the credit and room of their bytes.
-    pub commands: mpsc::UnboundedSender<Command>,
+    /// Not tokio's, whose queues take room for 32 entries each from the start. Unbounded, but what is in it is bounded: by readers of streams, and by the credit and room of their bytes.
+    pub commands: UnboundedSender<Command>,
 }
 
 /// One node.
@@ -130,7 +131,7 @@ impl Node {
     /// over replicas and restarts, too; `elsewhere` is the highest that other bridges are known to have given.
     pub(super) fn attach(
         &self,
-        commands: mpsc::UnboundedSender<Command>,
+        commands: UnboundedSender<Command>,
         issued: SystemTime,
         elsewhere: u64,
         now: SystemTime,
@@ -142,7 +143,7 @@ impl Node {
         let link = Link { session: presence.newest, issued, commands };
         if let Some(old) = presence.link.replace(link.clone()) {
             // An old connection that is just ending is none to send away.
-            let _ = old.commands.send(Command::Superseded);
+            let _ = old.commands.unbounded_send(Command::Superseded);
         }
         presence.last_seen = Some(now);
         presence.since = Some(now);
@@ -172,7 +173,7 @@ impl Node {
         let old = presence.link.as_ref().filter(|link| link.session < session);
         if let Some(old) = old {
             // One that is just ending is none to send away.
-            let _ = old.commands.send(Command::Superseded);
+            let _ = old.commands.unbounded_send(Command::Superseded);
         }
         presence.newest = presence.newest.max(session);
         drop(presence);
@@ -193,12 +194,12 @@ impl Node {
     pub(super) fn send_away(&self, reason: &NotAdmitted) {
         if let Some(link) = self.link() {
             // A connection that has just ended is gone already.
-            let _ = link.commands.send(Command::SendAway(reason.to_string()));
+            let _ = link.commands.unbounded_send(Command::SendAway(reason.to_string()));
         }
     }
 
     /// Has the node's object written again, if the node is connected. False if it is not.
     pub(super) fn rewrite(&self) -> bool {
-        self.link().is_some_and(|link| link.commands.send(Command::RewriteNode).is_ok())
+        self.link().is_some_and(|link| link.commands.unbounded_send(Command::RewriteNode).is_ok())
     }
 }

@@ -12,12 +12,13 @@ use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::message::{ObjectKey, Report, TokenAnswer, TokenRequest};
 use edge_protocol::version::RefuseReason;
 use edge_protocol::{SessionError, compress};
-use futures::future::{BoxFuture, FusedFuture};
+use futures::channel::mpsc;
+use futures::future::{BoxFuture, FusedFuture, poll_fn};
 use futures::io::{AsyncRead, AsyncWrite};
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, SinkExt, StreamExt};
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Shared;
 use super::credential::Credential;
@@ -34,8 +35,8 @@ use socket::{Frame, next_frame, outgoing, write};
 const CONCURRENCY: usize = 8;
 /// Of events fewer: they must not stand in the way of what somebody waits for.
 const EVENTS_CONCURRENCY: usize = 1;
-/// Frames that wait for the socket; the rest waits in the session, where newer replaces older.
-const OUT: usize = 4;
+/// Frames that wait for the socket, and one more; the rest waits in the session, where newer replaces older.
+const OUT: usize = 3;
 /// A node may keep others waiting outside for so long.
 const COMING_IN: Duration = Duration::from_secs(5);
 /// For the last frame of a connection that is being closed.
@@ -65,7 +66,7 @@ pub(super) async fn run<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, commands) = mpsc::unbounded_channel();
+    let (sender, commands) = mpsc::unbounded();
     let link = node.attach(sender, credential.issued, shared.elsewhere(&node.name), SystemTime::now());
     let name = node.name.clone();
     let mut connection = Connection::new(shared, Arc::clone(&node), credential, &link);
@@ -136,7 +137,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (sender, mut receiver) = socket.split();
-        let (out, frames) = mpsc::channel(OUT);
+        let (mut out, frames) = mpsc::channel(OUT);
         let mut writer = std::pin::pin!(write(sender, frames).fuse());
         let mut pending = None;
         let expiry = tokio::time::sleep(self.credential.left(SystemTime::now()));
@@ -154,14 +155,15 @@ impl Connection {
                 // Frames are taken last: what has arrived is worked off before more is let in.
                 biased;
                 written = &mut writer => Err(written.map_or_else(|e| e.to_string(), |()| "closed".to_owned())),
-                permit = out.reserve(), if pending.is_some() => {
-                    if let (Ok(permit), Some(frame)) = (permit, pending.take()) {
-                        permit.send(outgoing(frame, self.session.compresses()));
+                room = poll_fn(|cx| out.poll_ready(cx)), if pending.is_some() => {
+                    if let (Ok(()), Some(frame)) = (room, pending.take()) {
+                        // There is room, and a writer that has ended says so by itself.
+                        let _ = out.start_send(outgoing(frame, self.session.compresses()));
                     }
                     Ok(())
                 }
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
-                Some(command) = commands.recv() => self.command(command),
+                Some(command) = commands.next() => self.command(command),
                 () = node.changed.notified() => Ok(()),
                 frame = next_frame(&mut receiver) => match frame {
                     Ok(frame) => self.take(&frame),

@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use edge_protocol::channel::{self, Record, Records};
 use edge_protocol::message::{StreamId, StreamRequest};
+use futures::channel::mpsc::UnboundedSender;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 use super::node::{Chunks, Command, Node, Open, OpenStream};
 use crate::api::backend::{BackendError, BoxFuture, Channels, RecordSender, RecordStream, StreamOver};
@@ -24,7 +25,7 @@ pub(super) struct NodeStream {
     first: Option<Result<Bytes, BackendError>>,
     chunks: Chunks,
     room: Arc<Semaphore>,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: UnboundedSender<Command>,
 }
 
 impl NodeStream {
@@ -37,7 +38,7 @@ impl NodeStream {
         let Some(link) = node.link() else { return Err(offline(&node.name, node.last_seen())) };
         let (answer, opened) = oneshot::channel();
         let broke = || BackendError::Unavailable(format!("the connection to node {} broke", node.name));
-        link.commands.send(Command::Open(Box::new(Open { request, answer }))).map_err(|_| broke())?;
+        link.commands.unbounded_send(Command::Open(Box::new(Open { request, answer }))).map_err(|_| broke())?;
         let OpenStream { id, chunks, room } = opened.await.map_err(|_| broke())??;
         let mut stream = Self { id, first: None, chunks, room, commands: link.commands };
         let first = stream.chunks.recv();
@@ -68,7 +69,7 @@ impl Stream for NodeStream {
         if let Some(Ok(bytes)) = &item {
             let consumed = Command::Consumed { stream: self.id, bytes: bytes.len() };
             // A connection that has ended needs no credit.
-            let _ = self.commands.send(consumed);
+            let _ = self.commands.unbounded_send(consumed);
         }
         Poll::Ready(item)
     }
@@ -76,7 +77,7 @@ impl Stream for NodeStream {
 
 impl Drop for NodeStream {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::EndStream { stream: self.id });
+        let _ = self.commands.unbounded_send(Command::EndStream { stream: self.id });
     }
 }
 
@@ -120,7 +121,7 @@ fn records(stream: NodeStream) -> RecordStream {
 struct Sender {
     id: StreamId,
     room: Arc<Semaphore>,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: UnboundedSender<Command>,
 }
 
 impl RecordSender for Sender {
@@ -133,7 +134,7 @@ impl RecordSender for Sender {
                 let data = channel::records(channel, part);
                 let bytes = u32::try_from(data.len()).map_err(|_| StreamOver)?;
                 self.room.acquire_many(bytes).await.map_err(|_| StreamOver)?.forget();
-                self.commands.send(Command::Send { stream: self.id, data }).map_err(|_| StreamOver)?;
+                self.commands.unbounded_send(Command::Send { stream: self.id, data }).map_err(|_| StreamOver)?;
                 next = parts.next();
             }
             Ok(())

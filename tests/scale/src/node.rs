@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use async_tungstenite::tungstenite::Message;
+use edge_protocol::compress;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Position, Report};
 use futures::{FutureExt, StreamExt};
@@ -81,6 +82,7 @@ impl Node {
             cluster: self.cluster.clone(),
             position: self.position.clone(),
             held: self.held.values().cloned().collect(),
+            compress: true,
             ..EdgeFacts::new(self.name.clone(), "boot")
         };
         let mut session = EdgeSession::new(facts, Duration::ZERO);
@@ -91,7 +93,8 @@ impl Node {
             }
             self.offer(&mut session);
             while let Some(frame) = session.poll_transmit(start.elapsed()) {
-                socket.send(Message::text(frame)).await?;
+                let packed = if session.compresses() { compress::pack(&frame) } else { None };
+                socket.send(packed.map_or_else(|| Message::text(frame), Message::binary)).await?;
             }
             if self.fleet.is_stuck(self.index) {
                 // Reads nothing, sends nothing, and does not hang up.
@@ -102,6 +105,9 @@ impl Node {
             futures::select_biased! {
                 message = socket.next().fuse() => match message {
                     Some(Ok(Message::Text(text))) => session.handle(&text, start.elapsed())?,
+                    Some(Ok(Message::Binary(packed))) if session.compresses() => {
+                        session.handle(&compress::unpack(&packed)?, start.elapsed())?;
+                    }
                     Some(Ok(Message::Close(_))) | None => bail!("closed"),
                     Some(Ok(_)) => {}
                     Some(Err(error)) => return Err(error.into()),

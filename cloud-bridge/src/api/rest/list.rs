@@ -148,29 +148,25 @@ fn page(
 ) -> ApiResult<Answer> {
     let storage = ctx.resource.storage.as_ref();
     let namespace = selection.namespace.as_deref();
-    let current = rev == store.revision();
-    let only = selection.only().filter(|_| current && after.is_none());
-    let mut items = match (only, current, limit) {
-        (Some(key), ..) => store.get(storage, &key)?.into_iter().collect(),
-        // One more than asked for tells whether there is another page.
-        (None, true, Some(limit)) if selection.all() => store.list(storage, namespace, after, Some(limit + 1))?,
-        (None, true, _) => store.list(storage, namespace, after, None)?,
-        (None, false, _) => store.list_at(storage, namespace, rev, after)?,
+    let only = selection.only().filter(|_| rev == store.revision() && after.is_none());
+    let items = match only {
+        Some(key) => store.get(storage, &key)?.into_iter().filter(|stored| selection.matches(stored)).collect(),
+        None => {
+            // One more than asked for tells whether there is another page.
+            let most = limit.map(|limit| limit + 1);
+            store.list_at(storage, namespace, rev, after, most, &|stored| selection.matches(stored))?
+        }
     };
-    if !selection.all() {
-        items.retain(|stored| selection.matches(stored));
-    }
     let mut listed = Listed { items, rev, next: None, remaining: None };
     if let Some(limit) = limit
         && listed.items.len() > limit
     {
-        let rest = listed.items.len() - limit;
         listed.items.truncate(limit);
         if let Some(last) = listed.items.last() {
             listed.next = Some(make_token(Some(rev), &last.key));
             if selection.all() {
-                let rest = if current { store.count(storage, namespace, &last.key)? } else { rest as u64 };
-                listed.remaining = Some(rest);
+                // As of now, not of `rev`: an estimate, as the API allows.
+                listed.remaining = Some(store.count(storage, namespace, &last.key)?);
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The past of the storage: changes since a revision, a list as it was at a revision, and forgetting both.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Rows, params};
 
 use super::batch::LEASES;
 use super::rows::{deleted_state, place, seconds, unsigned};
@@ -13,6 +14,19 @@ use crate::api::resource::ObjectKey;
 
 /// Changes of Leases are kept for so many revisions at least.
 const LEASE_ROWS: u64 = 4096;
+
+/// Objects of a storage after a place, and what was changed there since a revision (`?4`), both in key order.
+const EVERYWHERE: [&str; 2] = [
+    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND (ns, name) > (?2, ?3) AND ?4 = ?4
+     ORDER BY ns, name",
+    "SELECT ns, name, before FROM changes WHERE storage = ?1 AND (ns, name) > (?2, ?3) AND rev > ?4
+     ORDER BY ns, name, rev",
+];
+const IN_NAMESPACE: [&str; 2] = [
+    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND ns = ?2 AND name > ?3 AND ?4 = ?4 ORDER BY name",
+    "SELECT ns, name, before FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 AND rev > ?4
+     ORDER BY name, rev",
+];
 
 /// A revision older than the history that is kept, or one that may have been lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,11 +69,7 @@ impl Store {
         let mut newer: BTreeMap<ObjectKey, Option<Arc<Stored>>> = BTreeMap::new();
         let mut changes = Vec::with_capacity(rows.len());
         for (rev, key, kind, before) in rows.into_iter().rev() {
-            let before: Option<Arc<Stored>> = before.map(|bytes| {
-                let stored = Stored::new(key.clone(), 0, bytes);
-                let rev = stored.value()["metadata"]["resourceVersion"].as_str().and_then(|s| s.parse().ok());
-                Arc::new(Stored { rev: rev.unwrap_or(0), ..stored })
-            });
+            let before: Option<Arc<Stored>> = before.map(|bytes| Arc::new(replaced(key.clone(), bytes)));
             let after = match newer.insert(key.clone(), before.clone()) {
                 Some(next) => next,
                 None => self.get(storage, &key)?,
@@ -81,31 +91,48 @@ impl Store {
         Ok(changes)
     }
 
-    /// The list as it was at `rev`. Call `knows` first.
+    /// The first `limit` selected objects after `after`, in key order, as they were at `rev`. Call `knows` first.
+    ///
+    /// Walks objects and changes side by side and no further than needed: a page of a long list costs what it holds,
+    /// not what the list does.
     pub(crate) fn list_at(
         &self,
         storage: &str,
         namespace: Option<&str>,
         rev: u64,
         after: Option<&ObjectKey>,
+        limit: Option<usize>,
+        select: &dyn Fn(&Stored) -> bool,
     ) -> Result<Vec<Arc<Stored>>, StoreError> {
-        let now = self.list(storage, namespace, after, None)?;
-        let changes = self.since(storage, namespace, rev)?;
-        if changes.is_empty() {
-            return Ok(now);
-        }
-        let mut then: BTreeMap<ObjectKey, Arc<Stored>> = now.into_iter().map(|s| (s.key.clone(), s)).collect();
-        for change in changes.into_iter().rev() {
-            let key = change.object.key.clone();
-            if after.is_some_and(|after| key <= *after) {
-                continue;
+        let run = || {
+            let (after_ns, after_name) = after.map_or(("", ""), |key| (key.namespace.as_str(), key.name.as_str()));
+            let place = params![storage, namespace.unwrap_or(after_ns), after_name, rev.cast_signed()];
+            let [objects, changes] = if namespace.is_some() { IN_NAMESPACE } else { EVERYWHERE };
+            let (mut objects, mut changes) = (self.conn.prepare_cached(objects)?, self.conn.prepare_cached(changes)?);
+            let (mut objects, mut changes) = (objects.query(place)?, changes.query(place)?);
+            let (mut object, mut change) = (next_object(&mut objects)?, next_change(&mut changes, None)?);
+            let mut items = Vec::new();
+            while limit.is_none_or(|limit| items.len() < limit) {
+                let order = match (&object, &change) {
+                    (None, None) => break,
+                    (Some(_), None) => Ordering::Less,
+                    (None, Some(_)) => Ordering::Greater,
+                    (Some(object), Some((key, _))) => object.key.cmp(key),
+                };
+                // What was changed since is what the first change after `rev` replaced; an addition replaced nothing.
+                let then =
+                    if order.is_lt() { object.take() } else { change.as_mut().and_then(|(_, then)| then.take()) };
+                if order.is_le() {
+                    object = next_object(&mut objects)?;
+                }
+                if order.is_ge() {
+                    change = next_change(&mut changes, change.map(|(key, _)| key))?;
+                }
+                items.extend(then.filter(|then| select(then)).map(Arc::new));
             }
-            match change.before {
-                Some(before) => then.insert(key, before),
-                None => then.remove(&key),
-            };
-        }
-        Ok(then.into_values().collect())
+            Ok(items)
+        };
+        run().map_err(|e| self.sql(e))
     }
 
     /// Drops expired objects, then history beyond its age and row limits.
@@ -138,7 +165,7 @@ impl Store {
     fn trim_leases(&mut self) -> Result<(), StoreError> {
         let floor = self.rev.saturating_sub(LEASE_ROWS);
         self.conn
-            .prepare_cached("DELETE FROM changes WHERE storage = ?1 AND rev <= ?2")
+            .prepare_cached("DELETE FROM changes WHERE +storage = ?1 AND rev <= ?2")
             .and_then(|mut statement| statement.execute(params![LEASES, floor.cast_signed()]))
             .map_err(|e| self.sql(e))?;
         self.leases_floor = self.leases_floor.max(floor);
@@ -176,4 +203,30 @@ impl Store {
         }
         Ok(())
     }
+}
+
+fn next_object(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Stored>> {
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
+    Ok(Some(Stored::new(key, unsigned(row, 2)?, row.get::<_, Vec<u8>>(3)?)))
+}
+
+/// The first change of the next key, and what it replaced.
+fn next_change(rows: &mut Rows<'_>, last: Option<ObjectKey>) -> rusqlite::Result<Option<(ObjectKey, Option<Stored>)>> {
+    while let Some(row) = rows.next()? {
+        let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
+        if last.as_ref() == Some(&key) {
+            continue;
+        }
+        let before = row.get::<_, Option<Vec<u8>>>(2)?.map(|body| replaced(key.clone(), body));
+        return Ok(Some((key, before)));
+    }
+    Ok(None)
+}
+
+/// A state that was replaced; its revision is in its body only.
+fn replaced(key: ObjectKey, body: Vec<u8>) -> Stored {
+    let stored = Stored::new(key, 0, body);
+    let rev = stored.value()["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+    Stored { rev: rev.unwrap_or(0), ..stored }
 }

@@ -260,7 +260,7 @@ impl Store {
                 expires.map(seconds)
             ])?;
             if owners != old_owners {
-                set_owners(conn, storage, &key, &owners)?;
+                set_owners(conn, storage, &key, &old_owners, &owners)?;
             }
             Ok(())
         };
@@ -295,9 +295,7 @@ impl Store {
                 insert_change(&tx, storage, &key, rev, ChangeKind::Deleted, now, Some(before))?;
                 tx.prepare_cached("DELETE FROM objects WHERE storage = ?1 AND ns = ?2 AND name = ?3")?
                     .execute(params![storage, key.namespace, key.name])?;
-                if !owners_of(before.value()).is_empty() {
-                    set_owners(&tx, storage, &key, &[])?;
-                }
+                set_owners(&tx, storage, &key, &owners_of(before.value()), &[])?;
                 tx.commit()
             });
         written.map_err(|e| self.sql(e))?;

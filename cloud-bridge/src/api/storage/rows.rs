@@ -26,13 +26,20 @@ pub(super) fn owners_of(value: &Value) -> Vec<String> {
     references.into_iter().flatten().filter_map(|r| r["uid"].as_str()).map(str::to_owned).collect()
 }
 
-pub(super) fn set_owners(conn: &Connection, storage: &str, key: &ObjectKey, owners: &[String]) -> rusqlite::Result<()> {
-    conn.prepare_cached("DELETE FROM owners WHERE storage = ?1 AND ns = ?2 AND name = ?3")?.execute(params![
-        storage,
-        key.namespace,
-        key.name
-    ])?;
-    for owner in owners {
+/// By the old owners, not by the key alone: the table is ordered by owner, and a search through all of it makes each
+/// new object dearer than the one before.
+pub(super) fn set_owners(
+    conn: &Connection,
+    storage: &str,
+    key: &ObjectKey,
+    old: &[String],
+    new: &[String],
+) -> rusqlite::Result<()> {
+    for owner in old {
+        conn.prepare_cached("DELETE FROM owners WHERE owner = ?1 AND storage = ?2 AND ns = ?3 AND name = ?4")?
+            .execute(params![owner, storage, key.namespace, key.name])?;
+    }
+    for owner in new {
         conn.prepare_cached("INSERT OR IGNORE INTO owners (owner, storage, ns, name) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![owner, storage, key.namespace, key.name])?;
     }

@@ -41,10 +41,42 @@ fn history_gives_each_state_back() {
     ];
     assert_eq!(data(&changes), expected.map(|(k, n, d)| (k, n.to_owned(), d.to_owned())));
     assert_eq!(changes[3].object.value()["metadata"]["resourceVersion"], gone.rev.to_string());
-    let then = store.list_at("things", None, two.rev, None).unwrap();
+    let then = store.list_at("things", None, two.rev, None, None, &|_| true).unwrap();
     assert_eq!(then.len(), 1);
     assert_eq!(then[0].value()["data"], "2");
     assert_eq!(then[0].rev, two.rev);
+}
+
+#[test]
+fn pages_of_the_past_are_the_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let made: Vec<_> =
+        ["a", "b", "c", "d", "e"].map(|name| store.write("things", object(name, "1"), None, None).unwrap()).into();
+    let rev = store.revision();
+    store.delete("things", &made[0]).unwrap();
+    let newer = store.write("things", object("c", "2"), Some(&made[2]), None).unwrap();
+    store.write("things", object("c", "3"), Some(&newer), None).unwrap();
+    store.write("things", object("bb", "1"), None, None).unwrap();
+    store.delete("things", &made[4]).unwrap();
+    store.write("others", object("c", "1"), None, None).unwrap();
+    let all = |_: &Stored| true;
+    for namespace in [None, Some("a")] {
+        let (mut after, mut seen) = (None, Vec::new());
+        loop {
+            let page = store.list_at("things", namespace, rev, after.as_ref(), Some(2), &all).unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some(last.key.clone());
+            seen.extend(page.iter().map(|one| (one.key.name.clone(), one.value()["data"].clone())));
+        }
+        assert_eq!(seen, ["a", "b", "c", "d", "e"].map(|name| (name.to_owned(), "1".into())));
+        let now = store.list_at("things", namespace, store.revision(), None, None, &all).unwrap();
+        assert_eq!(now.iter().map(|one| one.key.name.as_str()).collect::<Vec<_>>(), ["b", "bb", "c", "d"]);
+        assert_eq!(now[2].value()["data"], "3");
+    }
+    let selected = store.list_at("things", None, rev, None, Some(1), &|one| one.key.name.as_str() > "b").unwrap();
+    assert_eq!(selected[0].key.name, "c");
+    assert!(store.list_at("things", Some("none"), rev, None, None, &all).unwrap().is_empty());
 }
 
 #[test]

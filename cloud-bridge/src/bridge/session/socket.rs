@@ -5,8 +5,8 @@ use async_tungstenite::{WebSocketReceiver, WebSocketSender};
 use bytes::Bytes;
 use edge_protocol::compress;
 use futures::StreamExt;
+use futures::channel::mpsc;
 use futures::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
 
 /// What came.
 pub(super) enum Frame {
@@ -31,7 +31,7 @@ pub(super) async fn write<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    while let Some(frame) = frames.recv().await {
+    while let Some(frame) = frames.next().await {
         sender.send(frame).await?;
     }
     sender.close(None).await
