@@ -237,7 +237,7 @@ fn nacks_and_doubts_reach_the_caller() {
 }
 
 #[test]
-fn an_idle_hour_costs_one_small_frame_each_way_per_heartbeat() {
+fn g15_an_idle_hour_costs_one_small_frame_each_way_per_heartbeat() {
     let mut pair = Pair::new(listed("s"), EdgeFacts::new("n", "b"));
     pair.run(NOW).expect("settles");
     let (mut now, mut frames) = (NOW, 0);

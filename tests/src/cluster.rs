@@ -16,6 +16,8 @@ pub struct Cluster {
     /// `None` while it is killed.
     pub bridge: Option<Process>,
     pub listen: SocketAddr,
+    /// Set for the bridge at its next start.
+    pub env: Vec<(String, String)>,
     /// Stands between every node and the bridge when `TEST_LINK_CUTS` asks for cuts.
     pub proxy: Option<FaultProxy>,
     pub kubectl: Kubectl,
@@ -55,8 +57,8 @@ impl Cluster {
     /// # Panics
     /// It does not come up.
     #[must_use]
-    pub fn start_at(test: &str, ip: IpAddr) -> Self {
-        Self::launch(test, ip, &[])
+    pub fn start_at(test: &str, ip: IpAddr, flags: &[&str]) -> Self {
+        Self::launch(test, ip, flags)
     }
 
     fn launch(test: &str, ip: IpAddr, flags: &[&str]) -> Self {
@@ -67,6 +69,7 @@ impl Cluster {
         let mut cluster = Self {
             bridge: None,
             listen: SocketAddr::new(ip, free_address().port()),
+            env: Vec::new(),
             proxy: None,
             api_listen: free_address(),
             kubectl: Kubectl::new(&kubeconfig, &namespace),
@@ -105,7 +108,7 @@ impl Cluster {
                 }
             }
         }
-        command.arg("--listen").arg(self.listen.to_string()).args(&self.flags);
+        command.arg("--listen").arg(self.listen.to_string()).args(&self.flags).envs(self.env.iter().cloned());
         let mut bridge = Process::start(&mut command, &self.folder.path().join("bridge.log"));
         let listen = self.listen;
         until(Duration::from_secs(20), "the bridge is up", || {

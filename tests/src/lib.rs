@@ -4,6 +4,7 @@
 //! The API is the embedded one, or a real API server when `TEST_KUBECONFIG` names its kubeconfig: the same tests
 //! run on both. Binaries come from `SAMPAN_BIN`, else from the `debug` folder of this workspace.
 
+pub mod clock;
 pub mod cluster;
 pub mod faults;
 pub mod kubectl;
@@ -13,6 +14,7 @@ pub mod process;
 pub mod uplink;
 pub mod wait;
 
+pub use clock::FakeClock;
 pub use cluster::Cluster;
 pub use faults::{FaultProxy, Faults};
 pub use kubectl::Kubectl;

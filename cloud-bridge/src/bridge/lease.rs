@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renewals_follow_frames_and_keep_their_distance() {
+    fn g16_renewals_follow_frames_and_keep_their_distance() {
         let s = Duration::from_secs;
         let mut renewal = Renewal::default();
         assert!(renewal.first_due(s(0)));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_silent_when_its_lease_was_not_renewed() {
+    fn g16_a_node_is_silent_when_its_lease_was_not_renewed() {
         let mut pulses = Pulses::default();
         pulses.node("a", true, s(0));
         pulses.renewed("a", at(100), s(10));

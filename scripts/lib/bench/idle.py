@@ -12,7 +12,7 @@ def measure(node, _bare):
     names = [f"idle-{i}" for i in range(20)]
     for name in names:
         node.api.pod(name)
-    wait(60, "twenty pods are Ready", lambda: all(name in node.api.ready for name in names))
+    wait(300, "twenty pods are Ready", lambda: all(name in node.api.ready for name in names))
     time.sleep(15)
     pids = node.pids()
     before = cpu(pids), written(pids), link_bytes(node.link_port)

@@ -1,69 +1,12 @@
 //! A device whose wall clock is decades off: the daemon under a library that changes what it is told the time is.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use sampan_tests::manifest::{pod, shell};
-use sampan_tests::{Cluster, EdgeNode, can_run};
+use sampan_tests::{Cluster, EdgeNode, FakeClock, can_run};
 use serde_json::json;
 
 use crate::{processes, wait_log, wait_running};
 
-/// Adds the seconds in the file named by FAKE_CLOCK to CLOCK_REALTIME; every other clock stays.
-const LIBRARY: &str = r#"
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t id, struct timespec *now) {
-    if (syscall(SYS_clock_gettime, id, now) != 0) return -1;
-    const char *name = getenv("FAKE_CLOCK");
-    if (name == NULL || (id != CLOCK_REALTIME && id != CLOCK_REALTIME_COARSE)) return 0;
-    char text[32] = {0};
-    int file = open(name, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return 0;
-    if (read(file, text, sizeof text - 1) > 0) now->tv_sec += atoll(text);
-    close(file);
-    return 0;
-}
-"#;
-
 const TEN_YEARS: i64 = 10 * 365 * 86_400;
-
-struct Clock {
-    library: PathBuf,
-    offset: PathBuf,
-}
-
-impl Clock {
-    fn new(folder: &Path) -> Self {
-        let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
-        std::fs::write(&source, LIBRARY).expect("written");
-        let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).status();
-        assert!(built.expect("a C compiler, as SQLite needs").success());
-        Self { library, offset: folder.join("clock.offset") }
-    }
-
-    /// Whole at every moment: the daemon reads it all the time.
-    fn set(&self, offset: i64) {
-        let partial = self.offset.with_extension("partial");
-        std::fs::write(&partial, offset.to_string()).expect("written");
-        std::fs::rename(&partial, &self.offset).expect("renamed");
-    }
-
-    fn set_1970(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-        self.set(60 - i64::try_from(now).expect("a time"));
-    }
-
-    fn wind(&self, node: &mut EdgeNode) {
-        let text = |path: &Path| path.display().to_string();
-        node.env = vec![("LD_PRELOAD".into(), text(&self.library)), ("FAKE_CLOCK".into(), text(&self.offset))];
-    }
-}
 
 fn static_pod(node: &EdgeNode, name: &str) {
     let folder = node.root().join("etc/edge-runtime/manifests");
@@ -80,9 +23,9 @@ fn g25_pods_start_and_run_on_whatever_the_clock_says() {
         return;
     }
     let cluster = Cluster::start("clocks");
-    let clock = Clock::new(cluster.folder());
+    let clock = FakeClock::new(cluster.folder());
     let mut node = EdgeNode::prepare(&cluster, &format!("clocks-{}", cluster.kubectl.namespace));
-    clock.wind(&mut node);
+    node.env = clock.env();
 
     // The first boot, in 1970: local pods start, and so does the link.
     clock.set_1970();

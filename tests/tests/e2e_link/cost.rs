@@ -23,7 +23,7 @@ fn g15_an_idle_link_costs_little() {
     }
     let seconds = std::env::var("TEST_IDLE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(31);
     let uplink = Rc::new(Uplink::new());
-    let cluster = Cluster::start_at("idle", uplink.bridge_ip());
+    let cluster = Cluster::start_at("idle", uplink.bridge_ip(), &[]);
     let name = format!("idle-{}", cluster.kubectl.namespace);
     let direct = format!("https://{}", cluster.listen);
     let mut node = EdgeNode::prepare_behind(&cluster, &name, &direct, Some(Rc::clone(&uplink)));
@@ -58,7 +58,7 @@ fn autonomy_of_a_node_is_given_to_its_pods() {
     if !can_run() {
         return;
     }
-    let cluster = Cluster::start_at("autonomy", Ipv4Addr::LOCALHOST.into());
+    let cluster = Cluster::start_at("autonomy", Ipv4Addr::LOCALHOST.into(), &[]);
     let node = node_behind(&cluster, "edge", &format!("https://{}", cluster.listen));
     let kubectl = &cluster.kubectl;
     let taint = |name: &str, seconds: u64| json!({"key": format!("node.kubernetes.io/{name}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});

@@ -14,11 +14,11 @@ const ROUNDS: usize = 12;
 /// Objects reach a node in a second while four logs fill a line of 1 Mbit/s; and what waits for that line waits in
 /// the containers' logs, not in the daemon's memory.
 #[test]
-fn g17_g18_logs_do_not_stand_in_the_way_of_objects() {
+fn g18_logs_do_not_stand_in_the_way_of_objects() {
     if !can_run() {
         return;
     }
-    let cluster = Cluster::start_at("narrow", Ipv4Addr::LOCALHOST.into());
+    let cluster = Cluster::start_at("narrow", Ipv4Addr::LOCALHOST.into(), &[]);
     let proxy = FaultProxy::start(Ipv4Addr::LOCALHOST.into(), cluster.listen);
     let node = node_behind(&cluster, "edge", &proxy.url());
     let kubectl = &cluster.kubectl;
@@ -85,7 +85,7 @@ fn g17_a_flood_of_objects_does_not_grow_the_daemon() {
         return;
     }
     let objects: usize = if super::changes::long().is_some() { 10_000 } else { 1_000 };
-    let cluster = Cluster::start_at("flood", Ipv4Addr::LOCALHOST.into());
+    let cluster = Cluster::start_at("flood", Ipv4Addr::LOCALHOST.into(), &[]);
     let mut node = node_behind(&cluster, "edge", &format!("https://{}", cluster.listen));
     let kubectl = &cluster.kubectl;
     let daemon = node.daemon.as_ref().expect("it runs").pid();

@@ -31,7 +31,7 @@ fn g13_g16_silence_is_noticed_in_time_and_not_sooner() {
         return;
     }
     let uplink = Rc::new(Uplink::new());
-    let cluster = Cluster::start_at("silence", uplink.bridge_ip());
+    let cluster = Cluster::start_at("silence", uplink.bridge_ip(), &[]);
     let kubectl = &cluster.kubectl;
     let proxy = FaultProxy::start(uplink.bridge_ip(), cluster.listen);
     let name = format!("lost-{}", kubectl.namespace);

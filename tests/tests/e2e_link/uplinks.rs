@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use sampan_tests::manifest::{pod, shell};
-use sampan_tests::{Cluster, EdgeNode, FaultProxy, Faults, Uplink, can_run};
+use sampan_tests::{Cluster, EdgeNode, FakeClock, FaultProxy, Faults, Uplink, can_run, until};
 use serde_json::json;
 
 use super::{connections, reconnected};
@@ -17,7 +17,7 @@ fn g14_a_new_uplink_is_used_within_five_seconds() {
         return;
     }
     let uplink = Rc::new(Uplink::new());
-    let mut cluster = Cluster::start_at("uplinks", uplink.bridge_ip());
+    let mut cluster = Cluster::start_at("uplinks", uplink.bridge_ip(), &[]);
     let name = format!("roams-{}", cluster.kubectl.namespace);
     let direct = format!("https://{}", cluster.listen);
     let mut node = EdgeNode::prepare_behind(&cluster, &name, &direct, Some(Rc::clone(&uplink)));
@@ -72,7 +72,7 @@ fn g13_a_narrow_lossy_line_is_not_a_dead_one() {
         return;
     }
     let uplink = Rc::new(Uplink::new());
-    let cluster = Cluster::start_at("lossy", uplink.bridge_ip());
+    let cluster = Cluster::start_at("lossy", uplink.bridge_ip(), &[]);
     let name = format!("far-{}", cluster.kubectl.namespace);
     let proxy = FaultProxy::start(uplink.bridge_ip(), cluster.listen);
     let mut node = EdgeNode::prepare_behind(&cluster, &name, &proxy.url(), Some(Rc::clone(&uplink)));
@@ -99,4 +99,41 @@ fn g13_a_narrow_lossy_line_is_not_a_dead_one() {
     cluster.kubectl.wait_log("reads", "192000");
     uplink.lose(0, 0);
     proxy.set(Faults::default());
+}
+
+/// Half of the packets each way: a question and its answer both arrive one time in four.
+#[test]
+fn g24_a_certificate_is_renewed_though_half_of_the_packets_are_lost() {
+    if !can_run() {
+        return;
+    }
+    let uplink = Rc::new(Uplink::new());
+    let mut cluster = Cluster::start_at("halved", uplink.bridge_ip(), &["--certificate-life", "2h"]);
+    let name = format!("halved-{}", cluster.kubectl.namespace);
+    let direct = format!("https://{}", cluster.listen);
+    let mut node = EdgeNode::prepare_behind(&cluster, &name, &direct, Some(Rc::clone(&uplink)));
+    node.start();
+    node.wait_ready();
+    let identity = || std::fs::read_to_string(node.root().join("var/lib/edge-runtime/identity/identity.json"));
+    let first = identity().expect("an identity");
+
+    // Nine tenths of its life are over by the clock of the bridge, which decides.
+    let clock = FakeClock::new(cluster.folder());
+    clock.set(110 * 60);
+    cluster.kill_bridge();
+    uplink.lose(50, 50);
+    let start = Instant::now();
+    cluster.env = clock.env();
+    cluster.start_bridge();
+    until(Duration::from_secs(240), "the identity is another", || match identity() {
+        Ok(now) if now != first => Ok(()),
+        _ => Err(node.log().lines().rev().take(8).collect::<Vec<_>>().join("; ")),
+    });
+    crate::tell(&format!("half of the packets lost: renewed {:?} after the bridge was back", start.elapsed()));
+    uplink.lose(0, 0);
+    // What it has now is good for a handshake.
+    let before = connections(&cluster, &node);
+    cluster.kill_bridge();
+    cluster.start_bridge();
+    reconnected(&cluster, &node, before, Duration::from_secs(60));
 }

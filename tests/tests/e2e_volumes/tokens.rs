@@ -93,8 +93,11 @@ fn g26_a_pod_has_its_account_and_keeps_it_offline() {
     assert_eq!(status["user"]["username"], format!("system:serviceaccount:{}:default", kubectl.namespace));
     assert_eq!(review(&cluster, vault, "vault")["authenticated"], true);
     assert_ne!(review(&cluster, vault, "")["authenticated"], true, "of another audience");
-    let events = kubectl.ok(&["get", "events"]);
-    assert!(!events.contains("FailedMount"), "the first mount waits for its tokens: {events}");
+    // Over a link that is being cut the first attempt may find no bridge.
+    if cluster.proxy.is_none() {
+        let events = kubectl.ok(&["get", "events"]);
+        assert!(!events.contains("FailedMount"), "the first mount waits for its tokens: {events}");
+    }
 
     // No bridge, and a daemon that starts anew: containers that start now read the same token.
     cluster.kill_bridge();
