@@ -27,6 +27,9 @@ use super::watched::WatchedNode;
 /// when the last word before the cut was a heartbeat old and it took ten seconds to come back.
 const SLACK: Duration = Duration::from_secs(10);
 
+/// The longest that a node waits between two attempts to connect.
+const RETURN: Duration = Duration::from_secs(60);
+
 /// Runs until dropped.
 pub async fn run(client: Client) {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
@@ -41,7 +44,12 @@ pub async fn run(client: Client) {
         let deadline = pulses.deadline().map(|at| start + at);
         tokio::select! {
             Some(event) = leases.next() => match event {
-                Ok(Event::Apply(lease) | Event::InitApply(lease)) => {
+                Ok(Event::InitApply(lease)) => {
+                    let name = lease.metadata.name.unwrap_or_default();
+                    pulses.found(&name);
+                    pulses.renewed(&name, lease.spec.and_then(|spec| spec.renew_time).map(|time| time.0), start.elapsed());
+                }
+                Ok(Event::Apply(lease)) => {
                     let renewed = lease.spec.and_then(|spec| spec.renew_time).map(|time| time.0);
                     pulses.renewed(&lease.metadata.name.unwrap_or_default(), renewed, start.elapsed());
                 }
@@ -49,7 +57,11 @@ pub async fn run(client: Client) {
                 Err(error) => log::warn!("watching leases: {error}"),
             },
             Some(event) = nodes.next() => match event {
-                Ok(Event::Apply(node) | Event::InitApply(node)) => {
+                Ok(Event::InitApply(node)) => {
+                    pulses.found(node.name());
+                    pulses.node(node.name(), node.ready() != "Unknown", start.elapsed());
+                }
+                Ok(Event::Apply(node)) => {
                     pulses.node(node.name(), node.ready() != "Unknown", start.elapsed());
                 }
                 Ok(Event::Delete(node)) => pulses.forget(node.name()),
@@ -90,14 +102,33 @@ struct Pulse {
     renewed: Option<Timestamp>,
     /// When the newest renewal was seen.
     seen: Duration,
+    /// Silence does not count before this: the node was there before us, had nobody to talk to while we were away, and
+    /// comes back when its wait is over.
+    from: Duration,
     /// The API says something else than that nothing is known.
     believed: bool,
 }
 
+impl Pulse {
+    /// When the node is silent for too long.
+    fn deadline(&self) -> Duration {
+        self.seen.max(self.from) + LEASE + SLACK
+    }
+}
+
 impl Pulses {
+    /// It is in a list. In the first one are the nodes of before our start.
+    fn found(&mut self, name: &str) {
+        self.nodes.entry(name.to_owned()).or_insert_with(|| Pulse { from: RETURN, ..Pulse::default() });
+    }
+
     fn renewed(&mut self, name: &str, renewed: Option<Timestamp>, now: Duration) {
         let pulse = self.nodes.entry(name.to_owned()).or_insert_with(|| Pulse { seen: now, ..Pulse::default() });
         if renewed.is_some() && pulse.renewed != renewed {
+            if pulse.renewed.is_some() {
+                // It is back.
+                pulse.from = Duration::ZERO;
+            }
             pulse.renewed = renewed;
             pulse.seen = now;
         }
@@ -132,12 +163,12 @@ impl Pulses {
     fn silent(&mut self, now: Duration) -> Vec<String> {
         let mut silent = Vec::new();
         for (name, pulse) in &mut self.nodes {
-            if pulse.believed && now >= pulse.seen + LEASE + SLACK {
+            if pulse.believed && now >= pulse.deadline() {
                 pulse.seen = now;
                 silent.push(name.clone());
             }
         }
-        self.next = self.nodes.values().filter(|pulse| pulse.believed).map(|pulse| pulse.seen + LEASE + SLACK).min();
+        self.next = self.nodes.values().filter(|pulse| pulse.believed).map(Pulse::deadline).min();
         silent
     }
 }
@@ -183,6 +214,20 @@ mod tests {
         assert_eq!(pulses.deadline(), None);
         pulses.node("a", true, s(200));
         assert_eq!(pulses.deadline(), Some(s(250)), "back");
+    }
+
+    #[test]
+    fn nodes_of_before_the_start_have_time_to_come_back() {
+        let mut pulses = Pulses::default();
+        for name in ["back", "gone"] {
+            pulses.found(name);
+            pulses.node(name, true, s(1));
+            pulses.renewed(name, at(100), s(2));
+        }
+        assert!(pulses.silent(s(55)).is_empty(), "all of them may still be waiting to connect");
+        pulses.renewed("back", at(150), s(55));
+        assert_eq!(pulses.silent(s(105)), ["back"], "seen since, and silent again");
+        assert_eq!(pulses.silent(s(110)), ["gone"]);
     }
 
     #[test]
