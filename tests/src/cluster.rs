@@ -62,7 +62,10 @@ impl Cluster {
     }
 
     fn launch(test: &str, ip: IpAddr, flags: &[&str]) -> Self {
-        let folder = tempfile::Builder::new().prefix("smp-").tempdir_in("/tmp").expect("a folder");
+        let mut builder = tempfile::Builder::new();
+        // To be passed by pods with users of their own, as `/run` is on a device.
+        let passable = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        let folder = builder.prefix("smp-").permissions(passable).tempdir_in("/tmp").expect("a folder");
         let real = std::env::var_os("TEST_KUBECONFIG").map(PathBuf::from);
         let kubeconfig = real.clone().unwrap_or_else(|| folder.path().join("bridge/kubeconfig"));
         let namespace = format!("{test}-{}", std::process::id());

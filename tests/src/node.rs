@@ -72,7 +72,8 @@ impl EdgeNode {
     #[must_use]
     pub fn bare(cluster: &Cluster, name: &str) -> Self {
         let root = cluster.folder().join(name);
-        std::fs::create_dir_all(&root).expect("a root folder");
+        // Not left to the daemon, which would make it root's alone: on a device everyone passes `/run`.
+        std::fs::create_dir_all(root.join("run")).expect("a root folder");
         let kubectl = cluster.kubectl.clone();
         Self { name: name.into(), daemon: None, env: Vec::new(), root, kubectl, uplink: None }
     }

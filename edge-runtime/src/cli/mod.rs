@@ -20,6 +20,7 @@ mod shutdown;
 mod status;
 mod sweep;
 mod usage;
+mod userns;
 mod version;
 
 use std::ffi::OsString;
@@ -47,6 +48,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   shutdown                                      the machine goes down: stop the pods in order, end the daemon
   sweep                                         delete what pods left; started by run
   usage                                         measure what pods hold; started by run
+  userns                                        hold a pod's user namespace until it is pinned; started by run
   selftest --root DIR                           does this build work on this machine?
   version
 
@@ -112,6 +114,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("own") => own::run(parser),
         Some("sweep") => sweep::run(parser),
         Some("usage") => usage::run(parser),
+        Some("userns") => userns::run(parser),
         Some("version" | "--version" | "-V") => version::run(),
         Some("help" | "--help" | "-h") => version::print(USAGE),
         _ => Err(CliError::Usage(format!("unknown verb {}", verb.to_string_lossy()))),

@@ -2,6 +2,7 @@
 //! Knows folders only, neither images nor pods. Quick enough for the event loop: a handful of system calls.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +15,7 @@ use nix::sys::stat::Mode;
 
 use crate::image::ImageError;
 use crate::image::digest::{hex, is_sha256};
+use crate::sys::idmap;
 
 /// mount(2) takes one page of options, the last byte of which is a zero.
 const LONGEST_OPTIONS: usize = 4095;
@@ -21,6 +23,7 @@ const LONGEST_OPTIONS: usize = 4095;
 /// Mounts the layers (diff ids, bottom to top, folders below `layers_dir`) with `upper` above them at `target`.
 /// `upper`, `work` and `target` must exist, `upper` and `work` empty and on one file system. An image without layers
 /// is `upper` alone. Something mounted at `target` already is taken as done: a repeated step of a repeated start.
+/// `upper` must belong to the `mapping`'s root.
 ///
 /// # Errors
 /// A layer is missing (named), or the kernel refuses the mount.
@@ -30,6 +33,7 @@ pub fn mount_rootfs(
     upper: &Path,
     work: &Path,
     target: &Path,
+    mapping: Option<&Mapping<'_>>,
 ) -> Result<(), ImageError> {
     if is_mounted(target, upper).map_err(ImageError::io(target, "cannot mount a root file system on it"))? {
         return Ok(());
@@ -42,17 +46,18 @@ pub fn mount_rootfs(
     for layer in layers {
         lower.push(layer_dir(layers_dir, layer)?);
     }
+    let lower = Lower::of(lower, mapping)?;
     // The mark of `volatile` outlives the mount and refuses the next one; a writable layer is thrown away after a
     // crash of the machine, so only a repeated start meets it here.
     let _ = std::fs::remove_dir_all(work.join("work/incompat"));
-    overlay(&lower, Some([upper, work]), target, ",volatile")
+    overlay(&lower.dirs, Some([upper, work]), target, ",volatile")
         .or_else(|error| match error.raw_os_error() {
             // Kernels before 5.10 do not know `volatile`.
-            Some(nix::libc::EINVAL) => overlay(&lower, Some([upper, work]), target, ""),
+            Some(nix::libc::EINVAL) => overlay(&lower.dirs, Some([upper, work]), target, ""),
             _ => Err(error),
         })
         .map_err(|error| match upper.is_dir() {
-            true => explain(error, &lower, target),
+            true => explain(error, &lower.dirs, target),
             false => ImageError::io(upper, "the writable layer is missing")(error),
         })
 }
@@ -61,7 +66,12 @@ pub fn mount_rootfs(
 ///
 /// # Errors
 /// As [`mount_rootfs`].
-pub fn mount_layers(layers_dir: &Path, layers: &[String], target: &Path) -> Result<(), ImageError> {
+pub fn mount_layers(
+    layers_dir: &Path,
+    layers: &[String],
+    target: &Path,
+    mapping: Option<&Mapping<'_>>,
+) -> Result<(), ImageError> {
     let mounted = is_mounted(target, target.parent().unwrap_or(target));
     if layers.is_empty() || mounted.map_err(ImageError::io(target, "cannot mount an image on it"))? {
         return Ok(());
@@ -71,7 +81,60 @@ pub fn mount_layers(layers_dir: &Path, layers: &[String], target: &Path) -> Resu
     for layer in layers {
         lower.push(layer_dir(layers_dir, layer)?);
     }
-    overlay(&lower, None, target, "").map_err(|error| explain(error, &lower, target))
+    let lower = Lower::of(lower, mapping)?;
+    overlay(&lower.dirs, None, target, "").map_err(|error| explain(error, &lower.dirs, target))
+}
+
+/// Shows a tree to the users of a pod that has ids of its own.
+#[derive(Debug)]
+pub struct Mapping<'a> {
+    pub user_ns: &'a File,
+    /// A folder to be made for a moment, for the layers; its parent must exist.
+    pub scratch: &'a Path,
+}
+
+/// Layers to be laid over each other. Mapped ones are mounts, which an overlay has copies of.
+struct Lower<'a> {
+    dirs: Vec<PathBuf>,
+    scratch: Option<&'a Path>,
+}
+
+impl<'a> Lower<'a> {
+    fn of(dirs: Vec<PathBuf>, mapping: Option<&Mapping<'a>>) -> Result<Self, ImageError> {
+        let Some(mapping) = mapping else { return Ok(Self { dirs, scratch: None }) };
+        let scratch = mapping.scratch;
+        let mut lower = Self { dirs: Vec::new(), scratch: Some(scratch) };
+        let made = |path: &Path| match std::fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(ImageError::io(path, "cannot make a folder for a layer")(error))
+            }
+            _ => Ok(()),
+        };
+        made(scratch)?;
+        for (n, dir) in dirs.iter().enumerate() {
+            let target = scratch.join(n.to_string());
+            made(&target)?;
+            // Before it is mounted: an error takes all away.
+            lower.dirs.push(target.clone());
+            idmap::bind(dir, mapping.user_ns, &target).map_err(|error| match dir.is_dir() {
+                true => ImageError::io(dir, "cannot map the owners of the layer")(error),
+                false => explain(error, &dirs, &target),
+            })?;
+        }
+        Ok(lower)
+    }
+}
+
+impl Drop for Lower<'_> {
+    fn drop(&mut self) {
+        let Some(scratch) = self.scratch else { return };
+        for dir in &self.dirs {
+            // Was perhaps not mounted; a folder in use cannot be deleted.
+            let _ = umount2(dir, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW);
+            let _ = std::fs::remove_dir(dir);
+        }
+        let _ = std::fs::remove_dir(scratch);
+    }
 }
 
 /// Takes the mount away; it is no error when nothing is mounted or `target` is gone. A file still open in it keeps
@@ -105,7 +168,7 @@ fn is_mounted(target: &Path, upper: &Path) -> io::Result<bool> {
 
 /// `writable`: upper and work folder. With `volatile` nothing of the writable layer is promised to survive a power
 /// cut, and without it each unmount would write out the whole file system below, in the event loop.
-fn overlay(lower: &[PathBuf], writable: Option<[&Path; 2]>, target: &Path, tail: &str) -> io::Result<()> {
+pub(crate) fn overlay(lower: &[PathBuf], writable: Option<[&Path; 2]>, target: &Path, tail: &str) -> io::Result<()> {
     let flags = if writable.is_some() { MsFlags::empty() } else { MsFlags::MS_RDONLY };
     let writable: Vec<PathBuf> = writable.into_iter().flatten().map(Path::to_owned).collect();
     let named = options(lower.iter().rev().map(|dir| dir.as_os_str()), writable.iter().map(|d| d.as_os_str()), tail);

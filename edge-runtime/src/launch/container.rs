@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +15,11 @@ use super::launcher::{Launcher, Objects, Prepared};
 use super::runtimes::Runtimes;
 use super::sandbox::{class, spec, uid};
 use super::security::{apparmor, seccomp};
-use super::{oci_spec, resources, termination, user};
+use super::{oci_spec, resources, termination, user, user_ns};
+use crate::image::rootfs::Mapping;
 use crate::image::{ImageRecord, rootfs};
 use crate::monitor::protocol::StartContainer;
+use crate::net::namespaces::UserNamespace;
 use crate::pod::env::{self, Environment, Sources};
 use crate::pod::ephemeral::definition;
 use crate::pod::event::StartFailure;
@@ -117,15 +120,17 @@ impl Launcher {
 
         let seccomp = seccomp::of(pod, container, &self.paths.seccomp(), self.config.security.seccomp_default)?;
         let apparmor = apparmor::of(pod, container, self.apparmor, apparmor::loaded).map_err(create)?;
-        let root = self.root_file_system(&dir, &bundle, image)?;
+        let own_users = prepared.namespaces.user.as_ref();
+        let own_ids = own_users.map(|user| File::open(&user.path)).transpose().map_err(create)?;
+        let root = self.root_file_system(&dir, &bundle, image, own_users.zip(own_ids.as_ref()))?;
         let user = user::resolve(pod, container, &image.config.user, &root).map_err(config)?;
         let termination_log = dir.join("termination-log");
         termination_file(&termination_log).map_err(create)?;
         let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         for (volume, image) in attempt.image_volumes {
-            image_volume::mount(&self.paths, &uid, volume, &image.layers).map_err(create)?;
+            image_volume::mount(&self.paths, &uid, volume, &image.layers, own_ids.as_ref()).map_err(create)?;
         }
-        let mounts = mounts::container_mounts(&MountContext {
+        let mut mounts = mounts::container_mounts(&MountContext {
             paths: &self.paths,
             pod,
             container,
@@ -136,6 +141,9 @@ impl Launcher {
             recursive_read_only: self.recursive_read_only,
         })
         .map_err(|error| if error.is_of_image() { create(error) } else { config(error) })?;
+        if let Some(user) = own_users {
+            user_ns::map(user, &bundle, &self.paths.pod(&uid), &mut mounts).map_err(create)?;
+        }
         let cgroup = format!("{}/{}", self.cgroups.pod_path(class(pod), &uid), attempt.id);
         let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
         Runtimes::mark(&bundle, &handler).map_err(create)?;
@@ -191,7 +199,13 @@ impl Launcher {
         Ok(Ready { start, user, warnings })
     }
 
-    fn root_file_system(&self, dir: &Path, bundle: &Path, image: &ImageRecord) -> Result<PathBuf, Failure> {
+    fn root_file_system(
+        &self,
+        dir: &Path,
+        bundle: &Path,
+        image: &ImageRecord,
+        user: Option<(&UserNamespace, &File)>,
+    ) -> Result<PathBuf, Failure> {
         let (upper, work, root) = (dir.join("upper"), dir.join("work"), bundle.join("rootfs"));
         files::private_dir(dir).map_err(create)?;
         files::private_dir(bundle).map_err(create)?;
@@ -199,7 +213,13 @@ impl Launcher {
         for path in [&upper, &work, &root] {
             files::open_dir(path).map_err(create)?;
         }
-        rootfs::mount_rootfs(&self.paths.layers(), &image.layers, &upper, &work, &root).map_err(create)?;
+        if let Some((user, _)) = user {
+            user_ns::give(&self.paths, bundle, &upper, user).map_err(create)?;
+        }
+        let scratch = user_ns::scratch(bundle);
+        let mapping = user.map(|(_, user_ns)| Mapping { user_ns, scratch: &scratch });
+        rootfs::mount_rootfs(&self.paths.layers(), &image.layers, &upper, &work, &root, mapping.as_ref())
+            .map_err(create)?;
         Ok(root)
     }
 
@@ -211,6 +231,7 @@ impl Launcher {
     pub fn remove_container(&self, uid: &str, container: &str, attempt: u32, id: &str) -> Result<(), String> {
         let bundle = self.paths.bundle(id);
         rootfs::unmount_rootfs(&bundle.join("rootfs")).map_err(|error| error.to_string())?;
+        user_ns::unmap(&bundle);
         files::remove_tree(&bundle).map_err(|error| error.to_string())?;
         self.trash.throw(&self.attempt_dir(uid, container, attempt)).map_err(|error| error.to_string())
     }
@@ -305,7 +326,7 @@ fn namespaces(pod: &Pod, prepared: &Prepared, join_pid: Option<i32>) -> oci_spec
         None => oci_spec::PidNamespace::Private,
     };
     let pinned = prepared.namespaces.clone();
-    oci_spec::Namespaces { net: pinned.net, ipc: pinned.ipc, uts: pinned.uts, pid }
+    oci_spec::Namespaces { net: pinned.net, ipc: pinned.ipc, uts: pinned.uts, user: pinned.user, pid }
 }
 
 /// The nodes as they are now. A container that is not root gets them as its own: that is what they are for.
@@ -333,6 +354,7 @@ fn bind(mount: mounts::Mount) -> oci_spec::Mount {
         read_only: mount.read_only,
         recursive_read_only: mount.recursive_read_only,
         propagation,
+        locked: mount.locked,
         kind: oci_spec::MountKind::Bind,
     }
 }

@@ -13,6 +13,7 @@ use super::devices::{self, Devices, Grant};
 use super::owning::Owners;
 use super::runtimes::Runtimes;
 use super::security::{admit, apparmor};
+use super::user_ns::{self, Ids};
 use super::{oci_spec, resources};
 use crate::config::swap::Unlimited;
 use crate::config::{Config, NetworkMode};
@@ -53,6 +54,8 @@ pub struct Launcher {
     pub(super) devices: Devices,
     pub(super) runtimes: Runtimes,
     handlers: Vec<NodeRuntimeHandler>,
+    /// Those that pods may have for their own, or why they cannot.
+    pub(super) user_ids: Result<Ids, String>,
     pub(super) dns: NodeDns,
     pub(super) last_addresses: Vec<IpAddr>,
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
@@ -102,7 +105,11 @@ impl Launcher {
         }
         let devices = Devices::load(config.devices.clone(), paths);
         let runtimes = Runtimes::new(&config.runtime.command, &config.runtimes);
-        let handlers = runtimes.detect();
+        let user_ids = user_ns::detect(paths, &namespaces, config.max_pods);
+        if let Err(why) = &user_ids {
+            log::info!("pods cannot have users of their own (hostUsers: false): {why}");
+        }
+        let handlers = runtimes.detect(user_ids.is_ok());
         let (apparmor, warning) = apparmor::detect();
         warnings.extend(warning);
         let dns = NodeDns {
@@ -127,6 +134,7 @@ impl Launcher {
             devices,
             runtimes,
             handlers,
+            user_ids,
             dns,
             last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
@@ -155,6 +163,7 @@ impl Launcher {
             devices: Devices::default(),
             runtimes: Runtimes::default(),
             handlers: Vec::new(),
+            user_ids: Err("not looked at".to_owned()),
             dns: NodeDns::default(),
             last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
@@ -190,7 +199,10 @@ impl Launcher {
         let selinux = admit::has_selinux();
         let refuses = self.config.resources.without_memory_controller == Unlimited::Refuse;
         let memory_limits = !refuses || self.memory_controller();
-        admit::refusal(pod, &admit::Abilities { unsafe_sysctls, apparmor: self.apparmor, selinux, memory_limits })
+        let user_namespaces = self.user_ids.as_ref().map(drop).map_err(String::as_str);
+        let apparmor = self.apparmor;
+        let node = admit::Abilities { unsafe_sysctls, apparmor, selinux, memory_limits, user_namespaces };
+        admit::refusal(pod, &node)
     }
 
     /// Why the board's devices do not suffice for `pod` beside `others`.

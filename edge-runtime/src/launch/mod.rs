@@ -15,6 +15,7 @@ pub mod security;
 mod termination;
 mod usage;
 pub mod user;
+pub(crate) mod user_ns;
 
 pub use container::{Attempt, all_containers};
 pub use launcher::Launcher;

@@ -11,7 +11,7 @@ use super::container::{Failure, config, create};
 use super::launcher::{Launcher, Objects};
 use super::runtimes::Runtimes;
 use super::sandbox::{class, uid};
-use super::{oci_spec, resources, user};
+use super::{oci_spec, resources, user, user_ns};
 use crate::monitor::protocol::StartContainer;
 use crate::pod::pause::PAUSE;
 use crate::sys::files;
@@ -37,6 +37,9 @@ impl Launcher {
         let root = bundle.join("rootfs");
         files::private_dir(&bundle).map_err(create)?;
         files::open_dir(&root).map_err(create)?;
+        if let Some(user) = &prepared.namespaces.user {
+            user_ns::give(&self.paths, &bundle, &root, user).map_err(create)?;
+        }
         let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
         Runtimes::mark(&bundle, &handler).map_err(create)?;
         let runtime = self.runtimes.of_handler(&handler, &self.paths);
@@ -55,6 +58,7 @@ impl Launcher {
                 net: own.net.clone(),
                 ipc: own.ipc.clone(),
                 uts: own.uts.clone(),
+                user: own.user.clone(),
                 pid: oci_spec::PidNamespace::Private,
             },
             hostname: String::new(),
@@ -118,6 +122,7 @@ fn bind(source: &Path, target: &str) -> oci_spec::Mount {
         read_only: true,
         recursive_read_only: false,
         propagation: oci_spec::Propagation::None,
+        locked: user_ns::locked(source),
         kind: oci_spec::MountKind::Bind,
     }
 }

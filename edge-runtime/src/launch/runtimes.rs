@@ -116,15 +116,16 @@ impl Runtimes {
         Self::marked(folder).map_or_else(|| self.handler_of(pod, objects), Ok)
     }
 
-    /// What each can do, for `status.runtimeHandlers`. Runs every program once.
-    pub fn detect(&self) -> Vec<NodeRuntimeHandler> {
+    /// What each can do, for `status.runtimeHandlers`. Runs every program once. User namespaces are the node's own
+    /// work, for all of them.
+    pub fn detect(&self, user_namespaces: bool) -> Vec<NodeRuntimeHandler> {
         let default = std::iter::once((String::new(), &self.default));
         let named = self.handlers.iter().map(|(name, handler)| (name.clone(), handler));
         default
             .chain(named)
             .map(|(name, handler)| NodeRuntimeHandler {
                 name: Some(name),
-                features: Some(features(&said(&handler.program).unwrap_or_default())),
+                features: Some(features(&said(&handler.program).unwrap_or_default(), user_namespaces)),
             })
             .collect()
     }
@@ -135,13 +136,12 @@ fn said(program: &Path) -> Option<Value> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// From the answer to `features` (OCI runtime specification, features.md). User namespaces are not made here, so no
-/// handler is said to have them.
-fn features(said: &Value) -> NodeRuntimeHandlerFeatures {
+/// From the answer to `features` (OCI runtime specification, features.md).
+fn features(said: &Value, user_namespaces: bool) -> NodeRuntimeHandlerFeatures {
     let options = said["mountOptions"].as_array().into_iter().flatten();
     NodeRuntimeHandlerFeatures {
         recursive_read_only_mounts: Some(options.into_iter().any(|option| option == "rro")),
-        user_namespaces: Some(false),
+        user_namespaces: Some(user_namespaces),
     }
 }
 
@@ -186,8 +186,9 @@ mod tests {
 
     #[test]
     fn what_a_runtime_says() {
-        let can = features(&json!({"mountOptions": ["ro", "rro"]}));
+        let can = features(&json!({"mountOptions": ["ro", "rro"]}), true);
         assert_eq!(can.recursive_read_only_mounts, Some(true));
-        assert_eq!(features(&Value::Null).recursive_read_only_mounts, Some(false));
+        assert_eq!(can.user_namespaces, Some(true));
+        assert_eq!(features(&Value::Null, false).recursive_read_only_mounts, Some(false));
     }
 }

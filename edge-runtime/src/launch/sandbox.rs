@@ -8,9 +8,9 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::launcher::{Launcher, Objects, Prepared};
-use super::resources;
 use super::runtimes::Runtimes;
 use super::security::{admit, sysctl};
+use super::{resources, user_ns};
 use crate::net::cni::Attachment;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
 use crate::net::resolv::NodeDns;
@@ -137,13 +137,19 @@ impl Launcher {
     fn pod_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
         let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
         let sysctls = sysctl::of_sandbox(pod);
-        let request = NamespaceRequest { sysctls: &sysctls, ..namespace_request(pod, &name) };
+        let first_id = if own_users(pod) {
+            let ids = self.user_ids.as_ref().map_err(sandbox_failure)?;
+            Some(user_ns::first_id(&self.paths, uid, *ids).map_err(sandbox_failure)?)
+        } else {
+            None
+        };
+        let request = NamespaceRequest { sysctls: &sysctls, first_id, ..self.namespace_request(pod, &name) };
         self.namespaces.create(&self.paths.namespaces(uid), &request).map_err(sandbox_failure)
     }
 
     fn existing_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
         let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
-        namespaces::existing(&self.paths.namespaces(uid), &namespace_request(pod, &name))
+        namespaces::existing(&self.paths.namespaces(uid), &self.namespace_request(pod, &name))
             .ok_or_else(|| sandbox_failure("the pod's namespaces are gone"))
     }
 
@@ -190,6 +196,15 @@ impl Launcher {
         let files = etc_files::EtcFiles { hosts, hostname: hostname + "\n", resolv_conf: resolv.content };
         etc_files::write(&self.pod_files(uid), &files).map_err(sandbox_failure)?;
         Ok(resolv.warnings)
+    }
+
+    /// Of a pod that has been prepared.
+    fn namespace_request<'a>(&self, pod: &Pod, name: &'a str) -> NamespaceRequest<'a> {
+        let own_network = !host_network(pod);
+        let host_ipc = spec(pod).and_then(|spec| spec.host_ipc).unwrap_or(false);
+        let hostname = own_network.then_some(name);
+        let first_id = if own_users(pod) { user_ns::kept(&self.paths, &uid(pod)) } else { None };
+        NamespaceRequest { net: own_network, ipc: !host_ipc, hostname, sysctls: &[], first_id }
     }
 
     /// Undoes [`Launcher::prepare_sandbox`], in reverse. `for_good` also deletes volumes and writable layers.
@@ -256,7 +271,7 @@ impl Launcher {
     pub fn sandbox_exists(&self, pod: &Pod) -> bool {
         let uid = uid(pod);
         hostname::pod_hostname(pod, &self.dns.cluster_domain).is_ok_and(|name| {
-            namespaces::existing(&self.paths.namespaces(&uid), &namespace_request(pod, &name)).is_some()
+            namespaces::existing(&self.paths.namespaces(&uid), &self.namespace_request(pod, &name)).is_some()
         })
     }
 
@@ -288,10 +303,8 @@ fn mount_failure(error: &VolumeError) -> SandboxFailure {
     SandboxFailure { reason: error.reason(), message: error.to_string() }
 }
 
-fn namespace_request<'a>(pod: &Pod, name: &'a str) -> NamespaceRequest<'a> {
-    let own_network = !host_network(pod);
-    let host_ipc = spec(pod).and_then(|spec| spec.host_ipc).unwrap_or(false);
-    NamespaceRequest { net: own_network, ipc: !host_ipc, hostname: own_network.then_some(name), sysctls: &[] }
+fn own_users(pod: &Pod) -> bool {
+    spec(pod).and_then(|spec| spec.host_users) == Some(false)
 }
 
 pub(super) fn spec(pod: &Pod) -> Option<&PodSpec> {

@@ -78,7 +78,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("ns");
-        let request = NamespaceRequest { net: true, ipc: false, hostname: None, sysctls: &[] };
+        let request = NamespaceRequest { net: true, ipc: false, hostname: None, sysctls: &[], first_id: None };
         let path = NamespaceMaker::open().unwrap().create(&folder, &request).unwrap().net.unwrap();
         let inside = |address: &str| {
             let file = File::open(&path).unwrap();

@@ -1,6 +1,6 @@
-//! Network, IPC and UTS namespaces of a pod, held by bind mounts on files instead of a pause process.
+//! Network, IPC, UTS and user namespaces of a pod, held by bind mounts on files instead of a pause process.
 //!
-//! The files are named `net`, `ipc` and `uts` in the folder given by the caller. A crash at any point leaves files
+//! The files are named `net`, `ipc`, `uts` and `user` in the folder given by the caller. A crash at any point leaves files
 //! that [`remove`] clears and [`NamespaceMaker::create`] replaces. Knows nothing of addresses and links.
 
 use std::fs::{self, File};
@@ -16,12 +16,24 @@ use super::NetError;
 use super::etc_files;
 use super::netlink::{Socket, link};
 
+mod user;
+
+pub use user::IDS;
+
 /// `NSFS_MAGIC` of linux/magic.h.
 const NSFS: FsType = FsType(0x6e73_6673);
 
 /// The three kinds, with the name that the kernel and our files have in common.
 const KINDS: [(&str, CloneFlags); 3] =
     [("net", CloneFlags::CLONE_NEWNET), ("ipc", CloneFlags::CLONE_NEWIPC), ("uts", CloneFlags::CLONE_NEWUTS)];
+
+/// The user namespace owns the others, and no thread of the daemon can enter it: it is not one of the [`KINDS`].
+const USER: &str = "user";
+
+/// Flag of the kind of this name.
+pub(crate) fn kind_of(name: &str) -> Option<CloneFlags> {
+    KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+}
 
 /// Which namespaces a pod has of its own; what is not asked for is the node's.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +46,8 @@ pub struct NamespaceRequest<'a> {
     pub hostname: Option<&'a str>,
     /// Names and values written inside, in this order.
     pub sysctls: &'a [(String, String)],
+    /// First of the [`IDS`] ids outside that are 0 and so on inside; none without a user namespace.
+    pub first_id: Option<u32>,
 }
 
 impl NamespaceRequest<'_> {
@@ -48,7 +62,8 @@ impl NamespaceRequest<'_> {
     fn paths(&self, dir: &Path) -> PodNamespaces {
         let path = |(name, kind): (&str, CloneFlags)| self.wants(kind).then(|| dir.join(name));
         let [net, ipc, uts] = KINDS.map(path);
-        PodNamespaces { net, ipc, uts }
+        let user = self.first_id.map(|first_id| UserNamespace { path: dir.join(USER), first_id });
+        PodNamespaces { net, ipc, uts, user }
     }
 }
 
@@ -58,6 +73,15 @@ pub struct PodNamespaces {
     pub net: Option<PathBuf>,
     pub ipc: Option<PathBuf>,
     pub uts: Option<PathBuf>,
+    pub user: Option<UserNamespace>,
+}
+
+/// A pod's own ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserNamespace {
+    pub path: PathBuf,
+    /// On the node: root's in the pod.
+    pub first_id: u32,
 }
 
 /// Holds this process' own namespaces, to come back to. One per daemon, opened before anything else.
@@ -84,9 +108,11 @@ impl NamespaceMaker {
             File::create(&path).map_err(|source| NetError::path("create", path, source))?;
         }
         let flags = wanted.iter().fold(CloneFlags::empty(), |flags, (_, kind)| flags | *kind);
-        let made = unshare(flags)
-            .map_err(|errno| NetError::namespace("make namespaces", errno))
-            .and_then(|()| fill(dir, &wanted, request));
+        let made = match request.first_id {
+            None => unshare(flags).map_err(|errno| NetError::namespace("make namespaces", errno)),
+            Some(first) => enter_owned(dir, first, &wanted),
+        };
+        let made = made.and_then(|()| fill(dir, &wanted, request));
         self.come_back(flags);
         if made.is_err() {
             // The first error says what is wrong; a later create clears what this cannot.
@@ -148,7 +174,27 @@ fn make_folder(dir: &Path) -> Result<(), NetError> {
         .map_err(|source| NetError::path("set mode of", dir, source))
 }
 
-fn fill(dir: &Path, wanted: &[(&str, CloneFlags)], request: &NamespaceRequest<'_>) -> Result<(), NetError> {
+/// Pins a new user namespace and enters the `wanted` ones, which it owns.
+fn enter_owned(dir: &Path, first: u32, wanted: &[(&'static str, CloneFlags)]) -> Result<(), NetError> {
+    let failed = |source| NetError::namespace("make a user namespace", source);
+    let holder = user::Holder::start(first, wanted.iter().map(|(name, _)| *name)).map_err(failed)?;
+    let target = dir.join(USER);
+    File::create(&target).map_err(|source| NetError::path("create", &target, source))?;
+    pin(&holder.path(USER), target)?;
+    for (name, kind) in wanted {
+        let path = holder.path(name);
+        let file = File::open(&path).map_err(|source| NetError::path("open", path, source))?;
+        setns(file, *kind).map_err(|errno| NetError::namespace("enter namespaces", errno))?;
+    }
+    Ok(())
+}
+
+fn pin(source: &Path, target: PathBuf) -> Result<(), NetError> {
+    mount(Some(source), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .map_err(|errno| NetError::path("pin namespace at", target, errno))
+}
+
+fn fill(dir: &Path, wanted: &[(&'static str, CloneFlags)], request: &NamespaceRequest<'_>) -> Result<(), NetError> {
     if let Some(hostname) = request.hostname {
         nix::unistd::sethostname(hostname).map_err(|errno| NetError::namespace("set host name", errno))?;
     }
@@ -160,9 +206,7 @@ fn fill(dir: &Path, wanted: &[(&str, CloneFlags)], request: &NamespaceRequest<'_
         crate::sys::sysctl::write(name, value).map_err(NetError::Sysctl)?;
     }
     for (name, _) in wanted {
-        let (source, target) = (Path::new("/proc/thread-self/ns").join(name), dir.join(name));
-        mount(Some(&source), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-            .map_err(|errno| NetError::path("pin namespace at", target, errno))?;
+        pin(&Path::new("/proc/thread-self/ns").join(name), dir.join(name))?;
     }
     Ok(())
 }
@@ -172,7 +216,8 @@ fn fill(dir: &Path, wanted: &[(&str, CloneFlags)], request: &NamespaceRequest<'_
 pub fn existing(dir: &Path, request: &NamespaceRequest<'_>) -> Option<PodNamespaces> {
     let paths = request.paths(dir);
     let pinned = |path: &PathBuf| statfs(path).is_ok_and(|fs| fs.filesystem_type() == NSFS);
-    let all = [&paths.net, &paths.ipc, &paths.uts].into_iter().flatten().all(pinned);
+    let user = paths.user.as_ref().map(|user| &user.path);
+    let all = [paths.net.as_ref(), paths.ipc.as_ref(), paths.uts.as_ref(), user].into_iter().flatten().all(pinned);
     (all && dir.is_dir()).then_some(paths)
 }
 
@@ -188,7 +233,7 @@ pub fn remove(dir: &Path) -> Result<(), NetError> {
 }
 
 fn unpin(dir: &Path) -> Result<(), NetError> {
-    for (name, _) in KINDS {
+    for name in KINDS.iter().map(|(name, _)| *name).chain([USER]) {
         let path = dir.join(name);
         unmount_all(&path)?;
         match fs::remove_file(&path) {

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod delete;
 pub mod files;
 pub mod host;
+pub mod idmap;
 pub mod memory;
 pub mod quantity;
 pub mod reserve;

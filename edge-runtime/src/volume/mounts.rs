@@ -30,6 +30,8 @@ pub struct Mount {
     /// Mounts below it, too.
     pub recursive_read_only: bool,
     pub propagation: Propagation,
+    /// What it must keep in a user namespace: `nosuid` and the like.
+    pub locked: Vec<&'static str>,
 }
 
 #[derive(Clone, Copy)]
@@ -81,7 +83,7 @@ fn pod_mounts(ctx: &MountContext<'_>) -> Vec<Mount> {
     let read_only_root = read_only_root.unwrap_or(false);
     let mount = |source: PathBuf, target: &str, read_only: bool| {
         let propagation = Propagation::Private;
-        Mount { source, target: PathBuf::from(target), read_only, recursive_read_only: false, propagation }
+        Mount { source, target: target.into(), read_only, recursive_read_only: false, propagation, locked: Vec::new() }
     };
     let termination = ctx.container.termination_message_path.as_deref().filter(|path| !path.is_empty());
     let mut mounts = vec![
@@ -140,7 +142,7 @@ fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Re
     };
     let target = Path::new("/").join(&mount.mount_path);
     let read_only = volume.read_only || mount.read_only.unwrap_or(false);
-    Ok(Mount { source, target, read_only, recursive_read_only, propagation })
+    Ok(Mount { source, target, read_only, recursive_read_only, propagation, locked: Vec::new() })
 }
 
 fn is_image(pod: &Pod, volume: &str) -> bool {

@@ -53,7 +53,6 @@ fn limits_and_identity_reach_the_process() {
         with_spec(pod("user", on, json!([secure("c", report, &context)])), &never),
         with_spec(pod("one-cap", on, json!([secure("c", caps, &one)])), &never),
         pod("root", on, json!([secure("c", "exec sleep 1000", &json!({"runAsNonRoot": true}))])),
-        with_spec(pod("userns", on, json!([shell("c", "exec sleep 1000")])), &json!({"hostUsers": false})),
         with_spec(pod("eater", on, json!([eater])), &never),
     ]);
 
@@ -82,11 +81,6 @@ fn limits_and_identity_reach_the_process() {
     });
     let message = status(&refused, "c")["state"]["waiting"]["message"].as_str().unwrap_or_default().to_owned();
     assert!(message.starts_with("container has runAsNonRoot and image will run as root"), "{message}");
-
-    let failed = kubectl.wait_phase("userns", "Failed");
-    assert_eq!(failed["status"]["reason"], "PodFeatureUnsupported", "{failed}");
-    let why = failed["status"]["message"].as_str().unwrap_or_default();
-    assert!(why.contains("spec.hostUsers"), "{why}");
 
     let eaten = kubectl.wait_phase("eater", "Failed");
     let end = &status(&eaten, "c")["state"]["terminated"];

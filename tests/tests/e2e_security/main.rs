@@ -4,6 +4,7 @@ mod board;
 mod crun;
 mod profiles;
 mod secrets;
+mod users;
 
 use sampan_tests::manifest::{pod, shell, with, with_spec};
 use sampan_tests::{Cluster, EdgeNode};

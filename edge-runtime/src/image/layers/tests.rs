@@ -121,7 +121,7 @@ fn stacked_layers_show_what_the_image_means() {
     for name in ["upper", "work", "target"] {
         fs::create_dir(at(name)).unwrap();
     }
-    mount_rootfs(&layers.layers, &ids, &at("upper"), &at("work"), &at("target")).unwrap();
+    mount_rootfs(&layers.layers, &ids, &at("upper"), &at("work"), &at("target"), None).unwrap();
     let shown = |dir: &str| {
         let mut names: Vec<_> = fs::read_dir(at("target").join(dir)).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();

@@ -7,6 +7,7 @@ use oci_spec::runtime::LinuxSeccomp;
 use thiserror::Error;
 
 use crate::launch::user::User;
+use crate::net::namespaces::UserNamespace;
 
 /// Everything the OCI configuration of one container attempt depends on.
 #[derive(Clone, Debug)]
@@ -74,6 +75,8 @@ pub struct Mount {
     /// Mounts below the source are made read-only too (`recursiveReadOnly`; kernel 5.12 and a runtime that can).
     pub recursive_read_only: bool,
     pub propagation: Propagation,
+    /// Options that a mount cannot lose in a user namespace: runc before 1.2 does not look for them.
+    pub locked: Vec<&'static str>,
     pub kind: MountKind,
 }
 
@@ -102,6 +105,7 @@ pub struct Namespaces {
     pub net: Option<PathBuf>,
     pub ipc: Option<PathBuf>,
     pub uts: Option<PathBuf>,
+    pub user: Option<UserNamespace>,
     pub pid: PidNamespace,
 }
 

@@ -19,9 +19,11 @@ pub use input::{
 
 use std::path::PathBuf;
 
+use crate::net::namespaces::IDS;
 use k8s_openapi::api::core::v1::{Container, SecurityContext};
 use oci_spec::runtime::{
-    Linux, LinuxDevice, LinuxDeviceType, LinuxNamespace, LinuxNamespaceType, Process, Root, Spec, User as ProcessUser,
+    Linux, LinuxDevice, LinuxDeviceType, LinuxIdMappingBuilder, LinuxNamespace, LinuxNamespaceType, Process, Root,
+    Spec, User as ProcessUser,
 };
 
 /// Hidden from a container, as the kubelet asks for (pkg/securitycontext).
@@ -110,6 +112,12 @@ fn linux(input: &Input) -> Result<Linux, SpecError> {
     });
     let mut linux = Linux::default();
     linux.set_namespaces(Some(namespaces(input)));
+    if let Some(user) = &input.namespaces.user {
+        // Fails for a field that is missing only, and without a mapping the runtime would refuse the container.
+        let ids = LinuxIdMappingBuilder::default().container_id(0_u32).host_id(user.first_id).size(IDS).build().ok();
+        linux.set_uid_mappings(ids.map(|ids| vec![ids]));
+        linux.set_gid_mappings(ids.map(|ids| vec![ids]));
+    }
     linux.set_cgroups_path(Some(PathBuf::from(&input.cgroup_path)));
     linux.set_resources(Some(limits::resources(input, privileged)?));
     linux.set_masked_paths(masked);
@@ -142,7 +150,9 @@ fn namespaces(input: &Input) -> Vec<LinuxNamespace> {
         PidNamespace::Shared(path) => all.push(namespace(LinuxNamespaceType::Pid, Some(path.clone()))),
         PidNamespace::Host => {}
     }
+    let user = wanted.user.as_ref().map(|user| user.path.clone());
     let pinned = [
+        (LinuxNamespaceType::User, &user),
         (LinuxNamespaceType::Network, &wanted.net),
         (LinuxNamespaceType::Ipc, &wanted.ipc),
         (LinuxNamespaceType::Uts, &wanted.uts),

@@ -86,6 +86,7 @@ fn volume(own: &Mount) -> OciMount {
             options
         }
     };
+    options.extend(own.locked.iter().map(|option| (*option).to_owned()));
     options.push(
         if own.recursive_read_only {
             "rro"

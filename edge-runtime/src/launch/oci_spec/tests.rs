@@ -47,6 +47,7 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
             net: Some("/ns/net".into()),
             ipc: Some("/ns/ipc".into()),
             uts: Some("/ns/uts".into()),
+            user: None,
             pid: PidNamespace::Private,
         },
         hostname: "p".into(),
@@ -172,6 +173,7 @@ fn volumes_come_after_the_defaults_and_replace_them() {
         target: target.into(),
         read_only: false,
         recursive_read_only: false,
+        locked: Vec::new(),
         propagation: Propagation::None,
         kind: MountKind::Bind,
     };

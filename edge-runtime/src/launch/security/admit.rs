@@ -17,6 +17,8 @@ pub struct Abilities<'a> {
     pub selinux: bool,
     /// False where they cannot be enforced and a pod that has one must not run.
     pub memory_limits: bool,
+    /// Whether pods can have users of their own; if not, why.
+    pub user_namespaces: Result<(), &'a str>,
 }
 
 /// Whether the kernel has SELinux switched on.
@@ -38,9 +40,27 @@ pub fn refusal(pod: &Pod, node: &Abilities<'_>) -> Option<Refusal> {
             ))
         })
         .or_else(|| {
+            let why = own_users(pod, node.user_namespaces)?;
+            Some(refusal(
+                "PodFeatureUnsupported",
+                format!("spec.hostUsers: false is not supported by this node: {why}"),
+            ))
+        })
+        .or_else(|| {
             let unlimited = !node.memory_limits && has_memory_limit(pod);
             unlimited.then(|| refusal("MemoryLimitNotEnforceable", NO_MEMORY_CONTROLLER.to_owned()))
         })
+}
+
+/// Why the pod cannot have users of its own, if it wants them. A static pod has not passed the API's validation, which
+/// refuses them beside the node's namespaces.
+fn own_users<'a>(pod: &Pod, node: Result<(), &'a str>) -> Option<&'a str> {
+    let spec = pod.spec.as_ref().filter(|spec| spec.host_users == Some(false))?;
+    let hosts = [spec.host_network, spec.host_pid, spec.host_ipc];
+    if hosts.contains(&Some(true)) {
+        return Some("hostNetwork, hostPID and hostIPC need the node's users");
+    }
+    node.err()
 }
 
 /// Where the pod asks for an SELinux label, if it does.
@@ -75,8 +95,13 @@ mod tests {
 
     #[test]
     fn reasons() {
-        let mut node =
-            Abilities { unsafe_sysctls: &[], apparmor: apparmor::Support::Off, selinux: false, memory_limits: false };
+        let mut node = Abilities {
+            unsafe_sysctls: &[],
+            apparmor: apparmor::Support::Off,
+            selinux: false,
+            memory_limits: false,
+            user_namespaces: Ok(()),
+        };
         let reason = |node: &Abilities<'_>, context| {
             let spec = json!({"securityContext": context, "containers": [{"name": "c"}]});
             let pod: Pod = serde_json::from_value(json!({"spec": spec})).unwrap();
@@ -95,5 +120,16 @@ mod tests {
         assert_eq!(refusal(&limited, &node).map(|r| r.reason), Some("MemoryLimitNotEnforceable".into()));
         node.memory_limits = true;
         assert_eq!(refusal(&limited, &node), None);
+        let own_users = |extra: &str| {
+            let mut pod = json!({"spec": {"hostUsers": false, "containers": []}});
+            pod["spec"][extra] = true.into();
+            serde_json::from_value::<Pod>(pod).unwrap()
+        };
+        let why = |pod: &Pod, node: &Abilities<'_>| refusal(pod, node).map(|r| r.message).unwrap_or_default();
+        assert_eq!(refusal(&own_users("setHostnameAsFQDN"), &node), None);
+        assert!(why(&own_users("hostPID"), &node).ends_with("hostPID and hostIPC need the node's users"));
+        node.user_namespaces = Err("no ids");
+        let expected = "spec.hostUsers: false is not supported by this node: no ids";
+        assert_eq!(why(&own_users("setHostnameAsFQDN"), &node), expected);
     }
 }

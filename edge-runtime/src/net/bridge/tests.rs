@@ -10,7 +10,8 @@ use super::*;
 use crate::net::namespaces::{self, NamespaceMaker, NamespaceRequest, tests::isolate};
 use crate::pod::ports::{HostPort, Protocol};
 
-const POD: NamespaceRequest<'_> = NamespaceRequest { net: true, ipc: true, hostname: Some("pod"), sysctls: &[] };
+const POD: NamespaceRequest<'_> =
+    NamespaceRequest { net: true, ipc: true, hostname: Some("pod"), sysctls: &[], first_id: None };
 
 struct Node {
     temp: tempfile::TempDir,

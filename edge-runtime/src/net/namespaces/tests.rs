@@ -24,7 +24,8 @@ fn mounts_below(dir: &Path) -> usize {
     fs::read_to_string("/proc/thread-self/mountinfo").unwrap().matches(&dir).count()
 }
 
-const POD: NamespaceRequest<'_> = NamespaceRequest { net: true, ipc: true, hostname: Some("web-0"), sysctls: &[] };
+const POD: NamespaceRequest<'_> =
+    NamespaceRequest { net: true, ipc: true, hostname: Some("web-0"), sysctls: &[], first_id: None };
 
 #[test]
 fn a_pods_namespaces_are_its_own_and_the_thread_comes_back() {
@@ -65,7 +66,7 @@ fn host_network_pins_only_what_is_asked_for() {
     }
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("u1");
-    let request = NamespaceRequest { net: false, ipc: true, hostname: None, sysctls: &[] };
+    let request = NamespaceRequest { net: false, ipc: true, hostname: None, sysctls: &[], first_id: None };
     let made = NamespaceMaker::open().unwrap().create(&dir, &request).unwrap();
     assert_eq!((made.net, made.uts), (None, None));
     assert!(made.ipc.is_some() && existing(&dir, &request).is_some() && existing(&dir, &POD).is_none());

@@ -491,9 +491,10 @@ fn what_cannot_be_mounted_is_waited_for() {
 
 #[test]
 fn what_can_never_run_is_refused_at_once() {
-    let mut sim = Sim::new(pod(json!({"hostUsers": false, "containers": [{"name": "c", "image": "img:1"}]})));
+    let mut sim =
+        Sim::new(pod(json!({"resourceClaims": [{"name": "r"}], "containers": [{"name": "c", "image": "img:1"}]})));
     assert!(sim.turn().is_empty());
-    assert_eq!(sim.events, ["PodFeatureUnsupported: spec.hostUsers: false is not supported by this node"]);
+    assert_eq!(sim.events, ["PodFeatureUnsupported: spec.resourceClaims is not supported by this node"]);
     assert_eq!(sim.record.terminal.as_ref().unwrap().reason, "PodFeatureUnsupported");
     assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 9 }), ["gone"]);
 }

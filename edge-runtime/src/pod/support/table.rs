@@ -24,7 +24,8 @@ pub(super) const POD_SPEC: Table = &[
     ("hostIPC", Built),
     ("hostNetwork", Built),
     ("hostPID", Built),
-    ("hostUsers", Only(&["true"])),
+    // Where the kernel can: `launch/user_ns.rs`.
+    ("hostUsers", Built),
     ("hostname", Built),
     ("hostnameOverride", Built),
     ("imagePullSecrets", Built),
@@ -183,6 +184,11 @@ pub(super) const POD_SECURITY: Table = &[
 
 /// Labels mean nothing where the kernel has no SELinux, and no kubelet minds them there; one that has it is
 /// asked when the pod is admitted (`launch::security::admit`).
+/// As the API's validation.
+fn proc_mount(spec: &PodSpec, kind: &Value) -> Option<Answer> {
+    (kind != "Default" && spec.host_users != Some(false)).then_some(Refuse(UNSUPPORTED))
+}
+
 fn selinux(_: &PodSpec, options: &Value) -> Option<Answer> {
     options.as_object().is_some_and(|fields| !fields.is_empty()).then_some(Warn)
 }
@@ -192,7 +198,7 @@ pub(super) const SECURITY: Table = &[
     ("appArmorProfile", In(PROFILE)),
     ("capabilities", Built),
     ("privileged", Built),
-    ("procMount", Only(&["Default"])),
+    ("procMount", Check(proc_mount)),
     ("readOnlyRootFilesystem", Built),
     ("runAsGroup", Built),
     ("runAsNonRoot", Built),

@@ -107,7 +107,11 @@ fn with(extra: Value) -> Value {
 #[test]
 fn refused_for_good() {
     for (spec, reason, message) in [
-        (with(json!({"hostUsers": false})), UNSUPPORTED, "spec.hostUsers: false is not supported by this node"),
+        (
+            container(json!({"securityContext": {"procMount": "Unmasked"}})),
+            UNSUPPORTED,
+            "spec.containers[0].securityContext.procMount: Unmasked is not supported by this node",
+        ),
         (with(json!({"os": {"name": "windows"}})), "PodOSNotSupported", "Failed to admit pod as the OS field"),
         (
             container(json!({"lifecycle": {"preStop": {"tcpSocket": {"port": 5}}}})),

@@ -1,0 +1,268 @@
+//! `hostUsers: false`: which ids of the node a pod has for its own, and how its files look through them.
+//!
+//! K8s pkg/kubelet/userns: 65536 ids for each pod, written into its folder before they are used and free again with
+//! the folder. What the pod mounts keeps its owners on the disk and is shown through a mapped mount, which this makes:
+//! so any OCI runtime will do that can enter a user namespace.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use crate::image::rootfs;
+use crate::net::namespaces::{self, IDS, NamespaceMaker, NamespaceRequest, UserNamespace};
+use crate::paths::Paths;
+use crate::sys::{files, idmap};
+use crate::volume::mounts::Mount;
+
+/// In a pod's folder.
+const FILE: &str = "userns";
+/// In a bundle.
+const MOUNTS: &str = "mounts";
+/// User whose line in `/etc/subuid` bounds the pods' ids, as with the kubelet.
+const SUBID_USER: &str = "kubelet";
+
+/// The ids that pods may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ids {
+    first: u32,
+    pods: u32,
+}
+
+impl Ids {
+    /// Those of the user `kubelet` in both texts, or all behind the node's own for `max_pods`.
+    fn given(subuid: &str, subgid: &str, max_pods: u32) -> Result<Self, String> {
+        let line =
+            |text: &str| text.lines().find_map(|l| l.strip_prefix(SUBID_USER)?.strip_prefix(':').map(str::to_owned));
+        let (users, groups) = (line(subuid), line(subgid));
+        let Some(line) = users.as_ref().or(groups.as_ref()) else {
+            return Ok(Self { first: IDS, pods: max_pods });
+        };
+        let numbers =
+            |(first, count): (&str, &str)| Some((first.parse::<u32>().ok()?, count.trim().parse::<u32>().ok()?));
+        let parsed = line.split_once(':').and_then(numbers);
+        match parsed {
+            _ if users != groups => Err(format!("{SUBID_USER} has other ids in /etc/subuid than in /etc/subgid")),
+            Some((first, count)) if first >= IDS && first % IDS == 0 && count >= IDS => {
+                Ok(Self { first, pods: count / IDS })
+            }
+            _ => Err(format!(
+                "{SUBID_USER}:{line} in /etc/subuid: the first id must be a multiple of {IDS} above 0, the count {IDS} or more"
+            )),
+        }
+    }
+
+    fn free(self, taken: &BTreeSet<u32>) -> Option<u32> {
+        (0..self.pods).filter_map(|n| self.first.checked_add(n.checked_mul(IDS)?)).find(|first| {
+            // The last id of a range must be one.
+            first.checked_add(IDS).is_some() && !taken.contains(first)
+        })
+    }
+}
+
+/// The ids for pods, after a trial of all that a pod with its own needs.
+///
+/// # Errors
+/// What this host lacks.
+pub(super) fn detect(paths: &Paths, maker: &NamespaceMaker, max_pods: u32) -> Result<Ids, String> {
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    let ids = Ids::given(&text("/etc/subuid"), &text("/etc/subgid"), max_pods)?;
+    let dir = paths.run().join("userns-trial");
+    let tried = trial(paths, maker, ids, &dir);
+    unmap(&dir);
+    let cleared = namespaces::remove(&dir.join("ns")).map_err(|error| error.to_string());
+    let cleared = cleared.and_then(|()| files::remove_tree(&dir).map_err(|error| error.to_string()));
+    tried.and(cleared).map(|()| ids)
+}
+
+fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> Result<(), String> {
+    unmap(dir);
+    let request = NamespaceRequest { net: false, ipc: false, hostname: None, sysctls: &[], first_id: Some(ids.first) };
+    files::private_dir(dir).map_err(|error| error.to_string())?;
+    let made = maker.create(&dir.join("ns"), &request).map_err(|error| error.to_string())?;
+    let user = made.user.ok_or("no user namespace was made")?;
+    let user = File::open(&user.path).map_err(|error| error.to_string())?;
+    let mounts = dir.join(MOUNTS);
+    files::open_dir(&mounts).map_err(|error| error.to_string())?;
+    let folder = |name: &str| {
+        let path = mounts.join(name);
+        files::open_dir(&path).map(|()| path).map_err(|error| error.to_string())
+    };
+    // Two folders of the disk, and one on a tmpfs.
+    let sources = [paths.layers(), paths.exits(), paths.run()];
+    let mut mapped = Vec::new();
+    for (name, source) in ["1", "2", "3"].iter().zip(sources) {
+        let target = folder(name)?;
+        idmap::bind(&source, &user, &target).map_err(|error| cannot_map(&source, &error))?;
+        mapped.push(target);
+    }
+    mapped.pop();
+    rootfs::overlay(&mapped, None, &folder("4")?, "").map_err(|error| format!("overlayfs with mapped layers: {error}"))
+}
+
+/// containerd's and runc's words.
+fn cannot_map(source: &Path, error: &io::Error) -> String {
+    let hint = match error.raw_os_error() {
+        Some(nix::libc::EINVAL | nix::libc::ENOSYS) => {
+            " (maybe the filesystem used doesn't support idmap mounts on this kernel?)"
+        }
+        _ => "",
+    };
+    format!("failed to set MOUNT_ATTR_IDMAP on {}: {error}{hint}", source.display())
+}
+
+/// First id of the pod with this folder; chosen and written down if it has none yet.
+///
+/// # Errors
+/// No range is free, or the file cannot be written.
+pub(super) fn first_id(paths: &Paths, uid: &str, ids: Ids) -> Result<u32, String> {
+    let of = |dir: &Path| fs::read_to_string(dir.join(FILE)).ok()?.trim().parse::<u32>().ok();
+    let dir = paths.pod(uid);
+    if let Some(kept) = of(&dir) {
+        return Ok(kept);
+    }
+    let others = fs::read_dir(paths.pods()).map_err(|error| error.to_string())?;
+    let taken = others.flatten().filter_map(|other| of(&other.path())).collect();
+    let first = ids.free(&taken).ok_or_else(|| {
+        format!("could not find an empty slot to allocate a user namespace: all {} ranges are in use", ids.pods)
+    })?;
+    // Whole or not at all, and on the disk before it is used.
+    let (partial, path) = (dir.join("userns.partial"), dir.join(FILE));
+    let written = File::create(&partial).and_then(|mut file| {
+        writeln!(file, "{first}")?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&partial, &path)).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(first)
+}
+
+/// First id of a pod that has been prepared.
+pub(super) fn kept(paths: &Paths, uid: &str) -> Option<u32> {
+    fs::read_to_string(paths.pod(uid).join(FILE)).ok()?.trim().parse().ok()
+}
+
+/// Lets the pod's root, which is nobody here, come as far as the root file system in `bundle`, and makes it the owner
+/// of `own`. The folders above the bundle can then be passed by everybody, and read by root alone.
+pub(super) fn give(paths: &Paths, bundle: &Path, own: &Path, user: &UserNamespace) -> io::Result<()> {
+    let first = Some(user.first_id);
+    chown(own, first, first)?;
+    chown(bundle, None, first)?;
+    fs::set_permissions(bundle, Permissions::from_mode(0o710))?;
+    let run = paths.run();
+    if fs::metadata(&run)?.permissions().mode() & 0o001 == 0 {
+        // Its files were behind a closed door so far.
+        for entry in fs::read_dir(&run)?.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())) {
+            fs::set_permissions(entry.path(), Permissions::from_mode(0o600))?;
+        }
+    }
+    for dir in [bundle.parent(), Some(run.as_path())].into_iter().flatten() {
+        fs::set_permissions(dir, Permissions::from_mode(0o711))?;
+    }
+    closed_door(&run)
+}
+
+/// Folders above that are not the node's own.
+fn closed_door(run: &Path) -> io::Result<()> {
+    let closed = |dir: &&Path| fs::metadata(dir).is_ok_and(|found| found.permissions().mode() & 0o001 == 0);
+    run.ancestors().skip(1).find(closed).map_or(Ok(()), |dir| {
+        let why = format!("{}: users of a pod with hostUsers: false cannot pass it: chmod o+x", dir.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    })
+}
+
+/// The mounts with their owners as the pod's users, each bound below `bundle`. `pod_dir`: an overlay in it is an image
+/// volume, which has been mapped when it was mounted.
+///
+/// # Errors
+/// A file system that cannot be mapped.
+pub(super) fn map(user: &UserNamespace, bundle: &Path, pod_dir: &Path, mounts: &mut [Mount]) -> Result<(), String> {
+    let named = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
+    let namespace = File::open(&user.path).map_err(|error| named(&user.path, &error))?;
+    unmap(bundle);
+    let dir = bundle.join(MOUNTS);
+    files::open_dir(&dir).map_err(|error| error.to_string())?;
+    for (n, mount) in mounts.iter_mut().enumerate() {
+        let is_overlay = || statfs(&mount.source).is_ok_and(|fs| fs.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
+        mount.locked = locked(&mount.source);
+        if mount.source.starts_with(pod_dir) && is_overlay() {
+            continue;
+        }
+        let target = dir.join(n.to_string());
+        let made = if mount.source.is_dir() { fs::create_dir(&target) } else { File::create(&target).map(drop) };
+        made.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
+            .map_err(|error| named(&target, &error))?;
+        idmap::bind(&mount.source, &namespace, &target).map_err(|error| cannot_map(&mount.source, &error))?;
+        mount.source = target;
+    }
+    Ok(())
+}
+
+/// Options of the mount at `source` that nobody may take away in a user namespace (mount_namespaces(7)).
+pub(super) fn locked(source: &Path) -> Vec<&'static str> {
+    let Ok(found) = statvfs(source) else { return Vec::new() };
+    let all = [(FsFlags::ST_NOSUID, "nosuid"), (FsFlags::ST_NODEV, "nodev"), (FsFlags::ST_NOEXEC, "noexec")];
+    all.into_iter().filter(|(flag, _)| found.flags().contains(*flag)).map(|(_, name)| name).collect()
+}
+
+/// Takes the mounts of [`map`] away. A container that has them keeps its own.
+pub(super) fn unmap(bundle: &Path) {
+    let entries = fs::read_dir(bundle.join(MOUNTS)).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        while umount2(&path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) == Ok::<(), Errno>(()) {}
+    }
+}
+
+/// Where the layers of a root file system are mapped before they are laid over each other.
+pub(super) fn scratch(bundle: &Path) -> PathBuf {
+    bundle.join("layers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_the_node() {
+        assert_eq!(Ids::given("pi:100000:65536\n", "", 110), Ok(Ids { first: 65_536, pods: 110 }));
+        let own = "pi:1:2\nkubelet:131072:196608\n";
+        assert_eq!(Ids::given(own, own, 110), Ok(Ids { first: 131_072, pods: 3 }));
+        assert!(Ids::given(own, "", 110).unwrap_err().contains("/etc/subgid"));
+        for wrong in ["kubelet:0:65536", "kubelet:65537:65536", "kubelet:65536:65535", "kubelet:x"] {
+            assert!(Ids::given(wrong, wrong, 110).unwrap_err().contains(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_closed_folder_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
+        let told = closed_door(&dir.path().join("run/edge-runtime")).unwrap_err().to_string();
+        assert!(told.starts_with(&dir.path().display().to_string()) && told.ends_with("chmod o+x"), "{told}");
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).unwrap();
+        closed_door(&dir.path().join("run")).unwrap();
+    }
+
+    #[test]
+    fn a_range_is_one_pods_and_stays_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let ids = Ids { first: 131_072, pods: 2 };
+        for uid in ["a", "b", "c"] {
+            fs::create_dir_all(paths.pod(uid)).unwrap();
+        }
+        assert_eq!(first_id(&paths, "a", ids), Ok(131_072));
+        assert_eq!(first_id(&paths, "b", ids), Ok(196_608));
+        assert_eq!(first_id(&paths, "a", ids), Ok(131_072), "again");
+        assert!(first_id(&paths, "c", ids).unwrap_err().contains("all 2 ranges"));
+        fs::remove_dir_all(paths.pod("a")).unwrap();
+        assert_eq!(first_id(&paths, "c", ids), Ok(131_072));
+        assert_eq!(kept(&paths, "c"), Some(131_072));
+        assert_eq!(Ids { first: u32::MAX - IDS + 1, pods: 9 }.free(&BTreeSet::new()), None);
+    }
+}

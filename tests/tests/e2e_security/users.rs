@@ -1,0 +1,104 @@
+//! `hostUsers: false`: root in the pod is nobody on the node, and all that the pod mounts is its own all the same.
+
+use std::collections::BTreeSet;
+
+use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::{Cluster, EdgeNode, can_run};
+use serde_json::{Value, json};
+
+const IDS: u32 = 65_536;
+
+/// On the node: the user of a pod's first process there.
+fn host_user(node: &EdgeNode, pod: &Value) -> u32 {
+    let id = pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let pid = node.container_pids()[&id];
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("its users");
+    line.split_whitespace().next().and_then(|uid| uid.parse().ok()).expect("a number")
+}
+
+const LOOK: &str = "id -u; cat /cm/key /secret/key /hot/key; ls -ln /secret/..data/key /cold | awk '{print $1, $3, $4}'; \
+    echo mine > /cold/file; echo mine > /memory/file; echo mine > /root-file; \
+    ls -n /cold/file /memory/file /root-file /etc/hosts /etc/hostname /bin/busybox | awk '{print $3, $4}'; \
+    echo '1.2.3.4 added' >> /etc/hosts; echo bye > /dev/termination-log; grep NSpid /proc/self/status; \
+    cat /proc/self/uid_map; echo done; exec sleep 1000";
+
+#[test]
+fn root_in_a_pod_is_nobody_on_the_node() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("users");
+    let mut node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let object = kubectl.get("node", &node.name).expect("the node");
+    if object["status"]["runtimeHandlers"][0]["features"]["userNamespaces"] != true {
+        panic!("the host cannot: {}", node.log());
+    }
+    let volumes = json!([
+        {"name": "cm", "configMap": {"name": "data"}},
+        {"name": "secret", "secret": {"secretName": "data", "defaultMode": 0o400}},
+        {"name": "hot", "projected": {"sources": [{"configMap": {"name": "data"}}]}},
+        {"name": "cold", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+    ]);
+    let mounts = json!([
+        {"name": "cm", "mountPath": "/cm"}, {"name": "secret", "mountPath": "/secret", "readOnly": true},
+        {"name": "hot", "mountPath": "/hot"}, {"name": "cold", "mountPath": "/cold", "subPath": "deep"},
+        {"name": "memory", "mountPath": "/memory"},
+    ]);
+    let own = json!({"hostUsers": false, "volumes": volumes, "terminationGracePeriodSeconds": 0});
+    let container = |script| with(shell("c", script), &json!({"volumeMounts": mounts}));
+    let user = json!({"shareProcessNamespace": true, "securityContext": {"runAsUser": 1000, "fsGroup": 2000}});
+    let proc = json!({"securityContext": {"procMount": "Unmasked"}});
+    let sharing = "id -u; echo mine > /cold/file; ls -n /cold/file | awk '{print $3, $4}'; exec sleep 1000";
+    kubectl.apply_all(&[
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "data"}, "data": {"key": "from-config\n"}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "data"}, "stringData": {"key": "from-secret\n"}}),
+        with_spec(pod("root", &node.name, json!([container(LOOK)])), &own),
+        with_spec(with_spec(pod("shared", &node.name, json!([with(container(sharing), &proc)])), &own), &user),
+    ]);
+
+    kubectl.wait_pod("root", 40, "runs", |pod| pod["status"]["phase"] == "Running");
+    let log = kubectl.wait_log("root", "done");
+    let lines: Vec<&str> = log.lines().map(str::trim).collect();
+    assert_eq!(&lines[..4], ["0", "from-config", "from-secret", "from-config"], "{log}");
+    assert!(lines.contains(&"-r-------- 0 0"), "{log}");
+    assert_eq!(
+        lines.iter().filter(|line| **line == "0 0").count(),
+        6,
+        "files of the pod, the node and the image: {log}"
+    );
+    let root = kubectl.wait_ready("root");
+    let first = host_user(&node, &root);
+    assert!(first >= IDS && first.is_multiple_of(IDS), "{first}");
+    assert!(lines.iter().any(|line| line.split_whitespace().eq(["0", first.to_string().as_str(), "65536"])), "{log}");
+    assert!(kubectl.ok(&["exec", "root", "--", "cat", "/etc/hosts"]).contains("added"));
+    assert_eq!(kubectl.ok(&["exec", "root", "--", "id", "-u"]).trim(), "0");
+    // What it wrote to a volume is root's there: it could be anybody's next.
+    let uid = root["metadata"]["uid"].as_str().unwrap_or_default();
+    let volume = node.root().join("var/lib/edge-runtime/pods").join(uid);
+    assert_eq!(std::fs::read_to_string(volume.join("userns")).expect("its ids").trim(), first.to_string());
+
+    let shared = kubectl.wait_ready("shared");
+    assert_eq!(kubectl.wait_log("shared", "2000"), "1000\n1000 2000\n");
+    let other = host_user(&node, &shared) - 1000;
+    assert!(other >= IDS && other.is_multiple_of(IDS) && other != first, "{other} beside {first}");
+
+    // Another daemon goes on with the same ids.
+    node.kill();
+    node.start();
+    node.wait_connected(&cluster);
+    let again = kubectl.wait_ready("root");
+    assert_eq!(host_user(&node, &again), first);
+    assert_eq!(kubectl.ok(&["exec", "root", "--", "cat", "/cold/file"]), "mine\n");
+    assert!(kubectl.ok(&["delete", "pod", "root", "shared", "--wait=false"]).contains("root"));
+    for pod in ["root", "shared"] {
+        kubectl.wait_gone("pod", pod, 30);
+    }
+    node.wait_no_container();
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("the mounts");
+    let left: BTreeSet<&str> =
+        mounts.lines().filter(|line| line.contains(&format!("{}/", node.root().display()))).collect();
+    assert!(left.iter().all(|line| line.contains("/run/edge-runtime tmpfs")), "{left:?}");
+}
