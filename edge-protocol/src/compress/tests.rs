@@ -71,6 +71,22 @@ fn g20_frames_come_back_as_they_were_and_small_ones_are_left_alone() {
 }
 
 #[test]
+fn bytes_of_a_stream_lose_what_base64_added() {
+    use crate::message::ToCloud;
+    let mut seed = 1_u32;
+    let mut noise = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        seed.to_be_bytes()[0]
+    };
+    let data: Vec<u8> = (0..8 << 10).map(|_| noise()).collect();
+    let text = crate::frame::encode(&ToCloud::StreamData { stream: 7, data: data.clone() });
+    assert!(text.starts_with(STREAM_DATA), "{}", &text[..40]);
+    let packed = pack(&text).unwrap();
+    assert!(packed.len() < data.len() + data.len() / 16, "{} bytes of {}", packed.len(), data.len());
+    assert_eq!(unpack(&packed).as_deref(), Ok(text.as_str()));
+}
+
+#[test]
 fn g20_a_bomb_is_refused_at_the_limit() {
     let fits = bomb(MAX_FRAME);
     assert_eq!(unpack(&fits).map(|text| text.len()), Ok(MAX_FRAME));

@@ -106,7 +106,7 @@ impl Node {
         let meta = &pod.metadata;
         let uid = meta.uid.clone().unwrap_or_default();
         if let Some(static_uid) = meta.annotations.as_ref().and_then(|all| all.get(MIRROR)).cloned() {
-            self.mirror_known(&static_uid, &uid);
+            self.mirror_known(&pod, &static_uid, &uid);
             return;
         }
         let deletion = meta.deletion_timestamp.is_some().then(|| {

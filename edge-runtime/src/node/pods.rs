@@ -1,7 +1,7 @@
 //! The pods of this node in memory: manifest, record and what was last told about each.
 //! Owns bookkeeping only; what happens to a pod is decided in [`crate::pod`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -58,7 +58,8 @@ impl Entry {
 #[derive(Default)]
 pub(super) struct Pods {
     entries: BTreeMap<String, Entry>,
-    dirty: BTreeSet<String>,
+    /// Longest waiting first: whatever happens to the others of a burst, each pod gets its turn.
+    dirty: VecDeque<String>,
 }
 
 impl Pods {
@@ -81,24 +82,24 @@ impl Pods {
     /// Adds a pod and marks it for attention.
     pub(super) fn insert(&mut self, entry: Entry) {
         let uid = entry.record.uid.clone();
-        self.dirty.insert(uid.clone());
-        self.entries.insert(uid, entry);
+        self.entries.insert(uid.clone(), entry);
+        self.touch(&uid);
     }
 
     pub(super) fn remove(&mut self, uid: &str) -> Option<Entry> {
-        self.dirty.remove(uid);
+        self.dirty.retain(|other| other != uid);
         self.entries.remove(uid)
     }
 
     pub(super) fn touch(&mut self, uid: &str) {
-        if self.entries.contains_key(uid) {
-            self.dirty.insert(uid.to_owned());
+        if self.entries.contains_key(uid) && !self.dirty.iter().any(|other| other == uid) {
+            self.dirty.push_back(uid.to_owned());
         }
     }
 
     /// Takes one pod that needs attention.
     pub(super) fn next_dirty(&mut self) -> Option<String> {
-        self.dirty.pop_first()
+        self.dirty.pop_front()
     }
 
     pub(super) fn any_dirty(&self) -> bool {
@@ -113,7 +114,9 @@ impl Pods {
                 match *due {
                     Some(at) if at <= now => {
                         *due = None;
-                        self.dirty.insert(uid.clone());
+                        if !self.dirty.contains(uid) {
+                            self.dirty.push_back(uid.clone());
+                        }
                     }
                     Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
                     None => {}
@@ -125,5 +128,37 @@ impl Pods {
 
     pub(super) fn by_name(&self, namespace: &str, name: &str) -> Option<&Entry> {
         self.entries.values().find(|entry| entry.record.namespace == namespace && entry.record.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::clock::Now;
+    use crate::pod::record::PodSource;
+
+    /// A burst of pods on a slow node: what happens to those that start must not hold up the first turn, and with it
+    /// the first status, of the others.
+    #[test]
+    fn every_pod_gets_its_turn() {
+        let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
+        let mut pods = Pods::default();
+        for uid in ["a", "b", "c", "d"] {
+            let record = PodRecord::new(uid, "ns", uid, PodSource::Api, &now);
+            pods.insert(Entry::new(Rc::default(), record));
+        }
+        let mut seen = Vec::new();
+        while seen.len() < 4 {
+            let uid = pods.next_dirty().expect("somebody waits");
+            seen.push(uid);
+            // There is always news of the first two.
+            pods.touch("a");
+            pods.touch("b");
+        }
+        seen.sort();
+        assert_eq!(seen, ["a", "b", "c", "d"]);
+        pods.remove("a");
+        assert_eq!(pods.next_dirty().as_deref(), Some("b"));
+        assert_eq!((pods.next_dirty(), pods.any_dirty()), (None, false));
     }
 }

@@ -104,13 +104,29 @@ impl Node {
     }
 
     /// The API's copy of a static pod has this uid: statuses go there.
-    pub(super) fn mirror_known(&mut self, static_uid: &str, mirror_uid: &str) {
+    pub(super) fn mirror_known(&mut self, mirror: &Pod, static_uid: &str, mirror_uid: &str) {
+        if !self.pods.contains(static_uid) {
+            return self.orphaned(mirror, static_uid);
+        }
         if let Some(entry) = self.pods.get_mut(static_uid)
             && entry.mirror_uid.as_deref() != Some(mirror_uid)
         {
             entry.mirror_uid = Some(mirror_uid.to_owned());
             entry.reported = serde_json::Value::Null;
             self.pods.touch(static_uid);
+        }
+    }
+
+    /// A mirror of nothing: its manifest went while the node was made anew. As K8s pkg/kubelet/kubelet_pods.go,
+    /// `deleteOrphanedMirrorPods`.
+    fn orphaned(&mut self, mirror: &Pod, static_uid: &str) {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (namespace, name) = (text(&mirror.metadata.namespace), text(&mirror.metadata.name));
+        log::info!("pod {namespace}/{name} mirrors no static pod of this node: it is deleted");
+        let report = Report::MirrorGone { namespace, name, static_uid: static_uid.to_owned() };
+        match self.store.write(|writer| writer.report(&report)) {
+            Ok(id) => self.outgoing.queue(std::iter::once((id, report))),
+            Err(error) => log::error!("{error}"),
         }
     }
 

@@ -62,6 +62,7 @@ fn hooks_run_at_both_ends_of_a_container() {
         make("fails", 2, json!([hooked("c", wait, &json!({"postStart": exec("echo sorry; exit 7")}))])),
         make("pause", 20, json!([hooked("c", wait, &json!({"preStop": {"sleep": {"seconds": 2}}}))])),
         make("slow", 2, json!([hooked("c", wait, &json!({"preStop": exec("sleep 100")}))])),
+        make("refused", 9, json!([hooked("c", wait, &json!({"preStop": {"httpGet": {"path": "/", "port": 81}}}))])),
         with_spec(
             make("own-end", 20, json!([hooked("c", "sleep 1", &json!({"preStop": {"sleep": {"seconds": 15}}}))])),
             &json!({"restartPolicy": "Never"}),
@@ -93,11 +94,11 @@ fn hooks_run_at_both_ends_of_a_container() {
     let done = kubectl.wait_phase("own-end", "Succeeded");
     assert_eq!(status(&done, "c")["state"]["terminated"]["exitCode"], 0);
 
-    for name in ["pause", "slow"] {
+    for name in ["pause", "slow", "refused"] {
         kubectl.wait_ready(name);
     }
     let begin = Instant::now();
-    let _ = kubectl.ok(&["delete", "pod", "exec", "web", "pause", "slow", "--wait=false"]);
+    let _ = kubectl.ok(&["delete", "pod", "exec", "web", "pause", "slow", "refused", "--wait=false"]);
     kubectl.wait_gone("pod", "exec", 15);
     assert_eq!(read_to_string(notes.join("exec")).expect("notes"), "begun\nending\n");
     kubectl.wait_gone("pod", "web", 15);
@@ -107,6 +108,16 @@ fn hooks_run_at_both_ends_of_a_container() {
     kubectl.wait_gone("pod", "slow", 10);
     kubectl.wait_gone("pod", "pause", 10);
     assert!(begin.elapsed() >= Duration::from_secs(2), "the pauses were made");
+    kubectl.wait_gone("pod", "refused", 10);
+    // One took longer than its pod had, nobody answered the other.
+    for name in ["slow", "refused"] {
+        until(Duration::from_secs(10), "the event of a hook that failed", || {
+            let said = events(kubectl, name);
+            let told = said.contains(&"FailedPreStopHook: PreStopHook failed".to_owned());
+            if told { Ok(()) } else { Err(format!("{said:?}")) }
+        });
+    }
+    assert!(!events(kubectl, "pause").iter().any(|event| event.starts_with("FailedPreStopHook")));
     until(Duration::from_secs(5), "no command of a hook is left", || {
         let left = std::fs::read_dir(node.root().join("run/edge-runtime/exec")).map_or(0, Iterator::count);
         if left == 0 { Ok(()) } else { Err(left.to_string()) }

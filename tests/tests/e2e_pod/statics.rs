@@ -35,4 +35,11 @@ fn a_static_pod_lives_by_its_file_alone() {
     std::fs::remove_file(manifests.join("agent.yaml")).expect("removed");
     kubectl.wait_gone("pod", &name, 20);
     assert!(node.container_pids().is_empty(), "the mirror outlives the container");
+
+    // One that was left by a node of this name before it was installed anew.
+    let mut left = pod("left", &node.name, json!([shell("c", "exec sleep 1000")]));
+    left["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "0123", "kubernetes.io/config.hash": "0123",
+        "kubernetes.io/config.source": "file"});
+    kubectl.apply_all(&[left]);
+    kubectl.wait_gone("pod", "left", 20);
 }

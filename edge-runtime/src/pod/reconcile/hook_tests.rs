@@ -86,6 +86,8 @@ fn a_hook_that_takes_all_the_grace_leaves_a_moment() {
         }
         assert!(sim.wait(at - 1).is_empty());
         assert_eq!(sim.wait(1), ["stop c 2"]);
+        let told = sim.events.iter().filter(|event| *event == "FailedPreStopHook: PreStopHook failed").count();
+        assert_eq!(told, 1, "{:?}", sim.events);
         assert!(sim.tell(PodEvent::DeletionRequested { grace_s: 1 }).is_empty(), "the moment is not shortened");
         assert!(sim.wait(1).is_empty());
         assert_eq!(sim.wait(1), ["kill c"]);

@@ -54,7 +54,12 @@ impl Turn<'_> {
     /// Issues what is due to a container whose stop was decided.
     pub(super) fn press(&mut self, name: &str, order: Order) {
         let now = self.now.mono;
-        let hook_wanted = self.lifecycle(name).is_some_and(|l| l.pre_stop.is_some());
+        let hook = self.lifecycle(name).and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+        let hook_wanted = hook.is_some();
+        // A kubelet's command or request breaks with its container; a pause does not (K8s pkg/kubelet/kuberuntime,
+        // `executePreStopHook`).
+        let hook_breaks = hook.is_some_and(|hook| hook.sleep.is_none());
+        let mut hook_broken = false;
         let Some(c) = self.record.containers.get_mut(name) else { return };
         let ContainerState::Stopping { id, started_at, because, kill_at, spare_until, signal, .. } = &mut c.state
         else {
@@ -87,6 +92,7 @@ impl Turn<'_> {
             // Time is up for the hook, not yet for the container.
             if c.hooks.pre_stop == Hook::UnderWay {
                 c.hooks.pre_stop = Hook::Done { at: now, error: None };
+                hook_broken = hook_breaks;
             }
             if waits || !late {
                 let spared = now.after(LAST_GRACE);
@@ -106,6 +112,9 @@ impl Turn<'_> {
         }
         if due != SignalState::Kill {
             self.wake_at(kill_at);
+        }
+        if hook_broken {
+            self.container_event(name, true, "FailedPreStopHook", "PreStopHook failed".to_owned());
         }
     }
 

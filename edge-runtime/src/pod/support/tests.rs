@@ -110,7 +110,7 @@ fn refused_for_good() {
         (
             container(json!({"securityContext": {"procMount": "Unmasked"}})),
             UNSUPPORTED,
-            "spec.containers[0].securityContext.procMount: Unmasked is not supported by this node",
+            "spec.containers[0].securityContext.procMount: \"Unmasked\" is not supported by this node",
         ),
         (with(json!({"os": {"name": "windows"}})), "PodOSNotSupported", "Failed to admit pod as the OS field"),
         (
