@@ -24,6 +24,9 @@ class Node:
         self.start_bridge()
         wait(20, "the kubeconfig is there", lambda: os.path.exists(f"{STATE}/kubeconfig") and self.listens())
         self.api = Api(self.api_port, f"{STATE}/kubeconfig")
+        # As on a device: what is below /run is no disk.
+        os.makedirs(f"{ROOT}/run", exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", f"{ROOT}/run"], check=True)
         token = re.search(r"sampan1\.\S+", self.run(BRIDGE, "token", "create", "edge-1", "--state", STATE)).group()
         self.run(*self.around, EDGE, "join", "--root", ROOT, "--bridge", f"https://{self.host}:{self.link_port}", "--token", token, "--node", "edge-1")
         subprocess.run([f"{REPO}/scripts/lib/make-busybox-image.sh", f"{WORK}/bb.tar"], check=True, stdout=self.log)
@@ -65,7 +68,10 @@ class Node:
             if process:
                 process.kill()
                 process.wait()
-        subprocess.run([*self.around, EDGE, "reset", "--all", "--root", ROOT], check=True, stdout=self.log, stderr=self.log)
+        try:
+            subprocess.run([*self.around, EDGE, "reset", "--all", "--root", ROOT], check=True, stdout=self.log, stderr=self.log)
+        finally:
+            subprocess.run(["umount", "--lazy", f"{ROOT}/run"], stderr=self.log)
 
     def pids(self):
         """The node's processes: the daemon and the monitor."""
