@@ -2,14 +2,13 @@
 
 mod monitor_support;
 
-use std::fs::File;
 use std::time::{Duration, Instant};
 
+use edge_runtime::monitor::exec::output::Output;
 use edge_runtime::monitor::exec::session::{Session, Streams, Wanted};
 use edge_runtime::monitor::exec::{ExecError, Runtime, sweep};
 use edge_runtime::sys::terminal::Size;
 use monitor_support::{Node, can_run, lives, wait_until};
-use smol::Async;
 use smol::future::zip;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -31,7 +30,7 @@ async fn with_container<T>(node: &Node, work: impl AsyncFnOnce(&Runtime, i32) ->
 }
 
 /// All that comes; a hang-up is an end.
-async fn text(reader: Option<Async<File>>) -> String {
+async fn text(reader: Option<Output>) -> String {
     let (mut reader, mut all, mut chunk) = (reader.unwrap(), Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = reader.read(&mut chunk).await {
         all.extend_from_slice(&chunk[..count]);
@@ -40,7 +39,7 @@ async fn text(reader: Option<Async<File>>) -> String {
 }
 
 /// Reads until `what` has come.
-async fn until(reader: &mut Async<File>, what: &str) -> String {
+async fn until(reader: &mut Output, what: &str) -> String {
     let (mut all, mut chunk) = (String::new(), [0; 4096]);
     while !all.contains(what) {
         let count = reader.read(&mut chunk).await.unwrap();
@@ -109,7 +108,7 @@ fn a_terminal_has_a_size_and_interrupts() {
         session.terminal().resize(Size { width: 1, height: 1 });
 
         // What a shell prints last is not lost with the terminal.
-        for _ in 0..5 {
+        for _ in 0..20 {
             let (mut session, streams) = Session::start(runtime, "c", &sh("echo last; exit 3"), TTY).unwrap();
             let (out, code) = zip(text(streams.stdout), session.ended()).await;
             assert_eq!((out.as_str(), code.unwrap()), ("last\r\n", 3));

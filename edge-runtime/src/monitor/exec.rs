@@ -4,6 +4,7 @@
 //! The OCI runtime's `exec` is started by the daemon itself: a probe that dies with the daemon does no harm, and
 //! the monitor stays small.
 
+pub mod output;
 mod process;
 pub mod session;
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
 use nix::pty::{OpenptyResult, Winsize, openpty};
-use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+use nix::sys::termios::{OutputFlags, SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
 /// Columns and rows, as a client of Kubernetes sends them (client-go tools/remotecommand `TerminalSize`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -34,6 +34,8 @@ pub fn open_raw() -> io::Result<(File, File)> {
     }
     let mut settings = tcgetattr(&slave)?;
     cfmakeraw(&mut settings);
+    // Not even if somebody turns the processing of output on again, as runc does (containerd/console `SetRaw`).
+    settings.output_flags.remove(OutputFlags::ONLCR);
     tcsetattr(&slave, SetArg::TCSANOW, &settings)?;
     Ok((master.into(), slave.into()))
 }

@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use smol::Async;
 use smol::process::{Child, Command, Stdio};
 
+use super::output::Output;
 use super::process::Process;
 use super::{ExecError, Runtime, code};
 use crate::monitor::runtime;
@@ -35,8 +36,8 @@ pub struct Wanted {
 pub struct Streams {
     pub stdin: Option<Async<File>>,
     /// Ends with an error instead of an end of file where it is a terminal ([`terminal::is_hung_up`]).
-    pub stdout: Option<Async<File>>,
-    pub stderr: Option<Async<File>>,
+    pub stdout: Option<Output>,
+    pub stderr: Option<Output>,
 }
 
 /// The running process. Dropping it kills the process, its children and its session.
@@ -120,7 +121,7 @@ fn connect(command: &mut Command, wanted: Wanted) -> io::Result<(Streams, Option
         let (master, slave) = terminal::open_raw()?;
         command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
         let stdin = wanted.stdin.then(|| master.try_clone().and_then(Async::new)).transpose()?;
-        let stdout = Some(Async::new(master.try_clone()?)?);
+        let stdout = Some(Output::terminal(Async::new(master.try_clone()?)?));
         return Ok((Streams { stdin, stdout, stderr: None }, Some(master)));
     }
     let mut streams = Streams { stdin: None, stdout: None, stderr: None };
@@ -133,12 +134,12 @@ fn connect(command: &mut Command, wanted: Wanted) -> io::Result<(Streams, Option
     if wanted.stdout {
         let (reader, writer) = io::pipe()?;
         command.stdout(writer);
-        streams.stdout = Some(async_file(reader.into())?);
+        streams.stdout = Some(Output::plain(async_file(reader.into())?));
     }
     if wanted.stderr {
         let (reader, writer) = io::pipe()?;
         command.stderr(writer);
-        streams.stderr = Some(async_file(reader.into())?);
+        streams.stderr = Some(Output::plain(async_file(reader.into())?));
     }
     Ok((streams, None))
 }

@@ -11,6 +11,7 @@ use smol::io::AsyncWriteExt;
 use super::channels::{Channels, Incoming, Outgoing, Over};
 use super::{outcome, target};
 use crate::monitor::exec::ExecError;
+use crate::monitor::exec::output::Output;
 use crate::monitor::exec::session::{Session, Streams, Terminal, Wanted};
 use crate::node::Node;
 
@@ -56,7 +57,7 @@ async fn serve(channels: Channels, mut session: Session, streams: Streams) {
     }
 }
 
-async fn copy(to: &Outgoing, channel: u8, reader: Option<smol::Async<std::fs::File>>) -> Result<(), Over> {
+async fn copy(to: &Outgoing, channel: u8, reader: Option<Output>) -> Result<(), Over> {
     match reader {
         Some(reader) => to.copy(channel, reader).await,
         None => Ok(()),
