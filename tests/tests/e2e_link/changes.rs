@@ -172,8 +172,9 @@ fn g01_g02_the_node_ends_with_what_the_api_has() {
     let wanted_changes = if long().is_some_and(|long| long >= Duration::from_secs(600)) { 500 } else { 100 };
     assert!(changes >= wanted_changes, "only {changes} changes: the host is too slow for this test");
     for entry in std::fs::read_dir(&notes).expect("a folder").flatten() {
+        // Empty: the pod was deleted while its shell was about to write.
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-        assert_eq!(text, "start\n", "{} started once", entry.path().display());
+        assert!(["", "start\n"].contains(&&*text), "{} started more than once: {text}", entry.path().display());
     }
 
     // All of it again, from the beginning, by a bridge that remembers nothing and to a daemon that has just begun.
