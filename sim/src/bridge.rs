@@ -274,7 +274,9 @@ impl Bridge {
         for effect in effects {
             crate::trace(|| match &effect {
                 Effect::Set { object, .. } => {
-                    format!("bridge {}: set {} {}", self.state.stream(), object.digest.key.name, object.digest.uid)
+                    let generation = &object.body["metadata"]["generation"];
+                    let (stream, digest) = (self.state.stream(), &object.digest);
+                    format!("bridge {stream}: set {} {}, generation {generation}", digest.key.name, digest.uid)
                 }
                 other => format!("bridge {}: {other:?}", self.state.stream()),
             });

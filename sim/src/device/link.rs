@@ -6,7 +6,7 @@ use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_runtime::intake::{self, Applied};
 use edge_runtime::store::{Fact, StoreError};
 
-use super::check::{check, show};
+use super::check::check;
 use super::{Crash, Device, position};
 use crate::api::{Api, NODE};
 
@@ -80,8 +80,8 @@ impl Device {
         let (Some(daemon), Some(store)) = (&mut self.daemon, &mut self.store) else { return Ok(()) };
         let Some(session) = &mut daemon.session else { return Ok(()) };
         let changes: Vec<Change> = daemon.inbox.drain(..count).collect();
-        check(&changes, store, api, &mut self.newest, &self.removed);
-        changes.iter().for_each(show);
+        crate::trace(|| format!("device: commits {} changes of {}", changes.len(), session.stream()));
+        check(&changes, session.stream(), store, api, &mut self.newest, &self.removed);
         let numbers: Vec<u64> = changes.iter().map(Change::seq).collect();
         let pods = &daemon.pods;
         let manifest_of = |uid: &str| serde_json::to_value(&*pods.get(uid)?.pod).ok();

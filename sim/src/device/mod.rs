@@ -53,7 +53,7 @@ pub struct Device {
     pub wall_s: i64,
     /// Uids whose tombstone was committed.
     removed: HashSet<String>,
-    newest: HashMap<String, i64>,
+    newest: check::Newest,
     versions: u64,
     /// Newest status put into the outbox, per pod uid.
     pub reported: HashMap<String, u64>,
