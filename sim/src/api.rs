@@ -61,6 +61,11 @@ impl Api {
         self.counter
     }
 
+    /// What a list made now is the version of.
+    pub fn version(&self) -> u64 {
+        self.counter
+    }
+
     /// One random change by a user.
     pub fn change(&mut self, rng: &mut Rng) {
         if rng.once_in(3) {

@@ -108,6 +108,7 @@ impl Bridge {
     /// The watch of pods has expired: it lists again. `lacking`: the list is cut short by mistake.
     pub fn relist(&mut self, api: &Api, lacking: bool) {
         self.watch = list(api);
+        self.world.relisted();
         self.lied_to = lacking;
         if let Watch::List { rest, .. } = &mut self.watch
             && lacking
@@ -158,6 +159,17 @@ impl Bridge {
         }
     }
 
+    /// Reads all that the API has to tell by now.
+    pub fn catch_up(&mut self, api: &Api, rng: &mut Rng) {
+        for _ in 0..10_000 {
+            if self.is_idle(api) {
+                return;
+            }
+            self.follow(api, rng);
+        }
+        panic!("the bridge does not come to an end of reading");
+    }
+
     /// As `Node::superseded`: another bridge has given the node this number.
     fn follow_nodes(&mut self, session: u64) {
         self.elsewhere = session;
@@ -176,7 +188,7 @@ impl Bridge {
                     if self.world.is_ours(pod.node()) {
                         listed.insert(pod.uid().to_owned());
                     }
-                    self.applied(pod);
+                    self.applied(pod, World::pod_applied);
                 }
                 None => {
                     let (listed, at) = (std::mem::take(listed), *at);
@@ -190,7 +202,7 @@ impl Bridge {
                 let Some(event) = api.log.get(*at) else { return false };
                 *at += 1;
                 match event.clone() {
-                    Event::Applied(pod) => self.applied(watched(pod)),
+                    Event::Applied(pod) => self.applied(watched(pod), World::pod_applied),
                     Event::Deleted(pod) => {
                         let pod = watched(pod);
                         let effects = self.world.pod_deleted(pod.node(), &pod.key(), pod.uid());
@@ -202,11 +214,11 @@ impl Bridge {
         true
     }
 
-    fn applied(&mut self, pod: WatchedPod) {
+    fn applied(&mut self, pod: WatchedPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
         if self.world.is_ours(pod.node())
             && let Some(pod) = pod.into_bound()
         {
-            let effects = self.world.pod_applied(pod);
+            let effects = enter(&mut self.world, pod);
             self.apply(effects);
         }
     }
@@ -239,17 +251,17 @@ impl Bridge {
         let effects = match self.questions.swap_remove(rng.below(self.questions.len())) {
             Question::Seed => {
                 let pods = api.pods.keys().filter_map(|name| watched(api.pod(name)).into_bound());
-                self.world.seed(NODE, pods.collect::<Vec<BoundPod>>())
+                self.world.seed(NODE, pods.collect::<Vec<BoundPod>>(), Some(api.version()))
             }
             Question::IsGone { key, uid } if key.kind == "Pod" => {
                 if api.pods.get(&key.name).is_some_and(|pod| pod.uid == uid) {
-                    self.applied(watched(api.pod(&key.name)));
+                    self.applied(watched(api.pod(&key.name)), World::pod_found);
                     return true;
                 }
                 let effects = self.world.pod_gone(NODE, &key, &uid);
                 self.apply(effects);
                 if api.pods.contains_key(&key.name) {
-                    self.applied(watched(api.pod(&key.name)));
+                    self.applied(watched(api.pod(&key.name)), World::pod_found);
                 }
                 return true;
             }

@@ -113,6 +113,8 @@ pub struct BoundPod {
     pub object: Object,
     pub refs: BTreeSet<ObjectKey>,
     pub generation: i64,
+    /// Its resource version, where that is a number: of pods the higher one is newer (KEP-5504).
+    pub version: Option<u64>,
     pub terminating: bool,
     /// Uid of the static pod that this one mirrors.
     pub mirror_of: Option<String>,
@@ -147,6 +149,7 @@ impl WatchedPod {
         let uid = Some(self.uid()).filter(|uid| !uid.is_empty() && !key.name.is_empty())?.to_owned();
         let mirror_of = self.metadata.annotations.as_ref().and_then(|a| a.get(MIRROR_ANNOTATION)).cloned();
         let generation = self.metadata.generation.unwrap_or_default();
+        let version = self.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
         let terminating = self.metadata.deletion_timestamp.is_some();
         let mut refs = references(&key.namespace, &self.spec);
         if mirror_of.is_none() {
@@ -168,6 +171,7 @@ impl WatchedPod {
             object: object(key, uid, body),
             refs,
             generation,
+            version,
             terminating,
             mirror_of,
             falsely_unready,

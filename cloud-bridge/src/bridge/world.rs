@@ -50,6 +50,8 @@ struct Node {
     pods: BTreeMap<String, Pod>,
     /// The pods this node had when it became ours have been read.
     seeded: bool,
+    /// Resource version of the list they were read by. What the watch still tells from before it may be gone by it.
+    seeded_at: Option<u64>,
     listed: bool,
     /// Deleted before the seed was read: the seed may still show them.
     gone: HashSet<String>,
@@ -64,6 +66,7 @@ struct Pod {
     key: ObjectKey,
     refs: BTreeSet<ObjectKey>,
     generation: i64,
+    version: Option<u64>,
     terminating: bool,
     falsely_unready: bool,
     /// Not said yet, because an object it names is not known yet.
@@ -108,9 +111,19 @@ impl World {
         effects
     }
 
-    /// The pods a node had when it became ours. Watch events that came meanwhile are newer.
-    pub fn seed(&mut self, node: &str, pods: Vec<BoundPod>) -> Vec<Effect> {
+    /// The pods a node had when it became ours, by a list of version `at`. The watch may be ahead of that list or behind.
+    pub fn seed(&mut self, node: &str, pods: Vec<BoundPod>, at: Option<u64>) -> Vec<Effect> {
         let mut effects = Vec::new();
+        if let Some(view) = self.nodes.get_mut(node) {
+            let shown: HashSet<&str> = pods.iter().map(BoundPod::uid).collect();
+            let old = |pod: &Pod| at.zip(pod.version).is_some_and(|(at, version)| version <= at);
+            let lost = view.pods.iter().filter(|(uid, pod)| !shown.contains(&***uid) && old(pod));
+            for (uid, pod) in lost {
+                if view.asked.insert(uid.clone()) {
+                    effects.push(Effect::Ask { node: node.to_owned(), key: pod.key.clone(), uid: uid.clone() });
+                }
+            }
+        }
         for pod in pods {
             let Some(view) = self.nodes.get(node) else { return effects };
             if pod.node == node && !view.gone.contains(pod.uid()) && !view.pods.contains_key(pod.uid()) {
@@ -118,15 +131,37 @@ impl World {
             }
         }
         if let Some(view) = self.nodes.get_mut(node) {
-            view.seeded = true;
+            (view.seeded, view.seeded_at) = (true, at);
             view.gone = HashSet::new();
         }
         self.settle(node, &mut effects);
         effects
     }
 
-    /// A pod was added or changed.
+    /// A new list of all pods begins, newer than every one before.
+    pub fn relisted(&mut self) {
+        self.nodes.values_mut().for_each(|view| view.seeded_at = None);
+    }
+
+    /// The watch says that a pod was added or changed.
     pub fn pod_applied(&mut self, pod: BoundPod) -> Vec<Effect> {
+        self.doubt(&pod).unwrap_or_else(|| self.pod_found(pod))
+    }
+
+    /// What the watch tells from before the list that did not show it: asked for by name before it is believed.
+    fn doubt(&mut self, pod: &BoundPod) -> Option<Vec<Effect>> {
+        let view = self.nodes.get_mut(&pod.node)?;
+        let old = pod.version? <= view.seeded_at?;
+        if !old || view.pods.contains_key(pod.uid()) || view.buried.contains(pod.uid()) {
+            return None;
+        }
+        let (key, uid) = (pod.object.digest.key.clone(), pod.uid().to_owned());
+        let first = view.asked.insert(uid.clone());
+        Some(first.then(|| Effect::Ask { node: pod.node.clone(), key, uid }).into_iter().collect())
+    }
+
+    /// The API, asked for a pod by name, has it.
+    pub fn pod_found(&mut self, pod: BoundPod) -> Vec<Effect> {
         let mut effects = Vec::new();
         let node = pod.node.clone();
         if self.is_ours(&node) {
@@ -144,11 +179,13 @@ impl World {
         if !view.seeded {
             view.gone.insert(uid.to_owned());
         }
-        view.asked.remove(uid);
+        let asked = view.asked.remove(uid);
         let pod = view.pods.remove(uid);
         effects.push(Effect::Remove { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() });
-        if let Some(pod) = pod {
+        if let Some(pod) = &pod {
             self.release(node, &pod.refs, &mut effects);
+        }
+        if pod.is_some() || asked {
             self.settle(node, &mut effects);
         }
         effects
@@ -249,7 +286,7 @@ impl World {
     }
 
     fn enter(&mut self, pod: BoundPod, effects: &mut Vec<Effect>) {
-        let BoundPod { node, object, refs, generation, terminating, mirror_of, falsely_unready } = pod;
+        let BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready } = pod;
         let Some(view) = self.nodes.get_mut(&node) else { return };
         let (key, uid) = (object.digest.key.clone(), object.digest.uid.clone());
         if view.buried.contains(&uid) {
@@ -275,7 +312,8 @@ impl World {
         let held = Some(Arc::new(object));
         let added: Vec<_> = refs.difference(&old).cloned().collect();
         let removed: BTreeSet<_> = old.difference(&refs).cloned().collect();
-        view.pods.insert(uid.clone(), Pod { key: key.clone(), refs, generation, terminating, falsely_unready, held });
+        let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, held };
+        view.pods.insert(uid.clone(), entered);
         for name in added {
             self.need(&node, name, effects);
         }

@@ -42,7 +42,7 @@ impl World {
         let mut rounds = 0;
         let mut idle = 0;
         // Which line or bridge moves is drawn each time.
-        while idle < 12 * (1 + self.lines.len()) * self.bridges.len() {
+        while idle < 30 * (1 + self.lines.len()) * self.bridges.len() {
             let moved = self.round();
             idle = if moved { 0 } else { idle + 1 };
             rounds += usize::from(moved);

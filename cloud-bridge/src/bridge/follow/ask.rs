@@ -21,12 +21,14 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// Answers of the API to single questions.
 pub(super) enum Answer {
+    /// The pods of a node, and the version of the list.
     Seed {
         node: String,
         pods: Vec<BoundPod>,
+        at: Option<u64>,
     },
     /// Of several nodes by one list; every node that was asked for is there.
-    Seeds(HashMap<String, Vec<BoundPod>>),
+    Seeds(HashMap<String, Vec<BoundPod>>, Option<u64>),
     /// Several at once.
     Each(Vec<Answer>),
     /// A pod that a list lacked is there all the same; what the list would have shown of it is this.
@@ -57,17 +59,17 @@ pub(super) enum Answer {
 
 /// The pods of a node, asked until the API answers.
 pub(super) async fn seed(pods: Api<WatchedPod>, node: String) -> Answer {
-    let found = pods_of(pods, &node).await;
-    Answer::Seed { node, pods: found }
+    let (found, at) = pods_of(pods, &node).await;
+    Answer::Seed { node, pods: found, at }
 }
 
-/// A complete list of the pods bound to a node.
-async fn pods_of(pods: Api<WatchedPod>, node: &str) -> Vec<BoundPod> {
+/// A complete list of the pods bound to a node, and its version.
+async fn pods_of(pods: Api<WatchedPod>, node: &str) -> (Vec<BoundPod>, Option<u64>) {
     let what = format!("the pods of node {node}");
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut found = Vec::new();
-    list(pods, parameters, &what, &mut found, |found, pod| found.extend(pod.into_bound())).await;
-    found
+    let at = list(pods, parameters, &what, &mut found, |found, pod| found.extend(pod.into_bound())).await;
+    (found, at)
 }
 
 /// As [`seed`], for the tolerations of the pods.
@@ -91,8 +93,8 @@ pub(super) async fn seed_many(pods: Api<WatchedPod>, nodes: Vec<String>) -> Answ
             pods.push(pod);
         }
     };
-    list(pods, ListParams::default(), "all pods", &mut found, take).await;
-    Answer::Seeds(found)
+    let at = list(pods, ListParams::default(), "all pods", &mut found, take).await;
+    Answer::Seeds(found, at)
 }
 
 /// What can be begun again from nothing.
@@ -112,22 +114,24 @@ impl Found for HashMap<String, Vec<BoundPod>> {
     }
 }
 
+/// A whole list; its resource version, which all its pages share.
 async fn list<F: Found>(
     pods: Api<WatchedPod>,
     parameters: ListParams,
     what: &str,
     found: &mut F,
     take: impl Fn(&mut F, WatchedPod),
-) {
+) -> Option<u64> {
     let mut parameters = parameters.limit(500);
     loop {
         match pods.list(&parameters).await {
             Ok(page) => {
+                let at = page.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
                 let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
                 page.items.into_iter().for_each(|pod| take(found, pod));
                 match next {
                     Some(token) => parameters = parameters.continue_token(&token),
-                    None => return,
+                    None => return at,
                 }
             }
             Err(error) => {
@@ -198,7 +202,7 @@ pub(super) async fn ask_again(client: Client, own: Client, node: String, key: Ob
 
 /// Whether no pod of the node names the object.
 async fn if_unused(own: Client, node: String, key: ObjectKey, uid: String) -> Answer {
-    let pods = pods_of(Api::all(own), &node).await;
+    let (pods, _) = pods_of(Api::all(own), &node).await;
     match pods.iter().any(|pod| pod.refs.contains(&key)) {
         true => Answer::Nothing,
         false => Answer::Useless { node, key, uid },

@@ -31,7 +31,7 @@ use super::Shared;
 use super::clients::Clients;
 use super::refs::{CLAIM, SERVICE_LINKS};
 use super::requests::Requests;
-use super::watched::WatchedPod;
+use super::watched::{BoundPod, WatchedPod};
 use super::world::{Effect, World};
 use ask::{Answer, ask_again, finish_mirror, is_gone, restore_ready, seed, seed_many, upheld, uphold};
 use claims::follow_claim;
@@ -166,21 +166,21 @@ impl Follower {
 
     fn answer(&mut self, answer: Answer) {
         let effects = match answer {
-            Answer::Found(pod) => return self.pod(*pod),
+            Answer::Found(pod) => return self.pod(*pod, World::pod_found),
             Answer::Replaced { node, key, uid, by } => {
                 let effects = self.world.pod_gone(&node, &key, &uid);
                 self.apply(effects);
-                return self.pod(*by);
+                return self.pod(*by, World::pod_found);
             }
             Answer::Upheld(pods) => {
                 pods.iter().for_each(|pod| self.uphold(pod));
                 return;
             }
-            Answer::Seed { node, pods } => self.world.seed(&node, pods),
-            Answer::Seeds(all) => {
+            Answer::Seed { node, pods, at } => self.world.seed(&node, pods, at),
+            Answer::Seeds(all, at) => {
                 self.seeding = false;
                 self.seed();
-                all.into_iter().flat_map(|(node, pods)| self.world.seed(&node, pods)).collect()
+                all.into_iter().flat_map(|(node, pods)| self.world.seed(&node, pods, at)).collect()
             }
             Answer::Each(answers) => {
                 self.seeding = false;
@@ -202,14 +202,17 @@ impl Follower {
 
     fn pods(&mut self, event: Event<WatchedPod>) {
         match event {
-            Event::Init => self.listing = Some(HashSet::new()),
+            Event::Init => {
+                self.world.relisted();
+                self.listing = Some(HashSet::new());
+            }
             Event::InitApply(pod) => {
                 if let Some(listing) = &mut self.listing
                     && self.world.is_ours(pod.node())
                 {
                     listing.insert(pod.uid().to_owned());
                 }
-                self.pod(pod);
+                self.pod(pod, World::pod_applied);
             }
             Event::InitDone => {
                 let listed = self.listing.take().unwrap_or_default();
@@ -218,7 +221,7 @@ impl Follower {
                     self.ask_if_gone(node, key, uid);
                 }
             }
-            Event::Apply(pod) => self.pod(pod),
+            Event::Apply(pod) => self.pod(pod, World::pod_applied),
             Event::Delete(pod) => {
                 let effects = self.world.pod_deleted(pod.node(), &pod.key(), pod.uid());
                 self.apply(effects);
@@ -234,13 +237,13 @@ impl Follower {
         }
     }
 
-    fn pod(&mut self, pod: WatchedPod) {
+    fn pod(&mut self, pod: WatchedPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
         self.uphold(&pod);
         if !self.world.is_ours(pod.node()) {
             return;
         }
         if let Some(pod) = pod.into_bound() {
-            let effects = self.world.pod_applied(pod);
+            let effects = enter(&mut self.world, pod);
             self.apply(effects);
         }
     }

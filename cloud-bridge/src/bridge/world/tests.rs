@@ -22,6 +22,7 @@ fn pod(node: &str, name: &str, maps: &[&str]) -> BoundPod {
         object: object("Pod", name, &format!("uid-{name}")),
         refs: maps.iter().map(|map| key("ConfigMap", map)).collect(),
         generation: 1,
+        version: None,
         terminating: false,
         mirror_of: None,
         falsely_unready: false,
@@ -48,7 +49,7 @@ fn world(nodes: &[&str]) -> World {
     let mut world = World::default();
     for node in nodes {
         world.add_node(node);
-        assert_eq!(words(&world.seed(node, vec![])), [format!("listed {node}")]);
+        assert_eq!(words(&world.seed(node, vec![], None)), [format!("listed {node}")]);
     }
     world
 }
@@ -82,7 +83,7 @@ fn a_pod_does_not_wait_for_what_is_missing_or_cannot_be_read() {
 fn a_list_is_complete_only_with_every_object_it_needs() {
     let mut world = World::default();
     world.add_node("a");
-    assert_eq!(words(&world.seed("a", vec![pod("a", "p", &["m", "n"])])), ["watch m for a", "watch n for a"]);
+    assert_eq!(words(&world.seed("a", vec![pod("a", "p", &["m", "n"])], None)), ["watch m for a", "watch n for a"]);
     assert!(world.object_present(object("ConfigMap", "m", "m1")).iter().all(|e| !matches!(e, Effect::Listed { .. })));
     let effects = world.object_failed(&key("ConfigMap", "n"));
     assert_eq!(words(&effects), ["set a p uid-p"], "an unreadable object may be held by the node: no list yet");
@@ -97,7 +98,7 @@ fn news_before_the_seed_is_newer_than_the_seed() {
     let mut newer = pod("a", "q", &[]);
     newer.generation = 2;
     world.pod_applied(newer);
-    let effects = world.seed("a", vec![pod("a", "p", &[]), pod("a", "q", &[])]);
+    let effects = world.seed("a", vec![pod("a", "p", &[]), pod("a", "q", &[])], None);
     assert_eq!(words(&effects), ["listed a"]);
 }
 
@@ -107,7 +108,7 @@ fn late_watch_events_do_not_turn_a_pod_back() {
     world.add_node("a");
     let mut ending = pod("a", "p", &[]);
     ending.terminating = true;
-    world.seed("a", vec![ending]);
+    world.seed("a", vec![ending], None);
     assert!(world.pod_applied(pod("a", "p", &[])).is_empty());
 }
 
@@ -199,7 +200,7 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
     };
     let mut world = World::default();
     world.add_node("a");
-    assert_eq!(words(&world.seed("a", vec![named("new")])), ["set a p new", "listed a"]);
+    assert_eq!(words(&world.seed("a", vec![named("new")], None)), ["set a p new", "listed a"]);
     assert_eq!(words(&world.pod_applied(named("old"))), ["ask a p new"]);
     assert!(world.pod_applied(named("old")).is_empty(), "asked once");
     assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"], "it was found");
@@ -209,7 +210,7 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
     let mut world = World::default();
     world.add_node("a");
     assert_eq!(words(&world.pod_applied(named("old"))), ["set a p old"]);
-    assert_eq!(words(&world.seed("a", vec![named("new")])), ["ask a p old"]);
+    assert_eq!(words(&world.seed("a", vec![named("new")], None)), ["ask a p old"]);
     assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "old")), ["remove a p old", "listed a"]);
     assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"]);
 }
@@ -219,7 +220,7 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
 fn g07_what_was_found_gone_is_not_brought_back_by_a_late_watch() {
     let mut world = World::default();
     world.add_node("a");
-    world.seed("a", vec![pod("a", "p", &[])]);
+    world.seed("a", vec![pod("a", "p", &[])], None);
     assert_eq!(words(&world.pod_gone("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
     assert!(world.pod_applied(pod("a", "p", &[])).is_empty());
     assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
