@@ -228,3 +228,25 @@ fn g07_what_was_found_gone_is_not_brought_back_by_a_late_watch() {
     assert!(world.missing(&HashSet::new()).is_empty());
     assert!(world.nodes["a"].buried.is_empty(), "a list without it is the last word");
 }
+
+#[test]
+fn g07_what_the_watch_tells_from_before_the_list_is_asked_for() {
+    let at = |name: &str, version| BoundPod { version: Some(version), ..pod("a", name, &[]) };
+    let mut world = World::default();
+    world.add_node("a");
+    // The watch is ahead with `q`, and behind with `p`, which the list of version 10 does not show any more.
+    assert_eq!(words(&world.pod_applied(at("p", 4))), ["set a p uid-p"]);
+    assert_eq!(words(&world.pod_applied(at("q", 12))), ["set a q uid-q"]);
+    assert_eq!(words(&world.seed("a", vec![at("r", 9)], Some(10))), ["ask a p uid-p", "set a r uid-r"]);
+    let effects = world.pod_gone("a", &key("Pod", "p"), "uid-p");
+    assert_eq!(words(&effects), ["remove a p uid-p", "listed a"]);
+    assert_eq!(words(&world.pod_applied(at("p", 5))), [""; 0], "it is known to be gone");
+
+    // One that the watch has not told of before the list.
+    assert_eq!(words(&world.pod_applied(at("s", 7))), ["ask a s uid-s"]);
+    assert_eq!(words(&world.pod_applied(at("s", 8))), [""; 0], "asked already");
+    assert_eq!(words(&world.pod_found(at("s", 8))), ["set a s uid-s"], "the list lacked it by mistake");
+    assert_eq!(words(&world.pod_applied(at("t", 11))), ["set a t uid-t"], "newer than the list");
+    world.relisted();
+    assert_eq!(words(&world.pod_applied(at("u", 3))), ["set a u uid-u"], "an API that was put back to an older state");
+}
