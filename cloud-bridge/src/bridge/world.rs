@@ -118,11 +118,7 @@ impl World {
             let shown: HashSet<&str> = pods.iter().map(BoundPod::uid).collect();
             let old = |pod: &Pod| at.zip(pod.version).is_some_and(|(at, version)| version <= at);
             let lost = view.pods.iter().filter(|(uid, pod)| !shown.contains(&***uid) && old(pod));
-            for (uid, pod) in lost {
-                if view.asked.insert(uid.clone()) {
-                    effects.push(Effect::Ask { node: node.to_owned(), key: pod.key.clone(), uid: uid.clone() });
-                }
-            }
+            effects.extend(lost.filter_map(|(uid, pod)| ask(&mut view.asked, node, &pod.key, uid)));
         }
         for pod in pods {
             let Some(view) = self.nodes.get(node) else { return effects };
@@ -155,9 +151,7 @@ impl World {
         if !old || view.pods.contains_key(pod.uid()) || view.buried.contains(pod.uid()) {
             return None;
         }
-        let (key, uid) = (pod.object.digest.key.clone(), pod.uid().to_owned());
-        let first = view.asked.insert(uid.clone());
-        Some(first.then(|| Effect::Ask { node: pod.node.clone(), key, uid }).into_iter().collect())
+        Some(ask(&mut view.asked, &pod.node, &pod.object.digest.key, pod.uid()).into_iter().collect())
     }
 
     /// The API, asked for a pod by name, has it.
@@ -296,10 +290,7 @@ impl World {
         // than what has it, or the other way round: the state would bury one of them for good.
         let taken = view.pods.iter().find(|(other, pod)| **other != uid && pod.key == key);
         if let Some((other, _)) = taken {
-            let other = other.clone();
-            if view.asked.insert(other.clone()) {
-                effects.push(Effect::Ask { node, key, uid: other });
-            }
+            effects.extend(ask(&mut view.asked, &node, &key, other));
             return;
         }
         view.asked.remove(&uid);
@@ -388,6 +379,12 @@ impl World {
             effects.push(Effect::Listed { node: node.to_owned() });
         }
     }
+}
+
+/// The question for a pod by name, unless it is under way.
+fn ask(asked: &mut HashSet<String>, node: &str, key: &ObjectKey, uid: &str) -> Option<Effect> {
+    let first = asked.insert(uid.to_owned());
+    first.then(|| Effect::Ask { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() })
 }
 
 #[cfg(test)]
