@@ -39,13 +39,14 @@ pub(super) fn about_node(node: &str, warning: bool, reason: &str, message: &str,
 
 fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, node: &str, now: &Now) -> Value {
     let time = Time(now.wall);
-    // client-go names events OBJECT.HEX-TIME; two at the same nanosecond differ by reason and message.
-    let unique = crate::pod::id::hex(format!("{reason}/{message}").as_bytes());
+    // client-go names events OBJECT.HEX-TIME; what one turn decides has one time, and two containers may share the rest.
+    let path = involved.field_path.as_deref().unwrap_or_default();
+    let unique = crate::pod::id::hex(format!("{path}/{reason}/{message}").as_bytes());
     let name = format!(
         "{}.{:x}{}",
         involved.name.as_deref().unwrap_or_default(),
         now.wall.as_nanosecond(),
-        unique.get(..4).unwrap_or_default()
+        unique.get(..8).unwrap_or_default()
     );
     let event = Event {
         metadata: ObjectMeta {
@@ -66,4 +67,25 @@ fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, 
         ..Event::default()
     };
     serde_json::to_value(event).unwrap_or(Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::clock::Mono;
+
+    /// The API server takes one event of a name: what is told at one moment of two containers must not be one name.
+    #[test]
+    fn events_of_one_moment_have_names_of_their_own() {
+        let now = Now { mono: Mono(1), wall: jiff::Timestamp::UNIX_EPOCH, boot_id: "b".into() };
+        let named = |reason: &str, path: &str| {
+            let field_path = (!path.is_empty()).then(|| path.to_owned());
+            let involved = ObjectReference { name: Some("p".into()), field_path, ..ObjectReference::default() };
+            event(involved, false, reason, "Container started", "n", &now)["metadata"]["name"].to_string()
+        };
+        let names =
+            [named("Started", "spec.containers{a}"), named("Started", "spec.containers{b}"), named("Started", "")];
+        assert!(names[0] != names[1] && names[1] != names[2] && names[0] != named("Created", "spec.containers{a}"));
+        assert_eq!(names[0], named("Started", "spec.containers{a}"));
+    }
 }

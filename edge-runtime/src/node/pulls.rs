@@ -175,7 +175,12 @@ impl Node {
     fn image_event(&mut self, waiter: &Waiter, warning: bool, reason: &'static str, message: String) {
         let draft = match waiter.for_volume {
             true => EventDraft::pod(warning, reason, message),
-            false => EventDraft::container(warning, reason, message, ContainerKind::App, &waiter.container),
+            false => {
+                let record =
+                    self.pods.get(&waiter.uid).and_then(|entry| entry.record.containers.get(&waiter.container));
+                let kind = record.map_or(ContainerKind::App, |record| record.kind);
+                EventDraft::container(warning, reason, message, kind, &waiter.container)
+            }
         };
         if let Err(error) = self.pod_event(&waiter.uid, &draft) {
             log::error!("{error}");

@@ -150,6 +150,7 @@ impl Turn<'_> {
         let text = format!("Back-off pulling image {:?}", self.next_image(container));
         self.wait(&container.name, "ImagePullBackOff", format!("{text}: ErrImagePull: {error}"), retry_at);
         self.container_event(&container.name, false, "BackOff", text);
+        self.container_event(&container.name, true, "Failed", "Error: ImagePullBackOff".to_owned());
     }
 
     pub(super) fn start(&mut self, container: &Container) {

@@ -292,7 +292,7 @@ fn a_pull_that_fails_backs_off() {
     assert!(sim.wait(3).is_empty());
     let text = "Back-off pulling image \"far/away:1\"";
     assert_eq!(sim.waiting("c"), ("ImagePullBackOff".into(), format!("{text}: ErrImagePull: no route")));
-    assert_eq!(sim.events, [format!("BackOff: {text}")]);
+    assert_eq!(sim.events, [format!("BackOff: {text}"), "Failed: Error: ImagePullBackOff".to_owned()]);
     assert_eq!(sim.wake_s(), Some(10));
     assert_eq!(sim.wait(7), ["image far/away:1"]);
     sim.tell(failed(ImageFailure::Pull));
