@@ -45,3 +45,9 @@ pub fn with_spec(mut pod: Value, more: &Value) -> Value {
 pub fn host_path(name: &str, path: &Path) -> Value {
     json!({"name": name, "hostPath": {"path": path}})
 }
+
+/// The id of a container as its OCI runtime knows it, from `status.containerStatuses[]`; empty if there is none.
+#[must_use]
+pub fn container_id(status: &Value) -> String {
+    status["containerID"].as_str().and_then(|id| id.split_once("://")).map(|(_, id)| id.to_owned()).unwrap_or_default()
+}

@@ -218,6 +218,20 @@ impl EdgeNode {
         });
     }
 
+    /// The daemon dies and comes back where no bridge answers, then one of its containers is killed: what starts next
+    /// has only what is on this node. Gives the containers that ran before, as [`Self::container_pids`].
+    ///
+    /// # Panics
+    /// None runs.
+    pub fn restart_offline(&mut self, cluster: &mut Cluster) -> std::collections::BTreeMap<String, u32> {
+        cluster.kill_bridge();
+        self.kill();
+        self.start();
+        let containers = self.container_pids();
+        crate::process::signal(*containers.values().next().expect("it runs"), "KILL");
+        containers
+    }
+
     /// Processes of this node's containers: pid by container id.
     #[must_use]
     pub fn container_pids(&self) -> std::collections::BTreeMap<String, u32> {

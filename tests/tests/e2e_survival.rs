@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
+use sampan_tests::manifest::{container_id, host_path, pod, shell, with, with_spec};
 use sampan_tests::process::{signal, start_time};
 use sampan_tests::{Cluster, EdgeNode, Kubectl, can_run, until};
 use serde_json::{Value, json};
@@ -253,7 +253,7 @@ fn twenty_random_deaths_of_the_daemon() {
             assert_eq!(status["restartCount"], 1, "seed {seed}, round {round}: {status}");
             assert_eq!(read(&again), "start\nstart\n", "seed {seed}, round {round}: {again}");
         }
-        let id = of("steady")["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+        let id = container_id(&of("steady"));
         let process = processes(&node)[&id];
         assert_eq!(*steady.get_or_insert(process), process, "seed {seed}, round {round}");
         assert_eq!(read("steady"), "start\n", "seed {seed}, round {round}");

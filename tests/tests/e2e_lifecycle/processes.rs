@@ -1,6 +1,6 @@
 //! Pods whose containers see each other's processes.
 
-use sampan_tests::manifest::{pod, shell, with_spec};
+use sampan_tests::manifest::{container_id, pod, shell, with_spec};
 use sampan_tests::process::signal;
 use sampan_tests::{Cluster, can_run};
 use serde_json::json;
@@ -35,8 +35,7 @@ fn containers_share_their_processes() {
     node.wait_ready();
     let kept = kubectl.get("pod", "shared").expect("a pod");
     assert_eq!(status(&kept, "a")["restartCount"], 0);
-    let ours: Vec<String> =
-        ["a", "b"].map(|c| status(&kept, c)["containerID"].as_str().unwrap_or_default().replace("runc://", "")).into();
+    let ours: Vec<String> = ["a", "b"].map(|c| container_id(&status(&kept, c))).into();
     let pids = node.container_pids();
     let (_, holder) = pids.iter().find(|(id, _)| !ours.contains(id)).expect("a holder");
     signal(*holder, "KILL");

@@ -1,6 +1,6 @@
 //! Several containers, init containers, exit codes and the restart policies.
 
-use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::manifest::{container_id, pod, shell, with, with_spec};
 use sampan_tests::process::signal;
 use sampan_tests::{Cluster, can_run};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn containers_start_in_order_and_end_as_their_policy_says() {
     assert_eq!(status(&broken, "b")["state"]["terminated"]["exitCode"], 3);
     assert_eq!(status(&broken, "b")["state"]["terminated"]["reason"], "Error");
     let up = kubectl.wait_pod("killed", 20, "runs", |pod| status(pod, "c")["state"]["running"].is_object());
-    let id = status(&up, "c")["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let id = container_id(&status(&up, "c"));
     signal(node.container_pids()[&id], "KILL");
     let killed = kubectl.wait_phase("killed", "Failed");
     assert_eq!(status(&killed, "c")["state"]["terminated"]["exitCode"], 137);

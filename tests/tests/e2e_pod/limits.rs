@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::manifest::{container_id, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, EdgeNode, can_run};
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn limits_and_identity_reach_the_process() {
     ]);
 
     let ready = kubectl.wait_ready("bounded");
-    let id = status(&ready, "c")["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let id = container_id(&status(&ready, "c"));
     assert_eq!(cgroup_file(&node, &id, ("memory", "memory.limit_in_bytes"), "memory.max"), (32 << 20).to_string());
     let quota = cgroup_file(&node, &id, ("cpu", "cpu.cfs_quota_us"), "cpu.max");
     assert!(quota == "50000" || quota == "50000 100000", "{quota}");

@@ -33,7 +33,8 @@ fn a_pod_runs_logs_and_goes() {
     let ready = kubectl.wait_ready("hello");
     assert_eq!(ready["status"]["phase"], "Running");
     let status = status(&ready, "c");
-    assert!(status["containerID"].as_str().is_some_and(|id| id.starts_with("runc://")), "{status}");
+    let runtime = format!("{}://", sampan_tests::node::oci_runtime());
+    assert!(status["containerID"].as_str().is_some_and(|id| id.starts_with(&runtime)), "{status}");
     assert_eq!(status["restartCount"], 0);
     assert_eq!(kubectl.ok(&["logs", "hello"]), "hello\n");
     let _ = kubectl.ok(&["delete", "pod", "hello", "--wait=false"]);

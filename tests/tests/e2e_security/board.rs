@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::manifest::{container_id, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, can_run, until};
 use serde_json::json;
 
@@ -86,7 +86,7 @@ fn devices_runtimes_and_limits_by_configuration() {
 
     // Ready by an exec probe: the right runtime was asked.
     let second = kubectl.wait_ready("second");
-    let id = status(&second)["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let id = container_id(status(&second));
     let state = node.root().join("run/edge-runtime/runtime-second").join(&id);
     assert!(state.exists() && !node.container_pids().contains_key(&id), "{}", state.display());
     let unknown = json!({"runtimeClassName": class("lost")});
@@ -105,7 +105,7 @@ fn devices_runtimes_and_limits_by_configuration() {
 
     let ready = kubectl.wait_ready("whole");
     assert_eq!(ready["status"]["qosClass"], "Guaranteed", "{ready}");
-    let id = status(&ready)["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let id = container_id(status(&ready));
     let pid = node.container_pids()[&id];
     let limit = |parent| cgroup_file(pid, parent, ("memory", "memory.limit_in_bytes"), "memory.max");
     assert_eq!((limit(false), limit(true)), ((48 << 20).to_string(), (48 << 20).to_string()));

@@ -42,12 +42,7 @@ fn g29_a_pod_waits_for_a_secret_that_is_in_memory_only() {
     assert!(found.is_empty(), "on disk: {found}");
 
     // No bridge, and a daemon that starts anew: the container goes on, but no other one can start.
-    cluster.kill_bridge();
-    node.kill();
-    node.start();
-    let containers = node.container_pids();
-    let pid = *containers.values().next().expect("it runs");
-    sampan_tests::process::signal(pid, "KILL");
+    let _ = node.restart_offline(&mut cluster);
     until(Duration::from_secs(30), "the reason is told at the node", || {
         let told = node.edge(&["inspect", "p"])?;
         if told.contains("kept in memory only") { Ok(()) } else { Err(told) }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::manifest::{container_id, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const IDS: u32 = 65_536;
 
 /// On the node: the user of a pod's first process there.
 fn host_user(node: &EdgeNode, pod: &Value) -> u32 {
-    let id = pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default().replace("runc://", "");
+    let id = container_id(&pod["status"]["containerStatuses"][0]);
     let pid = node.container_pids()[&id];
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("its users");

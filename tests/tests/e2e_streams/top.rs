@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::manifest::{container_id, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, Kubectl, can_run, until};
 use serde_json::{Value, json};
 
@@ -80,8 +80,7 @@ fn top_is_what_the_cgroups_say() {
     let busy = with_spec(pod("busy", &node.name, json!([with(shell("c", work), &limits)])), &volumes);
     cluster.kubectl.apply_all(&[busy]);
     let ready = cluster.kubectl.wait_ready("busy");
-    let id = ready["status"]["containerStatuses"][0]["containerID"].as_str().expect("an id");
-    let pid = node.container_pids()[id.strip_prefix("runc://").expect("runc's")];
+    let pid = node.container_pids()[&container_id(&ready["status"]["containerStatuses"][0])];
     for kubectl in kubectls(&cluster) {
         until(Duration::from_secs(60), "the numbers agree", || {
             let (began, (before, _)) = (Instant::now(), counters(pid));

@@ -100,12 +100,7 @@ fn g26_a_pod_has_its_account_and_keeps_it_offline() {
     }
 
     // No bridge, and a daemon that starts anew: containers that start now read the same token.
-    cluster.kill_bridge();
-    node.kill();
-    node.start();
-    let containers = node.container_pids();
-    let pid = *containers.values().next().expect("it runs");
-    sampan_tests::process::signal(pid, "KILL");
+    let containers = node.restart_offline(&mut cluster);
     let again = until(Duration::from_secs(30), "a second attempt has read its token", || {
         let log = node.edge(&["logs", "client"])?;
         if log.contains(token) && log.lines().any(|line| line == "end") && node.container_pids() != containers {
