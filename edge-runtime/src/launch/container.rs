@@ -100,10 +100,8 @@ impl Launcher {
         let bundle = self.paths.bundle(attempt.id);
         let dir = self.attempt_dir(&uid, &container.name, attempt.number);
 
-        if attempt.number > 0
-            && let Err(error) = self.pod_cgroup(pod, &uid)
-        {
-            // The attempt before this one may have ended for a resize of the pod.
+        // The pod may have been resized since it was made: while init containers ran, or by the end of an attempt.
+        if let Err(error) = self.pod_cgroup(pod, &uid) {
             log::warn!("pod {uid}: its cgroup keeps its former values: {}", error.message);
         }
 

@@ -37,7 +37,10 @@ impl Launcher {
         let limit = values.memory_limit.and_then(|bytes| u64::try_from(bytes).ok());
         // The kernel would kill at once (v2) what only a lower use can make fit.
         if let Some((limit, used)) = limit.zip(self.cgroups.working_set(&path)).filter(|(limit, used)| limit < used) {
-            return Err(format!("attempting to set memory limit {limit} below its present use of {used}"));
+            return Err(format!(
+                "cannot decrease memory limits: attempting to set container {name:?} memory limit ({limit}) below \
+                 current usage ({used})"
+            ));
         }
         let values = CgroupValues {
             cpu_shares: Some(values.cpu_shares),

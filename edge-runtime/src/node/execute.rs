@@ -315,16 +315,18 @@ impl Node {
             // One that has come together with this pod has not been let in yet, and maybe never is.
             let in_already = |record: &PodRecord| record.admitted && record.terminal.is_none();
             let running = self.pods.iter().filter(move |(other, entry)| *other != uid && in_already(&entry.record));
-            running.map(|(_, entry)| &*entry.pod)
+            running.map(|(_, entry)| entry)
         };
         let is_static = self.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static);
         if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.guard.pressure) {
             return Some(refusal);
         }
         let has = self.allocatable();
-        admission::admit(pod, others(), has)
-            .or_else(|| ports::admit(pod, others()))
-            .or_else(|| self.launcher.devices_refusal(pod, others()))
+        let allocated = others().map(|entry| admission::allocated(&entry.pod, &entry.record));
+        let pods = || others().map(|entry| &*entry.pod);
+        admission::admit(pod, allocated, has)
+            .or_else(|| ports::admit(pod, pods()))
+            .or_else(|| self.launcher.devices_refusal(pod, pods()))
     }
 
     pub(super) fn allocatable(&self) -> Allocatable {

@@ -32,6 +32,8 @@ pub(super) struct Entry {
     pub(super) wake: Option<Mono>,
     /// For a static pod: uid of its mirror in the API, once the bridge sent it.
     pub(super) mirror_uid: Option<String>,
+    /// Generation of the resize whose failure was told in an event; its retries are not told again.
+    pub(super) resize_error_of: Option<i64>,
 }
 
 impl Entry {
@@ -46,6 +48,7 @@ impl Entry {
             hold_until: None,
             wake: None,
             mirror_uid: None,
+            resize_error_of: None,
         }
     }
 

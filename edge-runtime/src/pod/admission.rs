@@ -2,10 +2,12 @@
 //!
 //! A scheduler has asked the same before; this holds for pods that name their node themselves, and against races.
 
+use std::borrow::{Borrow, Cow};
+
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 
 use super::reconcile::{Refusal, kind_of};
-use super::record::ContainerKind;
+use super::record::{ContainerKind, PodRecord, Resources};
 use crate::sys::quantity;
 
 /// What the node has for pods.
@@ -37,11 +39,11 @@ impl Requests {
 }
 
 /// Refuses `pod` as the kubelet does (`OutOfpods`, `OutOfcpu`, `OutOfmemory`) when it does not fit beside
-/// `others`, the pods of this node that have not ended.
-pub fn admit<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>, has: Allocatable) -> Option<Refusal> {
+/// `others`, the pods of this node that have not ended, as [`allocated`].
+pub fn admit(pod: &Pod, others: impl Iterator<Item = impl Borrow<Pod>>, has: Allocatable) -> Option<Refusal> {
     let (mut used, mut count) = (Requests::default(), 0usize);
     for other in others {
-        used = used.plus(requests(other));
+        used = used.plus(requests(other.borrow()));
         count += 1;
     }
     let wants = requests(pod);
@@ -57,6 +59,22 @@ pub fn admit<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>, has: Allocata
     .into_iter()
     .find(|(_, wanted, used, capacity)| *wanted > 0 && wanted.saturating_add(*used) > *capacity)
     .map(|(resource, requested, used, capacity)| no_room(resource, requested, used, capacity))
+}
+
+/// The pod with what was given to it: a resize that waits for room takes none (K8s pkg/kubelet/allocation,
+/// `UpdatePodFromAllocation`).
+pub fn allocated<'a>(pod: &'a Pod, record: &PodRecord) -> Cow<'a, Pod> {
+    if record.resize_pending.is_none() {
+        return Cow::Borrowed(pod);
+    }
+    let mut pod = pod.clone();
+    if let Some(spec) = &mut pod.spec {
+        for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+            let given = record.containers.get(&container.name).and_then(|c| c.resources.as_ref());
+            container.resources = given.map(Resources::to_api).or(container.resources.take());
+        }
+    }
+    Cow::Owned(pod)
 }
 
 fn no_room(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {
@@ -127,7 +145,8 @@ fn requested(resources: Option<&ResourceRequirements>) -> Requests {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::pod;
+    use super::super::record::{ContainerRecord, ResizePending};
+    use super::super::testing::{Sim, pod};
     use super::*;
 
     const HAS: Allocatable = Allocatable { cpu_milli: 1000, memory_bytes: 1000, pods: 3 };
@@ -150,15 +169,28 @@ mod tests {
         let none = pod(json!({"containers": [{"name": "c", "image": "i"}]}));
         assert_eq!(reason(&none, &[half.clone(), half.clone()]), "");
         assert_eq!(reason(&none, &[none.clone(), none.clone(), none.clone()]), "OutOfpods");
-        let refused = admit(&asks("2", "1"), [].into_iter(), HAS).unwrap();
+        let refused = admit(&asks("2", "1"), std::iter::empty::<&Pod>(), HAS).unwrap();
         assert_eq!(refused.message, "Node didn't have enough resource: cpu, requested: 2000, used: 0, capacity: 1000");
+    }
+
+    #[test]
+    fn a_resize_that_waits_for_room_takes_none() {
+        let (running, wants) = (asks("100m", "100"), asks("700m", "100"));
+        let mut record = Sim::new(running.clone()).record;
+        let mut container = ContainerRecord::new(ContainerKind::App);
+        container.resources = Some(Resources::of(&running.spec.unwrap().containers[0]));
+        record.containers.insert("c".into(), container);
+        assert_eq!(requests(&allocated(&wants, &record)).cpu_milli, 700, "it has been let in");
+        let message = "no room".to_owned();
+        record.resize_pending = Some(ResizePending { reason: "OutOfcpu".into(), message });
+        assert_eq!(requests(&allocated(&wants, &record)).cpu_milli, 100);
     }
 
     #[test]
     fn there_are_no_huge_pages() {
         let huge = pod(json!({"containers": [{"name": "c", "image": "i",
             "resources": {"limits": {"hugepages-2Mi": "4Mi", "memory": "1"}}}]}));
-        let refused = admit(&huge, [].into_iter(), HAS).unwrap();
+        let refused = admit(&huge, std::iter::empty::<&Pod>(), HAS).unwrap();
         assert_eq!(refused.reason, "OutOfhugepages-2Mi");
         assert!(refused.message.ends_with("hugepages-2Mi, requested: 4194304, used: 0, capacity: 0"), "{refused:?}");
     }

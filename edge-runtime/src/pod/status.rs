@@ -72,12 +72,12 @@ fn of_containers(pod: &Pod, record: &PodRecord, host: &HostFacts) -> PodStatus {
     let recursive = host.recursive_read_only;
     volume_mounts::add(spec.init_containers.as_deref().unwrap_or_default(), &mut init, recursive);
     volume_mounts::add(&spec.containers, &mut apps, recursive);
-    let phase = phase::shown(spec, record, &init, &apps);
-    let conditions = conditions::all(pod, spec, record, phase, &init, &apps);
+    let phase = phase::of(spec, record, &init, &apps);
+    let conditions = conditions::all(pod, spec, record, phase.of_conditions, &init, &apps);
     let ips = if spec.host_network == Some(true) { &host.host_ips } else { &record.ips };
-    let ended = record.terminal.as_ref().filter(|_| matches!(phase, "Succeeded" | "Failed"));
+    let ended = record.terminal.as_ref().filter(|_| matches!(phase.shown, "Succeeded" | "Failed"));
     PodStatus {
-        phase: Some(phase.to_owned()),
+        phase: Some(phase.shown.to_owned()),
         reason: ended.and_then(|e| text(&e.reason)),
         message: ended.and_then(|e| text(&e.message)),
         conditions: Some(conditions),

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
-use serde_json::{Value, json};
 
 use super::super::record::{ContainerRecord, ContainerState, Resize, ResizePending, Resources, StopReason};
 use super::super::step::{EventDraft, Step};
 use super::Turn;
+use super::resize_text::{Told, text};
 use super::stop::Order;
 
 /// Room may come with the end of another pod (the kubelet's `retryPendingResizes` interval is as coarse).
@@ -29,9 +29,9 @@ impl Turn<'_> {
         if let Some(refusal) = (self.world.resize)(self.pod) {
             let pending = ResizePending { reason: refusal.reason, message: refusal.message };
             if self.record.resize_pending.as_ref() != Some(&pending) {
-                let reason = format!("Resize{}", pending.reason);
+                let reason = if pending.reason == "Infeasible" { "ResizeInfeasible" } else { "ResizeDeferred" };
                 let message = self.about_resize(&pending.reason, self.generation(), &pending.message);
-                self.steps.push(Step::Event(EventDraft::pod(true, &reason, message)));
+                self.steps.push(Step::Event(EventDraft::pod(true, reason, message)));
                 self.record.resize_pending = Some(pending);
             }
             let again = self.now.mono.after(PENDING_RETRY);
@@ -84,20 +84,8 @@ impl Turn<'_> {
         self.pod.metadata.generation.unwrap_or_default()
     }
 
-    /// Text of an event (K8s pkg/kubelet/events/resize.go).
     fn about_resize(&self, what: &str, generation: i64, error: &str) -> String {
-        let list = |containers: &mut dyn Iterator<Item = &Container>| -> Vec<Value> {
-            containers.map(|c| json!({"name": c.name, "resources": c.resources.clone().unwrap_or_default()})).collect()
-        };
-        let mut summary = json!({"containers": list(&mut self.spec.containers.iter()), "generation": generation});
-        let init = list(&mut self.spec.init_containers.iter().flatten());
-        if !init.is_empty() {
-            summary["initContainers"] = init.into();
-        }
-        if !error.is_empty() {
-            summary["error"] = error.into();
-        }
-        format!("Pod resize {what}: {summary}")
+        text(self.spec, &Told { what, generation, error })
     }
 
     fn has_changed(&self, container: &Container) -> bool {

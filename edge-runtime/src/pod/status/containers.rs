@@ -48,7 +48,7 @@ impl<'a> View<'a> {
         let blank = ContainerRecord::new(kind);
         let c = self.record.containers.get(&container.name).unwrap_or(&blank);
         let starting = starts(container, c);
-        let (state, last) = self.states(c, starting);
+        let (state, last) = self.states(c, kind, starting);
         let running = state.running.is_some();
         let ok = |probe_exists: bool, verdict: Option<bool>| !probe_exists || verdict == Some(true);
         let started = running && ok(container.startup_probe.is_some(), c.probes.startup);
@@ -89,7 +89,7 @@ impl<'a> View<'a> {
 
     /// `state` and `lastState`. While the next attempt is under way the last end stays in view, so that a restart
     /// does not look like a pod that has never run.
-    fn states(&self, c: &ContainerRecord, starting: bool) -> (ApiState, ApiState) {
+    fn states(&self, c: &ContainerRecord, kind: ContainerKind, starting: bool) -> (ApiState, ApiState) {
         let ended = |t: &Terminated| ApiState { terminated: Some(self.terminated(t)), ..ApiState::default() };
         let last = c.last.as_ref().map(ended).unwrap_or_default();
         let ending = self.record.deletion.is_some() || self.record.terminal.is_some();
@@ -110,7 +110,8 @@ impl<'a> View<'a> {
             _ if !reason.is_empty() && !ending => waiting(reason, message),
             _ if c.last.is_some() => last.clone(),
             _ if !reason.is_empty() && !self.gone() => waiting(reason, message),
-            _ if self.gone() && self.initialized() => never_found(),
+            // An ephemeral container that never ran is left as it was (K8s pkg/kubelet/status, `TerminatePod`).
+            _ if self.gone() && self.initialized() && kind != ContainerKind::Ephemeral => never_found(),
             _ if self.spec.init_containers.as_ref().is_some_and(|i| !i.is_empty()) => waiting("PodInitializing", ""),
             _ => waiting("ContainerCreating", ""),
         };

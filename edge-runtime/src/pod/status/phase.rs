@@ -6,18 +6,22 @@ use super::super::reconcile::{initialized, kind_of};
 use super::super::record::{ContainerKind, PodRecord, SandboxState};
 use super::super::restart_policy::restarts_after;
 
-/// The phase to show. An end is shown only when no process is left, as API users rely on.
-pub(super) fn shown(
-    spec: &PodSpec,
-    record: &PodRecord,
-    init: &[ContainerStatus],
-    apps: &[ContainerStatus],
-) -> &'static str {
+/// What is told of a pod as a whole.
+#[derive(Clone, Copy)]
+pub(super) struct Phase {
+    /// The phase to show. An end is shown only when no process is left, as API users rely on.
+    pub shown: &'static str,
+    /// The phase whose reasons the conditions give: of a pod that was deleted before all of it had begun, still
+    /// `Pending` (K8s pkg/kubelet/status, `TerminatePod` changes container statuses and phase alone).
+    pub of_conditions: &'static str,
+}
+
+pub(super) fn of(spec: &PodSpec, record: &PodRecord, init: &[ContainerStatus], apps: &[ContainerStatus]) -> Phase {
     let live = record.containers.values().any(|c| c.state.live_id().is_some());
     let app_records = || record.containers.values().filter(|c| c.kind == ContainerKind::App);
     let has_run = app_records().any(|c| c.latest_end().is_some());
     let counted = computed(spec, init, apps, initialized(record), record.deletion.is_some() && !live);
-    match (&record.terminal, live) {
+    let shown = match (&record.terminal, live) {
         (Some(end), false) if end.succeeded => "Succeeded",
         (Some(_), false) => "Failed",
         (_, true) if matches!(counted, "Succeeded" | "Failed") => {
@@ -32,7 +36,9 @@ pub(super) fn shown(
             _ => "Failed",
         },
         _ => counted,
-    }
+    };
+    let of_conditions = if record.terminal.is_none() && counted == "Pending" { counted } else { shown };
+    Phase { shown, of_conditions }
 }
 
 /// The kubelet's `getPhase`. `ended`: the containers will not be started again whatever the policy says.
@@ -119,8 +125,9 @@ enum View {
 impl View {
     fn of(status: &ContainerStatus) -> Self {
         let state = status.state.as_ref();
+        // Without an id it is the end that is told of a container which never was.
         let code = |s: Option<&k8s_openapi::api::core::v1::ContainerState>| {
-            s.and_then(|s| s.terminated.as_ref()).map(|t| t.exit_code)
+            s.and_then(|s| s.terminated.as_ref()).filter(|t| t.container_id.is_some()).map(|t| t.exit_code)
         };
         if state.is_some_and(|s| s.running.is_some()) {
             return Self::Running;

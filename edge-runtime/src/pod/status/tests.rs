@@ -193,8 +193,8 @@ fn a_deleted_pod_ends_with_a_final_phase() {
     sim.tell(PodEvent::DeletionRequested { grace_s: 30 });
     sim.sandbox_ready();
     sim.tell(PodEvent::TornDown);
-    let (phase, _, c) = brief(&mut sim);
-    assert_eq!(phase, "Failed");
+    let (phase, ready, c) = brief(&mut sim);
+    assert_eq!((phase.as_str(), ready.as_str()), ("Failed", "False ContainersNotReady"));
     assert_eq!(c["state"]["terminated"]["reason"], json!("ContainerStatusUnknown"));
 }
 
