@@ -7,6 +7,7 @@ mod down;
 mod receive;
 mod settings;
 
+use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder};
 use crate::liveness::Liveness;
 use crate::message::{RenewAnswer, StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
@@ -14,6 +15,7 @@ use crate::outgoing::Outgoing;
 use crate::state::NodeState;
 use crate::stream::{StreamError, StreamFrame, Streams};
 use crate::version::RefuseReason;
+use crate::wire::{self, Content, Frame};
 use crate::{SessionError, shorten};
 use down::Down;
 
@@ -51,6 +53,7 @@ pub struct BridgeSession {
     streams: Streams,
     liveness: Liveness,
     compresses: bool,
+    raw_streams: bool,
     rtt_ms: Option<u32>,
     decoder: Decoder,
     out: Outgoing<ToEdge>,
@@ -74,6 +77,7 @@ impl BridgeSession {
             settings,
             phase: Phase::AwaitHello,
             compresses: false,
+            raw_streams: false,
             rtt_ms: None,
             reports: HashMap::new(),
             report_bytes: 0,
@@ -234,28 +238,69 @@ impl BridgeSession {
         SessionError::Refused { reason, message }
     }
 
-    /// Next frame to write, most urgent first: control, acknowledgements, sync and changes, stream data.
+    /// Next frame to write, most urgent first: control, acknowledgements, sync and changes, stream data. For carriers
+    /// of texts alone.
     pub fn poll_transmit(&mut self, state: &NodeState, _now: Duration) -> Option<String> {
+        self.next_text(state).or_else(|| Some(crate::frame::encode(&ToEdge::from(self.next_stream(state)?))))
+    }
+
+    /// Next frame to write, in the form that was agreed on.
+    pub fn poll_frame(&mut self, state: &NodeState, _now: Duration) -> Option<Frame> {
+        let content = match self.next_text(state) {
+            Some(text) => Content::Text(text),
+            None => self.next_stream(state)?.content::<ToEdge>(self.raw_streams),
+        };
+        // The welcome says that frames may be packed: before it nobody has agreed.
+        let greets = matches!(&content, Content::Text(text) if text.starts_with("{\"welcome\":"));
+        Some(Frame::new(content, self.compresses && !greets))
+    }
+
+    fn may_speak(&self, state: &NodeState) -> bool {
+        self.phase == Phase::Welcome && state.session() == self.settings.session
+    }
+
+    fn next_stream(&mut self, state: &NodeState) -> Option<StreamFrame> {
+        if self.may_speak(state) { self.streams.poll() } else { None }
+    }
+
+    fn next_text(&mut self, state: &NodeState) -> Option<String> {
         if let Some(frame) = self.out.next() {
             return Some(frame);
         }
-        if self.phase != Phase::Welcome || state.session() != self.settings.session {
+        if !self.may_speak(state) {
             return None;
         }
         if !self.acks.is_empty() {
             let ids = std::mem::take(&mut self.acks);
             return Some(crate::frame::encode(&ToEdge::UpAck { ids }));
         }
-        if let Some(text) = self.down.next(state) {
-            return self.out.begin(text);
+        let text = self.down.next(state)?;
+        self.out.begin(text)
+    }
+
+    /// Takes one binary frame.
+    ///
+    /// # Errors
+    /// Any error ends the connection.
+    pub fn handle_binary(&mut self, state: &mut NodeState, frame: &[u8], now: Duration) -> Result<(), SessionError> {
+        if !self.compresses {
+            return Err(UnpackError::NotAgreed.into());
         }
-        let message = match self.streams.poll()? {
-            StreamFrame::Open { stream, request, credit } => ToEdge::StreamOpen { stream, request, credit },
-            StreamFrame::Data { stream, data } => ToEdge::StreamData { stream, data },
-            StreamFrame::Credit { stream, bytes } => ToEdge::StreamCredit { stream, bytes },
-            StreamFrame::End { stream, error } => ToEdge::StreamEnd { stream, error },
-        };
-        Some(crate::frame::encode(&message))
+        match wire::read(frame, self.raw_streams)? {
+            Content::Text(text) => self.handle(state, &text, now),
+            Content::Data { stream, data } => {
+                self.hear(state, now)?;
+                self.dispatch(state, ToCloud::StreamData { stream, data })
+            }
+        }
+    }
+
+    fn hear(&mut self, state: &NodeState, now: Duration) -> Result<(), SessionError> {
+        if state.session() != self.settings.session {
+            return Err(self.refuse(RefuseReason::Superseded, "a newer connection of this node has taken over"));
+        }
+        self.liveness.heard(now);
+        Ok(())
     }
 
     /// Takes one text frame.
@@ -263,10 +308,7 @@ impl BridgeSession {
     /// # Errors
     /// Any error ends the connection.
     pub fn handle(&mut self, state: &mut NodeState, frame: &str, now: Duration) -> Result<(), SessionError> {
-        if state.session() != self.settings.session {
-            return Err(self.refuse(RefuseReason::Superseded, "a newer connection of this node has taken over"));
-        }
-        self.liveness.heard(now);
+        self.hear(state, now)?;
         match self.decoder.decode::<ToCloud>(frame)? {
             Decoded::Message(message) => self.dispatch(state, message),
             Decoded::Unknown(name) => self.control(ToEdge::Unsupported { message: name }),

@@ -1,6 +1,5 @@
-//! Texts of frames made smaller: raw deflate (RFC 1951) of one frame by itself, with a dictionary that both sides
-//! have from the start. A packed frame travels as a binary websocket message where both sides have the feature
-//! [`COMPRESS`](crate::version::COMPRESS); text frames stay possible at any time.
+//! Contents of frames made smaller: raw deflate (RFC 1951) of one frame by itself; texts with a dictionary that both
+//! sides have from the start. Which frames travel so, and what marks them, is [`wire`](crate::wire)'s.
 //!
 //! One frame by itself, not a stream: a stream packs a little better, and costs the bridge 300 KB for every node
 //! all the time. The dictionary gives most of that back, as frames of different connections look alike. Knows
@@ -22,10 +21,13 @@ const DICTIONARY: &[u8] = include_bytes!("compress/dictionary1.txt");
 /// zlib's usual compromise between time and size.
 const LEVEL: i32 = 6;
 
-/// Bytes of streams look like nothing in the dictionary, and there are many of them: to learn it for each frame took
-/// three quarters of the time of a copy. What is left to gain is a quarter of the base64 text, which any level finds.
-const STREAM_DATA: &str = "{\"streamData\":";
+/// For bytes of streams: there are many of them, and a device has better things to do.
 const STREAM_LEVEL: i32 = 1;
+
+/// Texts of streams that go without frames of their own hold base64. They look like nothing in the dictionary, and to
+/// learn it for each frame took three quarters of the time of a copy. What is left to gain is a quarter of the text,
+/// which any level finds.
+const STREAM_DATA: &str = "{\"streamData\":";
 
 /// Why a packed frame cannot be read. The connection is of no use any more.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -37,6 +39,10 @@ pub enum UnpackError {
     Damaged,
     #[error("a packed frame holds no text")]
     NotText,
+    #[error("a binary frame of a stream has no number of a stream")]
+    NoStream,
+    #[error("a binary frame came that was not agreed on")]
+    NotAgreed,
 }
 
 /// The text as a packed frame, if that is worth it.
@@ -44,20 +50,29 @@ pub fn pack(text: &str) -> Option<Vec<u8>> {
     if text.len() < MIN {
         return None;
     }
-    let is_stream = text.starts_with(STREAM_DATA);
-    let level = if is_stream { STREAM_LEVEL } else { LEVEL };
+    let (level, dictionary) =
+        if text.starts_with(STREAM_DATA) { (STREAM_LEVEL, &[] as &[u8]) } else { (LEVEL, DICTIONARY) };
+    deflate(text.as_bytes(), level, dictionary)
+}
+
+/// Bytes of a stream packed, if they get shorter.
+pub(crate) fn pack_bytes(data: &[u8]) -> Option<Vec<u8>> {
+    deflate(data, STREAM_LEVEL, &[])
+}
+
+fn deflate(data: &[u8], level: i32, dictionary: &[u8]) -> Option<Vec<u8>> {
     let mut state = CompressorOxide::new(create_comp_flags_from_zip_params(level, -15, 0));
-    if !is_stream {
+    if !dictionary.is_empty() {
         // The dictionary goes first, up to a byte's end, and is not sent: the other side has it in its window.
-        let mut known = vec![0; DICTIONARY.len() + 64];
-        let (status, read, _) = compress(&mut state, DICTIONARY, &mut known, TDEFLFlush::Sync);
-        if status != TDEFLStatus::Okay || read != DICTIONARY.len() {
+        let mut known = vec![0; dictionary.len() + 64];
+        let (status, read, _) = compress(&mut state, dictionary, &mut known, TDEFLFlush::Sync);
+        if status != TDEFLStatus::Okay || read != dictionary.len() {
             return None;
         }
     }
-    // Whatever does not fit into less than the text is not worth it.
-    let mut packed = vec![0; text.len() - 1];
-    let (status, _, written) = compress(&mut state, text.as_bytes(), &mut packed, TDEFLFlush::Finish);
+    // Whatever does not fit into less than the data is not worth it.
+    let mut packed = vec![0; data.len().checked_sub(1)?];
+    let (status, _, written) = compress(&mut state, data, &mut packed, TDEFLFlush::Finish);
     packed.truncate(written);
     (status == TDEFLStatus::Done).then_some(packed)
 }
@@ -67,10 +82,19 @@ pub fn pack(text: &str) -> Option<Vec<u8>> {
 /// # Errors
 /// It is damaged, or its text is over [`MAX_FRAME`].
 pub fn unpack(packed: &[u8]) -> Result<String, UnpackError> {
+    String::from_utf8(inflate(packed, DICTIONARY)?).map_err(|_| UnpackError::NotText)
+}
+
+/// The bytes that [`pack_bytes`] packed.
+pub(crate) fn unpack_bytes(packed: &[u8]) -> Result<Vec<u8>, UnpackError> {
+    inflate(packed, &[])
+}
+
+fn inflate(packed: &[u8], dictionary: &[u8]) -> Result<Vec<u8>, UnpackError> {
     let flags = inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
-    let limit = DICTIONARY.len() + MAX_FRAME;
+    let limit = dictionary.len() + MAX_FRAME;
     let mut state = Box::<DecompressorOxide>::default();
-    let mut window = DICTIONARY.to_vec();
+    let mut window = dictionary.to_vec();
     let (mut read, mut filled) = (0, window.len());
     loop {
         // Room grows as it is used, so that a small frame that promises much takes little.
@@ -86,8 +110,8 @@ pub fn unpack(packed: &[u8]) -> Result<String, UnpackError> {
         }
     }
     window.truncate(filled);
-    window.drain(..DICTIONARY.len());
-    String::from_utf8(window).map_err(|_| UnpackError::NotText)
+    window.drain(..dictionary.len());
+    Ok(window)
 }
 
 #[cfg(test)]

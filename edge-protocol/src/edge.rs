@@ -8,12 +8,14 @@ mod held;
 mod receive;
 mod reports;
 
+use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder, Message, encode};
 use crate::liveness::Liveness;
 use crate::message::{Der, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
 use crate::outgoing::Outgoing;
-use crate::stream::{StreamError, StreamFrame, Streams};
+use crate::stream::{StreamError, Streams};
 use crate::version::{self, Hello, Welcome};
+use crate::wire::{self, Content, Frame};
 use crate::{HEARTBEAT, SessionError, shorten};
 use held::{Bracket, Doubts, Held};
 use reports::{Pushed, Reports};
@@ -109,7 +111,11 @@ impl EdgeSession {
 
     /// Whether the bridge takes and may send compressed frames.
     pub fn compresses(&self) -> bool {
-        self.welcome.as_ref().is_some_and(|w| w.features.iter().any(|f| f == version::COMPRESS))
+        self.agreed(version::COMPRESS)
+    }
+
+    fn agreed(&self, feature: &str) -> bool {
+        self.welcome.as_ref().is_some_and(|w| w.features.iter().any(|f| f == feature))
     }
 
     /// Time from the last ping that was answered to its answer.
@@ -193,16 +199,14 @@ impl EdgeSession {
     /// ends. False when the bridge does not know tokens, or too much waits to be sent.
     #[must_use]
     pub fn request_token(&mut self, id: u64, request: TokenRequest) -> bool {
-        let able = self.welcome.as_ref().is_some_and(|w| w.features.iter().any(|f| f == version::TOKENS));
-        able && self.out.control(ToCloud::TokenRequest { id, request })
+        self.agreed(version::TOKENS) && self.out.control(ToCloud::TokenRequest { id, request })
     }
 
     /// Asks for a certificate for a new key; the answer comes as [`EdgeEvent::Renewed`], or never when the connection
     /// ends. One at a time. False when the bridge renews nothing, or too much waits to be sent.
     #[must_use]
     pub fn renew(&mut self, csr: Vec<u8>) -> bool {
-        let able = self.welcome.as_ref().is_some_and(|w| w.features.iter().any(|f| f == version::RENEW));
-        able && self.out.control(ToCloud::Renew { csr: Der(csr) })
+        self.agreed(version::RENEW) && self.out.control(ToCloud::Renew { csr: Der(csr) })
     }
 
     /// How many more rows [`up`](Self::up) takes now.
@@ -236,29 +240,28 @@ impl EdgeSession {
         self.streams.end(stream, error);
     }
 
-    /// Next frame to write, most urgent first: control, acknowledgements, sync, reports, stream data.
+    /// Next frame to write, most urgent first: control, acknowledgements, sync, reports, stream data. For carriers of
+    /// texts alone.
     pub fn poll_transmit(&mut self, _now: Duration) -> Option<String> {
+        self.next_text().or_else(|| Some(encode(&ToCloud::from(self.streams.poll()?))))
+    }
+
+    /// Next frame to write, in the form that was agreed on.
+    pub fn poll_frame(&mut self, _now: Duration) -> Option<Frame> {
+        let content = match self.next_text() {
+            Some(text) => Content::Text(text),
+            None => self.streams.poll()?.content::<ToCloud>(self.agreed(version::RAW_STREAMS)),
+        };
+        Some(Frame::new(content, self.compresses()))
+    }
+
+    fn next_text(&mut self) -> Option<String> {
         if let Some(frame) = self.out.next() {
             return Some(frame);
         }
         self.welcome.as_ref()?;
-        let text = self.next_text()?;
+        let text = self.next_sync().map(|message| encode(&message)).or_else(|| self.reports.next())?;
         self.out.begin(text)
-    }
-
-    fn next_text(&mut self) -> Option<String> {
-        if let Some(message) = self.next_sync() {
-            return Some(encode(&message));
-        }
-        if let Some(text) = self.reports.next() {
-            return Some(text);
-        }
-        Some(encode(&match self.streams.poll()? {
-            StreamFrame::Data { stream, data } => ToCloud::StreamData { stream, data },
-            StreamFrame::Credit { stream, bytes } => ToCloud::StreamCredit { stream, bytes },
-            StreamFrame::End { stream, error } => ToCloud::StreamEnd { stream, error },
-            StreamFrame::Open { .. } => unreachable!("only the bridge opens streams"),
-        }))
     }
 
     fn next_sync(&mut self) -> Option<ToCloud> {
@@ -269,6 +272,23 @@ impl EdgeSession {
             return Some(message);
         }
         self.doubts.next_question().map(|objects| ToCloud::Unlisted { objects })
+    }
+
+    /// Takes one binary frame.
+    ///
+    /// # Errors
+    /// Any error ends the connection, and deletes nothing.
+    pub fn handle_binary(&mut self, frame: &[u8], now: Duration) -> Result<(), SessionError> {
+        if !self.compresses() {
+            return Err(UnpackError::NotAgreed.into());
+        }
+        match wire::read(frame, self.agreed(version::RAW_STREAMS))? {
+            Content::Text(text) => self.handle(&text, now),
+            Content::Data { stream, data } => {
+                self.liveness.heard(now);
+                self.dispatch(ToEdge::StreamData { stream, data })
+            }
+        }
     }
 
     /// Takes one text frame.

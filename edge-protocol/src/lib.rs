@@ -8,6 +8,7 @@
 //! | [`message`] | [`ToEdge`](message::ToEdge) and [`ToCloud`](message::ToCloud): all that crosses |
 //! | [`frame`] | text of a frame, size caps, slices of large messages |
 //! | [`compress`] | texts of frames made smaller, where both sides can |
+//! | [`wire`] | frames as websocket messages: text, packed text, bytes of streams |
 //! | [`version`] | hello, welcome, skew rules |
 //! | [`state`] | [`NodeState`](state::NodeState): what one node should hold, as a numbered stream |
 //! | [`bridge`] | [`BridgeSession`](bridge::BridgeSession): one connection, seen from the bridge |
@@ -76,6 +77,7 @@ mod outgoing;
 pub mod state;
 pub mod stream;
 pub mod version;
+pub mod wire;
 
 use std::time::Duration;
 
@@ -87,6 +89,8 @@ pub const HEARTBEAT: Duration = Duration::from_secs(15);
 pub enum SessionError {
     #[error(transparent)]
     Frame(#[from] frame::FrameError),
+    #[error(transparent)]
+    Packed(#[from] compress::UnpackError),
     /// The peer broke a rule of the protocol.
     #[error("protocol violation: {0}")]
     Violation(String),

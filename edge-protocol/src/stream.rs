@@ -3,7 +3,9 @@
 //! Owns credit and fairness, the same for both ends. A stream's failure ends that stream and nothing else.
 //! Knows nothing of what the bytes mean.
 
-use crate::message::{StreamId, StreamRequest};
+use crate::frame::{self, Message};
+use crate::message::{StreamId, StreamRequest, ToCloud, ToEdge};
+use crate::wire::Content;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
@@ -48,6 +50,38 @@ pub(crate) enum StreamFrame {
     Data { stream: StreamId, data: Vec<u8> },
     Credit { stream: StreamId, bytes: u64 },
     End { stream: StreamId, error: Option<String> },
+}
+
+impl StreamFrame {
+    /// As it travels; `raw`: bytes in frames of their own.
+    pub(crate) fn content<T: Message + From<Self>>(self, raw: bool) -> Content {
+        match self {
+            Self::Data { stream, data } if raw => Content::Data { stream, data },
+            other => Content::Text(frame::encode(&T::from(other))),
+        }
+    }
+}
+
+impl From<StreamFrame> for ToEdge {
+    fn from(frame: StreamFrame) -> Self {
+        match frame {
+            StreamFrame::Open { stream, request, credit } => Self::StreamOpen { stream, request, credit },
+            StreamFrame::Data { stream, data } => Self::StreamData { stream, data },
+            StreamFrame::Credit { stream, bytes } => Self::StreamCredit { stream, bytes },
+            StreamFrame::End { stream, error } => Self::StreamEnd { stream, error },
+        }
+    }
+}
+
+impl From<StreamFrame> for ToCloud {
+    fn from(frame: StreamFrame) -> Self {
+        match frame {
+            StreamFrame::Data { stream, data } => Self::StreamData { stream, data },
+            StreamFrame::Credit { stream, bytes } => Self::StreamCredit { stream, bytes },
+            StreamFrame::End { stream, error } => Self::StreamEnd { stream, error },
+            StreamFrame::Open { .. } => unreachable!("only the bridge opens streams"),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -196,7 +230,13 @@ impl Streams {
         }
         let take = entry.out.len().min(CHUNK).min(usize::try_from(entry.credit).unwrap_or(usize::MAX));
         entry.credit -= take as u64;
-        Some(StreamFrame::Data { stream, data: entry.out.drain(..take).collect() })
+        // In whole pieces: byte by byte, as an iterator has them, takes a third of the time of a copy.
+        let mut data = Vec::with_capacity(take);
+        let (head, tail) = entry.out.as_slices();
+        data.extend_from_slice(&head[..take.min(head.len())]);
+        data.extend_from_slice(&tail[..take - data.len()]);
+        entry.out.drain(..take);
+        Some(StreamFrame::Data { stream, data })
     }
 
     /// The peer makes us owe it more answers than a sane one would.

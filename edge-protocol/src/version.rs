@@ -25,6 +25,9 @@ pub const RENEW: &str = "renew";
 /// [`BridgeSettings::compress`](crate::bridge::BridgeSettings).
 pub const COMPRESS: &str = "deflate1";
 
+/// Bytes of streams may come in frames of their own ([`wire`](crate::wire)), not as text. Goes with [`COMPRESS`].
+pub const RAW_STREAMS: &str = "streams1";
+
 /// More names than this in a hello or welcome are cut off: nobody has that many.
 const MAX_FEATURES: usize = 64;
 
@@ -118,7 +121,7 @@ pub enum RefuseReason {
 
 /// Features of this side.
 pub fn features(compress: bool) -> impl Iterator<Item = &'static str> {
-    FEATURES.iter().copied().chain(compress.then_some(COMPRESS))
+    FEATURES.iter().copied().chain(compress.then_some([COMPRESS, RAW_STREAMS]).into_iter().flatten())
 }
 
 /// Features both sides name, in our order.

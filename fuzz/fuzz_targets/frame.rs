@@ -1,16 +1,37 @@
-//! Frames as a stranger sends them, one per line, into the decoders of both directions: no panic, nothing held beyond
-//! the limits, and what was read as a message can be written, and read again.
+//! Frames as a stranger sends them, texts one per line, a binary one whole, into the decoders of both directions: no
+//! panic, nothing held beyond the limits, and what was read as a message can be written, and read again.
 #![no_main]
 
 use edge_protocol::frame::{Decoded, Decoder, MAX_FRAME, Message, encode, split};
 use edge_protocol::message::{ToCloud, ToEdge};
+use edge_protocol::wire::{self, Content, Frame, Wire};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
+    binary(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
     read::<ToEdge>(text);
     read::<ToCloud>(text);
 });
+
+fn binary(bytes: &[u8]) {
+    // Who has not agreed to bytes of streams reads none.
+    assert!(!matches!(wire::read(bytes, false), Ok(Content::Data { .. })));
+    let content = match wire::read(bytes, true) {
+        Err(_) => return,
+        Ok(content) => content,
+    };
+    match &content {
+        Content::Text(text) => assert!(text.len() <= MAX_FRAME),
+        Content::Data { data, .. } => assert!(data.len() <= MAX_FRAME),
+    }
+    match Frame::new(content.clone(), true).wire() {
+        Wire::Text(text) => assert_eq!(content, Content::Text(text)),
+        // A frame of the full size gets a head on top of it.
+        Wire::Binary(again) if again.len() > MAX_FRAME => {}
+        Wire::Binary(again) => assert_eq!(wire::read(&again, true), Ok(content)),
+    }
+}
 
 fn read<T: Message + std::fmt::Debug>(text: &str) {
     let mut decoder = Decoder::default();

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_tungstenite::WebSocketStream;
+use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::message::{ObjectKey, Report, TokenAnswer, TokenRequest};
 use edge_protocol::version::RefuseReason;
-use edge_protocol::{SessionError, compress};
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, FusedFuture, poll_fn};
 use futures::io::{AsyncRead, AsyncWrite};
@@ -147,7 +147,7 @@ impl Connection {
             self.take_events();
             self.come_in();
             if pending.is_none() {
-                pending = self.session.poll_transmit(&node.state(), self.start.elapsed());
+                pending = self.session.poll_frame(&node.state(), self.start.elapsed());
             }
             let deadline = self.renewal.deadline().unwrap_or(Duration::MAX).min(self.session.next_timeout());
             let deadline = tokio::time::Instant::from_std(self.start + deadline);
@@ -158,7 +158,7 @@ impl Connection {
                 room = poll_fn(|cx| out.poll_ready(cx)), if pending.is_some() => {
                     if let (Ok(()), Some(frame)) = (room, pending.take()) {
                         // There is room, and a writer that has ended says so by itself.
-                        let _ = out.start_send(outgoing(frame, self.session.compresses()));
+                        let _ = out.start_send(outgoing(frame));
                     }
                     Ok(())
                 }
@@ -185,9 +185,8 @@ impl Connection {
         };
         // A refusal is of use only when it arrives.
         let flush = async {
-            while let Some(frame) = pending.take().or_else(|| self.session.poll_transmit(&node.state(), Duration::ZERO))
-            {
-                if out.send(outgoing(frame, self.session.compresses())).await.is_err() {
+            while let Some(frame) = pending.take().or_else(|| self.session.poll_frame(&node.state(), Duration::ZERO)) {
+                if out.send(outgoing(frame)).await.is_err() {
                     break;
                 }
             }
@@ -202,14 +201,7 @@ impl Connection {
     }
 
     fn take(&mut self, frame: &Frame) -> Result<(), String> {
-        let taken = match frame {
-            Frame::Text(text) => self.frame(text),
-            Frame::Packed(bytes) if self.session.compresses() => {
-                let text = compress::unpack(bytes).map_err(|error| error.to_string())?;
-                self.frame(&text)
-            }
-            Frame::Packed(_) => return Err("a binary frame, where text is spoken".to_owned()),
-        };
+        let taken = self.frame(frame);
         self.note();
         taken.map_err(|error| error.to_string())
     }
@@ -238,9 +230,12 @@ impl Connection {
         self.node.note(self.session.session(), pulse);
     }
 
-    fn frame(&mut self, text: &str) -> Result<(), SessionError> {
+    fn frame(&mut self, frame: &Frame) -> Result<(), SessionError> {
         let now = self.now();
-        self.session.handle(&mut self.node.state(), text, now)?;
+        match frame {
+            Frame::Text(text) => self.session.handle(&mut self.node.state(), text, now)?,
+            Frame::Binary(bytes) => self.session.handle_binary(&mut self.node.state(), bytes, now)?,
+        }
         if self.session.is_welcome() && self.renewal.due(now) {
             self.renew(Duration::ZERO);
         }

@@ -1,7 +1,10 @@
 //! Compressed frames between a bridge and nodes that can read them, and ones that cannot.
 
 use async_tungstenite::tungstenite::Message;
+use cloud_bridge::api::backend::{LogOptions, PodOnNode};
+use futures::StreamExt;
 use serde_json::json;
+use std::time::Duration;
 
 use crate::support::fixture::{Cluster, TestBridge, force_delete, running, status, unique};
 use crate::support::{Edge, Store};
@@ -45,6 +48,56 @@ async fn g20_large_frames_shrink_for_nodes_that_can_read_them_and_others_get_tex
     again.until("the first list", |edge| edge.synced).await;
     for name in &names {
         force_delete(&cluster.pods(), name).await;
+    }
+}
+
+#[tokio::test]
+async fn g20_streams_come_in_the_form_that_a_node_knows() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let node = unique("forms");
+    let (identity, _) = bridge.edge(&cluster, &node).await;
+    for form in ["text", "packed text", "binary"] {
+        let mut edge = match form {
+            "text" => Edge::connect(bridge.address, &identity, &node, Store::default()).await.unwrap(),
+            "binary" => Edge::connect_packed(bridge.address, &identity, Store::default()).await,
+            _ => Edge::connect_older(bridge.address, &identity, Store::default()).await,
+        };
+        edge.until("the first list", |edge| edge.synced).await;
+        let at =
+            PodOnNode { node: node.clone(), namespace: "default".into(), pod: unique("forms-pod"), uid: "u".into() };
+        let mut seed = 1_u32;
+        // Some that can be packed, then noise.
+        let mut bytes = b"10.88.0.1 - - GET /index.html\n".repeat(2000);
+        bytes.resize_with(200_000, || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            seed.to_be_bytes()[0]
+        });
+        let reader = tokio::spawn({
+            let (bridge, options) =
+                (bridge.bridge.clone(), LogOptions { container: "c".into(), ..LogOptions::default() });
+            async move {
+                let mut stream = bridge.logs(at, options).await.unwrap();
+                let mut bytes = Vec::new();
+                while let Some(chunk) = stream.next().await {
+                    bytes.extend(chunk.unwrap());
+                }
+                bytes
+            }
+        });
+        edge.until("the request", |edge| !edge.streams.is_empty()).await;
+        let (stream, _) = edge.streams.pop().unwrap();
+        let mut sent = 0;
+        while sent < bytes.len() {
+            edge.until("credit", |edge| edge.session.stream_room(stream) > 0).await;
+            let size = edge.session.stream_room(stream).min(bytes.len() - sent);
+            edge.session.stream_send(stream, &bytes[sent..sent + size]).unwrap();
+            sent += size;
+        }
+        edge.session.stream_end(stream, None);
+        edge.linger(Duration::from_millis(200)).await;
+        assert!(reader.await.unwrap() == bytes, "{form}");
+        assert_eq!(edge.raw.0 > 0, form == "binary", "{form}: {} binary frames", edge.raw.0);
     }
 }
 

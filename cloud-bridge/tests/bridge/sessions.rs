@@ -22,8 +22,8 @@ use edge_protocol::message::{StreamId, StreamRequest};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::support::Edge;
 use crate::support::fixture::{Cluster, TestBridge, eventually, running, status, unique};
+use crate::support::{Edge, Store};
 
 /// The kubectls to test with: those that are named, else the one on the path.
 #[allow(clippy::print_stderr)] // whoever runs the tests must see what was left out
@@ -78,7 +78,9 @@ impl Fixture {
         let cluster = Cluster::over(clients, client);
         let bridge = TestBridge::with_settings(&cluster, Authority::create("link").unwrap(), settings).await;
         api.set_backend(Arc::new(bridge.bridge.clone()));
-        let (_, mut edge) = bridge.edge(&cluster, &unique("sessions")).await;
+        let (identity, edge) = bridge.edge(&cluster, &unique("sessions")).await;
+        drop(edge);
+        let mut edge = Edge::connect_packed(bridge.address, &identity, Store::default()).await;
         let name = edge.name.clone();
         let pod = cluster.create_pod("p", &name, json!({})).await;
         edge.report_and_wait(status(&pod, running())).await.unwrap();

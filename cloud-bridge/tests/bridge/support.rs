@@ -15,13 +15,13 @@ use async_tungstenite::{WebSocketStream, client_async};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_bridge::pki::authority::Authority;
-use edge_protocol::compress;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::message::{
     Object, ObjectDigest, ObjectKey, Position, RenewAnswer, Report, StreamId, StreamRequest, TokenAnswer,
 };
 use edge_protocol::stream::StreamEvent;
-use edge_protocol::version::IdentityTerms;
+use edge_protocol::version::{IdentityTerms, RAW_STREAMS};
+use edge_protocol::wire::{self, Content, Wire};
 use futures::StreamExt;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
@@ -186,6 +186,10 @@ pub struct Edge {
     pub packed: (usize, usize),
     /// Bytes of text frames received, and of compressed ones after they were inflated.
     pub texts: usize,
+    /// Binary frames of streams sent and received.
+    pub raw: (usize, usize),
+    /// Speaks as a build did that packs texts and knows no binary frames of streams.
+    older: bool,
     next: u64,
     start: Instant,
     socket: Socket,
@@ -208,6 +212,11 @@ impl Edge {
     /// As [`connect`](Self::connect), able to read compressed frames.
     pub async fn connect_packed(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         Self::connect_as(address, identity, &identity.node, store, true).await.unwrap()
+    }
+
+    /// As [`connect_packed`](Self::connect_packed), of a build that knows no binary frames of streams.
+    pub async fn connect_older(address: SocketAddr, identity: &Identity, store: Store) -> Self {
+        Self { older: true, ..Self::connect_packed(address, identity, store).await }
     }
 
     async fn connect_as(
@@ -242,6 +251,8 @@ impl Edge {
             resumed: false,
             packed: (0, 0),
             texts: 0,
+            raw: (0, 0),
+            older: false,
             next: 1,
             start: Instant::now(),
             socket,
@@ -318,9 +329,16 @@ impl Edge {
     pub async fn step(&mut self, pause: Duration) -> Result<(), String> {
         let now = self.start.elapsed();
         self.session.on_timeout(now).map_err(|e| e.to_string())?;
-        while let Some(frame) = self.session.poll_transmit(now) {
-            let small = if self.session.compresses() { compress::pack(&frame) } else { None };
-            let message = small.map_or_else(|| Message::text(frame), Message::binary);
+        while let Some(frame) = self.session.poll_frame(now) {
+            let message = match frame.wire() {
+                // An older build: packs, and knows nothing else.
+                Wire::Text(hello) if self.older => Message::text(hello.replacen(&format!(",\"{RAW_STREAMS}\""), "", 1)),
+                Wire::Text(text) => Message::text(text),
+                Wire::Binary(bytes) => {
+                    self.raw.0 += usize::from(matches!(bytes[0], 6 | 7));
+                    Message::binary(bytes)
+                }
+            };
             self.socket.send(message).await.map_err(|e| e.to_string())?;
         }
         match tokio::time::timeout(pause, self.socket.next()).await {
@@ -334,11 +352,15 @@ impl Edge {
             }
             Ok(Some(Ok(Message::Binary(packed)))) => {
                 assert!(self.session.compresses(), "nothing is compressed for who cannot read it");
-                let text = compress::unpack(&packed).map_err(|e| e.to_string())?;
-                self.packed = (self.packed.0 + 1, self.packed.1 + packed.len());
-                self.texts += text.len();
+                match wire::read(&packed, !self.older).map_err(|e| e.to_string())? {
+                    Content::Text(text) => {
+                        self.packed = (self.packed.0 + 1, self.packed.1 + packed.len());
+                        self.texts += text.len();
+                    }
+                    Content::Data { .. } => self.raw.1 += 1,
+                }
                 let now = self.start.elapsed();
-                self.session.handle(&text, now).map_err(|e| e.to_string())?;
+                self.session.handle_binary(&packed, now).map_err(|e| e.to_string())?;
             }
             Ok(Some(Ok(Message::Close(_)))) => return Err("closed".into()),
             Ok(Some(Ok(_))) => {}

@@ -35,6 +35,7 @@ impl BridgeSession {
         self.phase = Phase::Welcome;
         let features = version::common_features(self.settings.compress, &hello.features);
         self.compresses = features.iter().any(|feature| feature == version::COMPRESS);
+        self.raw_streams = self.compresses && features.iter().any(|feature| feature == version::RAW_STREAMS);
         self.control(ToEdge::Welcome(Welcome {
             protocol,
             features,

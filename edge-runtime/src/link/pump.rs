@@ -14,7 +14,6 @@ use async_tungstenite::tungstenite;
 use async_tungstenite::tungstenite::protocol::CloseFrame;
 use async_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use edge_protocol::SessionError;
-use edge_protocol::compress::UnpackError;
 use edge_protocol::edge::EdgeSession;
 use edge_protocol::stream::StreamEvent;
 use edge_protocol::version::RefuseReason;
@@ -51,10 +50,6 @@ enum LinkError {
     Websocket(Box<tungstenite::Error>),
     #[error("closed by the bridge{0}")]
     Closed(String),
-    #[error("a binary frame came, where only text was agreed on")]
-    Binary,
-    #[error(transparent)]
-    Packed(#[from] UnpackError),
     #[error("the node was not ready in time")]
     NoFacts,
     #[error("the way to the bridge has changed")]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use async_tungstenite::tungstenite::Message;
-use edge_protocol::compress;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Position, Report};
+use edge_protocol::wire::Wire;
 use futures::{FutureExt, StreamExt};
 use rustls::ClientConfig;
 use serde_json::{Value, json};
@@ -92,9 +92,12 @@ impl Node {
                 self.event(&mut session, event);
             }
             self.offer(&mut session);
-            while let Some(frame) = session.poll_transmit(start.elapsed()) {
-                let packed = if session.compresses() { compress::pack(&frame) } else { None };
-                socket.send(packed.map_or_else(|| Message::text(frame), Message::binary)).await?;
+            while let Some(frame) = session.poll_frame(start.elapsed()) {
+                let message = match frame.wire() {
+                    Wire::Text(text) => Message::text(text),
+                    Wire::Binary(bytes) => Message::binary(bytes),
+                };
+                socket.send(message).await?;
             }
             if self.fleet.is_stuck(self.index) {
                 // Reads nothing, sends nothing, and does not hang up.
@@ -105,9 +108,7 @@ impl Node {
             futures::select_biased! {
                 message = socket.next().fuse() => match message {
                     Some(Ok(Message::Text(text))) => session.handle(&text, start.elapsed())?,
-                    Some(Ok(Message::Binary(packed))) if session.compresses() => {
-                        session.handle(&compress::unpack(&packed)?, start.elapsed())?;
-                    }
+                    Some(Ok(Message::Binary(bytes))) => session.handle_binary(&bytes, start.elapsed())?,
                     Some(Ok(Message::Close(_))) | None => bail!("closed"),
                     Some(Ok(_)) => {}
                     Some(Err(error)) => return Err(error.into()),

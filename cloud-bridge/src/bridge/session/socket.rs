@@ -3,7 +3,7 @@
 use async_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 use async_tungstenite::{WebSocketReceiver, WebSocketSender};
 use bytes::Bytes;
-use edge_protocol::compress;
+use edge_protocol::wire::{self, Wire};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::io::{AsyncRead, AsyncWrite};
@@ -11,16 +11,16 @@ use futures::io::{AsyncRead, AsyncWrite};
 /// What came.
 pub(super) enum Frame {
     Text(Utf8Bytes),
-    /// See `edge_protocol::compress`.
-    Packed(Bytes),
+    /// See `edge_protocol::wire`.
+    Binary(Bytes),
 }
 
-/// A frame as it goes out: packed if the node can read that and it is worth it.
-pub(super) fn outgoing(text: String, packed: bool) -> Message {
-    // The welcome says that frames may be packed: before it nobody has agreed.
-    let packed = packed && !text.starts_with("{\"welcome\":");
-    let small = if packed { compress::pack(&text) } else { None };
-    small.map_or_else(|| Message::text(text), Message::binary)
+/// A frame as it goes out.
+pub(super) fn outgoing(frame: wire::Frame) -> Message {
+    match frame.wire() {
+        Wire::Text(text) => Message::text(text),
+        Wire::Binary(bytes) => Message::binary(bytes),
+    }
 }
 
 /// Writes frames until there will be no more.
@@ -45,7 +45,7 @@ where
     loop {
         match receiver.next().await {
             Some(Ok(Message::Text(text))) => return Ok(Frame::Text(text)),
-            Some(Ok(Message::Binary(bytes))) => return Ok(Frame::Packed(bytes)),
+            Some(Ok(Message::Binary(bytes))) => return Ok(Frame::Binary(bytes)),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
             Some(Ok(Message::Close(_))) | None => return Err(SocketError::ConnectionClosed),
             Some(Err(error)) => return Err(error),

@@ -4,8 +4,8 @@ use super::{DOUBT, Link, LinkError};
 use crate::link::dial::Socket;
 use crate::link::{LinkEvent, renew};
 use async_tungstenite::tungstenite::Message;
-use edge_protocol::compress;
 use edge_protocol::edge::{EdgeEvent, EdgeSession};
+use edge_protocol::wire::Wire;
 use futures_sink::Sink;
 use smol::channel::TrySendError;
 use smol::stream::Stream;
@@ -16,12 +16,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-/// A frame as it goes out: packed if the bridge can read that and it is worth it.
-fn outgoing(text: String, packed: bool) -> Message {
-    let small = if packed { compress::pack(&text) } else { None };
-    small.map_or_else(|| Message::text(text), Message::binary)
-}
 
 /// Frames handled before the node loop gets a turn, and changes given to it at once.
 const BATCH: usize = 64;
@@ -110,9 +104,12 @@ impl Link<'_> {
                 Poll::Ready(result) => result.map_err(failed)?,
                 Poll::Pending => return Ok(()),
             }
-            let frame = self.with(|s| s.poll_transmit(now).map(|frame| (frame, s.compresses())));
-            let Some((frame, packed)) = frame else { break };
-            Sink::start_send(Pin::new(&mut *socket), outgoing(frame, packed)).map_err(failed)?;
+            let Some(frame) = self.with(|s| s.poll_frame(now)) else { break };
+            let message = match frame.wire() {
+                Wire::Text(text) => Message::text(text),
+                Wire::Binary(bytes) => Message::binary(bytes),
+            };
+            Sink::start_send(Pin::new(&mut *socket), message).map_err(failed)?;
         }
         match Sink::poll_flush(Pin::new(socket), cx) {
             Poll::Ready(result) => result.map_err(failed),
@@ -135,13 +132,11 @@ impl Link<'_> {
                     self.collect(pending);
                     result?;
                 }
-                Poll::Ready(Some(Ok(Message::Binary(packed)))) if self.with(|s| s.compresses()) => {
-                    let text = compress::unpack(&packed)?;
-                    let result = self.with(|s| s.handle(&text, now));
+                Poll::Ready(Some(Ok(Message::Binary(bytes)))) => {
+                    let result = self.with(|s| s.handle_binary(&bytes, now));
                     self.collect(pending);
                     result?;
                 }
-                Poll::Ready(Some(Ok(Message::Binary(_)))) => return Err(LinkError::Binary),
                 Poll::Ready(Some(Ok(Message::Close(frame)))) => {
                     let reason = frame.map(|f| format!(": {} ({})", f.reason, f.code)).unwrap_or_default();
                     return Err(LinkError::Closed(reason));
