@@ -30,7 +30,6 @@
 //! let key = ObjectKey { kind: "Pod".into(), namespace: "default".into(), name: "web".into() };
 //! let digest = ObjectDigest { key, uid: "u1".into(), digest: "d1".into() };
 //! state.set(Object { digest, body: serde_json::json!({"spec": {}}) }).unwrap();
-//! state.listed(); // the watch has delivered its first complete list
 //! let settings = BridgeSettings::new("edge-1", "cluster-1", 1);
 //! let mut bridge = BridgeSession::new(settings, &mut state, now);
 //!
@@ -43,6 +42,12 @@
 //!     while let Some(frame) = edge.poll_transmit(now) {
 //!         bridge.handle(&mut state, &frame, now).unwrap();
 //!         quiet = false;
+//!     }
+//!     while let Some(event) = bridge.poll_event() {
+//!         if let BridgeEvent::Connected { resumed: false, .. } = event {
+//!             // Here: a complete list of the API entered in the state, then:
+//!             state.listed(bridge.session());
+//!         }
 //!     }
 //!     while let Some(frame) = bridge.poll_transmit(&state, now) {
 //!         edge.handle(&frame, now).unwrap();

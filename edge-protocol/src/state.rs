@@ -122,10 +122,16 @@ impl NodeState {
         })
     }
 
-    /// The API's first complete list has been entered. Before this no node is told anything: a list that is
-    /// still being read would look like deletions.
-    pub fn listed(&mut self) {
-        self.complete = true;
+    /// A complete list that was asked for after the hello of this session has been entered. Before this the node is
+    /// told nothing: a list that is still being read would look like deletions, and one from before the hello may be
+    /// older than what the node was told by another bridge. For an older session than the newest this does nothing.
+    pub fn listed(&mut self, session: u64) {
+        self.complete |= session == self.session;
+    }
+
+    /// What is here may be older than what the node holds: another list is due before anything is told.
+    pub(crate) fn expire(&mut self) {
+        self.complete = false;
     }
 
     pub fn is_listed(&self) -> bool {

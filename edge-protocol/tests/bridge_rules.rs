@@ -31,6 +31,7 @@ fn feed(bridge: &mut BridgeSession, state: &mut NodeState, messages: &[ToCloud])
 fn after_hello(state: &mut NodeState, hello: Hello) -> (BridgeSession, Result<(), SessionError>) {
     let mut bridge = BridgeSession::new(BridgeSettings::new("n", "c", 1), state, NOW);
     let result = feed(&mut bridge, state, &[ToCloud::Hello(hello)]);
+    state.listed(1);
     (bridge, result)
 }
 
@@ -85,10 +86,14 @@ fn nothing_is_listed_before_the_list_is_complete() {
     let mut facts = EdgeFacts::new("n", "b");
     facts.held = vec![digest("a", 1), digest("b", 1)];
     let mut pair = Pair::new(state, facts);
+    pair.lists = false;
     pair.run(NOW).expect("speaks");
     assert!(pair.changes().is_empty(), "half a list is no list");
     pair.state.set(object("b", 1)).expect("fits");
-    pair.state.listed();
+    pair.state.listed(7);
+    pair.run(NOW).expect("speaks");
+    assert!(pair.changes().is_empty(), "a list for another session");
+    pair.state.listed(1);
     pair.run(NOW).expect("speaks");
     assert_eq!(pair.changes(), [&Change::SyncComplete { seq: 2, absent: vec![] }], "and no body travels twice");
 }

@@ -125,6 +125,7 @@ proptest! {
             position: Some(Position { stream: if same { "s" } else { "t" }.into(), seq }),
         };
         prop_assert!(bridge.handle(&mut state, &encode(&ToCloud::Hello(hello)), NOW).is_ok());
+        state.listed(1);
         let _ = bridge.open_stream(StreamRequest::Unknown);
         for (turn, message) in messages.iter().enumerate() {
             let mut frames = 0;

@@ -32,11 +32,11 @@ const OLD_BRIDGE: [&str; 7] = [
 fn g21_an_old_node_is_served() {
     let mut state = NodeState::new("s");
     state.set(object("web", 1)).expect("fits");
-    state.listed();
     let mut bridge = BridgeSession::new(BridgeSettings::new("n", "c", 7), &mut state, NOW);
     let mut sent = Vec::new();
     for frame in OLD_NODE {
         bridge.handle(&mut state, frame, NOW).expect("an old node's frame");
+        state.listed(7);
         sent.extend(std::iter::from_fn(|| bridge.poll_transmit(&state, NOW)));
     }
     // It knows no other messages, and answers each that it does not know.

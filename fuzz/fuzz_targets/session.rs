@@ -67,7 +67,7 @@ impl Both {
             b'p' => self.pump(),
             b'w' => self.connect(),
             b't' => self.pass(Duration::from_secs(number)),
-            b'l' => self.state.listed(),
+            b'l' => self.state.listed(self.number),
             b's' => {
                 let digest = ObjectDigest { key, uid, digest: text.chars().take(8).collect() };
                 let _ = self.state.set(Object { digest, body: text.into() });

@@ -70,9 +70,9 @@ impl Api {
     pub fn change(&mut self, rng: &mut Rng) {
         if rng.once_in(3) {
             let name = MAPS[rng.below(MAPS.len())];
-            match self.maps.get_mut(name) {
+            match self.maps.get(name) {
                 Some(_) if rng.once_in(4) => self.delete_map(name),
-                Some(map) => map.version += 1,
+                Some(_) => self.update_map(name),
                 None => self.create_map(name, if rng.once_in(60) { 150_000 } else { rng.below(200) }),
             }
             return;
@@ -122,6 +122,12 @@ impl Api {
     pub fn create_map(&mut self, name: &str, size: usize) {
         let uid = format!("m{}", self.next());
         self.maps.insert(name.to_owned(), Map { uid, version: 1, size });
+    }
+
+    pub fn update_map(&mut self, name: &str) {
+        if let Some(map) = self.maps.get_mut(name) {
+            map.version += 1;
+        }
     }
 
     pub fn delete_map(&mut self, name: &str) {

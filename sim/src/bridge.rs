@@ -24,7 +24,7 @@ pub const CLUSTER: &str = "cluster";
 /// A question to the API that has not been answered.
 #[derive(Debug)]
 enum Question {
-    Seed,
+    Seed { round: u64 },
     IsGone { key: ObjectKey, uid: String },
 }
 
@@ -78,6 +78,8 @@ pub struct Bridge {
     newest: u64,
     /// Its last list was cut short: what it does not know of it cannot miss.
     pub lied_to: bool,
+    /// Its watches tell nothing for now, though the API answers: what is asked anew is known at once.
+    pub stalled: bool,
     /// Fencing number of the node as the watch of Node objects has shown it.
     elsewhere: u64,
     pub resumed: Option<bool>,
@@ -99,6 +101,7 @@ impl Bridge {
             conns: BTreeMap::new(),
             newest: 0,
             lied_to: false,
+            stalled: false,
             elsewhere: 0,
             resumed: None,
             most_in_flight: 0,
@@ -122,7 +125,6 @@ impl Bridge {
         if !self.added {
             self.added = true;
             self.world.add_node(NODE);
-            self.questions.push(Question::Seed);
         }
         self.newest = wall_ms.max(self.newest.max(self.elsewhere) + 1);
         let mut settings = BridgeSettings::new(NODE, self.cluster.clone(), self.newest);
@@ -159,17 +161,6 @@ impl Bridge {
         }
     }
 
-    /// Reads all that the API has to tell by now.
-    pub fn catch_up(&mut self, api: &Api, rng: &mut Rng) {
-        for _ in 0..10_000 {
-            if self.is_idle(api) {
-                return;
-            }
-            self.follow(api, rng);
-        }
-        panic!("the bridge does not come to an end of reading");
-    }
-
     /// As `Node::superseded`: another bridge has given the node this number.
     fn follow_nodes(&mut self, session: u64) {
         self.elsewhere = session;
@@ -198,6 +189,7 @@ impl Bridge {
                     }
                 }
             },
+            Watch::Live { .. } if self.stalled => return false,
             Watch::Live { at } => {
                 let Some(event) = api.log.get(*at) else { return false };
                 *at += 1;
@@ -225,7 +217,8 @@ impl Bridge {
 
     fn follow_maps(&mut self, api: &Api, rng: &mut Rng) -> bool {
         let shown = |key: &ObjectKey| if key.kind == "ConfigMap" { api.map(&key.name) } else { None };
-        let stale = self.following.iter().filter(|(key, f)| f.delivered.as_ref() != Some(&shown(key)));
+        let heard = |f: &Following| !self.stalled || f.delivered.is_none();
+        let stale = self.following.iter().filter(|(key, f)| heard(f) && f.delivered.as_ref() != Some(&shown(key)));
         let stale: Vec<ObjectKey> = stale.map(|(key, _)| key.clone()).collect();
         if stale.is_empty() {
             return false;
@@ -249,9 +242,9 @@ impl Bridge {
             return false;
         }
         let effects = match self.questions.swap_remove(rng.below(self.questions.len())) {
-            Question::Seed => {
+            Question::Seed { round } => {
                 let pods = api.pods.keys().filter_map(|name| watched(api.pod(name)).into_bound());
-                self.world.seed(NODE, pods.collect::<Vec<BoundPod>>(), Some(api.version()))
+                self.world.seed(NODE, round, pods.collect::<Vec<BoundPod>>(), Some(api.version()))
             }
             Question::IsGone { key, uid } if key.kind == "Pod" => {
                 if api.pods.get(&key.name).is_some_and(|pod| pod.uid == uid) {
@@ -299,7 +292,7 @@ impl Bridge {
                 },
                 Effect::Remove { key, uid, .. } => drop(self.state.remove(&key, &uid)),
                 Effect::Withdraw { key, uid, .. } => drop(self.state.withdraw(&key, &uid)),
-                Effect::Listed { .. } => self.state.listed(),
+                Effect::Listed { session, .. } => self.state.listed(session),
                 Effect::Ask { key, uid, .. } => self.questions.push(Question::IsGone { key, uid }),
                 Effect::Watch { key, .. } => drop(self.following.insert(key, Following::default())),
                 Effect::Unwatch { key } => drop(self.following.remove(&key)),
@@ -339,6 +332,10 @@ impl Bridge {
                     conn.welcome = true;
                     let effects = self.world.connected(NODE);
                     assert!(effects.is_empty(), "nobody calls pods unready here");
+                    if !resumed {
+                        self.world.refresh(NODE, conn.session.session());
+                        self.questions.push(Question::Seed { round: self.world.round() });
+                    }
                 }
                 BridgeEvent::Acked { seq } => conn.acked.push(seq),
                 BridgeEvent::Report { id, report } => conn.lanes.push(id, report),

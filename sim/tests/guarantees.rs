@@ -56,6 +56,30 @@ fn g03_a_replaced_object_is_a_deletion_and_a_creation() {
     assert_ne!(world.device.running(), before);
 }
 
+/// The node comes back to a bridge whose watches have told nothing since it left: another bridge has brought it newer
+/// states, a pod that is not known here, and the end of one that is. (`device::check` asserts that nothing is undone.)
+#[test]
+fn g03_a_bridge_whose_watches_are_behind_undoes_nothing() {
+    let mut world = World::calm(6, Options { bridges: 2, ..Options::plain() });
+    world.move_to(0);
+    world.settle();
+    world.bridges[0].stalled = true;
+    world.move_to(1);
+    world.api.update_map("e");
+    world.api.update_pod("a", |_| {});
+    world.api.delete_pod("c");
+    world.api.create_pod("d", vec!["f".to_owned()]);
+    world.run();
+    assert_eq!(world.differs(), None, "the other bridge knows all");
+    world.move_to(0);
+    world.run();
+    assert_eq!(world.bridges[0].resumed, Some(false));
+    let held = |world: &World| world.device.store().held().unwrap();
+    let before = held(&world);
+    world.settle();
+    assert_eq!(held(&world), before, "what the watches tell at last is known");
+}
+
 /// The bridge numbers changes itself: resource versions here are texts that never were numbers to it.
 #[test]
 fn g04_resource_versions_are_opaque() {

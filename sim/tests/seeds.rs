@@ -12,7 +12,7 @@ use sampan_sim::run;
 const FIXED: std::ops::Range<u64> = 0..60;
 
 /// Seeds that found something, and what it was. Run every time.
-const NAMED: [(u64, &str); 6] = [
+const NAMED: [(u64, &str); 10] = [
     (35, "a pod that a list lacked by mistake was asked for, and the answer with its newest state thrown away"),
     (25, "the watch told late of a pod whose successor the node's first list had shown, and buried that for good"),
     (
@@ -25,6 +25,10 @@ const NAMED: [(u64, &str); 6] = [
     ),
     (46, "a ConfigMap went for a moment, between two pods that name it: allowed, the model was too strict"),
     (13_073_225_723_439_268_957, "a list cut short hid a new pod until the next list: the model now ends the lie"),
+    (133_912_001_320_774_687, "a node moved to a bridge whose watch was behind, and got an older state of a pod"),
+    (10_232_523_342_066_119_430, "the same with a ConfigMap"),
+    (12_266_378_438_182_976_975, "the same with a pod that this bridge had not heard of: it was stopped"),
+    (15_600_303_747_627_431_559, "the same with a deleted pod: it came back"),
 ];
 
 /// Time for fresh seeds in a usual run.

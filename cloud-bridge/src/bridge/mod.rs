@@ -331,7 +331,7 @@ impl Shared {
         SystemRandom::new().fill(&mut bytes)?;
         let node = Arc::new(Node::new(name, hex(&bytes)));
         let node = Arc::clone(self.nodes().entry(name.to_owned()).or_insert(node));
-        // The follower outlives every connection.
+        // The follower outlives every connection. It reads the pods when the node has said hello.
         let _ = self.follow.send(follow::Command::Add(name.to_owned()));
         Ok(node)
     }
@@ -341,8 +341,8 @@ impl Shared {
         let _ = self.follow.send(follow::Command::LookUp { node: node.to_owned(), key, uid });
     }
 
-    fn connected(&self, node: &str) {
-        let _ = self.follow.send(follow::Command::Connected(node.to_owned()));
+    fn connected(&self, node: &str, session: u64, resumed: bool) {
+        let _ = self.follow.send(follow::Command::Connected { node: node.to_owned(), session, resumed });
     }
 
     /// The node's object was deleted: it is sent away, and nothing is kept of it.

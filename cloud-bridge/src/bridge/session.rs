@@ -271,7 +271,7 @@ impl Connection {
                         hello.protocol.min,
                         hello.protocol.max
                     );
-                    self.shared.connected(&self.node.name);
+                    self.shared.connected(&self.node.name, self.session.session(), resumed);
                 }
                 BridgeEvent::Acked { .. } => {}
                 BridgeEvent::Nacked { key, uid, reason } => self.nacked(&key, &uid, &reason),

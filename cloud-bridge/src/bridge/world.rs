@@ -5,6 +5,12 @@
 //! missing; until then the node is told nothing, because what is absent from a complete list is deleted there.
 //! After that, a pod waits for the objects it names, so that it never starts towards a missing ConfigMap that is
 //! only late.
+//!
+//! A node whose last changes came from another bridge may hold newer states than have been heard of here. Its list is
+//! incomplete again then, until its pods and what they name have been read anew. Readings are counted in rounds: what
+//! was begun in a round is no older than what the node held before it.
+
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,6 +18,7 @@ use std::sync::Arc;
 use edge_protocol::message::{Object, ObjectKey};
 
 use super::watched::BoundPod;
+use shared::{Shared, Value};
 
 /// What must be done after an event, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +29,8 @@ pub enum Effect {
     Remove { node: String, key: ObjectKey, uid: String },
     /// The object lives on, but this node has no use for it any more.
     Withdraw { node: String, key: ObjectKey, uid: String },
-    /// Everything this node should hold has been said.
-    Listed { node: String },
+    /// Everything this node should hold has been said, as of a time after the hello of this session.
+    Listed { node: String, session: u64 },
     /// Begin to follow a ConfigMap or Secret, in the name of this node; ends an earlier watch of the same key.
     Watch { key: ObjectKey, node: String },
     /// Two pods of one name: a list and a watch have seen the API at different times. Ask for this one by name, and take
@@ -42,18 +49,24 @@ pub enum Effect {
 pub struct World {
     nodes: HashMap<String, Node>,
     shared: HashMap<ObjectKey, Shared>,
+    /// Number of the newest round of readings.
+    round: u64,
 }
 
 #[derive(Debug, Default)]
 struct Node {
     /// By uid.
     pods: BTreeMap<String, Pod>,
-    /// The pods this node had when it became ours have been read.
+    /// Of the connection that is to be told everything.
+    session: u64,
+    /// What is older than this round may be older than what the node holds.
+    round: u64,
+    /// Its pods have been read in that round or later.
     seeded: bool,
     /// Resource version of the list they were read by. What the watch still tells from before it may be gone by it.
     seeded_at: Option<u64>,
     listed: bool,
-    /// Deleted before the seed was read: the seed may still show them.
+    /// Deleted since its list was asked for: the list may still show them.
     gone: HashSet<String>,
     /// The API said of these, asked by name, that they are gone: the watch may still tell of them, from before.
     buried: HashSet<String>,
@@ -73,30 +86,12 @@ struct Pod {
     held: Option<Arc<Object>>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    value: Value,
-    /// Nodes with the number of their pods that name it.
-    users: BTreeMap<String, usize>,
-    /// In whose name it is watched.
-    reader: String,
-}
-
-#[derive(Debug)]
-enum Value {
-    Pending,
-    /// The API does not tell. Pods no longer wait for it; a list stays incomplete.
-    Failed,
-    Absent,
-    Present(Arc<Object>),
-}
-
 impl World {
     pub fn is_ours(&self, node: &str) -> bool {
         self.nodes.contains_key(node)
     }
 
-    /// From now on this node's pods are kept. Follow with [`seed`](Self::seed).
+    /// From now on this node's pods are kept. Follow with [`refresh`](Self::refresh).
     pub fn add_node(&mut self, node: &str) {
         self.nodes.entry(node.to_owned()).or_default();
     }
@@ -111,32 +106,49 @@ impl World {
         effects
     }
 
-    /// The pods a node had when it became ours, by a list of version `at`. The watch may be ahead of that list or behind.
-    pub fn seed(&mut self, node: &str, pods: Vec<BoundPod>, at: Option<u64>) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    /// The node has said hello in this session, and comes from elsewhere: it is told nothing before everything has been
+    /// read anew. Follow with a [`round`](Self::round) of readings and [`seed`](Self::seed).
+    pub fn refresh(&mut self, node: &str, session: u64) {
         if let Some(view) = self.nodes.get_mut(node) {
-            let shown: HashSet<&str> = pods.iter().map(BoundPod::uid).collect();
-            let old = |pod: &Pod| at.zip(pod.version).is_some_and(|(at, version)| version <= at);
-            let lost = view.pods.iter().filter(|(uid, pod)| !shown.contains(&***uid) && old(pod));
-            effects.extend(lost.filter_map(|(uid, pod)| ask(&mut view.asked, node, &pod.key, uid)));
+            (view.session, view.round) = (session, self.round + 1);
+            (view.seeded, view.listed) = (false, false);
+            view.asked.clear();
         }
+    }
+
+    /// Nodes are about to be asked for; the number goes with the answer.
+    pub fn round(&mut self) -> u64 {
+        self.round += 1;
+        self.round
+    }
+
+    /// The pods of a node by a list of version `at`, asked for in this round. The watch may be ahead of that list or
+    /// behind.
+    pub fn seed(&mut self, node: &str, round: u64, pods: Vec<BoundPod>, at: Option<u64>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(view) = self.nodes.get_mut(node).filter(|view| round >= view.round) else { return effects };
+        let shown: HashSet<&str> = pods.iter().map(BoundPod::uid).collect();
+        let old = |pod: &Pod| at.zip(pod.version).is_none_or(|(at, version)| version <= at);
+        let lost = view.pods.iter().filter(|(uid, pod)| !shown.contains(&***uid) && old(pod));
+        effects.extend(lost.filter_map(|(uid, pod)| ask(&mut view.asked, node, &pod.key, uid)));
+        let gone = std::mem::take(&mut view.gone);
+        (view.seeded, view.seeded_at) = (true, at);
         for pod in pods {
-            let Some(view) = self.nodes.get(node) else { return effects };
-            if pod.node == node && !view.gone.contains(pod.uid()) && !view.pods.contains_key(pod.uid()) {
+            if pod.node == node && !gone.contains(pod.uid()) {
                 self.enter(pod, &mut effects);
             }
         }
-        if let Some(view) = self.nodes.get_mut(node) {
-            (view.seeded, view.seeded_at) = (true, at);
-            view.gone = HashSet::new();
-        }
+        self.freshen(node, &mut effects);
         self.settle(node, &mut effects);
         effects
     }
 
-    /// A new list of all pods begins, newer than every one before.
+    /// A new list of all pods begins, newer than every one before, whatever its version: the API may have been put back.
     pub fn relisted(&mut self) {
-        self.nodes.values_mut().for_each(|view| view.seeded_at = None);
+        for view in self.nodes.values_mut() {
+            view.seeded_at = None;
+            view.pods.values_mut().for_each(|pod| pod.version = None);
+        }
     }
 
     /// The watch says that a pod was added or changed.
@@ -218,67 +230,6 @@ impl World {
         pods.filter(|(_, pod)| pod.falsely_unready).map(restore).collect()
     }
 
-    /// Whether a pod of this node names the object.
-    pub fn uses(&self, node: &str, key: &ObjectKey) -> bool {
-        self.shared.get(key).is_some_and(|shared| shared.users.contains_key(node))
-    }
-
-    /// A ConfigMap or Secret was read.
-    pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
-        let object = Arc::new(object);
-        let key = object.digest.key.clone();
-        self.resolve(&key, |users, old, effects| {
-            let replaced = match old {
-                Value::Present(old) if old.digest.uid != object.digest.uid => Some(old.digest.uid.clone()),
-                _ => None,
-            };
-            for node in users {
-                if let Some(uid) = &replaced {
-                    effects.push(Effect::Remove { node: node.clone(), key: key.clone(), uid: uid.clone() });
-                }
-                effects.push(Effect::Set { node: node.clone(), object: Arc::clone(&object) });
-            }
-            Value::Present(Arc::clone(&object))
-        })
-    }
-
-    /// A ConfigMap or Secret is not there.
-    pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
-        self.resolve(key, |users, old, effects| {
-            if let Value::Present(old) = old {
-                let uid = &old.digest.uid;
-                effects.extend(users.map(|node| Effect::Remove {
-                    node: node.clone(),
-                    key: key.clone(),
-                    uid: uid.clone(),
-                }));
-            }
-            Value::Absent
-        })
-    }
-
-    /// The API did not tell whether a ConfigMap or Secret is there. What is known of it stays.
-    pub fn object_failed(&mut self, key: &ObjectKey) -> Vec<Effect> {
-        match self.shared.get(key) {
-            Some(Shared { value: Value::Pending, .. }) => self.resolve(key, |_, _, _| Value::Failed),
-            _ => Vec::new(),
-        }
-    }
-
-    fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
-    where
-        F: FnOnce(std::collections::btree_map::Keys<'_, String, usize>, &Value, &mut Vec<Effect>) -> Value,
-    {
-        let mut effects = Vec::new();
-        let Some(shared) = self.shared.get_mut(key) else { return effects };
-        shared.value = change(shared.users.keys(), &shared.value, &mut effects);
-        let users: Vec<String> = shared.users.keys().cloned().collect();
-        for node in users {
-            self.settle(&node, &mut effects);
-        }
-        effects
-    }
-
     fn enter(&mut self, pod: BoundPod, effects: &mut Vec<Effect>) {
         let BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready } = pod;
         let Some(view) = self.nodes.get_mut(&node) else { return };
@@ -295,8 +246,8 @@ impl World {
         }
         view.asked.remove(&uid);
         let old = view.pods.get(&uid);
-        // A seed may have shown a newer state than the watch has reached.
-        if old.is_some_and(|old| generation < old.generation || (old.terminating && !terminating)) {
+        // A list may have shown a newer state than the watch has reached, or the other way round.
+        if old.is_some_and(|old| old.is_newer(generation, version, terminating)) {
             return;
         }
         let old = old.map(|old| old.refs.clone()).unwrap_or_default();
@@ -317,56 +268,15 @@ impl World {
         }
     }
 
-    fn need(&mut self, node: &str, key: ObjectKey, effects: &mut Vec<Effect>) {
-        let shared = self.shared.entry(key.clone()).or_insert_with(|| {
-            effects.push(Effect::Watch { key, node: node.to_owned() });
-            Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned() }
-        });
-        let count = shared.users.entry(node.to_owned()).or_default();
-        *count += 1;
-        if let (1, Value::Present(object)) = (*count, &shared.value) {
-            effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
-        }
-    }
-
-    fn release(&mut self, node: &str, refs: &BTreeSet<ObjectKey>, effects: &mut Vec<Effect>) {
-        for key in refs {
-            let Some(shared) = self.shared.get_mut(key) else { continue };
-            match shared.users.get_mut(node) {
-                Some(count) if *count > 1 => {
-                    *count -= 1;
-                    continue;
-                }
-                _ => drop(shared.users.remove(node)),
-            }
-            if let Value::Present(object) = &shared.value {
-                let uid = object.digest.uid.clone();
-                effects.push(Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid });
-            }
-            match shared.users.keys().next() {
-                None => {
-                    self.shared.remove(key);
-                    effects.push(Effect::Unwatch { key: key.clone() });
-                }
-                // The API server lets a node read only what its own pods name: read on for another one.
-                Some(other) if shared.reader == node => {
-                    shared.reader.clone_from(other);
-                    effects.push(Effect::Watch { key: key.clone(), node: other.clone() });
-                }
-                Some(_) => {}
-            }
-        }
-    }
-
     /// Says the pods that need not wait any longer, and that the list is complete if it now is.
     fn settle(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get_mut(node) else { return };
         let shared = &self.shared;
         let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| matches!(s.value, Value::Pending));
-        let failed = |key: &ObjectKey| shared.get(key).is_some_and(|s| matches!(s.value, Value::Failed));
+        let late = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.told < view.round);
         let mut complete = view.seeded && view.asked.is_empty();
         for pod in view.pods.values_mut() {
-            if !view.listed && pod.refs.iter().any(|key| pending(key) || failed(key)) {
+            if !view.listed && pod.refs.iter().any(late) {
                 complete = false;
             }
             if pod.held.is_some() && (pod.terminating || !pod.refs.iter().any(pending)) {
@@ -376,8 +286,17 @@ impl World {
         }
         if complete && !view.listed {
             view.listed = true;
-            effects.push(Effect::Listed { node: node.to_owned() });
+            effects.push(Effect::Listed { node: node.to_owned(), session: view.session });
         }
+    }
+}
+
+impl Pod {
+    /// Whether this is a newer state of the pod than one with these. What changes no generation, as a label does, still
+    /// changes the version.
+    fn is_newer(&self, generation: i64, version: Option<u64>, terminating: bool) -> bool {
+        let later = self.version.zip(version).is_some_and(|(ours, theirs)| ours > theirs);
+        generation < self.generation || (self.terminating && !terminating) || (generation == self.generation && later)
     }
 }
 

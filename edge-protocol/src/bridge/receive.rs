@@ -7,7 +7,7 @@ use crate::version::{self, Hello, RefuseReason, Welcome};
 use crate::{SessionError, shorten};
 
 impl BridgeSession {
-    pub(super) fn dispatch(&mut self, state: &NodeState, message: ToCloud) -> Result<(), SessionError> {
+    pub(super) fn dispatch(&mut self, state: &mut NodeState, message: ToCloud) -> Result<(), SessionError> {
         match (self.phase, message) {
             (Phase::AwaitHello, ToCloud::Hello(hello)) => self.on_hello(state, hello),
             (Phase::AwaitHello, _) => Err(SessionError::violation("a message before the hello")),
@@ -16,7 +16,7 @@ impl BridgeSession {
         }
     }
 
-    fn on_hello(&mut self, state: &NodeState, hello: Hello) -> Result<(), SessionError> {
+    fn on_hello(&mut self, state: &mut NodeState, hello: Hello) -> Result<(), SessionError> {
         let Some(protocol) = version::SUPPORTED.common(hello.protocol) else {
             let (ours, theirs) = (version::SUPPORTED, hello.protocol);
             let message = format!("node speaks {}..{}, bridge {}..{}", theirs.min, theirs.max, ours.min, ours.max);
@@ -30,7 +30,11 @@ impl BridgeSession {
             let message = format!("this bridge serves cluster {}", self.settings.cluster);
             return Err(self.refuse(RefuseReason::WrongCluster, message));
         }
-        let resume = hello.position.as_ref().filter(|p| state.covers(p)).map(|p| p.seq);
+        let resume = hello.position.as_ref().filter(|p| state.is_listed() && state.covers(p)).map(|p| p.seq);
+        if resume.is_none() {
+            // Its last changes came from elsewhere, and may be newer than what is known here.
+            state.expire();
+        }
         self.down.start(resume);
         self.phase = Phase::Welcome;
         let features = version::common_features(self.settings.compress, &hello.features);

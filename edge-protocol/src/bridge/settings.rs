@@ -41,7 +41,8 @@ impl BridgeSettings {
 /// What the session tells its caller, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BridgeEvent {
-    /// The node was let in. `resumed`: only later changes travel.
+    /// The node was let in. `resumed`: only later changes travel. If not, read from the API what it should hold, enter
+    /// it, and call [`NodeState::listed`](crate::state::NodeState::listed): nothing is told to it before.
     Connected {
         hello: Hello,
         resumed: bool,

@@ -58,6 +58,8 @@ pub(crate) struct Pair {
     pub(crate) edge: EdgeSession,
     pub(crate) edge_events: Vec<EdgeEvent>,
     pub(crate) bridge_events: Vec<BridgeEvent>,
+    /// The API is read at once when the node has said hello.
+    pub(crate) lists: bool,
 }
 
 impl Pair {
@@ -68,7 +70,7 @@ impl Pair {
     pub(crate) fn with(mut state: NodeState, facts: EdgeFacts, settings: BridgeSettings) -> Self {
         let bridge = BridgeSession::new(settings, &mut state, NOW);
         let edge = EdgeSession::new(facts, NOW);
-        Self { state, bridge, edge, edge_events: Vec::new(), bridge_events: Vec::new() }
+        Self { state, bridge, edge, edge_events: Vec::new(), bridge_events: Vec::new(), lists: true }
     }
 
     /// Moves frames until both are silent; commits everything at once. Returns the number of frames.
@@ -80,6 +82,12 @@ impl Pair {
                 frames += 1;
                 self.bridge.handle(&mut self.state, &frame, now)?;
             }
+            while let Some(event) = self.bridge.poll_event() {
+                if matches!(event, BridgeEvent::Connected { resumed: false, .. }) && self.lists {
+                    self.state.listed(self.bridge.session());
+                }
+                self.bridge_events.push(event);
+            }
             while let Some(frame) = self.bridge.poll_transmit(&self.state, now) {
                 frames += 1;
                 self.edge.handle(&frame, now)?;
@@ -89,9 +97,6 @@ impl Pair {
                     self.edge.committed(change.seq());
                 }
                 self.edge_events.push(event);
-            }
-            while let Some(event) = self.bridge.poll_event() {
-                self.bridge_events.push(event);
             }
             if frames == before {
                 return Ok(frames);
@@ -106,6 +111,6 @@ impl Pair {
 
 pub(crate) fn listed(stream: &str) -> NodeState {
     let mut state = NodeState::new(stream);
-    state.listed();
+    state.listed(0);
     state
 }

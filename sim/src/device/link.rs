@@ -81,7 +81,7 @@ impl Device {
         let Some(session) = &mut daemon.session else { return Ok(()) };
         let changes: Vec<Change> = daemon.inbox.drain(..count).collect();
         crate::trace(|| format!("device: commits {} changes of {}", changes.len(), session.stream()));
-        check(&changes, session.stream(), store, api, &mut self.newest, &self.removed);
+        check(&changes, store, api, &mut self.newest, &self.removed);
         let numbers: Vec<u64> = changes.iter().map(Change::seq).collect();
         let pods = &daemon.pods;
         let manifest_of = |uid: &str| serde_json::to_value(&*pods.get(uid)?.pod).ok();

@@ -44,6 +44,13 @@ impl World {
                 let which = self.rng.below(3);
                 self.walls[which] = self.rng.number() % 2_000_000;
             }
+            // Watches that hang do so while their bridge has no node, too.
+            13 if options.bridges > 1 => {
+                let busy = self.current.and_then(|number| self.lines.get(&number)).map(|(which, _)| *which);
+                for (which, bridge) in self.bridges.iter_mut().enumerate() {
+                    bridge.stalled = !bridge.stalled && busy != Some(which);
+                }
+            }
             _ => {}
         }
     }

@@ -30,7 +30,6 @@ pub struct World {
     lines: BTreeMap<u64, (usize, Line)>,
     /// The line the device is on.
     pub current: Option<u64>,
-    last_bridge: Option<usize>,
     numbers: u64,
     restarts: u64,
     walls: [u64; 3],
@@ -60,7 +59,6 @@ impl World {
             device: Device::new(options.power_cuts || options.rollbacks),
             lines: BTreeMap::new(),
             current: None,
-            last_bridge: None,
             numbers: 0,
             restarts: 0,
             walls: [1_000_000; 3],

@@ -24,6 +24,7 @@ impl World {
         self.full = false;
         self.device.disk_full(false);
         self.options.foreign = false;
+        self.bridges.iter_mut().for_each(|bridge| bridge.stalled = false);
         for bridge in self.bridges.iter_mut().filter(|bridge| bridge.lied_to) {
             bridge.relist(&self.api, false);
         }

@@ -38,15 +38,6 @@ impl World {
         self.device.connect(now, old_build);
         self.lines.insert(number, (which, Line::default()));
         self.current = Some(number);
-        if self.last_bridge != Some(which) && !lag() {
-            self.last_bridge = Some(which);
-            let down = std::mem::take(&mut self.api.down);
-            let (api, rng) = (&self.api, &mut self.rng);
-            if let Some(bridge) = self.bridges.get_mut(which) {
-                bridge.catch_up(api, rng);
-            }
-            self.api.down = down;
-        }
         let wall = self.walls[which] + u64::try_from(now.as_millis()).expect("a short run");
         self.bridge(which).accept(number, wall, now);
     }
@@ -158,10 +149,4 @@ impl World {
         }
         true
     }
-}
-
-/// Whether a bridge may be behind the API when a node comes to it from another one: what the node held may then be taken
-/// from it until that bridge has caught up, a known fault (docs/link.md).
-fn lag() -> bool {
-    std::env::var_os("SAMPAN_SIM_LAG").is_some()
 }

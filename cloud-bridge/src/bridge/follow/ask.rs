@@ -1,7 +1,7 @@
 //! Single questions to the API, asked until it answers: what a list or a node's memory says is checked with them
 //! before anything is concluded from it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use edge_protocol::message::ObjectKey;
@@ -21,14 +21,19 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// Answers of the API to single questions.
 pub(super) enum Answer {
-    /// The pods of a node, and the version of the list.
+    /// The pods of a node, the round of the question, and the version of the list.
     Seed {
         node: String,
+        round: u64,
         pods: Vec<BoundPod>,
         at: Option<u64>,
     },
     /// Of several nodes by one list; every node that was asked for is there.
-    Seeds(HashMap<String, Vec<BoundPod>>, Option<u64>),
+    Seeds {
+        all: HashMap<String, Vec<BoundPod>>,
+        round: u64,
+        at: Option<u64>,
+    },
     /// Several at once.
     Each(Vec<Answer>),
     /// A pod that a list lacked is there all the same; what the list would have shown of it is this.
@@ -58,9 +63,9 @@ pub(super) enum Answer {
 }
 
 /// The pods of a node, asked until the API answers.
-pub(super) async fn seed(pods: Api<WatchedPod>, node: String) -> Answer {
-    let (found, at) = pods_of(pods, &node).await;
-    Answer::Seed { node, pods: found, at }
+pub(super) async fn seed(pods: Api<WatchedPod>, node: String, round: u64) -> Answer {
+    let (pods, at) = pods_of(pods, &node).await;
+    Answer::Seed { node, round, pods, at }
 }
 
 /// A complete list of the pods bound to a node, and its version.
@@ -83,18 +88,18 @@ pub(super) async fn upheld(pods: Api<WatchedPod>, node: String) -> Answer {
 
 /// The pods of many nodes, by one list of all: after a restart thousands of nodes come back within seconds, and for
 /// an API server a list by node is a look at every pod.
-pub(super) async fn seed_many(pods: Api<WatchedPod>, nodes: Vec<String>) -> Answer {
-    let mut found: HashMap<String, Vec<BoundPod>> = nodes.into_iter().map(|node| (node, Vec::new())).collect();
-    let take = |found: &mut HashMap<String, Vec<BoundPod>>, pod: WatchedPod| {
-        if found.contains_key(pod.node())
+pub(super) async fn seed_many(pods: Api<WatchedPod>, nodes: HashSet<String>, round: u64) -> Answer {
+    let mut all: HashMap<String, Vec<BoundPod>> = nodes.into_iter().map(|node| (node, Vec::new())).collect();
+    let take = |all: &mut HashMap<String, Vec<BoundPod>>, pod: WatchedPod| {
+        if all.contains_key(pod.node())
             && let Some(pod) = pod.into_bound()
-            && let Some(pods) = found.get_mut(&pod.node)
+            && let Some(pods) = all.get_mut(&pod.node)
         {
             pods.push(pod);
         }
     };
-    let at = list(pods, ListParams::default(), "all pods", &mut found, take).await;
-    Answer::Seeds(found, at)
+    let at = list(pods, ListParams::default(), "all pods", &mut all, take).await;
+    Answer::Seeds { all, round, at }
 }
 
 /// What can be begun again from nothing.

@@ -46,8 +46,8 @@ const FEW: usize = 8;
 pub(super) enum Command {
     /// Keep the pods of this node from now on.
     Add(String),
-    /// This node has connected.
-    Connected(String),
+    /// This node has connected, in this session; if it did not resume, all it should hold is to be read anew.
+    Connected { node: String, session: u64, resumed: bool },
     /// The node is gone for good.
     Drop(String),
     /// The pods of this node are to have the tolerations that its object speaks of.
@@ -72,7 +72,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         counter: 0,
         news: sender,
         listing: None,
-        unseeded: Vec::new(),
+        unseeded: HashSet::new(),
         seeding: false,
         clients,
     };
@@ -110,7 +110,7 @@ struct Follower {
     /// Uids of the list of all pods that is being read.
     listing: Option<HashSet<String>>,
     /// Nodes whose pods have yet to be asked for.
-    unseeded: Vec<String>,
+    unseeded: HashSet<String>,
     /// A list for nodes is under way.
     seeding: bool,
 }
@@ -120,12 +120,15 @@ impl Follower {
         match command {
             Command::Add(node) => {
                 self.world.add_node(&node);
-                self.unseeded.push(node);
-                self.seed();
             }
-            Command::Connected(node) => {
+            Command::Connected { node, session, resumed } => {
                 let effects = self.world.connected(&node);
                 self.apply(effects);
+                if !resumed {
+                    self.world.refresh(&node, session);
+                    self.unseeded.insert(node);
+                    self.seed();
+                }
             }
             Command::Drop(node) => {
                 let effects = self.world.drop_node(&node);
@@ -142,7 +145,7 @@ impl Follower {
         }
     }
 
-    /// Asks for the pods of new nodes: while one list is under way, those that come wait together for the next.
+    /// Asks for the pods of nodes that come: while one list is under way, those that come wait together for the next.
     fn seed(&mut self) {
         if self.seeding {
             return;
@@ -150,10 +153,14 @@ impl Follower {
         let pods: Api<WatchedPod> = Api::all(self.clients.own().clone());
         let nodes = std::mem::take(&mut self.unseeded);
         self.seeding = !nodes.is_empty();
+        if !self.seeding {
+            return;
+        }
+        let round = self.world.round();
         if nodes.len() > FEW {
-            self.questions.push(seed_many(pods, nodes).boxed());
-        } else if self.seeding {
-            let each = nodes.into_iter().map(move |node| seed(pods.clone(), node));
+            self.questions.push(seed_many(pods, nodes, round).boxed());
+        } else {
+            let each = nodes.into_iter().map(move |node| seed(pods.clone(), node, round));
             let all = futures::future::join_all(each);
             self.questions.push(all.map(Answer::Each).boxed());
         }
@@ -176,11 +183,11 @@ impl Follower {
                 pods.iter().for_each(|pod| self.uphold(pod));
                 return;
             }
-            Answer::Seed { node, pods, at } => self.world.seed(&node, pods, at),
-            Answer::Seeds(all, at) => {
+            Answer::Seed { node, round, pods, at } => self.world.seed(&node, round, pods, at),
+            Answer::Seeds { all, round, at } => {
                 self.seeding = false;
                 self.seed();
-                all.into_iter().flat_map(|(node, pods)| self.world.seed(&node, pods, at)).collect()
+                all.into_iter().flat_map(|(node, pods)| self.world.seed(&node, round, pods, at)).collect()
             }
             Answer::Each(answers) => {
                 self.seeding = false;
@@ -276,8 +283,8 @@ impl Follower {
                     state.withdraw(&key, &uid);
                     Ok(())
                 }),
-                Effect::Listed { node } => change(&shared, &node, |state| {
-                    state.listed();
+                Effect::Listed { node, session } => change(&shared, &node, |state| {
+                    state.listed(session);
                     Ok(())
                 }),
                 Effect::Ask { node, key, uid } => self.ask_if_gone(node, key, uid),

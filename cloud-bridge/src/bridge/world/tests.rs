@@ -35,7 +35,7 @@ fn words(effects: &[Effect]) -> Vec<String> {
         Effect::Set { node, object } => format!("set {node} {} {}", object.digest.key.name, object.digest.uid),
         Effect::Remove { node, key, uid } => format!("remove {node} {} {uid}", key.name),
         Effect::Withdraw { node, key, uid } => format!("withdraw {node} {} {uid}", key.name),
-        Effect::Listed { node } => format!("listed {node}"),
+        Effect::Listed { node, session } => format!("listed {node} {session}"),
         Effect::Watch { key, node } => format!("watch {} for {node}", key.name),
         Effect::Ask { node, key, uid } => format!("ask {node} {} {uid}", key.name),
         Effect::Unwatch { key } => format!("unwatch {}", key.name),
@@ -45,11 +45,18 @@ fn words(effects: &[Effect]) -> Vec<String> {
     effects.iter().map(word).collect()
 }
 
+/// The node's first connection; the round of the readings that follow.
+fn hello(world: &mut World, node: &str) -> u64 {
+    world.add_node(node);
+    world.refresh(node, 1);
+    world.round()
+}
+
 fn world(nodes: &[&str]) -> World {
     let mut world = World::default();
     for node in nodes {
-        world.add_node(node);
-        assert_eq!(words(&world.seed(node, vec![], None)), [format!("listed {node}")]);
+        let round = hello(&mut world, node);
+        assert_eq!(words(&world.seed(node, round, vec![], None)), [format!("listed {node} 1")]);
     }
     world
 }
@@ -82,33 +89,36 @@ fn a_pod_does_not_wait_for_what_is_missing_or_cannot_be_read() {
 #[test]
 fn a_list_is_complete_only_with_every_object_it_needs() {
     let mut world = World::default();
-    world.add_node("a");
-    assert_eq!(words(&world.seed("a", vec![pod("a", "p", &["m", "n"])], None)), ["watch m for a", "watch n for a"]);
+    let round = hello(&mut world, "a");
+    assert_eq!(
+        words(&world.seed("a", round, vec![pod("a", "p", &["m", "n"])], None)),
+        ["watch m for a", "watch n for a"]
+    );
     assert!(world.object_present(object("ConfigMap", "m", "m1")).iter().all(|e| !matches!(e, Effect::Listed { .. })));
     let effects = world.object_failed(&key("ConfigMap", "n"));
     assert_eq!(words(&effects), ["set a p uid-p"], "an unreadable object may be held by the node: no list yet");
-    assert_eq!(words(&world.object_absent(&key("ConfigMap", "n"))), ["listed a"]);
+    assert_eq!(words(&world.object_absent(&key("ConfigMap", "n"))), ["listed a 1"]);
 }
 
 #[test]
 fn news_before_the_seed_is_newer_than_the_seed() {
     let mut world = World::default();
-    world.add_node("a");
+    let round = hello(&mut world, "a");
     world.pod_deleted("a", &key("Pod", "p"), "uid-p");
     let mut newer = pod("a", "q", &[]);
     newer.generation = 2;
     world.pod_applied(newer);
-    let effects = world.seed("a", vec![pod("a", "p", &[]), pod("a", "q", &[])], None);
-    assert_eq!(words(&effects), ["listed a"]);
+    let effects = world.seed("a", round, vec![pod("a", "p", &[]), pod("a", "q", &[])], None);
+    assert_eq!(words(&effects), ["listed a 1"]);
 }
 
 #[test]
 fn late_watch_events_do_not_turn_a_pod_back() {
     let mut world = World::default();
-    world.add_node("a");
+    let round = hello(&mut world, "a");
     let mut ending = pod("a", "p", &[]);
     ending.terminating = true;
-    world.seed("a", vec![ending], None);
+    world.seed("a", round, vec![ending], None);
     assert!(world.pod_applied(pod("a", "p", &[])).is_empty());
 }
 
@@ -199,8 +209,8 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
         pod
     };
     let mut world = World::default();
-    world.add_node("a");
-    assert_eq!(words(&world.seed("a", vec![named("new")], None)), ["set a p new", "listed a"]);
+    let round = hello(&mut world, "a");
+    assert_eq!(words(&world.seed("a", round, vec![named("new")], None)), ["set a p new", "listed a 1"]);
     assert_eq!(words(&world.pod_applied(named("old"))), ["ask a p new"]);
     assert!(world.pod_applied(named("old")).is_empty(), "asked once");
     assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"], "it was found");
@@ -208,10 +218,10 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
 
     // The other way round, and nothing is listed before it is known.
     let mut world = World::default();
-    world.add_node("a");
+    let round = hello(&mut world, "a");
     assert_eq!(words(&world.pod_applied(named("old"))), ["set a p old"]);
-    assert_eq!(words(&world.seed("a", vec![named("new")], None)), ["ask a p old"]);
-    assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "old")), ["remove a p old", "listed a"]);
+    assert_eq!(words(&world.seed("a", round, vec![named("new")], None)), ["ask a p old"]);
+    assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "old")), ["remove a p old", "listed a 1"]);
     assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"]);
 }
 
@@ -219,8 +229,8 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
 #[test]
 fn g07_what_was_found_gone_is_not_brought_back_by_a_late_watch() {
     let mut world = World::default();
-    world.add_node("a");
-    world.seed("a", vec![pod("a", "p", &[])], None);
+    let round = hello(&mut world, "a");
+    world.seed("a", round, vec![pod("a", "p", &[])], None);
     assert_eq!(words(&world.pod_gone("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
     assert!(world.pod_applied(pod("a", "p", &[])).is_empty());
     assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
@@ -233,13 +243,13 @@ fn g07_what_was_found_gone_is_not_brought_back_by_a_late_watch() {
 fn g07_what_the_watch_tells_from_before_the_list_is_asked_for() {
     let at = |name: &str, version| BoundPod { version: Some(version), ..pod("a", name, &[]) };
     let mut world = World::default();
-    world.add_node("a");
+    let round = hello(&mut world, "a");
     // The watch is ahead with `q`, and behind with `p`, which the list of version 10 does not show any more.
     assert_eq!(words(&world.pod_applied(at("p", 4))), ["set a p uid-p"]);
     assert_eq!(words(&world.pod_applied(at("q", 12))), ["set a q uid-q"]);
-    assert_eq!(words(&world.seed("a", vec![at("r", 9)], Some(10))), ["ask a p uid-p", "set a r uid-r"]);
+    assert_eq!(words(&world.seed("a", round, vec![at("r", 9)], Some(10))), ["ask a p uid-p", "set a r uid-r"]);
     let effects = world.pod_gone("a", &key("Pod", "p"), "uid-p");
-    assert_eq!(words(&effects), ["remove a p uid-p", "listed a"]);
+    assert_eq!(words(&effects), ["remove a p uid-p", "listed a 1"]);
     assert_eq!(words(&world.pod_applied(at("p", 5))), [""; 0], "it is known to be gone");
 
     // One that the watch has not told of before the list.
@@ -249,4 +259,43 @@ fn g07_what_the_watch_tells_from_before_the_list_is_asked_for() {
     assert_eq!(words(&world.pod_applied(at("t", 11))), ["set a t uid-t"], "newer than the list");
     world.relisted();
     assert_eq!(words(&world.pod_applied(at("u", 3))), ["set a u uid-u"], "an API that was put back to an older state");
+}
+
+/// The node was at another bridge, which knew more than the watches here tell so far.
+#[test]
+fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
+    let at = |name: &str, version, maps: &[&str]| BoundPod { version: Some(version), ..pod("a", name, maps) };
+    let mut world = world(&["a", "b"]);
+    world.pod_applied(at("p", 4, &["m"]));
+    world.pod_applied(at("q", 5, &[]));
+    world.pod_applied(BoundPod { node: "b".into(), ..at("r", 6, &["n"]) });
+    world.object_present(object("ConfigMap", "m", "m1"));
+    world.object_present(object("ConfigMap", "n", "n1"));
+
+    world.refresh("a", 2);
+    let early = world.round();
+    world.refresh("a", 3);
+    let round = world.round();
+    assert_eq!(words(&world.seed("a", early, vec![], Some(9))), [""; 0], "asked before the hello");
+    // A newer state of `p`, no `q` any more, and a new pod that names what only another node has named here so far.
+    let mut newer = at("p", 8, &["m"]);
+    newer.object = object("Pod", "p", "uid-p");
+    newer.object.digest.digest = "newer".into();
+    let effects = world.seed("a", round, vec![newer, at("s", 9, &["n"])], Some(10));
+    let wanted = ["ask a q uid-q", "set a n n1", "watch m for a", "watch n for b", "set a p uid-p", "set a s uid-s"];
+    assert_eq!(words(&effects), wanted);
+    assert_eq!(words(&world.pod_applied(at("p", 7, &["m"]))), [""; 0], "a label that was changed since");
+    assert_eq!(words(&world.pod_gone("a", &key("Pod", "q"), "uid-q")), ["remove a q uid-q"]);
+    assert_eq!(words(&world.object_present(object("ConfigMap", "n", "n2")))[..2], ["remove a n n1", "set a n n2"]);
+    assert_eq!(words(&world.object_failed(&key("ConfigMap", "m"))), [""; 0], "not known to be as new as the node's");
+    assert_eq!(words(&world.object_absent(&key("ConfigMap", "m"))), ["remove a m m1", "listed a 3"]);
+
+    // Those that come together have one reading of what they share.
+    world.refresh("a", 4);
+    world.refresh("b", 5);
+    let round = world.round();
+    let effects = world.seed("a", round, vec![at("s", 9, &["n"])], Some(12));
+    assert!(words(&effects).contains(&"watch n for b".to_owned()), "{effects:?}");
+    let effects = world.seed("b", round, vec![BoundPod { node: "b".into(), ..at("r", 6, &["n"]) }], Some(12));
+    assert_eq!(words(&effects), ["set b r uid-r"]);
 }

@@ -151,7 +151,7 @@ impl Server {
         let (cut, cuts) = channel::bounded(1);
         let (wake, woken) = channel::bounded(1);
         let mut state = NodeState::new(format!("stream-{port}"));
-        state.listed();
+        state.listed(0);
         let inner = Rc::new(Inner {
             authority: Authority {
                 certificate: authority.certificate.clone(),
@@ -316,6 +316,7 @@ impl Inner {
         let session = session.as_mut().expect("set before");
         while let Some(event) = session.poll_event() {
             match event {
+                BridgeEvent::Connected { resumed: false, .. } => self.state.borrow_mut().listed(session.session()),
                 BridgeEvent::Report { id, .. } => session.reported(id),
                 BridgeEvent::Renew(csr) => {
                     *renewals += 1;

@@ -1,0 +1,157 @@
+//! ConfigMaps, Secrets and whatever else pods name: who uses each, what is known of it, and how fresh that is. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use edge_protocol::message::{Object, ObjectKey};
+
+use super::{Effect, World};
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) value: Value,
+    /// Nodes with the number of their pods that name it.
+    pub(super) users: BTreeMap<String, usize>,
+    /// In whose name it is watched.
+    reader: String,
+    /// The round in which its present watch was begun.
+    begun: u64,
+    /// The round of the watch that the value comes from: it is no older than that.
+    pub(super) told: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Pending,
+    /// The API does not tell. Pods no longer wait for it; a list stays incomplete.
+    Failed,
+    Absent,
+    Present(Arc<Object>),
+}
+
+impl World {
+    /// Whether a pod of this node names the object.
+    pub fn uses(&self, node: &str, key: &ObjectKey) -> bool {
+        self.shared.get(key).is_some_and(|shared| shared.users.contains_key(node))
+    }
+
+    /// A ConfigMap or Secret was read.
+    pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
+        let object = Arc::new(object);
+        let key = object.digest.key.clone();
+        self.resolve(&key, |users, old, effects| {
+            let replaced = match old {
+                Value::Present(old) if old.digest.uid != object.digest.uid => Some(old.digest.uid.clone()),
+                _ => None,
+            };
+            for node in users {
+                if let Some(uid) = &replaced {
+                    effects.push(Effect::Remove { node: node.clone(), key: key.clone(), uid: uid.clone() });
+                }
+                effects.push(Effect::Set { node: node.clone(), object: Arc::clone(&object) });
+            }
+            Value::Present(Arc::clone(&object))
+        })
+    }
+
+    /// A ConfigMap or Secret is not there.
+    pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
+        self.resolve(key, |users, old, effects| {
+            if let Value::Present(old) = old {
+                let uid = &old.digest.uid;
+                effects.extend(users.map(|node| Effect::Remove {
+                    node: node.clone(),
+                    key: key.clone(),
+                    uid: uid.clone(),
+                }));
+            }
+            Value::Absent
+        })
+    }
+
+    /// The API did not tell whether a ConfigMap or Secret is there. What is known of it stays.
+    pub fn object_failed(&mut self, key: &ObjectKey) -> Vec<Effect> {
+        let Some(shared) = self.shared.get_mut(key) else { return Vec::new() };
+        if !matches!(shared.value, Value::Pending) {
+            return Vec::new();
+        }
+        shared.value = Value::Failed;
+        self.settle_users(key, Vec::new())
+    }
+
+    fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
+    where
+        F: FnOnce(std::collections::btree_map::Keys<'_, String, usize>, &Value, &mut Vec<Effect>) -> Value,
+    {
+        let mut effects = Vec::new();
+        let Some(shared) = self.shared.get_mut(key) else { return effects };
+        shared.value = change(shared.users.keys(), &shared.value, &mut effects);
+        shared.told = shared.begun;
+        self.settle_users(key, effects)
+    }
+
+    fn settle_users(&mut self, key: &ObjectKey, mut effects: Vec<Effect>) -> Vec<Effect> {
+        let users = self.shared.get(key).map(|shared| shared.users.keys().cloned().collect::<Vec<_>>());
+        for node in users.into_iter().flatten() {
+            self.settle(&node, &mut effects);
+        }
+        effects
+    }
+
+    pub(super) fn need(&mut self, node: &str, key: ObjectKey, effects: &mut Vec<Effect>) {
+        let begun = self.round;
+        let shared = self.shared.entry(key.clone()).or_insert_with(|| {
+            effects.push(Effect::Watch { key, node: node.to_owned() });
+            Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned(), begun, told: 0 }
+        });
+        let count = shared.users.entry(node.to_owned()).or_default();
+        *count += 1;
+        if let (1, Value::Present(object)) = (*count, &shared.value) {
+            effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
+        }
+    }
+
+    /// Has everything read again that this node's pods name and that was last begun to be read before its round.
+    pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
+        let Some(view) = self.nodes.get(node) else { return };
+        for key in view.pods.values().flat_map(|pod| &pod.refs) {
+            if let Some(shared) = self.shared.get_mut(key)
+                && shared.begun < view.round
+            {
+                shared.begun = self.round;
+                effects.push(Effect::Watch { key: key.clone(), node: shared.reader.clone() });
+            }
+        }
+    }
+
+    pub(super) fn release(&mut self, node: &str, refs: &BTreeSet<ObjectKey>, effects: &mut Vec<Effect>) {
+        for key in refs {
+            let Some(shared) = self.shared.get_mut(key) else { continue };
+            match shared.users.get_mut(node) {
+                Some(count) if *count > 1 => {
+                    *count -= 1;
+                    continue;
+                }
+                _ => drop(shared.users.remove(node)),
+            }
+            if let Value::Present(object) = &shared.value {
+                let uid = object.digest.uid.clone();
+                effects.push(Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid });
+            }
+            match shared.users.keys().next() {
+                None => {
+                    self.shared.remove(key);
+                    effects.push(Effect::Unwatch { key: key.clone() });
+                }
+                // The API server lets a node read only what its own pods name: read on for another one.
+                Some(other) if shared.reader == node => {
+                    shared.reader.clone_from(other);
+                    shared.begun = self.round;
+                    effects.push(Effect::Watch { key: key.clone(), node: other.clone() });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
