@@ -2,6 +2,7 @@
 //! `TEST_KUBECONFIG` names it.
 
 mod authority;
+mod behind;
 mod compression;
 mod identity;
 mod kubelet;
