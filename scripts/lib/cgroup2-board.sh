@@ -53,6 +53,6 @@ board_disk() {
     done
     cp "$dir/kernel/lib/modules/$kernel_version/"modules.builtin* "$dir/kernel/lib/modules/$kernel_version/modules.order" "$root/lib/modules/$kernel_version/"
     depmod -b "$root" "$kernel_version"
-    truncate -s 1500M "$disk"
+    truncate -s 3000M "$disk"
     quietly mkfs.ext4 -q -F -E root_owner=0:0 -d "$root" "$disk"
 }

@@ -292,6 +292,7 @@ impl Launcher {
             allocatable_memory_bytes: self.config.allocatable_memory(self.facts.memory_bytes),
             allocatable_storage_bytes: host::disk_space(&self.paths.state())
                 .map_or(0, |space| self.config.allocatable_storage(space.total_bytes)),
+            pod_memory_limit: resources::pod_memory_limit(pod),
         }
     }
 

@@ -91,6 +91,11 @@ pub fn pod_values(pod: &Pod) -> Result<CgroupValues, SpecError> {
     Ok(values(cpu(request), cpu(cpu_limit), with(memory_limit, "memory", quantity::value)))
 }
 
+/// The memory limit of the pod's cgroup in bytes, if it has one.
+pub fn pod_memory_limit(pod: &Pod) -> Option<u64> {
+    pod_values(pod).ok()?.memory_limit.and_then(|bytes| u64::try_from(bytes).ok())
+}
+
 /// Values for all pods of the node together: what is allocatable.
 pub fn node_values(facts: &HostFacts, reserved: &Reserved) -> cgroup::CgroupValues {
     let milli = (u64::from(facts.cpus) * 1000).saturating_sub(reserved.cpu_millis);

@@ -287,6 +287,7 @@ impl Node {
         let Some(entry) = self.pods.remove(uid) else { return };
         self.owners.retain(|_, owner| owner.uid != uid);
         self.forget_tokens(uid);
+        self.pods.touch_pending_resizes();
         let record = entry.record;
         if record.source == PodSource::Static {
             // An edited manifest waits for the pod it replaces.

@@ -101,6 +101,14 @@ impl Pods {
     }
 
     /// Takes one pod that needs attention.
+    /// Pods whose resize waits for room look for it again.
+    pub(super) fn touch_pending_resizes(&mut self) {
+        let pending = self.entries.iter().filter(|(_, entry)| entry.record.resize_pending.is_some());
+        for uid in pending.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+            self.touch(&uid);
+        }
+    }
+
     pub(super) fn next_dirty(&mut self) -> Option<String> {
         self.dirty.pop_front()
     }

@@ -17,6 +17,8 @@ pub struct DownwardFacts {
     pub allocatable_cpu_milli: u64,
     pub allocatable_memory_bytes: u64,
     pub allocatable_storage_bytes: u64,
+    /// Of the pod as a whole, if it has one.
+    pub pod_memory_limit: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,6 +169,7 @@ mod tests {
             allocatable_cpu_milli: 3900,
             allocatable_memory_bytes: 400 << 20,
             allocatable_storage_bytes: 5,
+            pod_memory_limit: None,
         }
     }
 

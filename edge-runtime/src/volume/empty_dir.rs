@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, PodSpec};
+use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 
 use super::error::{At, PathError};
 use super::layout::{PodLayout, make_dir, mount_tmpfs};
@@ -34,9 +34,9 @@ impl EmptyDir {
         match source.medium.as_deref().unwrap_or_default() {
             "" => Ok(Self::default()),
             "Memory" => {
-                let pod_limit = ctx.spec().and_then(memory_limit);
                 let node = Some(ctx.facts.allocatable_memory_bytes).filter(|bytes| *bytes > 0);
-                let smallest = [limit, pod_limit, node].into_iter().flatten().min();
+                // As the pod's cgroup has it (K8s pkg/volume/emptydir, `calculateEmptyDirMemorySize`).
+                let smallest = [limit, ctx.facts.pod_memory_limit, node].into_iter().flatten().min();
                 // Without any figure the kernel's own default of half the memory holds.
                 Ok(Self { memory_bytes: Some(smallest.unwrap_or_default()) })
             }
@@ -46,15 +46,6 @@ impl EmptyDir {
             }),
         }
     }
-}
-
-/// Sum of the containers' limits, if all have one.
-fn memory_limit(spec: &PodSpec) -> Option<u64> {
-    let limit = |container: &Container| {
-        let quantity = container.resources.as_ref()?.limits.as_ref()?.get("memory")?;
-        quantity::value(&quantity.0).and_then(|bytes| u64::try_from(bytes).ok())
-    };
-    spec.containers.iter().map(limit).sum::<Option<u64>>().filter(|sum| *sum > 0)
 }
 
 pub(super) fn make(layout: &PodLayout, name: &str, wanted: &EmptyDir, group: Option<u32>) -> Result<(), PathError> {

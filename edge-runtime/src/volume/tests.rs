@@ -340,6 +340,18 @@ fn an_object_cannot_write_outside_its_volume() {
 }
 
 #[test]
+fn a_memory_volume_is_no_larger_than_its_pod() {
+    let spec = json!({"volumes": [{"name": "mem", "emptyDir": {"medium": "Memory"}}]});
+    for (limit, expected) in [(None, 64 << 20), (Some(2 << 20), 2 << 20), (Some(1 << 40), 64 << 20)] {
+        let Some(mut bench) = Bench::new(spec.clone()) else { return };
+        bench.facts.pod_memory_limit = limit;
+        let made = bench.setup().unwrap();
+        assert_eq!(crate::sys::host::disk_space(&made["mem"].path).unwrap().total_bytes, expected);
+        teardown(&bench.paths, "u1").unwrap();
+    }
+}
+
+#[test]
 fn empty_dirs_outlive_restarts_with_what_the_pod_made_of_them() {
     let volumes = json!({"securityContext": {"fsGroup": 2000}, "volumes": [{"name": "disk", "emptyDir": {}},
         {"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "none"}]});

@@ -20,6 +20,10 @@ fn limits(cpu: &str, memory: &str) -> Value {
     json!({"requests": list, "limits": list})
 }
 
+fn requests(milli: u64) -> Value {
+    json!({"requests": {"cpu": format!("{milli}m")}})
+}
+
 fn container(pod: &Value) -> &Value {
     &pod["status"]["containerStatuses"][0]
 }
@@ -73,4 +77,51 @@ fn a_running_pod_takes_new_resources() {
     kubectl.wait_pod("app", 20, "nothing is pending", |pod| {
         !pod["status"]["conditions"].to_string().contains("PodResize")
     });
+}
+
+/// A resize that waits for room takes none from others, and goes on when a pod that is in its way has gone.
+#[test]
+fn a_resize_waits_for_room() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("room");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let about = kubectl.get("node", &node.name).expect("the node");
+    let cpu = about["status"]["allocatable"]["cpu"].as_str().expect("an amount");
+    let all = cpu.strip_suffix('m').map_or_else(|| cpu.parse::<u64>().map(|n| n * 1000), str::parse).expect("a number");
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+    let asks = |name: &str, milli| {
+        pod(name, &node.name, json!([with(shell("c", script), &json!({"resources": requests(milli)}))]))
+    };
+    kubectl.apply_all(&[asks("large", all * 3 / 4), asks("waits", 10), asks("small", 10)]);
+    for name in ["large", "waits", "small"] {
+        kubectl.wait_ready(name);
+    }
+    let _ = resize(&cluster, kubectl, "waits", &requests(all / 2)).expect("taken");
+    let kept = kubectl.wait_pod("waits", 20, "there is no room", |pod| {
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|one| one["type"] == "PodResizePending" && one["reason"] == "Deferred")
+    });
+    assert_eq!(container(&kept)["allocatedResources"]["cpu"], "10m");
+    let told = crate::events(kubectl, "waits");
+    assert!(
+        told.iter().any(|event| event.starts_with("ResizeDeferred: Pod resize OutOfcpu: {\"containers\":[")),
+        "{told:?}"
+    );
+    let started = told.iter().filter(|event| event.starts_with("Started:")).count();
+    assert_eq!(started, 1, "{told:?}");
+
+    let given = |name: &str, milli: u64| {
+        let milli = format!("{milli}m");
+        kubectl.wait_pod(name, 20, "resized", move |pod| {
+            let quantity = &container(pod)["allocatedResources"]["cpu"];
+            (quantity == &json!(milli)) && !pod["status"]["conditions"].to_string().contains("PodResize")
+        })
+    };
+    let _ = resize(&cluster, kubectl, "small", &requests(20)).expect("taken");
+    given("small", 20);
+    let _ = kubectl.ok(&["delete", "pod", "large", "--wait=false"]);
+    kubectl.wait_pod("waits", 20, "resized", |pod| !pod["status"]["conditions"].to_string().contains("PodResize"));
 }

@@ -14,7 +14,8 @@ use super::Turn;
 use super::resize_text::{Told, text};
 use super::stop::Order;
 
-/// Room may come with the end of another pod (the kubelet's `retryPendingResizes` interval is as coarse).
+/// Room may come with the end of another pod's containers, of which nobody tells (a kubelet's own interval is coarser);
+/// with a pod that goes, or a resize that shrinks one, this pod has its turn at once.
 const PENDING_RETRY: Duration = Duration::from_secs(60);
 
 impl Turn<'_> {
