@@ -19,7 +19,10 @@ struct Forward {
 
 impl Forward {
     fn start(kubectl: &Kubectl, port: u16) -> Self {
-        let mut command = kubectl.command(&["port-forward", "pod/p", &format!(":{port}")]);
+        Self::run(kubectl.command(&["port-forward", "pod/p", &format!(":{port}")]))
+    }
+
+    fn run(mut command: std::process::Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("kubectl starts");
         let mut line = String::new();
         // One byte at a time: the rest of what it says has no reader, and a pipe's worth of room.
@@ -105,6 +108,48 @@ fn a_hundred_megabytes_and_twenty_connections_are_forwarded() {
         let all: Vec<_> = all.collect();
         assert!(all.into_iter().all(|one| one.join().expect("it ends")), "twenty at once");
     }
+}
+
+/// A kubectl from 1.31 on tunnels SPDY through a WebSocket (subprotocol `SPDY/3.1+portforward.k8s.io`), and goes back to
+/// plain SPDY without a word when that fails: its log says which it was.
+#[test]
+fn a_current_kubectl_forwards_through_a_websocket() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("tunnel");
+    let node = cluster.node("edge");
+    let script = "mkdir /tmp/web; seq 100000 > /tmp/web/file; exec httpd -f -p 8080 -h /tmp/web";
+    cluster.kubectl.apply_all(&[pod("p", &node.name, json!([shell("c", script)]))]);
+    cluster.kubectl.wait_ready("p");
+    let file: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+    for kubectl in kubectls(&cluster) {
+        if !is_current(&kubectl) {
+            let _ = writeln!(std::io::stderr(), "{} is older than 1.31", kubectl.program.display());
+            continue;
+        }
+        for tunnelled in [true, false] {
+            let log = cluster.folder().join(format!("forward-{tunnelled}.log"));
+            let mut command = kubectl.command(&["port-forward", "pod/p", ":8080", "-v=4"]);
+            command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", tunnelled.to_string());
+            command.stderr(std::fs::File::create(&log).expect("a file"));
+            let forward = Forward::run(command);
+            assert!(download(forward.connect(), "file") == file.as_bytes(), "tunnelled: {tunnelled}");
+            drop(forward);
+            let told = std::fs::read_to_string(&log).expect("a log");
+            // In the words of 1.31 and of later ones.
+            let agreed = told.contains("WebSocket Upgrade") && told.contains("portforward.k8s.io");
+            let back = told.to_lowercase().contains("fallback");
+            assert!(agreed == tunnelled && !back, "tunnelled: {tunnelled}: {told}");
+        }
+    }
+}
+
+fn is_current(kubectl: &Kubectl) -> bool {
+    let said = kubectl.ok(&["version", "--client", "-o", "json"]);
+    let version: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let minor = version["clientVersion"]["minor"].as_str().expect("a version").trim_end_matches('+');
+    minor.parse::<u32>().expect("a number") >= 31
 }
 
 #[test]
