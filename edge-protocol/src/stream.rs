@@ -16,7 +16,7 @@ pub const INITIAL_CREDIT: u64 = 64 << 10;
 pub const MAX_STREAMS: usize = 64;
 
 /// Bytes of one data frame: small, so that sync frames are not long behind one.
-const CHUNK: usize = 8 << 10;
+const CHUNK: usize = 16 << 10;
 
 /// Credit is also what may wait here for a slow line: a peer that grants more gets no more.
 const MAX_CREDIT: u64 = 256 << 10;
