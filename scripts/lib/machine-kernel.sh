@@ -1,16 +1,19 @@
 # The kernel of an emulated machine: Debian's cloud kernel, its modules, and an initramfs that mounts the disk.
 # Nothing of it is installed on this host. Sourced after common.sh and foreign.sh.
 
-# board_kernel DIR ARCH: unpacks the kernel into DIR/kernel; sets kernel_image and kernel_version.
+# board_kernel DIR ARCH: unpacks the kernel into DIR/kernel; sets kernel_image and kernel_version. MACHINE_KERNEL names
+# another version than the release's own that Debian has a package of (6.12).
 board_kernel() {
     local dir=$1/kernel arch=$2 meta package
-    meta=$(foreign_deb "$arch" "linux-image-cloud-$arch")
+    meta=$(foreign_deb "$arch" "linux-image-${MACHINE_KERNEL:+$MACHINE_KERNEL-}cloud-$arch")
     package=$(dpkg-deb -f "$meta" Depends | grep -o -m 1 'linux-image-[^ ,]*' | head -n 1)
     kernel_version=${package#linux-image-}
     mkdir -p "$dir"
     dpkg-deb --fsys-tarfile "$(foreign_deb "$arch" "$package")" | tar -x -C "$dir" ./boot ./lib/modules
     kernel_image=$dir/boot/vmlinuz-$kernel_version
     [ -s "$kernel_image" ] || fail "$package has no boot/vmlinuz-$kernel_version"
+    # Newer packages compress their modules, which the busybox of the initramfs may not undo.
+    find "$dir/lib/modules" -name '*.ko.xz' -exec xz -d {} +
     # The package leaves the list of dependencies to its installation.
     depmod -b "$dir" "$kernel_version"
 }

@@ -33,6 +33,8 @@ pub struct EdgeNode {
     kubectl: Kubectl,
     /// The network it lives in, if not the host's.
     uplink: Option<Rc<Uplink>>,
+    /// Bytes of the daemon's log that are of daemons before this one.
+    log_before: usize,
 }
 
 impl EdgeNode {
@@ -75,7 +77,7 @@ impl EdgeNode {
         // Not left to the daemon, which would make it root's alone: on a device everyone passes `/run`.
         std::fs::create_dir_all(root.join("run")).expect("a root folder");
         let kubectl = cluster.kubectl.clone();
-        Self { name: name.into(), daemon: None, env: Vec::new(), root, kubectl, uplink: None }
+        Self { name: name.into(), daemon: None, env: Vec::new(), root, kubectl, uplink: None, log_before: 0 }
     }
 
     /// # Panics
@@ -142,6 +144,7 @@ impl EdgeNode {
         command.arg("run").arg("--root").arg(&self.root);
         command.env("EDGE_RUNTIME_LOG", std::env::var("EDGE_RUNTIME_LOG").unwrap_or_else(|_| "info".into()));
         command.envs(self.env.iter().cloned());
+        self.log_before = self.log().len();
         self.daemon = Some(Process::start(&mut command, &self.root.join("daemon.log")));
     }
 
@@ -174,6 +177,10 @@ impl EdgeNode {
         let line = format!("node {}: connected", self.name);
         let ended = format!("node {}: connection", self.name);
         until(Duration::from_secs(40), &format!("node {} is connected", self.name), || {
+            // The bridge may not have seen yet that the daemon before this one died.
+            if !self.log().get(self.log_before..).is_some_and(|log| log.contains("connected to the bridge")) {
+                return Err(self.log());
+            }
             let log = cluster.log();
             // The bridge's log is appended to across its restarts; a start begins a new chapter.
             let chapter = log.rfind("nodes connect to").map_or(&log[..], |at| &log[at..]);
