@@ -16,7 +16,7 @@ const ALL: Wanted = Wanted { stdin: true, stdout: true, stderr: true, tty: false
 const TTY: Wanted = Wanted { stdin: true, stdout: true, stderr: false, tty: true };
 
 fn runtime(node: &Node) -> Runtime {
-    Runtime { program: "runc".into(), root: node.paths.runtime_root(), args: Vec::new() }
+    Runtime { program: "runc".into(), root: node.paths.runtime_root(), args: Vec::new(), cwd: None }
 }
 
 fn sh(script: &str) -> Vec<String> {

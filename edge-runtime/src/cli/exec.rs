@@ -11,6 +11,7 @@ use lexopt::prelude::*;
 use super::CliError;
 use super::find::Wanted;
 use crate::config::{Config, Overrides};
+use crate::launch::runtimes::Runtimes;
 use crate::pod::record::ContainerState;
 
 #[derive(Default)]
@@ -36,8 +37,9 @@ pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
     let paths = super::paths(args.root)?;
     let config = Config::load(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))
         .map_err(CliError::failed)?;
-    let mut command = Command::new(&config.runtime.command);
-    command.arg("--root").arg(paths.runtime_root()).arg("exec");
+    let runtime = Runtimes::new(&config.runtime.command, &config.runtimes).of_container(id, &paths);
+    let mut command = Command::new(&runtime.program);
+    command.arg("--root").arg(&runtime.root).args(&runtime.args).arg("exec").args(runtime.cwd_args());
     if args.tty {
         command.args(["--tty", "--env", "TERM=xterm"]);
     }
@@ -45,7 +47,7 @@ pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
         command.stdin(Stdio::null());
     }
     let error = command.arg(id).args(args.command).exec();
-    Err(CliError::Failed(format!("{}: {error}", config.runtime.command.display())))
+    Err(CliError::Failed(format!("{}: {error}", runtime.program.display())))
 }
 
 fn parse(mut parser: lexopt::Parser) -> Result<Args, CliError> {

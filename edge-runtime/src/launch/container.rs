@@ -144,7 +144,8 @@ impl Launcher {
         }
         let cgroup = format!("{}/{}", self.cgroups.pod_path(class(pod), &uid), attempt.id);
         let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
-        Runtimes::mark(&bundle, &handler).map_err(create)?;
+        let cwd = working_dir(container, image);
+        Runtimes::mark(&bundle, &handler, &cwd).map_err(create)?;
         let runtime = self.runtimes.of_handler(&handler, &self.paths);
         let devices = granted(&prepared.devices, &user).map_err(create)?;
         let swap = self.config.resources.swap;
@@ -153,7 +154,7 @@ impl Launcher {
             container,
             argv,
             env,
-            cwd: working_dir(container, image),
+            cwd,
             rootfs: root,
             mounts: mounts.into_iter().map(bind).collect(),
             namespaces: namespaces(pod, prepared, attempt.join_pid),

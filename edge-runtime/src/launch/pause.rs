@@ -41,7 +41,7 @@ impl Launcher {
             user_ns::give(&self.paths, &bundle, &root, user).map_err(create)?;
         }
         let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
-        Runtimes::mark(&bundle, &handler).map_err(create)?;
+        Runtimes::mark(&bundle, &handler, "/").map_err(create)?;
         let runtime = self.runtimes.of_handler(&handler, &self.paths);
         let container = definition().map_err(create)?;
         let own = &prepared.namespaces;

@@ -15,6 +15,9 @@ use crate::paths::Paths;
 /// In a bundle, and in a pod's folder: name of the handler that runs it; absent for the node's default one.
 const MARK: &str = "handler";
 
+/// In a bundle: the folder in which its processes begin; absent for `/`.
+const CWD: &str = "cwd";
+
 /// Kind of the objects that give handlers their names.
 const CLASS: &str = "RuntimeClass";
 
@@ -75,7 +78,7 @@ impl Runtimes {
         let root = paths.runtime_root();
         // Each kind of runtime has its own form of state.
         let root = if handler.is_empty() { root } else { root.with_file_name(format!("{STATE}{handler}")) };
-        Runtime { program, root, args }
+        Runtime { program, root, args, cwd: None }
     }
 
     /// Whether `path` in the run folder is the state of a handler.
@@ -85,14 +88,19 @@ impl Runtimes {
 
     /// The one that keeps container `id`.
     pub fn of_container(&self, id: &str, paths: &Paths) -> Runtime {
-        self.of_handler(&Self::marked(&paths.bundle(id)).unwrap_or_default(), paths)
+        let bundle = paths.bundle(id);
+        let runtime = self.of_handler(&Self::marked(&bundle).unwrap_or_default(), paths);
+        Runtime { cwd: std::fs::read_to_string(bundle.join(CWD)).ok(), ..runtime }
     }
 
-    /// Remembers in the bundle who runs it.
+    /// Remembers in the bundle who runs it, and the folder in which its processes begin.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn mark(bundle: &Path, handler: &str) -> std::io::Result<()> {
+    /// A file cannot be written.
+    pub fn mark(bundle: &Path, handler: &str, cwd: &str) -> std::io::Result<()> {
+        if cwd != "/" {
+            std::fs::write(bundle.join(CWD), cwd)?;
+        }
         if handler.is_empty() { Ok(()) } else { Self::remember(bundle, handler) }
     }
 
@@ -176,8 +184,9 @@ mod tests {
         let paths = Paths::new(dir.path());
         std::fs::create_dir_all(paths.bundle("a")).unwrap();
         assert_eq!(runtimes.of_container("a", &paths).program, Path::new("/usr/bin/runc"));
-        Runtimes::mark(&paths.bundle("a"), "crun").unwrap();
+        Runtimes::mark(&paths.bundle("a"), "crun", "/srv").unwrap();
         let kept = runtimes.of_container("a", &paths);
+        assert_eq!(kept.cwd.as_deref(), Some("/srv"));
         assert_eq!(
             (kept.program.as_path(), kept.root.file_name().unwrap().to_str()),
             (Path::new("/opt/crun"), Some("runtime-crun"))

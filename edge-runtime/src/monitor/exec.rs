@@ -34,6 +34,9 @@ pub struct Runtime {
     /// `--root`.
     pub root: PathBuf,
     pub args: Vec<String>,
+    /// Where further processes of a container begin, unless in `/`. runc takes it from the container itself, crun 1.8
+    /// does not.
+    pub cwd: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +112,13 @@ impl Runtime {
         let mut command = Command::new(&self.program);
         command.arg("--root").arg(&self.root).args(&self.args);
         command.arg("--log").arg(runtime::log_file(process.folder())).args(["--log-format", "json"]);
-        command.args(["exec", "--pid-file"]).arg(process.pid_file());
+        command.arg("exec").args(self.cwd_args()).arg("--pid-file").arg(process.pid_file());
         command
+    }
+
+    /// The flag of `exec` that says where the process begins.
+    pub(crate) fn cwd_args(&self) -> impl Iterator<Item = &str> {
+        self.cwd.iter().flat_map(|cwd| ["--cwd", cwd])
     }
 }
 

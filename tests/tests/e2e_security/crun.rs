@@ -38,9 +38,12 @@ fn pods_run_on_crun() {
     // For another one crun raises its limit of locked memory, which it may not everywhere.
     let privileged = json!({"securityContext": {"privileged": true, "seccompProfile": {"type": "RuntimeDefault"}}});
     let script = "echo hello; trap 'exit 0' TERM; while :; do sleep 0.1; done";
-    kubectl.apply_all(&[pod("p", &node.name, json!([with(with(shell("c", script), &probe), &privileged)]))]);
+    let container = with(with(shell("c", script), &probe), &privileged);
+    let container = with(container, &json!({"workingDir": "/tmp"}));
+    kubectl.apply_all(&[pod("p", &node.name, json!([container]))]);
     let ready = kubectl.wait_ready("p");
     assert_eq!(kubectl.ok(&["logs", "p"]), "hello\n");
+    assert_eq!(kubectl.ok(&["exec", "p", "--", "pwd"]), "/tmp\n", "crun's own answer is /");
     let id = status(&ready)["containerID"].as_str().unwrap_or_default().replace("crun://", "");
     let state = node.root().join("run/edge-runtime/runc").join(id);
     assert!(state.exists(), "{}", state.display());
