@@ -86,9 +86,11 @@ fn hooks_run_at_both_ends_of_a_container() {
     let failed = kubectl
         .wait_pod("fails", 20, "backs off", |pod| status(pod, "c")["state"]["waiting"]["reason"] == "CrashLoopBackOff");
     assert_eq!(failed["status"]["phase"], "Running");
-    let said = events(kubectl, "fails");
-    assert!(said.contains(&"FailedPostStartHook: PostStartHook failed".to_owned()), "{said:?}");
-    assert!(said.contains(&"Killing: FailedPostStartHook".to_owned()), "{said:?}");
+    let wanted = ["FailedPostStartHook: PostStartHook failed", "Killing: FailedPostStartHook"].map(str::to_owned);
+    let said = until(Duration::from_secs(20), "the events of the hook", || {
+        let said = events(kubectl, "fails");
+        if wanted.iter().all(|event| said.contains(event)) { Ok(said) } else { Err(format!("{said:?}")) }
+    });
     assert!(!said.iter().any(|event| event.contains("sorry")), "what a hook says is no event: {said:?}");
 
     let done = kubectl.wait_phase("own-end", "Succeeded");

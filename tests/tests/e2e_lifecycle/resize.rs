@@ -1,7 +1,9 @@
 //! New resources for a pod that runs: `pods/resize` (test/e2e/common/node/pod_resize.go).
 
+use std::time::Duration;
+
 use sampan_tests::manifest::{pod, shell, with};
-use sampan_tests::{Cluster, Kubectl, can_run};
+use sampan_tests::{Cluster, Kubectl, can_run, until};
 use serde_json::{Value, json};
 
 fn resize(cluster: &Cluster, kubectl: &Kubectl, name: &str, resources: &Value) -> Result<String, String> {
@@ -105,11 +107,12 @@ fn a_resize_waits_for_room() {
         conditions.iter().any(|one| one["type"] == "PodResizePending" && one["reason"] == "Deferred")
     });
     assert_eq!(container(&kept)["allocatedResources"]["cpu"], "10m");
-    let told = crate::events(kubectl, "waits");
-    assert!(
-        told.iter().any(|event| event.starts_with("ResizeDeferred: Pod resize OutOfcpu: {\"containers\":[")),
-        "{told:?}"
-    );
+    // Events travel behind statuses.
+    let told = until(Duration::from_secs(20), "the event of the resize", || {
+        let told = crate::events(kubectl, "waits");
+        let deferred = "ResizeDeferred: Pod resize OutOfcpu: {\"containers\":[";
+        if told.iter().any(|event| event.starts_with(deferred)) { Ok(told) } else { Err(format!("{told:?}")) }
+    });
     let started = told.iter().filter(|event| event.starts_with("Started:")).count();
     assert_eq!(started, 1, "{told:?}");
 
