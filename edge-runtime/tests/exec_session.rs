@@ -16,7 +16,13 @@ const ALL: Wanted = Wanted { stdin: true, stdout: true, stderr: true, tty: false
 const TTY: Wanted = Wanted { stdin: true, stdout: true, stderr: false, tty: true };
 
 fn runtime(node: &Node) -> Runtime {
-    Runtime { program: "runc".into(), root: node.paths.runtime_root(), args: Vec::new(), cwd: None }
+    Runtime {
+        program: "runc".into(),
+        root: node.paths.runtime_root(),
+        args: Vec::new(),
+        cwd: None,
+        bundle: node.paths.bundle("c"),
+    }
 }
 
 fn sh(script: &str) -> Vec<String> {
@@ -157,6 +163,15 @@ fn the_next_daemon_ends_what_a_killed_one_left() {
         // Nobody's destructor runs.
         std::mem::forget(session);
         wait_until("the command", || !processes("sleep 9714").is_empty());
+        // The OCI runtime writes it when the process runs already.
+        let folders = node.paths.runtime_root().with_file_name("exec");
+        wait_until("its pid file", || {
+            folders
+                .read_dir()
+                .unwrap()
+                .flatten()
+                .all(|folder| folder.path().join("pid").metadata().is_ok_and(|m| m.len() > 0))
+        });
         sweep(&node.paths.runtime_root());
         wait_until("the command to end", || processes("sleep 9714").is_empty());
         assert!(lives(init));

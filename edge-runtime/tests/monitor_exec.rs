@@ -8,7 +8,13 @@ use edge_runtime::monitor::exec::{ExecError, OUTPUT_CAP, Runtime, exec};
 use monitor_support::{Node, can_run, wait_until};
 
 fn runtime(node: &Node) -> Runtime {
-    Runtime { program: "runc".into(), root: node.paths.runtime_root(), args: Vec::new(), cwd: None }
+    Runtime {
+        program: "runc".into(),
+        root: node.paths.runtime_root(),
+        args: Vec::new(),
+        cwd: None,
+        bundle: node.paths.bundle("c"),
+    }
 }
 
 fn sh(script: &str) -> Vec<String> {

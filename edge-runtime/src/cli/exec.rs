@@ -12,6 +12,7 @@ use super::CliError;
 use super::find::Wanted;
 use crate::config::{Config, Overrides};
 use crate::launch::runtimes::Runtimes;
+use crate::monitor::exec::terminal_process;
 use crate::pod::record::ContainerState;
 
 #[derive(Default)]
@@ -40,14 +41,20 @@ pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
     let runtime = Runtimes::new(&config.runtime.command, &config.runtimes).of_container(id, &paths);
     let mut command = Command::new(&runtime.program);
     command.arg("--root").arg(&runtime.root).args(&runtime.args).arg("exec").args(runtime.cwd_args());
+    let failed = |error| CliError::Failed(format!("{}: {error}", runtime.program.display()));
     if args.tty {
-        command.args(["--tty", "--env", "TERM=xterm"]);
+        let argv: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let file = runtime.bundle.join(format!("process-{}.json", std::process::id()));
+        terminal_process::write(&runtime.bundle, &argv, &file).map_err(failed)?;
+        let status = command.arg("--process").arg(&file).arg(id).status();
+        let _ = std::fs::remove_file(file);
+        let code = status.map_err(failed)?.code().and_then(|code| u8::try_from(code).ok());
+        return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
     }
-    if !args.stdin && !args.tty {
+    if !args.stdin {
         command.stdin(Stdio::null());
     }
-    let error = command.arg(id).args(args.command).exec();
-    Err(CliError::Failed(format!("{}: {error}", runtime.program.display())))
+    Err(failed(command.arg(id).args(args.command).exec()))
 }
 
 fn parse(mut parser: lexopt::Parser) -> Result<Args, CliError> {

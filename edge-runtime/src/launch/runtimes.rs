@@ -78,7 +78,7 @@ impl Runtimes {
         let root = paths.runtime_root();
         // Each kind of runtime has its own form of state.
         let root = if handler.is_empty() { root } else { root.with_file_name(format!("{STATE}{handler}")) };
-        Runtime { program, root, args, cwd: None }
+        Runtime { program, root, args, cwd: None, bundle: PathBuf::new() }
     }
 
     /// Whether `path` in the run folder is the state of a handler.
@@ -90,7 +90,7 @@ impl Runtimes {
     pub fn of_container(&self, id: &str, paths: &Paths) -> Runtime {
         let bundle = paths.bundle(id);
         let runtime = self.of_handler(&Self::marked(&bundle).unwrap_or_default(), paths);
-        Runtime { cwd: std::fs::read_to_string(bundle.join(CWD)).ok(), ..runtime }
+        Runtime { cwd: std::fs::read_to_string(bundle.join(CWD)).ok(), bundle, ..runtime }
     }
 
     /// Remembers in the bundle who runs it, and the folder in which its processes begin.

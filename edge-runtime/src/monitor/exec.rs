@@ -7,6 +7,7 @@
 pub mod output;
 mod process;
 pub mod session;
+pub(crate) mod terminal_process;
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -37,6 +38,8 @@ pub struct Runtime {
     /// Where further processes of a container begin, unless in `/`. runc takes it from the container itself, crun 1.8
     /// does not.
     pub cwd: Option<String>,
+    /// Of the container.
+    pub bundle: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use smol::process::{Child, Command, Stdio};
 
 use super::output::Output;
 use super::process::Process;
-use super::{ExecError, Runtime, code};
+use super::{ExecError, Runtime, code, terminal_process};
 use crate::monitor::runtime;
 use crate::sys::terminal::{self, Size};
 
@@ -62,10 +62,12 @@ impl Session {
         // More threads for its collector only cost.
         command.env("GOMAXPROCS", "1");
         if wanted.tty {
-            // As containerd's CRI (internal/cri/server/container_execsync.go).
-            command.args(["--tty", "--env", "TERM=xterm"]);
+            let file = process.folder().join("process.json");
+            terminal_process::write(&runtime.bundle, argv, &file).map_err(failed)?;
+            command.arg("--process").arg(file).arg(id);
+        } else {
+            command.arg(id).args(argv);
         }
-        command.arg(id).args(argv);
         let (streams, master) = connect(&mut command, wanted).map_err(failed)?;
         let child = command.spawn().map_err(failed)?;
         process.runs_as(child.id());
