@@ -3,6 +3,7 @@
 mod containers;
 mod end;
 mod env;
+mod host;
 mod limits;
 mod logs;
 mod network;

@@ -1,0 +1,156 @@
+//! What of the host a container sees or does not see, and what the node says of a pod and of itself.
+
+use std::fs::read_to_string;
+use std::time::Duration;
+
+use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::{Cluster, Kubectl, can_run, until};
+use serde_json::{Value, json};
+
+use crate::status;
+
+const RUN: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+
+fn inside(kubectl: &Kubectl, pod: &str, script: &str) -> String {
+    // Again, where a test run cuts the link.
+    let limit = Duration::from_secs(40);
+    until(limit, script, || kubectl.run(&["exec", pod, "--", "sh", "-c", script])).trim().to_owned()
+}
+
+fn own(path: &str) -> String {
+    read_to_string(path).expect("a file of the kernel").trim().to_owned()
+}
+
+fn wait_event(kubectl: &Kubectl, pod: &str, text: &str) {
+    until(Duration::from_secs(30), &format!("{pod}: {text}"), || {
+        let all = kubectl.run(&["get", "events", "--field-selector", &format!("involvedObject.name={pod}")])?;
+        if all.contains(text) { Ok(()) } else { Err(all) }
+    });
+}
+
+/// One line of `/proc/PID/status`.
+fn capabilities(status: &str, line: &str) -> String {
+    status.lines().find_map(|l| l.strip_prefix(line)).expect("a line of capabilities").trim().to_owned()
+}
+
+#[test]
+fn a_container_sees_of_the_host_what_its_pod_says() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("host");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let file = cluster.folder().join("a-file");
+    std::fs::write(&file, "").expect("a file");
+    let with_container = |name: &str, more: Value| pod(name, &node.name, json!([with(shell("c", RUN), &more)]));
+    let quantities = json!({"cpu": "10m", "memory": "16Mi"});
+    let objects = [
+        with_container("plain", json!({})),
+        with_spec(with_container("shares", json!({})), &json!({"hostPID": true, "hostIPC": true})),
+        with_spec(
+            with_container("named", json!({})),
+            &json!({"hostname": "web", "subdomain": "shop", "setHostnameAsFQDN": true}),
+        ),
+        with_container("privileged", json!({"securityContext": {"privileged": true}})),
+        with_container("burstable", json!({"resources": {"requests": quantities}})),
+        with_container("guaranteed", json!({"resources": {"requests": quantities, "limits": quantities}})),
+        with_spec(
+            with_container("wrong-type", json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]})),
+            &json!({"volumes": [{"name": "v", "hostPath": {"path": file, "type": "Directory"}}]}),
+        ),
+        with_container("no-image", json!({"image": "nowhere.invalid/none:1", "imagePullPolicy": "Never"})),
+    ];
+    kubectl.apply_all(&objects);
+    for name in ["plain", "shares", "named", "privileged", "burstable", "guaranteed"] {
+        kubectl.wait_ready(name);
+    }
+
+    // Namespaces of its own, or the host's.
+    for namespace in ["pid", "ipc"] {
+        let path = format!("/proc/self/ns/{namespace}");
+        let of_host = std::fs::read_link(&path).expect("a namespace").display().to_string();
+        assert_eq!(inside(kubectl, "shares", &format!("readlink {path}")), of_host);
+        assert_ne!(inside(kubectl, "plain", &format!("readlink {path}")), of_host);
+    }
+    assert_eq!(inside(kubectl, "plain", "hostname"), "plain");
+    let full = format!("web.shop.{}.svc.cluster.local", kubectl.namespace);
+    assert_eq!(inside(kubectl, "named", "hostname"), full);
+
+    // Masked and read-only paths (K8s pkg/securitycontext/util.go), not for a privileged container.
+    assert_eq!(inside(kubectl, "plain", "wc -c < /proc/timer_list"), "0");
+    let mounted = "grep -c ' /proc/sys proc ro,' /proc/self/mounts || true";
+    assert_eq!(inside(kubectl, "plain", mounted), "1");
+    assert_eq!(inside(kubectl, "privileged", mounted), "0");
+    let effective = |pod: &str| capabilities(&inside(kubectl, pod, "cat /proc/self/status"), "CapEff:");
+    assert_eq!(effective("privileged"), capabilities(&own("/proc/self/status"), "CapBnd:"));
+    assert_ne!(effective("plain"), effective("privileged"));
+
+    // Who goes first when memory is short (K8s pkg/kubelet/qos/policy.go); lower than this test's own value may be forbidden.
+    let score = |pod: &str| inside(kubectl, pod, "cat /proc/1/oom_score_adj").parse::<i32>().expect("a number");
+    assert_eq!(score("plain"), 1000);
+    let burstable = score("burstable");
+    assert!((3..=999).contains(&burstable), "{burstable}");
+    let floor = own("/proc/self/oom_score_adj").parse::<i32>().expect("a number");
+    let guaranteed = score("guaranteed");
+    assert!(guaranteed == -997 || guaranteed <= floor, "{guaranteed}, and {floor} here");
+
+    // Pods that wait say why.
+    wait_event(kubectl, "wrong-type", "hostPath type check failed: ");
+    assert_eq!(kubectl.get("pod", "wrong-type").expect("a pod")["status"]["phase"], "Pending");
+    kubectl.wait_pod("no-image", 20, "has no image", |pod| {
+        status(pod, "c")["state"]["waiting"]["reason"] == "ErrImageNeverPull"
+    });
+    wait_event(kubectl, "no-image", "ErrImageNeverPull");
+    // No DNS service is configured on this node, and pods ask for one by default.
+    wait_event(kubectl, "plain", "MissingClusterDNS");
+    assert_eq!(servers(&inside(kubectl, "plain", "cat /etc/resolv.conf")), servers(&own("/etc/resolv.conf")));
+}
+
+fn servers(text: &str) -> Vec<String> {
+    text.lines().filter(|line| line.starts_with("nameserver")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_node_says_what_it_is() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("facts");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    kubectl.apply_all(&[pod("p", &node.name, json!([shell("c", RUN)]))]);
+    let pod = kubectl.wait_ready("p");
+    assert!(pod["status"]["startTime"].is_string(), "{}", pod["status"]);
+    for wanted in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
+        let conditions = pod["status"]["conditions"].as_array().expect("conditions");
+        assert!(
+            conditions.iter().any(|one| one["type"] == wanted && one["status"] == "True"),
+            "{wanted}: {conditions:?}"
+        );
+    }
+
+    let object = kubectl.get("node", &node.name).expect("the node");
+    let info = &object["status"]["nodeInfo"];
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    assert_eq!(info["architecture"], architecture);
+    assert_eq!(info["operatingSystem"], "linux");
+    assert_eq!(info["kernelVersion"], own("/proc/sys/kernel/osrelease").as_str());
+    assert_eq!(info["bootID"], own("/proc/sys/kernel/random/boot_id").as_str());
+    assert!(info["kubeletVersion"].as_str().is_some_and(|version| version.starts_with("v1.")), "{info}");
+    for field in ["machineID", "osImage", "containerRuntimeVersion"] {
+        assert!(info[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {info}");
+    }
+    let labels = &object["metadata"]["labels"];
+    assert_eq!(labels["kubernetes.io/os"], "linux");
+    assert_eq!(labels["kubernetes.io/arch"], architecture);
+    assert_eq!(labels["kubernetes.io/hostname"], node.name.as_str());
+    let addresses = object["status"]["addresses"].as_array().cloned().unwrap_or_default();
+    for kind in ["InternalIP", "Hostname"] {
+        assert!(addresses.iter().any(|address| address["type"] == kind), "{kind}: {addresses:?}");
+    }
+}
