@@ -23,6 +23,8 @@ enum Rule {
     /// Refused unless it has one of these values, which ask for nothing.
     Only(&'static [&'static str]),
     No(Answer),
+    /// The pod is let in; the container that asks for it waits with `CreateContainerConfigError`.
+    AtContainer,
     /// Depends on more than the value.
     Check(fn(&PodSpec, &Value) -> Option<Answer>),
 }
@@ -143,7 +145,7 @@ fn walk(spec: &PodSpec, value: &Value, table: Table, path: &str, out: &mut Vec<F
 impl Rule {
     fn judge(&self, spec: &PodSpec, value: &Value) -> Option<Answer> {
         match self {
-            Self::Built | Self::Elsewhere | Self::In(_) => None,
+            Self::Built | Self::Elsewhere | Self::In(_) | Self::AtContainer => None,
             Self::Only(harmless) => (!harmless.contains(&text(value).as_str())).then_some(Answer::Refuse(UNSUPPORTED)),
             Self::No(answer) => Some(*answer),
             Self::Check(check) => check(spec, value),

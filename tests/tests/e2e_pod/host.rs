@@ -59,6 +59,14 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
             with_container("wrong-type", json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]})),
             &json!({"volumes": [{"name": "v", "hostPath": {"path": file, "type": "Directory"}}]}),
         ),
+        with_spec(
+            with_container(
+                "env-file",
+                json!({"env": [{"name": "A", "valueFrom": {"fileKeyRef":
+                {"volumeName": "v", "path": "f", "key": "A"}}}]}),
+            ),
+            &json!({"volumes": [{"name": "v", "emptyDir": {}}]}),
+        ),
         with_container("no-image", json!({"image": "nowhere.invalid/none:1", "imagePullPolicy": "Never"})),
     ];
     kubectl.apply_all(&objects);
@@ -102,6 +110,11 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
         status(pod, "c")["state"]["waiting"]["reason"] == "ErrImageNeverPull"
     });
     wait_event(kubectl, "no-image", "ErrImageNeverPull");
+    let refused = kubectl.wait_pod("env-file", 20, "asks for what is not built", |pod| {
+        status(pod, "c")["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+    });
+    let message = status(&refused, "c")["state"]["waiting"]["message"].clone();
+    assert_eq!(message, "fileKeyRef is not supported by this node");
     // No DNS service is configured on this node, and pods ask for one by default.
     wait_event(kubectl, "plain", "MissingClusterDNS");
     assert_eq!(servers(&inside(kubectl, "plain", "cat /etc/resolv.conf")), servers(&own("/etc/resolv.conf")));

@@ -41,6 +41,7 @@ fn answer(rule: &Rule) -> String {
             format!("{values}; else {}", said(&Answer::Refuse(super::UNSUPPORTED)))
         }
         Rule::No(answer) => said(answer),
+        Rule::AtContainer => said(&Answer::Wait("CreateContainerConfigError")),
         Rule::Check(_) => "by value".to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 
 use super::Answer::{Refuse, Wait, Warn};
-use super::Rule::{Built, Check, Elsewhere, In, No, Only};
+use super::Rule::{AtContainer, Built, Check, Elsewhere, In, No, Only};
 use super::{Answer, EXTENDED, HUGE_PAGES, Table, UNSUPPORTED};
 
 /// Event reason of a volume that cannot be had.
@@ -129,8 +129,7 @@ pub(super) const ENV: Table = &[("name", Built), ("value", Built), ("valueFrom",
 pub(super) const ENV_SOURCE: Table = &[
     ("configMapKeyRef", Built),
     ("fieldRef", Built),
-    // Waits at its container, as CreateContainerConfigError.
-    ("fileKeyRef", Built),
+    ("fileKeyRef", AtContainer),
     ("resourceFieldRef", Built),
     ("secretKeyRef", Built),
 ];
