@@ -167,6 +167,7 @@ mod tests {
             layers: Vec::new(),
             size: 2_140_160,
             pulled_at: 0,
+            access: Default::default(),
         };
         let now = "2026-01-04T00:00:01Z".parse::<jiff::Timestamp>().unwrap().as_second();
         assert_eq!(

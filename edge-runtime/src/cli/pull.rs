@@ -45,6 +45,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let auth = document.map(String::from_utf8).transpose().map_err(CliError::failed)?;
     let request = Request {
         auth,
+        secrets: Vec::new(),
         registries: config.registry,
         auth_file: config.pull.auth_file,
         bytes_per_second: config.pull.bytes_per_second,
@@ -72,12 +73,15 @@ fn pull(paths: &Paths, image: &str, request: &Request) -> Result<ImageRecord, Im
     let registries = &request.registries;
     let reference = Reference::parse(image)?;
     let mut keyring = Keyring::default();
-    let mut add = |document: &[u8], from: &str| {
+    let mut add = |document: &[u8], from: &str, secret: Option<&str>| {
         let broken = |why| ImageError::Broken { image: image.to_owned(), what: from.to_owned(), why };
-        keyring.add(document).map_err(broken)
+        keyring.add(document, secret).map_err(broken)
     };
+    for login in request.secrets.iter().filter(|login| !login.document.is_empty()) {
+        add(login.document.as_bytes(), "pull secret", Some(&login.key))?;
+    }
     if let Some(document) = &request.auth {
-        add(document.as_bytes(), "pull secret")?;
+        add(document.as_bytes(), "pull secret", None)?;
     }
     let own = registry_for(registries, &reference.registry).auth_file;
     for path in own.into_iter().chain(request.auth_file.clone()) {
@@ -86,7 +90,7 @@ fn pull(paths: &Paths, image: &str, request: &Request) -> Result<ImageRecord, Im
             what: "cannot read the auth-file",
             source,
         })?;
-        add(&document, &path.display().to_string())?;
+        add(&document, &path.display().to_string(), None)?;
     }
     let mut helper = Helper::begin(paths)?;
     helper.limits.bytes_per_second = request.bytes_per_second;

@@ -1,6 +1,7 @@
 //! From a manifest and its configuration to an image record: what both roads (registry and archive) check and
 //! compute the same way. Pure.
 
+use crate::image::access::Access;
 use crate::image::limits::Limits;
 use crate::image::manifest::{Configuration, Manifest};
 use crate::image::platform::Wanted;
@@ -48,5 +49,6 @@ pub(super) fn record(
     size: u64,
     now: i64,
 ) -> ImageRecord {
-    ImageRecord { id, references, config: configuration.config, layers: configuration.diff_ids, size, pulled_at: now }
+    let (config, layers) = (configuration.config, configuration.diff_ids);
+    ImageRecord { id, references, config, layers, size, pulled_at: now, access: Access::new() }
 }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use serde::Deserialize;
 
 use crate::image::Reference;
+use crate::image::digest::sha256;
 
 /// A login.
 #[derive(Clone, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct Credential {
     pub password: String,
     /// OAuth2 refresh token, used instead of the password at a token server.
     pub identity_token: Option<String>,
+    /// Key of the pull secret it is from; none: the node's own.
+    pub secret: Option<String>,
 }
 
 impl fmt::Debug for Credential {
@@ -29,6 +32,12 @@ impl Credential {
     /// The value of an `Authorization` header (RFC 7617).
     pub fn basic(&self) -> String {
         format!("Basic {}", STANDARD.encode(format!("{}:{}", self.username, self.password)))
+    }
+
+    /// The same for the same login, wherever it is from; says nothing of it.
+    pub fn digest(&self) -> String {
+        let token = self.identity_token.as_deref().unwrap_or_default();
+        sha256(format!("{}\0{}\0{token}", self.username, self.password).as_bytes())
     }
 }
 
@@ -61,11 +70,12 @@ struct Entry {
 }
 
 impl Keyring {
-    /// Adds the logins of one document: `{"auths": {...}}`, the older form without `auths`, or a list of such.
+    /// Adds the logins of one document: `{"auths": {...}}`, the older form without `auths`, or a list of such; `secret`
+    /// is the key of the pull secret that it is.
     ///
     /// # Errors
     /// It is none of these, or an `auth` is not base64 of `user:password`. No secret is in the text.
-    pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
+    pub fn add(&mut self, document: &[u8], secret: Option<&str>) -> Result<(), String> {
         let value: serde_json::Value = serde_json::from_slice(document)
             .map_err(|e| format!("not JSON: line {} column {}", e.line(), e.column()))?;
         let documents = match value {
@@ -80,8 +90,9 @@ impl Keyring {
             };
             let auths = config.map_err(|_| "not a docker config (\"auths\" by registry)".to_owned())?;
             for (key, entry) in auths {
-                let credential =
+                let mut credential =
                     entry.credential().ok_or_else(|| format!("the auth of {key} is not base64 of user:password"))?;
+                credential.secret = secret.map(str::to_owned);
                 self.0.push((Pattern::parse(&key), credential));
             }
         }
@@ -112,7 +123,8 @@ impl Entry {
             // Docker pads its passwords with zero bytes.
             (username, password) = (user.to_owned(), pass.trim_end_matches('\0').to_owned());
         }
-        Some(Credential { username, password, identity_token: identity_token.filter(|token| !token.is_empty()) })
+        let identity_token = identity_token.filter(|token| !token.is_empty());
+        Some(Credential { username, password, identity_token, secret: None })
     }
 }
 
@@ -191,9 +203,10 @@ mod tests {
                     "*.cloud.example":{{"username":"star","password":"p"}}}}}}"#
                 )
                 .as_bytes(),
+                None,
             )
             .unwrap();
-        keyring.add(br#"[{"other.example":{"username":"old","password":"p"}}]"#).unwrap();
+        keyring.add(br#"[{"other.example":{"username":"old","password":"p"}}]"#, None).unwrap();
         assert_eq!(users(&keyring, "busybox"), ["hub"]);
         assert_eq!(users(&keyring, "reg.example:5000/team/app"), ["team", "whole"]);
         assert_eq!(users(&keyring, "reg.example:5000/teams"), ["whole"]);
@@ -210,7 +223,7 @@ mod tests {
     #[test]
     fn errors_hold_no_secret() {
         for bad in [r#"{"auths":{"r":{"auth":"c2VjcmV0"}}}"#, r#"{"auths":"secret"}"#, r#"["secret"]"#, "secret"] {
-            let error = Keyring::default().add(bad.as_bytes()).unwrap_err();
+            let error = Keyring::default().add(bad.as_bytes(), None).unwrap_err();
             assert!(!error.contains("secret") && !error.contains("c2VjcmV0"), "{error}");
         }
     }

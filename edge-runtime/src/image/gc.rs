@@ -88,6 +88,7 @@ mod tests {
             layers: layers.iter().map(|l| (*l).to_owned()).collect(),
             size,
             pulled_at,
+            access: Default::default(),
         }
     }
 

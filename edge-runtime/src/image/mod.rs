@@ -4,6 +4,7 @@
 //! `pull` and `import`; the daemon only starts them ([`spawn`]), mounts layers ([`rootfs`]) and
 //! decides what is no longer needed ([`gc`]). Nothing here knows pods.
 
+pub mod access;
 pub mod archive;
 mod assemble;
 pub mod auth;

@@ -12,7 +12,7 @@ use crate::image::manifest::{Document, parse_configuration, parse_document};
 use crate::image::platform::Wanted;
 use crate::image::registry::{Endpoint, Repository, endpoints, without_tls};
 use crate::image::registry_config::{RegistryConfig, registry_for};
-use crate::image::{ImageError, ImageRecord, Reference, assemble, download};
+use crate::image::{ImageError, ImageRecord, Reference, access, assemble, download};
 
 /// What a pull needs to know besides the name.
 pub struct Pull<'a> {
@@ -63,12 +63,12 @@ impl Pull<'_> {
             && let Some(digest) = repository.head(reference.manifest())?
             && let Some(record) = self.complete(&format!("{}@{digest}", reference.name()))
         {
-            return Ok(self.named(record, [image]));
+            return Ok(self.named(record, [image], &repository, reference));
         }
         let top = repository.manifest(reference.manifest())?;
         let names = [image.clone(), format!("{}@{}", reference.name(), top.digest)];
         if let Some(record) = self.complete(&names[1]) {
-            return Ok(self.named(record, names));
+            return Ok(self.named(record, names, &repository, reference));
         }
         let mut document = parse_document(&top.bytes, &image, &top.digest)?;
         if let Document::Index(builds) = &document {
@@ -80,7 +80,7 @@ impl Pull<'_> {
             return Err(ImageError::Broken { image, what: top.digest, why });
         };
         if let Some(record) = self.complete(&manifest.config.digest) {
-            return Ok(self.named(record, names));
+            return Ok(self.named(record, names, &repository, reference));
         }
         let configuration = parse_configuration(&repository.small_blob(&manifest.config.digest)?, &image)?;
         assemble::check(&configuration, manifest.layers.len(), self.wanted, self.limits, &image)?;
@@ -101,7 +101,7 @@ impl Pull<'_> {
         }
         let size = assemble::size(&manifest);
         let record = assemble::record(manifest.config.digest, names.to_vec(), configuration, size, self.now);
-        Ok(self.named(record, names))
+        Ok(self.named(record, names, &repository, reference))
     }
 
     /// An image of this node with all its layers.
@@ -109,9 +109,18 @@ impl Pull<'_> {
         (self.known)(key).filter(|record| record.layers.iter().all(|layer| self.layers.has(layer)))
     }
 
-    /// With these names besides those it has.
-    fn named<const N: usize>(&self, mut record: ImageRecord, names: [String; N]) -> ImageRecord {
-        let earlier = (self.known)(&record.id).map(|known| known.references).unwrap_or_default();
+    /// With these names besides those it has, and open to those who have the login that was used.
+    fn named<const N: usize>(
+        &self,
+        mut record: ImageRecord,
+        names: [String; N],
+        repository: &Repository<'_>,
+        reference: &Reference,
+    ) -> ImageRecord {
+        let with = repository.used().map(access::keys).unwrap_or_default();
+        let (earlier, open_to) = (self.known)(&record.id).map(|known| (known.references, known.access)).unzip();
+        record.access = access::after_pull(open_to, &reference.name(), with);
+        let earlier = earlier.unwrap_or_default();
         let all: BTreeSet<String> = record.references.drain(..).chain(earlier).chain(names).collect();
         record.references = all.into_iter().collect();
         record.pulled_at = self.now;

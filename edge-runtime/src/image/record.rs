@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::image::access::Access;
+
 /// One image whose layers are all unpacked and durable below `Paths::layers`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRecord {
@@ -16,6 +18,9 @@ pub struct ImageRecord {
     pub size: u64,
     /// Unix seconds.
     pub pulled_at: i64,
+    /// Who may use it.
+    #[serde(default, skip_serializing_if = "Access::is_empty")]
+    pub access: Access,
 }
 
 impl ImageRecord {

@@ -74,6 +74,8 @@ pub struct Repository<'a> {
     limits: &'a Limits,
     credentials: Vec<Option<Credential>>,
     authorization: Option<String>,
+    /// The login that the registry took.
+    used: Option<Credential>,
 }
 
 /// A manifest or index as the registry has it.
@@ -103,7 +105,7 @@ impl<'a> Repository<'a> {
         if credentials.is_empty() {
             credentials.push(None);
         }
-        Ok(Self { agent, endpoint, reference, limits, credentials, authorization: None })
+        Ok(Self { agent, endpoint, reference, limits, credentials, authorization: None, used: None })
     }
 
     /// The digest that the tag leads to, if the registry says so without sending the manifest
@@ -151,6 +153,11 @@ impl<'a> Repository<'a> {
         ImageError::Unavailable { image, registry, source: source.into() }
     }
 
+    /// The login that the registry wanted and took so far.
+    pub fn used(&self) -> Option<&Credential> {
+        self.used.as_ref()
+    }
+
     pub fn image(&self) -> String {
         self.reference.to_string()
     }
@@ -193,6 +200,7 @@ impl<'a> Repository<'a> {
                 self.authorization = Some(authorization);
                 response = self.send(method, path, accept, start)?;
                 if response.status() != StatusCode::UNAUTHORIZED {
+                    self.used = credential;
                     break;
                 }
             }

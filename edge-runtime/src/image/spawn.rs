@@ -15,6 +15,7 @@ use smol::io::AsyncReadExt;
 use smol::{Async, Timer};
 
 use crate::image::ImageError;
+use crate::image::access::PodLogin;
 use crate::image::registry_config::RegistryConfig;
 use crate::paths::Paths;
 
@@ -25,6 +26,9 @@ pub struct Request {
     /// Docker config JSON, or a list of such documents, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<String>,
+    /// Pull secrets of the pods that wait, tried before all others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<PodLogin>,
     pub registries: Vec<RegistryConfig>,
     /// Docker config JSON of the node, behind all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -45,7 +45,8 @@ impl Node {
                 return Some(PodEvent::ImageFailed { container, failure, message });
             }
         };
-        let present = self.image_id(reference);
+        let secrets = self.pull_secrets(pod);
+        let present = self.image_for(reference, &secrets.found);
         match (policy, present) {
             (PullPolicy::Never | PullPolicy::IfNotPresent, Some(image_id)) => {
                 Some(PodEvent::ImageReady { container, image_id })
@@ -55,8 +56,10 @@ impl Node {
                 Some(PodEvent::ImageFailed { container, failure: ImageFailure::NeverPull, message })
             }
             (PullPolicy::Always, _) | (PullPolicy::IfNotPresent, None) => {
-                let secrets = self.pull_secrets(pod);
-                self.pull(&name, uid, (container, for_volume), reference, secrets);
+                if let Some(message) = secrets.warning() {
+                    self.warn_about_pod(uid, "FailedToRetrieveImagePullSecret", message);
+                }
+                self.pull(&name, uid, (container, for_volume), reference, secrets.found);
                 None
             }
         }

@@ -12,7 +12,7 @@
 //! | `guard`, `storage`, `collect` | running short: eviction, pods' disk use, unused images |
 //! | `hooks` | lifecycle hooks that run |
 //! | `containers` | what the monitor said |
-//! | `pulls`, `prepull` | images to fetch, one at a time |
+//! | `pulls`, `prepull`, `pull_secrets` | images to fetch, one at a time |
 //! | `shutdown` | the machine goes down |
 //! | `events`, `series` | Kubernetes events: made, and kept few |
 //! | `outgoing` | reports on their way to the bridge |
@@ -32,6 +32,7 @@ mod objects;
 mod outgoing;
 mod pods;
 mod prepull;
+mod pull_secrets;
 mod pulls;
 mod report;
 mod resize;

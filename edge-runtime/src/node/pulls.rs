@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Pod, Secret};
+use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::Node;
 use super::sources::News;
+use crate::image::access::{PodLogin, may_use};
 use crate::image::spawn::Request;
 use crate::image::{ImageError, ImageRecord, Reference, spawn};
 use crate::pod::clock::Mono;
@@ -33,8 +34,8 @@ struct Waiter {
 struct Job {
     /// Normalized.
     name: String,
-    /// Docker config JSON of the pods' pull secrets.
-    auth: Option<String>,
+    /// The pods' pull secrets.
+    secrets: Vec<PodLogin>,
     waiters: Vec<Waiter>,
     begun: Mono,
 }
@@ -60,24 +61,24 @@ impl Node {
         uid: &str,
         (container, for_volume): (String, bool),
         reference: &str,
-        auth: Option<String>,
+        secrets: Vec<PodLogin>,
     ) {
         let (uid, reference) = (uid.to_owned(), reference.to_owned());
         let asked = self.mono();
         let waiter = Waiter { uid, container, for_volume, reference, asked };
         let message = format!("Pulling image {:?}", waiter.reference);
         self.image_event(&waiter, false, "Pulling", message);
-        if let Some(job) = self.pulls.jobs.iter_mut().find(|job| job.name == name && job.auth == auth) {
+        if let Some(job) = self.pulls.jobs.iter_mut().find(|job| job.name == name && job.secrets == secrets) {
             job.waiters.push(waiter);
             return;
         }
-        self.enqueue(Job { name: name.to_owned(), auth, waiters: vec![waiter], begun: asked });
+        self.enqueue(Job { name: name.to_owned(), secrets, waiters: vec![waiter], begun: asked });
     }
 
     /// Asks for an image that no pod waits for.
     pub(super) fn fetch(&mut self, name: String) {
         let begun = self.mono();
-        self.enqueue(Job { name, auth: None, waiters: Vec::new(), begun });
+        self.enqueue(Job { name, secrets: Vec::new(), waiters: Vec::new(), begun });
     }
 
     fn enqueue(&mut self, job: Job) {
@@ -91,10 +92,11 @@ impl Node {
         let now = self.clock.now();
         let Some(job) = self.pulls.jobs.front_mut() else { return };
         job.begun = now.mono;
-        let (name, auth) = (job.name.clone(), job.auth.clone());
+        let (name, secrets) = (job.name.clone(), job.secrets.clone());
         let (paths, news) = (self.paths.clone(), self.senders.news.clone());
         let request = Request {
-            auth,
+            auth: None,
+            secrets,
             registries: self.config.registries.clone(),
             auth_file: self.config.pull.auth_file.clone(),
             bytes_per_second: self.config.pull.bytes_per_second,
@@ -128,7 +130,7 @@ impl Node {
         let Some(job) = self.pulls.jobs.pop_front() else { return Ok(()) };
         self.begin_pull();
         for waiter in &job.waiters {
-            let present = self.image_id(&waiter.reference);
+            let present = self.image_for(&waiter.reference, &job.secrets);
             let container = waiter.container.clone();
             let event = match (&result, present) {
                 (Ok(_), Some(image_id)) => {
@@ -187,7 +189,15 @@ impl Node {
         }
     }
 
-    /// `status.imageID` of an image that is here, asked for as a pod spells it.
+    /// `status.imageID` of an image that is here, asked for as a pod with these pull secrets spells it; none where it
+    /// takes a login that the pod does not have.
+    pub(super) fn image_for(&self, reference: &str, secrets: &[PodLogin]) -> Option<String> {
+        let name = Reference::parse(reference).ok()?;
+        let image = self.stored_image(&name.to_string())?;
+        may_use(&image, &name, &self.config.registries, secrets).then(|| image.image_id().to_owned())
+    }
+
+    /// As [`Node::image_for`], whoever may use it.
     pub(super) fn image_id(&self, reference: &str) -> Option<String> {
         let name = Reference::parse(reference).ok()?.to_string();
         self.stored_image(&name).map(|image| image.image_id().to_owned())
@@ -228,24 +238,6 @@ impl Node {
             log::error!("{error}");
             None
         })
-    }
-
-    /// The pod's pull secrets as one docker config JSON; those that are missing are left out, as on a kubelet.
-    pub(super) fn pull_secrets(&self, pod: &Pod) -> Option<String> {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let names = pod.spec.as_ref()?.image_pull_secrets.as_ref()?;
-        let mut auths = serde_json::Map::new();
-        for name in names {
-            let Some(secret) = self.object("Secret", namespace, &name.name) else { continue };
-            let Ok(secret) = serde_json::from_value::<Secret>(secret) else { continue };
-            let data = secret.data.unwrap_or_default();
-            let Some(json) = data.get(".dockerconfigjson") else { continue };
-            let Ok(config) = serde_json::from_slice::<serde_json::Value>(&json.0) else { continue };
-            if let Some(entries) = config.get("auths").and_then(|auths| auths.as_object()) {
-                auths.extend(entries.clone());
-            }
-        }
-        (!auths.is_empty()).then(|| serde_json::json!({ "auths": auths }).to_string())
     }
 }
 

@@ -69,7 +69,7 @@ impl Node {
         let Some(entry) = self.pods.get(uid) else { return Ok(None) };
         let pod = entry.pod.clone();
         let world = World {
-            image: &|reference| self.image_id(reference),
+            image: &|reference| self.image_for(reference, &self.pull_secrets(&pod).found),
             admit: &|pod| self.admit(pod),
             resize: &|pod| self.no_room(pod),
         };

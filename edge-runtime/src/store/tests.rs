@@ -211,6 +211,7 @@ fn a_moved_tag_leaves_its_old_image() {
         layers: vec![format!("layer-of-{id}")],
         size: 1,
         pulled_at: 0,
+        access: Default::default(),
     };
     store.write(|writer| writer.image_put(&image("one"))).expect("commits");
     store.write(|writer| writer.image_put(&image("two"))).expect("commits");

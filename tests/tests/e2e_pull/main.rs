@@ -1,14 +1,22 @@
 //! An image from a real registry on loopback to a running pod, and a name that is wrong at first.
 
-use std::process::Command;
+mod registry;
+mod secrets;
+
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::kubectl::is_ready;
 use sampan_tests::manifest::{pod, shell};
-use sampan_tests::process::Process;
-use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use sampan_tests::{Cluster, EdgeNode, until};
 use serde_json::{Value, json};
+
+use registry::{Registry, tools};
+
+/// Written before the node starts.
+fn configure(node: &EdgeNode, text: &str) {
+    std::fs::create_dir_all(node.root().join("etc/edge-runtime")).expect("a folder");
+    std::fs::write(node.root().join("etc/edge-runtime/config.yaml"), text).expect("written");
+}
 
 fn waiting(pod: &Value) -> String {
     pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap_or_default().to_owned()
@@ -16,36 +24,17 @@ fn waiting(pod: &Value) -> String {
 
 #[test]
 fn a_pod_pulls_its_image() {
-    let installed = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    if !can_run() || !installed("docker-registry") || !installed("skopeo") {
+    if !tools() {
         return;
     }
     let cluster = Cluster::start("pull");
-    let address = free_address();
-    let config = cluster.folder().join("registry.yml");
-    let storage = cluster.folder().join("registry");
-    let text = json!({"version": 0.1, "log": {"level": "warn"}, "http": {"addr": address.to_string()},
-        "storage": {"filesystem": {"rootdirectory": storage}}});
-    std::fs::write(&config, text.to_string()).expect("written");
-    let mut command = Command::new("docker-registry");
-    command.arg("serve").arg(&config);
-    let registry = Process::start(&mut command, &cluster.folder().join("registry.log"));
-
-    let name = format!("edge-{}", std::process::id());
-    let mut node = EdgeNode::prepare(&cluster, &name);
-    let table = format!("registry:\n- host: {address}\n  plain-http: true\n");
-    std::fs::create_dir_all(node.root().join("etc/edge-runtime")).expect("a folder");
-    std::fs::write(node.root().join("etc/edge-runtime/config.yaml"), table).expect("written");
+    let mut registry = Registry::start(cluster.folder(), false);
+    let address = registry.address;
+    let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
+    configure(&node, &format!("registry:\n- host: {address}\n  plain-http: true\n"));
     node.start();
     node.wait_ready();
-    let push = || {
-        let from = format!("docker-archive:{}", cluster.folder().join("busybox.tar").display());
-        let to = format!("docker://{address}/tools/busybox:1");
-        let args = ["copy", "-q", "--insecure-policy", "--dest-tls-verify=false", &from, &to];
-        let output = Command::new("skopeo").args(args).output().expect("skopeo starts");
-        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
-    };
-    until(Duration::from_secs(15), "the image is pushed", push);
+    registry.push(&cluster.folder().join("busybox.tar"), "tools/busybox:1");
 
     let kubectl = &cluster.kubectl;
     let image = |image: &str| {
@@ -83,7 +72,7 @@ fn a_pod_pulls_its_image() {
         let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=volume"]);
         if events.contains(&format!("Successfully pulled image \"{reference}\"")) { Ok(()) } else { Err(events) }
     });
-    drop(registry);
+    registry.stop();
     let of_volume = |count: u64| {
         kubectl.wait_pod("volume", 30, "runs", move |pod| {
             pod["status"]["containerStatuses"][0]["restartCount"] == count && is_ready(pod)
