@@ -27,6 +27,8 @@ pub struct EdgeNode {
     pub name: String,
     /// `None` while it is stopped or killed.
     pub daemon: Option<Process>,
+    /// A command that runs the daemon in mounts of its own, its program and arguments at the end.
+    pub wrapper: Vec<String>,
     /// More environment for the daemon.
     pub env: Vec<(String, String)>,
     root: PathBuf,
@@ -77,7 +79,16 @@ impl EdgeNode {
         // Not left to the daemon, which would make it root's alone: on a device everyone passes `/run`.
         std::fs::create_dir_all(root.join("run")).expect("a root folder");
         let kubectl = cluster.kubectl.clone();
-        Self { name: name.into(), daemon: None, env: Vec::new(), root, kubectl, uplink: None, log_before: 0 }
+        Self {
+            name: name.into(),
+            daemon: None,
+            wrapper: Vec::new(),
+            env: Vec::new(),
+            root,
+            kubectl,
+            uplink: None,
+            log_before: 0,
+        }
     }
 
     /// # Panics
@@ -111,13 +122,43 @@ impl EdgeNode {
 
     fn command(&self) -> Command {
         let program = binary("edge-runtime");
+        if let Some(pid) = self.monitor_apart() {
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--mount=/proc/{pid}/ns/mnt")).arg("--").arg(&program);
+            return command;
+        }
         self.uplink.as_ref().map_or_else(|| Command::new(&program), |uplink| uplink.command(&program))
+    }
+
+    /// The monitor whose mounts are not the host's: with it live those of the containers.
+    fn monitor_apart(&self) -> Option<u32> {
+        (!self.wrapper.is_empty()).then(|| self.monitor_pid())?
+    }
+
+    fn wrapped(&self, command: Command) -> Command {
+        if self.monitor_apart().is_some() {
+            return command;
+        }
+        let Some((program, rest)) = self.wrapper.split_first() else { return command };
+        let mut outer = Command::new(program);
+        outer.args(rest).arg(command.get_program()).args(command.get_args());
+        outer
     }
 
     /// # Panics
     /// The verb fails.
     pub fn edge_ok(&self, args: &[&str]) -> String {
         self.edge(args).unwrap_or_else(|error| panic!("edge-runtime {args:?}: {error}"))
+    }
+
+    /// Writes its `config.yaml`, for the next start.
+    ///
+    /// # Panics
+    /// It cannot be written.
+    pub fn configure(&self, config: &str) {
+        let folder = self.root.join("etc/edge-runtime");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("config.yaml"), config).expect("written");
     }
 
     /// Starts the daemon. Unless a test says otherwise, the state of the host's disk and memory evicts nobody.
@@ -140,7 +181,7 @@ impl EdgeNode {
             std::fs::write(folder.join("config.yaml"), format!("{config}runtime: {{command: {runtime}}}\n"))
                 .expect("written");
         }
-        let mut command = self.command();
+        let mut command = self.wrapped(self.command());
         command.arg("run").arg("--root").arg(&self.root);
         command.env("EDGE_RUNTIME_LOG", std::env::var("EDGE_RUNTIME_LOG").unwrap_or_else(|_| "info".into()));
         command.envs(self.env.iter().cloned());

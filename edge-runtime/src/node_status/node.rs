@@ -41,7 +41,8 @@ pub struct NodeSettings {
     pub runtime_handlers: Vec<NodeRuntimeHandler>,
     /// `runc://1.1.5`
     pub runtime_version: String,
-    /// The node's pod subnets, shown as `spec.podCIDRs`; the first one is `spec.podCIDR` too.
+    /// The node's pod subnets, told as `spec.podCIDRs`; the first one is `spec.podCIDR` too. The bridge does not write
+    /// them: they are a cluster's to give (docs/network.md).
     pub pod_cidrs: Vec<String>,
 }
 

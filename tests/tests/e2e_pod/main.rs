@@ -1,5 +1,6 @@
 //! A pod from `kubectl apply` to its end, as a user sees it.
 
+mod configured;
 mod containers;
 mod end;
 mod env;

@@ -1,8 +1,11 @@
-//! Readiness and liveness probes: exec, http, tcp.
+//! Readiness and liveness probes: exec, http, tcp; and what a restart of the daemon changes of them: nothing.
+
+use std::path::Path;
+use std::time::Duration;
 
 use sampan_tests::kubectl::is_ready;
 use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
-use sampan_tests::{Cluster, can_run};
+use sampan_tests::{Cluster, can_run, until};
 use serde_json::{Value, json};
 
 use crate::status;
@@ -17,8 +20,9 @@ fn probes_decide_on_ready_and_on_restarts() {
         return;
     }
     let cluster = Cluster::start("probes");
-    let node = cluster.node("edge");
-    let (kubectl, on) = (&cluster.kubectl, node.name.as_str());
+    let mut node = cluster.node("edge");
+    let name = node.name.clone();
+    let (kubectl, on) = (&cluster.kubectl, name.as_str());
     let switch = cluster.folder().join("switch");
     std::fs::create_dir(&switch).expect("a folder");
     let quick = |kind: &str, action: &Value| {
@@ -44,6 +48,7 @@ fn probes_decide_on_ready_and_on_restarts() {
             "sleep 1; exec httpd -f -p 99 -h /tmp",
             &quick("readinessProbe", &json!({"tcpSocket": {"port": 99}})),
         ),
+        kept(on, &switch),
         probed("alive", on, "exec sleep 1000", &quick("livenessProbe", &json!({"exec": {"command": ["true"]}}))),
     ]);
 
@@ -61,4 +66,37 @@ fn probes_decide_on_ready_and_on_restarts() {
     let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=http"]);
     assert!(events.contains("Unhealthy") && events.contains("Liveness probe failed"), "{events}\n{restarted}");
     assert_eq!(status(&kubectl.get("pod", "alive").expect("a pod"), "c")["restartCount"], 0);
+
+    // The daemon dies and comes back: who was ready never ceases to be, and who had started is not asked again.
+    let asked = |what: &str| std::fs::read_to_string(switch.join(what)).unwrap_or_default().lines().count();
+    let before = kubectl.wait_ready("kept");
+    let startup = asked("startup");
+    node.kill();
+    let last = (asked("ready"), asked("live"));
+    node.start();
+    node.wait_connected(&cluster);
+    until(Duration::from_secs(20), "probes go on", || {
+        let now = (asked("ready"), asked("live"));
+        if now.0 > last.0 + 1 && now.1 > last.1 + 1 { Ok(()) } else { Err(format!("{now:?} after {last:?}")) }
+    });
+    let after = kubectl.get("pod", "kept").expect("the pod");
+    assert_eq!(after["status"]["conditions"], before["status"]["conditions"]);
+    assert_eq!(status(&after, "c"), status(&before, "c"));
+    assert_eq!(asked("startup"), startup);
+    // And they still decide.
+    std::fs::write(switch.join("unready"), "").expect("a file");
+    kubectl.wait_pod("kept", 10, "not Ready", |pod| !is_ready(pod));
+}
+
+/// A pod whose probes write down that they ran; ready unless there is a file `unready`.
+fn kept(node: &str, folder: &Path) -> Value {
+    let probe = |script: &str| json!({"periodSeconds": 1, "exec": {"command": ["sh", "-c", script]}});
+    let probes = json!({
+        "startupProbe": probe("echo >>/switch/startup"),
+        "livenessProbe": probe("echo >>/switch/live"),
+        "readinessProbe": with(probe("echo >>/switch/ready; test ! -e /switch/unready"), &json!({"failureThreshold": 1})),
+        "volumeMounts": [{"name": "switch", "mountPath": "/switch"}],
+    });
+    let pod = probed("kept", node, "exec sleep 1000", &probes);
+    with_spec(pod, &json!({"volumes": [host_path("switch", folder)]}))
 }

@@ -12,12 +12,6 @@ use serde_json::{Value, json};
 
 use registry::{Registry, tools};
 
-/// Written before the node starts.
-fn configure(node: &EdgeNode, text: &str) {
-    std::fs::create_dir_all(node.root().join("etc/edge-runtime")).expect("a folder");
-    std::fs::write(node.root().join("etc/edge-runtime/config.yaml"), text).expect("written");
-}
-
 fn waiting(pod: &Value) -> String {
     pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap_or_default().to_owned()
 }
@@ -31,7 +25,7 @@ fn a_pod_pulls_its_image() {
     let mut registry = Registry::start(cluster.folder(), false);
     let address = registry.address;
     let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
-    configure(&node, &format!("registry:\n- host: {address}\n  plain-http: true\n"));
+    node.configure(&format!("registry:\n- host: {address}\n  plain-http: true\n"));
     node.start();
     node.wait_ready();
     registry.push(&cluster.folder().join("busybox.tar"), "tools/busybox:1");

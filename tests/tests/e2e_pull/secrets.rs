@@ -7,7 +7,7 @@ use sampan_tests::{Cluster, EdgeNode, Kubectl, until};
 use serde_json::{Value, json};
 
 use crate::registry::{Registry, archive, tools};
-use crate::{configure, waiting};
+use crate::waiting;
 
 fn secret(kubectl: &Kubectl, name: &str, server: &str, password: &str) {
     let (server, password) = (format!("--docker-server={server}"), format!("--docker-password={password}"));
@@ -44,7 +44,7 @@ fn a_login_opens_its_images_to_those_who_have_it() {
     let mut registry = Registry::start(cluster.folder(), true);
     registry.push(&archive(cluster.folder(), "private1"), "tools/private:1");
     let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", kubectl.namespace));
-    configure(&node, &format!("registry: [{{host: '{}', plain-http: true}}]\n", registry.address));
+    node.configure(&format!("registry: [{{host: '{}', plain-http: true}}]\n", registry.address));
     node.start();
     node.wait_ready();
     let address = registry.address.to_string();

@@ -2,6 +2,7 @@
 
 mod board;
 mod crun;
+mod memory;
 mod profiles;
 mod secrets;
 mod users;

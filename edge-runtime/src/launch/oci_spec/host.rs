@@ -16,7 +16,8 @@ impl HostFacts {
         let v2 = fs::read_to_string(cgroup.join("cgroup.controllers")).ok();
         let has = |name: &str| match &v2 {
             Some(list) => list.split_whitespace().any(|c| c == name),
-            None => cgroup.join(name).is_dir(),
+            // An empty folder is no hierarchy.
+            None => cgroup.join(name).join("cgroup.procs").exists(),
         };
         let swap_accounting = match &v2 {
             // The root has no such file, any group below it does once memory is delegated.
