@@ -39,8 +39,9 @@ pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
     let config = Config::load(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))
         .map_err(CliError::failed)?;
     let runtime = Runtimes::new(&config.runtime.command, &config.runtimes).of_container(id, &paths);
-    let mut command = Command::new(&runtime.program);
-    command.arg("--root").arg(&runtime.root).args(&runtime.args).arg("exec").args(runtime.cwd_args());
+    let mut words = runtime.beginning();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).arg("--root").arg(&runtime.root).args(&runtime.args).arg("exec").args(runtime.cwd_args());
     let failed = |error| CliError::Failed(format!("{}: {error}", runtime.program.display()));
     if args.tty {
         let argv: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();

@@ -1,6 +1,7 @@
 //! The verbs of the binary, one file each, and what they share: finding the verb, `--root`, errors
 //! with exit codes, the log. Knows nothing of what a verb does.
 
+mod as_container;
 mod exec;
 mod find;
 mod images;
@@ -28,6 +29,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::paths::Paths;
+use crate::sys::oom;
 
 const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
 
@@ -41,6 +43,8 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   images                                        images on this node
   import FILE [--reference NAME]                take in an OCI layout or docker archive
   pull IMAGE                                    fetch an image from its registry
+  as-container BUNDLE PROGRAM [ARGUMENT]...     become a program that counts as the container's own when memory is gone;
+                                                started by run
   monitor                                       parent of the containers; started by run
   pause                                         first process of a shared pid namespace
   own                                           give a volume to a pod's group; started by run
@@ -95,6 +99,10 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         return Err(CliError::Usage("a verb is missing".into()));
     };
     let parser = lexopt::Parser::from_args(args);
+    // Helpers that hold what others decide the size of.
+    if matches!(verb.to_str(), Some("import" | "own" | "pull" | "sweep" | "usage")) {
+        oom::give_up_protection();
+    }
     match verb.to_str() {
         Some("join") => join::run(parser),
         Some("run") => run::run(parser),
@@ -106,6 +114,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("reset") => reset::run(parser),
         Some("selftest") => selftest::run(parser),
         Some("exec") => exec::run(parser),
+        Some("as-container") => as_container::run(parser),
         Some("logs") => logs::run(parser),
         Some("monitor") => monitor::run(parser),
         Some("pause") => pause::run(),

@@ -9,6 +9,7 @@ use super::CliError;
 use crate::config::{Config, Overrides};
 use crate::link::identity::Identity;
 use crate::node;
+use crate::sys::oom;
 
 pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let mut root: Option<PathBuf> = None;
@@ -40,6 +41,9 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         return super::version::print(&format!("{config:#?}"));
     }
     super::start_log();
+    if let Err(error) = oom::protect() {
+        log::info!("the node may be killed for want of memory like any process (oom_score_adj {}): {error}", oom::NODE);
+    }
     node::run(&paths, config, identity).map_err(CliError::failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ mod process;
 pub mod session;
 pub(crate) mod terminal_process;
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -112,11 +113,20 @@ pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duratio
 impl Runtime {
     /// `exec` with all but its own flags, the container and the command.
     fn exec(&self, process: &Process) -> Command {
-        let mut command = Command::new(&self.program);
-        command.arg("--root").arg(&self.root).args(&self.args);
+        let mut words = self.beginning();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).arg("--root").arg(&self.root).args(&self.args);
         command.arg("--log").arg(runtime::log_file(process.folder())).args(["--log-format", "json"]);
         command.arg("exec").args(self.cwd_args()).arg("--pid-file").arg(process.pid_file());
         command
+    }
+
+    /// The program and what comes before its own arguments. What runc executes has the container's `oom_score_adj`; what
+    /// crun does has crun's own, which is the node's.
+    pub(crate) fn beginning(&self) -> impl Iterator<Item = &OsStr> {
+        let own = self.program.file_name().is_some_and(|name| name == "runc") || self.bundle.as_os_str().is_empty();
+        let before = ["/proc/self/exe".as_ref(), "as-container".as_ref(), self.bundle.as_os_str()];
+        before.into_iter().filter(move |_| !own).chain([self.program.as_os_str()])
     }
 
     /// The flag of `exec` that says where the process begins.

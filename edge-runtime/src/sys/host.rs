@@ -99,6 +99,11 @@ pub fn min_oom_score_adj() -> i32 {
     if parse::has_capability(&text("/proc/self/status"), CAP_SYS_RESOURCE) {
         return -1000;
     }
+    oom_score_adj()
+}
+
+/// Of this process.
+pub fn oom_score_adj() -> i32 {
     text("/proc/self/oom_score_adj").trim().parse().unwrap_or(0)
 }
 

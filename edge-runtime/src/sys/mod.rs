@@ -8,6 +8,7 @@ pub mod files;
 pub mod host;
 pub mod idmap;
 pub mod memory;
+pub mod oom;
 pub mod quantity;
 pub mod reserve;
 pub mod resolve;

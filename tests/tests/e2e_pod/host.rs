@@ -102,6 +102,15 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     let floor = own("/proc/self/oom_score_adj").parse::<i32>().expect("a number");
     let guaranteed = score("guaranteed");
     assert!(guaranteed == -997 || guaranteed <= floor, "{guaranteed}, and {floor} here");
+    // The node itself and its monitor go last, what it executes in a container counts as the container's.
+    const CAP_SYS_RESOURCE: u64 = 1 << 24;
+    let own_set = u64::from_str_radix(&capabilities(&own("/proc/self/status"), "CapEff:"), 16).expect("a mask");
+    let protected = if own_set & CAP_SYS_RESOURCE != 0 { (-999).to_string() } else { floor.to_string() };
+    for pid in [node.daemon.as_ref().map(sampan_tests::process::Process::pid), node.monitor_pid()] {
+        let pid = pid.expect("it runs");
+        assert_eq!(own(&format!("/proc/{pid}/oom_score_adj")), protected);
+    }
+    assert_eq!(inside(kubectl, "plain", "cat /proc/self/oom_score_adj"), "1000");
 
     // Pods that wait say why.
     wait_event(kubectl, "wrong-type", "hostPath type check failed: ");

@@ -44,6 +44,8 @@ fn pods_run_on_crun() {
     let ready = kubectl.wait_ready("p");
     assert_eq!(kubectl.ok(&["logs", "p"]), "hello\n");
     assert_eq!(kubectl.ok(&["exec", "p", "--", "pwd"]), "/tmp\n", "crun's own answer is /");
+    let score = kubectl.ok(&["exec", "p", "--", "cat", "/proc/self/oom_score_adj"]);
+    assert_eq!(score, "1000\n", "crun's own answer is the node's");
     let id = status(&ready)["containerID"].as_str().unwrap_or_default().replace("crun://", "");
     let state = node.root().join("run/edge-runtime/runc").join(id);
     assert!(state.exists(), "{}", state.display());

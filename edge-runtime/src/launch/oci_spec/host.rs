@@ -32,7 +32,7 @@ impl HostFacts {
             cpu_controller: has("cpu"),
             pids_controller: has("pids"),
             swap_accounting,
-            min_oom_score_adj: min_oom_score_adj(),
+            min_oom_score_adj: crate::sys::host::min_oom_score_adj(),
             capabilities: bounding_set(),
             devices,
             thermal_throttle: thermal_throttle(),
@@ -42,19 +42,6 @@ impl HostFacts {
 
 fn has_below(folder: &Path, file: &str) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| entry.path().join(file).exists())
-}
-
-/// Without CAP_SYS_RESOURCE nothing below the lowest value ever set for this process can be set.
-fn min_oom_score_adj() -> i32 {
-    const SYS_RESOURCE: u32 = 24;
-    if effective_set() & (1 << SYS_RESOURCE) != 0 {
-        return -1000;
-    }
-    fs::read_to_string("/proc/self/oom_score_adj").ok().and_then(|t| t.trim().parse().ok()).unwrap_or(0)
-}
-
-fn effective_set() -> u64 {
-    capability_mask("CapEff:")
 }
 
 fn capability_mask(field: &str) -> u64 {

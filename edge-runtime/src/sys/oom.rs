@@ -1,0 +1,67 @@
+//! This process's place in the kernel's choice of whom to kill when memory is gone: `/proc/self/oom_score_adj`, proc(5).
+//! What a container gets is computed in `launch::resources`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::host;
+
+/// Of the node itself (K8s pkg/kubelet/qos/policy.go, KubeletOOMScoreAdj). What it starts inherits it: the monitor, which
+/// alone knows how containers end, keeps it.
+pub const NODE: i32 = -999;
+
+const FILE: &str = "/proc/self/oom_score_adj";
+
+/// Makes this process one of the last to be killed.
+///
+/// # Errors
+/// Without `CAP_SYS_RESOURCE` nobody may lower its own.
+pub fn protect() -> io::Result<()> {
+    if host::oom_score_adj() <= NODE { Ok(()) } else { set(NODE) }
+}
+
+/// A helper that the node started is an ordinary process again: what it holds depends on images and volumes.
+pub fn give_up_protection() {
+    if host::oom_score_adj() <= NODE {
+        // To raise it is always allowed.
+        let _ = set(0);
+    }
+}
+
+/// Takes the place of the container that `bundle` describes (OCI runtime specification, config.md, `oomScoreAdj`).
+///
+/// # Errors
+/// The bundle cannot be read, or its value is below what this process may have.
+pub fn become_as_container(bundle: &Path) -> io::Result<()> {
+    let config: Value = serde_json::from_slice(&fs::read(bundle.join("config.json"))?)?;
+    let wanted = config["process"]["oomScoreAdj"].as_i64().and_then(|value| i32::try_from(value).ok());
+    wanted.map_or(Ok(()), set)
+}
+
+fn set(value: i32) -> io::Result<()> {
+    fs::write(FILE, value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_says_what_its_processes_get() {
+        let before = host::oom_score_adj();
+        let bundle = tempfile::tempdir().unwrap();
+        let says = |config: &str| fs::write(bundle.path().join("config.json"), config).unwrap();
+        says("{\"process\": {}}");
+        become_as_container(bundle.path()).unwrap();
+        assert_eq!(host::oom_score_adj(), before);
+        // Its own value anyone may set.
+        says(&format!("{{\"process\": {{\"oomScoreAdj\": {before}}}}}"));
+        become_as_container(bundle.path()).unwrap();
+        assert_eq!(host::oom_score_adj(), before);
+        says("nonsense");
+        become_as_container(bundle.path()).unwrap_err();
+    }
+}
