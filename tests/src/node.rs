@@ -283,17 +283,15 @@ impl EdgeNode {
     /// Processes of this node's containers: pid by container id.
     #[must_use]
     pub fn container_pids(&self) -> std::collections::BTreeMap<String, u32> {
-        let output = Command::new(oci_runtime())
-            .arg("--root")
-            .arg(self.root.join("run/edge-runtime/runc"))
-            .args(["list", "-f", "json"])
-            .output();
-        let text = output.map(|output| output.stdout).unwrap_or_default();
-        let list: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
-        let running = list.as_array().cloned().unwrap_or_default().into_iter().filter(|one| one["status"] == "running");
-        running
-            .filter_map(|one| Some((one["id"].as_str()?.to_owned(), u32::try_from(one["pid"].as_u64()?).ok()?)))
-            .collect()
+        let root = self.root.join("run/edge-runtime/runc");
+        let ids = std::fs::read_dir(&root).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let pid = |id: &std::ffi::OsStr| {
+            // `list` is runc's and crun's, `state` every OCI runtime's.
+            let output = Command::new(oci_runtime()).arg("--root").arg(&root).arg("state").arg(id).output().ok()?;
+            let state: Value = serde_json::from_slice(&output.stdout).ok()?;
+            (state["status"] == "running").then(|| u32::try_from(state["pid"].as_u64()?).ok())?
+        };
+        ids.filter_map(|id| Some((id.to_str()?.to_owned(), pid(&id)?))).collect()
     }
 }
 

@@ -1,11 +1,11 @@
-//! `edge-runtime as-container`: becomes a program with the `oom_score_adj` of a container. Started by `run`, not by people.
+//! `edge-runtime as-container`: becomes a program with the `oom_score_adj` of a container and no signal blocked. Started by `run`, not by people.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use super::CliError;
-use crate::sys::oom;
+use crate::sys::{oom, signal};
 
 /// `as-container BUNDLE PROGRAM [ARGUMENT]...`
 pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
@@ -18,6 +18,7 @@ pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
         log::debug!("{}: {error}", bundle.display());
         oom::give_up_protection();
     }
+    signal::unmask_self().map_err(CliError::failed)?;
     let error = Command::new(&program).args(words).exec();
     Err(CliError::Failed(format!("{}: {error}", PathBuf::from(program).display())))
 }

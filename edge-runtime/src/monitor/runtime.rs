@@ -7,10 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nix::sys::signal::{SigSet, Signal};
-
 use super::protocol::StartContainer;
 use super::{console, stdio};
+use crate::sys::signal;
 
 /// Longest message told about a failed start.
 const MESSAGE_CAP: usize = 2048;
@@ -59,15 +58,9 @@ fn base(spec: &StartContainer, environment: &[(String, String)]) -> Command {
     command
 }
 
-/// Children inherit the signal mask, containers included: SIGCHLD must not stay blocked in them. A SIGCHLD that
-/// comes meanwhile is lost to the signalfd, so the caller looks for dead children after each spawn.
 fn spawn(command: &mut Command) -> io::Result<i32> {
-    let mut mask = SigSet::empty();
-    mask.add(Signal::SIGCHLD);
-    mask.thread_unblock()?;
-    let child = command.spawn();
-    mask.thread_block()?;
-    i32::try_from(child?.id()).map_err(io::Error::other)
+    signal::unmask(command);
+    i32::try_from(command.spawn()?.id()).map_err(io::Error::other)
 }
 
 fn set_inherited(file: &fs::File, inherited: bool) -> io::Result<()> {
@@ -111,14 +104,18 @@ pub(crate) fn has_failed(folder: &Path) -> bool {
     fs::read_to_string(log_file(folder)).is_ok_and(|log| last_error(&log).is_some())
 }
 
+/// In logrus' words, as runc and crun write it, or in those of youki's tracing, which adds a stack to its last word.
 fn last_error(log: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Line {
         level: String,
+        #[serde(alias = "message")]
         msg: String,
     }
     let lines = log.lines().rev().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    lines.filter(|l| l.level == "error" || l.level == "fatal").map(|l| l.msg.trim().to_owned()).find(|m| !m.is_empty())
+    let errors = lines.filter(|l| ["error", "fatal"].iter().any(|level| l.level.eq_ignore_ascii_case(level)));
+    let plain = |line: Line| line.msg.split("\n\nStack backtrace:").next().unwrap_or_default().trim().to_owned();
+    errors.map(plain).find(|message| !message.is_empty())
 }
 
 #[cfg(test)]
@@ -133,6 +130,9 @@ mod tests {
             "{\"level\":\"debug\",\"msg\":\"y\"}\nnoise\n",
         );
         assert_eq!(last_error(log).unwrap(), "runc run failed: exec: \"no\": not found");
+        let log =
+            "{\"level\":\"ERROR\",\"message\":\"not found\\n\\nStack backtrace:\\n   0: x\",\"target\":\"youki\"}\n";
+        assert_eq!(last_error(log).unwrap(), "not found");
         assert_eq!(last_error(""), None);
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(failure(dir.path(), "said"), "said");

@@ -1,6 +1,9 @@
-//! Signals as a stream for the loop. Knows nothing of what they ask for.
+//! Signals as a stream for the loop, and the mask of what is started. Knows nothing of what they ask for.
+#![allow(unsafe_code)]
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -11,7 +14,7 @@ pub struct Signals(Async<SignalFd>);
 
 impl Signals {
     /// Blocks SIGTERM and SIGINT for this thread and all it starts later, so call it before anything
-    /// starts a thread. Children are safe: the standard library empties the mask of what it spawns.
+    /// starts a thread. Children inherit the mask: see [`unmask`].
     ///
     /// # Errors
     /// The kernel refuses the mask or the descriptor.
@@ -31,6 +34,21 @@ impl Signals {
     pub async fn next(&self) -> io::Result<()> {
         self.0.read_with(|fd| fd.read_signal().map_err(io::Error::from)?.ok_or_else(would_block)).await.map(drop)
     }
+}
+
+/// Blocks nothing in this process, which is about to become another program.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn unmask_self() -> io::Result<()> {
+    Ok(SigSet::empty().thread_set_mask()?)
+}
+
+/// What `command` starts blocks no signal. runc empties the mask of a container, youki leaves it as it was: such a
+/// container would not hear SIGTERM.
+pub fn unmask(command: &mut Command) {
+    // SAFETY: sigprocmask(2), all that this calls, may be called between fork and exec (signal-safety(7)).
+    unsafe { command.pre_exec(unmask_self) };
 }
 
 fn would_block() -> io::Error {

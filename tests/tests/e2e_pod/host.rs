@@ -112,6 +112,12 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     }
     assert_eq!(inside(kubectl, "plain", "cat /proc/self/oom_score_adj"), "1000");
 
+    // No signal is blocked, neither in the container nor in what is executed there.
+    for process in ["1", "self"] {
+        let mask = inside(kubectl, "plain", &format!("grep SigBlk /proc/{process}/status"));
+        assert_eq!(mask.split_whitespace().last(), Some("0000000000000000"), "{process}");
+    }
+
     // Pods that wait say why.
     wait_event(kubectl, "wrong-type", "hostPath type check failed: ");
     assert_eq!(kubectl.get("pod", "wrong-type").expect("a pod")["status"]["phase"], "Pending");
