@@ -47,7 +47,25 @@ fn the_environment_is_what_the_manifest_says() {
         &json!({"env": [{"name": "LATE", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "k"}}}]}),
     );
     let late = with_spec(pod("late", &node.name, json!([late])), &json!({"restartPolicy": "Never"}));
-    kubectl.apply_all(&[all, late]);
+    let many = with(shell("c", "exec sleep 1000"), &json!({"envFrom": [{"secretRef": {"name": "far"}}]}));
+    // What a pod gets unasked: variables of Services, and its account's token.
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"ports": [{"port": 80}], "selector": {"app": "none"}}});
+    let unasked = "env | grep -c ^WEB_SERVICE_HOST=; ls -d /var/run/secrets/kubernetes.io/serviceaccount; echo end";
+    let once = |name: &str, spec: &Value| {
+        with_spec(
+            with_spec(pod(name, &node.name, json!([shell("c", unasked)])), &json!({"restartPolicy": "Never"})),
+            spec,
+        )
+    };
+    kubectl.apply_all(&[service]);
+    kubectl.apply_all(&[
+        all,
+        late,
+        pod("many", &node.name, json!([many])),
+        once("given", &json!({})),
+        once("bare", &json!({"enableServiceLinks": false, "automountServiceAccountToken": false})),
+    ]);
 
     let pod = kubectl.wait_phase("all", "Succeeded");
     let log = kubectl.ok(&["logs", "all"]);
@@ -84,4 +102,14 @@ fn the_environment_is_what_the_manifest_says() {
     let _ = kubectl.ok(&["create", "configmap", "late", "--from-literal=k=v"]);
     kubectl.wait_phase("late", "Succeeded");
     assert_eq!(kubectl.ok(&["logs", "late"]), "late=v\n");
+    let waiting = kubectl.wait_pod("many", 15, "waits for its secret", |pod| {
+        status(pod, "c")["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+    });
+    assert_eq!(text(&status(&waiting, "c")["state"]["waiting"]["message"]), "secret \"far\" not found");
+    let _ = kubectl.ok(&["create", "secret", "generic", "far", "--from-literal=k=v"]);
+    kubectl.wait_ready("many");
+    let given = kubectl.wait_log("given", "end");
+    assert_eq!(given, "1\n/var/run/secrets/kubernetes.io/serviceaccount\nend\n");
+    let bare = kubectl.wait_log("bare", "end");
+    assert!(bare.starts_with("0\n") && bare.contains("No such file"), "{bare}");
 }

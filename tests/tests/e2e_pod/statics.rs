@@ -1,6 +1,6 @@
 //! Static pods: from a manifest file on the node to a mirror pod in the API, and back.
 
-use sampan_tests::manifest::{pod, shell};
+use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, can_run};
 use serde_json::json;
 
@@ -13,7 +13,17 @@ fn a_static_pod_lives_by_its_file_alone() {
     let node = cluster.node("edge");
     let kubectl = &cluster.kubectl;
     let manifests = node.root().join("etc/edge-runtime/manifests");
-    let mut manifest = pod("agent", "", json!([shell("c", "echo static; exec sleep 1000")]));
+    let notes = cluster.folder().join("notes");
+    std::fs::create_dir(&notes).expect("a folder");
+    // A stop signal of the manifest's: API servers drop it by default (feature ContainerStopSignals), a file keeps it.
+    let script = "trap 'echo usr2 >/notes/end; exit 0' USR2; echo static; while :; do sleep 0.1; done";
+    let container = with(
+        shell("c", script),
+        &json!({"lifecycle": {"stopSignal": "SIGUSR2"}, "volumeMounts": [{"name": "notes", "mountPath": "/notes"}]}),
+    );
+    let more =
+        json!({"os": {"name": "linux"}, "terminationGracePeriodSeconds": 10, "volumes": [host_path("notes", &notes)]});
+    let mut manifest = with_spec(pod("agent", "", json!([container])), &more);
     manifest["metadata"]["namespace"] = json!(kubectl.namespace);
     manifest["spec"].as_object_mut().expect("a spec").remove("nodeName");
     std::fs::write(manifests.join("agent.yaml"), manifest.to_string()).expect("written");
@@ -35,6 +45,7 @@ fn a_static_pod_lives_by_its_file_alone() {
     std::fs::remove_file(manifests.join("agent.yaml")).expect("removed");
     kubectl.wait_gone("pod", &name, 20);
     assert!(node.container_pids().is_empty(), "the mirror outlives the container");
+    assert_eq!(std::fs::read_to_string(notes.join("end")).ok().as_deref(), Some("usr2\n"));
 
     // One that was left by a node of this name before it was installed anew.
     let mut left = pod("left", &node.name, json!([shell("c", "exec sleep 1000")]));

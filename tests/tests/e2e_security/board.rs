@@ -109,5 +109,9 @@ fn devices_runtimes_and_limits_by_configuration() {
     let pid = node.container_pids()[&id];
     let limit = |parent| cgroup_file(pid, parent, ("memory", "memory.limit_in_bytes"), "memory.max");
     assert_eq!((limit(false), limit(true)), ((48 << 20).to_string(), (48 << 20).to_string()));
+    // No swap beside it, where the kernel counts swap.
+    if Path::new("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists() {
+        assert_eq!(cgroup_file(pid, false, ("memory", "memory.memsw.limit_in_bytes"), ""), (48 << 20).to_string());
+    }
     assert_eq!(cgroup_file(pid, true, ("pids", "pids.max"), "pids.max"), "50");
 }

@@ -45,5 +45,27 @@ fn a_claim_waits_for_its_volume_and_data_outlive_the_pod() {
     kubectl.wait_ready("second");
     assert_eq!(log_until(kubectl, "second", "end"), "kept\nend\n");
     assert_eq!(std::fs::read_to_string(folder.join("f")).expect("on the node"), "kept\n");
+
+    // The pod's group gets every file; with OnRootMismatch only where the volume's own folder is not right yet
+    // (K8s pkg/volume/volume_linux.go).
+    let file = folder.join("f");
+    let group = || std::os::unix::fs::MetadataExt::gid(&std::fs::metadata(&file).expect("on the node"));
+    let of_group = |name: &str, policy: &str| {
+        let _ = kubectl.ok(&["delete", "pods", "--all", "--wait=false"]);
+        kubectl.apply_all(&[with_spec(
+            user(name),
+            &json!({"securityContext": {"fsGroup": 4321, "fsGroupChangePolicy": policy}}),
+        )]);
+        kubectl.wait_ready(name);
+        log_until(kubectl, name, "end");
+    };
+    assert_eq!(group(), 0);
+    of_group("takes", "OnRootMismatch");
+    assert_eq!(group(), 4321, "the folder was root's");
+    std::os::unix::fs::chown(&file, None, Some(99)).expect("changed");
+    of_group("leaves", "OnRootMismatch");
+    assert_eq!(group(), 99, "the folder is right already");
+    of_group("takes-all", "Always");
+    assert_eq!(group(), 4321);
     let _ = kubectl.ok(&["delete", "pv", &name, "--wait=false"]);
 }

@@ -3,6 +3,7 @@
 mod claims;
 mod images;
 mod paths;
+mod propagation;
 mod tokens;
 
 use std::time::Duration;
