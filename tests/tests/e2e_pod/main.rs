@@ -9,6 +9,7 @@ mod limits;
 mod logs;
 mod network;
 mod probes;
+mod refusals;
 mod statics;
 mod volumes;
 

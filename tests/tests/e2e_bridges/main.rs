@@ -1,6 +1,8 @@
 //! Two bridges over one API server, real binaries: a node goes on at the other one when its own dies, and both ends
 //! show the link.
 
+mod kubelet;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,13 +25,19 @@ fn kubeconfig(cluster: &Cluster) -> PathBuf {
 }
 
 fn replica(cluster: &Cluster, number: u16) -> Replica {
+    let ca = std::env::var_os("TEST_KUBELET_CLIENT_CA").map(PathBuf::from);
+    replica_with(cluster, number, ca.as_deref())
+}
+
+/// Its kubelet ports know callers with certificates of `ca`.
+fn replica_with(cluster: &Cluster, number: u16, ca: Option<&Path>) -> Replica {
     let listen = free_address();
     // Kubelet ports of two replicas on one machine must not meet.
     let ports = format!("{}-{}", 24_000 + number * 100, 24_099 + number * 100);
     let mut command = Command::new(binary("cloud-bridge"));
     command.arg("serve").arg("--kubeconfig").arg(kubeconfig(cluster)).arg("--listen").arg(listen.to_string());
     command.args(["--kubelet-address", &kubelet_address(), "--kubelet-ports", &ports]);
-    if let Some(ca) = std::env::var_os("TEST_KUBELET_CLIENT_CA") {
+    if let Some(ca) = ca {
         command.arg("--kubelet-client-ca").arg(ca);
     }
     let mut process = Process::start(&mut command, &cluster.folder().join(format!("replica-{number}.log")));
