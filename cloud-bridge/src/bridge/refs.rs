@@ -22,6 +22,19 @@ pub(super) const CLAIM: &str = "PersistentVolumeClaim";
 /// Kind of what says which OCI runtime a pod wants; it lies in no namespace.
 pub(super) const RUNTIME_CLASS: &str = "RuntimeClass";
 
+/// Kind of the object made of a node's labels for one pod, whose uid is its name.
+pub(super) const NODE_LABELS: &str = "NodeLabels";
+
+/// The labels of its node, if the pod asks for some. What a DaemonSet's pod asks for is a name.
+pub(super) fn node_labels(namespace: &str, uid: &str, spec: &Value) -> Option<ObjectKey> {
+    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let by_label = |term: &Value| items(&term["matchExpressions"]).next().is_some();
+    let asks = spec["nodeSelector"].as_object().is_some_and(|selector| !selector.is_empty())
+        || items(&required["nodeSelectorTerms"]).any(by_label);
+    let (namespace, name) = (namespace.to_owned(), uid.to_owned());
+    asks.then(|| ObjectKey { kind: NODE_LABELS.to_owned(), namespace, name })
+}
+
 /// The Services that a pod's environment shows: those of its namespace unless it declines, and the API's own
 /// (K8s pkg/kubelet/kubelet_pods.go, `getServiceEnvVarMap`).
 pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
@@ -141,6 +154,22 @@ mod tests {
                 "Secret/volume-secret",
             ]
         );
+    }
+
+    #[test]
+    fn labels_are_for_pods_that_ask_for_some() {
+        let terms = |terms: Value| {
+            json!({"affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+        };
+        let asks = |spec: Value| node_labels("ns", "u1", &spec).map(|key| (key.kind, key.namespace, key.name));
+        let key = Some((NODE_LABELS.to_owned(), "ns".to_owned(), "u1".to_owned()));
+        assert_eq!(asks(json!({"nodeSelector": {"a": "b"}})), key);
+        assert_eq!(asks(terms(json!([{"matchFields": [{}]}, {"matchExpressions": [{"key": "a"}]}]))), key);
+        let of_daemon_set = terms(json!([{"matchFields": [{"key": "metadata.name"}]}]));
+        for spec in [json!({}), json!({"nodeSelector": {}}), json!({"nodeSelector": "x"}), of_daemon_set, Value::Null] {
+            assert_eq!(asks(spec.clone()), None, "{spec}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ring::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::refs::{references, service_links};
+use super::refs::{node_labels, references, service_links};
 use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;
 
@@ -154,6 +154,7 @@ impl WatchedPod {
         let mut refs = references(&key.namespace, &self.spec);
         if mirror_of.is_none() {
             refs.append(&mut service_links(&key.namespace, &self.spec));
+            refs.extend(node_labels(&key.namespace, &uid, &self.spec));
         }
         let falsely_unready = !terminating && self.falsely_unready();
         let gates = self.gates();

@@ -13,13 +13,10 @@ use super::{Node, Owner};
 use crate::image::Reference;
 use crate::launch::{Attempt, all_containers};
 use crate::monitor::protocol::StartContainer;
-use crate::pod::admission::{self, Allocatable};
 use crate::pod::ephemeral;
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
 use crate::pod::pause::{PAUSE, shares_processes};
-use crate::pod::ports;
-use crate::pod::reconcile::Refusal;
-use crate::pod::record::{ContainerKind, ContainerState, PodRecord, PodSource, StopReason};
+use crate::pod::record::{ContainerKind, ContainerState, PodSource, StopReason};
 use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
 use crate::pod::support::container_refusal;
 use crate::store::StoreError;
@@ -300,46 +297,6 @@ impl Node {
         let logs = self.paths.pod_logs(&record.namespace, &record.name, &record.uid);
         if let Err(error) = crate::sys::files::remove_tree(&logs) {
             log::warn!("logs stay: {error}");
-        }
-    }
-
-    /// What only this node can refuse a pod for.
-    pub(super) fn admit(&self, pod: &Pod) -> Option<Refusal> {
-        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        if let Some(refusal) = self.pods.get(uid).and_then(|entry| entry.refusal.clone()) {
-            return Some(refusal);
-        }
-        if let Some(refusal) = self.refuse_for_shutdown() {
-            return Some(refusal);
-        }
-        if let Some(refusal) = self.launcher.refusal(pod) {
-            return Some(refusal);
-        }
-        let others = || {
-            // One that has come together with this pod has not been let in yet, and maybe never is.
-            let in_already = |record: &PodRecord| record.admitted && record.terminal.is_none();
-            let running = self.pods.iter().filter(move |(other, entry)| *other != uid && in_already(&entry.record));
-            running.map(|(_, entry)| entry)
-        };
-        let is_static = self.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static);
-        if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.guard.pressure) {
-            return Some(refusal);
-        }
-        let has = self.allocatable();
-        let allocated = others().map(|entry| admission::allocated(&entry.pod, &entry.record));
-        let pods = || others().map(|entry| &*entry.pod);
-        admission::admit(pod, allocated, has)
-            .or_else(|| ports::admit(pod, pods()))
-            .or_else(|| self.launcher.devices_refusal(pod, pods()))
-    }
-
-    pub(super) fn allocatable(&self) -> Allocatable {
-        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let facts = self.launcher.facts();
-        Allocatable {
-            cpu_milli: count(self.config.allocatable_cpu_milli(facts.cpus)),
-            memory_bytes: count(self.config.allocatable_memory(facts.memory_bytes)),
-            pods: usize::try_from(self.config.max_pods).unwrap_or(usize::MAX),
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `start` | the order of starting: store, host, monitor, pods, then the cloud |
 //! | `sources` | the channels that news arrives on |
 //! | `turn` | one turn of a pod: decide, commit, execute |
+//! | `admit` | whether the node takes a pod |
 //! | `execute` | what each step does |
 //! | `network` | connecting pods, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
@@ -21,6 +22,7 @@
 //! | `streams` | logs to whoever asked |
 //! | `tokens` | service account tokens of the pods here |
 
+mod admit;
 mod collect;
 mod containers;
 mod events;

@@ -8,4 +8,4 @@ pub mod node;
 
 pub use board::Board;
 pub use conditions::{Pressure, ReadyState};
-pub use node::{NodeImage, NodeSettings, node_object};
+pub use node::{NodeImage, NodeSettings, node_object, standard_labels};

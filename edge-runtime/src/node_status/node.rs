@@ -68,7 +68,7 @@ pub fn node_object(
     Node {
         metadata: ObjectMeta {
             name: Some(settings.name.clone()),
-            labels: Some(labels(facts, settings)),
+            labels: Some(standard_labels(facts, &settings.name, &settings.labels)),
             ..ObjectMeta::default()
         },
         spec: Some(NodeSpec {
@@ -101,17 +101,18 @@ pub fn node_object(
     }
 }
 
-fn labels(facts: &HostFacts, settings: &NodeSettings) -> BTreeMap<String, String> {
+/// What a node says of itself, and `more`, which wins.
+pub fn standard_labels(facts: &HostFacts, name: &str, more: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let standard = [
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", facts.architecture),
-        ("kubernetes.io/hostname", settings.name.as_str()),
+        ("kubernetes.io/hostname", name),
         ("beta.kubernetes.io/os", "linux"),
         ("beta.kubernetes.io/arch", facts.architecture),
     ];
     let mut labels: BTreeMap<String, String> =
         standard.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    labels.extend(settings.labels.clone());
+    labels.extend(more.clone());
     labels
 }
 

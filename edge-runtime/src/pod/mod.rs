@@ -6,6 +6,7 @@
 //! what the API shows. Nothing here does I/O, reads a clock or knows runc, the store or the link.
 
 pub mod admission;
+pub mod affinity;
 pub mod backoff;
 pub mod clock;
 pub mod env;

@@ -181,4 +181,39 @@ fn the_node_says_what_it_is() {
     for kind in ["InternalIP", "Hostname"] {
         assert!(addresses.iter().any(|address| address["type"] == kind), "{kind}: {addresses:?}");
     }
+    pods_find_the_labels_they_ask_for(kubectl, &node.name);
+}
+
+/// Pods that name their node themselves, past any scheduler (K8s pkg/kubelet/lifecycle/predicate.go).
+fn pods_find_the_labels_they_ask_for(kubectl: &Kubectl, node: &str) {
+    let asking = |name: &str, more: &Value| with_spec(pod(name, node, json!([shell("c", RUN)])), more);
+    let affinity = |operator: &str, values: &[&str]| {
+        let site = json!({"key": "site", "operator": operator, "values": values});
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchExpressions": [site]}]}}}})
+    };
+    kubectl.apply_all(&[
+        asking("elsewhere", &json!({"nodeSelector": {"site": "roof"}})),
+        asking("nowhere", &affinity("In", &["roof", "cellar"])),
+        asking("other-os", &json!({"nodeSelector": {"kubernetes.io/os": "windows"}})),
+        asking("away", &affinity("NotIn", &["roof"])),
+    ]);
+    for name in ["elsewhere", "nowhere", "other-os"] {
+        let refused = kubectl.wait_phase(name, "Failed");
+        let reason = if name == "other-os" { "PodOSSelectorNodeLabelDoesNotMatch" } else { "NodeAffinity" };
+        assert_eq!(refused["status"]["reason"], reason, "{}", refused["status"]);
+        wait_event(kubectl, name, reason);
+    }
+    let message = &kubectl.get("pod", "nowhere").expect("a pod")["status"]["message"];
+    let predicate = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+    assert!(message.as_str().is_some_and(|text| text.ends_with(predicate)), "{message}");
+    kubectl.wait_ready("away");
+    // A label counts from the moment it is set.
+    let _ = kubectl.ok(&["label", "node", node, "site=roof"]);
+    kubectl.apply_all(&[
+        asking("selected", &json!({"nodeSelector": {"site": "roof", "kubernetes.io/os": "linux"}})),
+        asking("wanted", &affinity("In", &["roof", "cellar"])),
+    ]);
+    kubectl.wait_ready("selected");
+    kubectl.wait_ready("wanted");
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::resource;
 use crate::bridge::lanes::Outcome;
-use crate::bridge::refs::{CLAIM, RUNTIME_CLASS, SERVICE_LINKS};
+use crate::bridge::refs::{CLAIM, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
 use crate::bridge::reports;
 use crate::bridge::requests::{Patch, Requests};
 use crate::bridge::watched::{BoundPod, WatchedPod};
@@ -179,7 +179,7 @@ pub(super) async fn is_gone(client: Client, own: Client, node: String, key: Obje
         CLAIM => "persistentvolumeclaims",
         // Of the bridge's own making: gone when no pod here uses it, which is what led to this question.
         SERVICE_LINKS => return Answer::Gone { node, key, uid },
-        RUNTIME_CLASS => return if_unused(own, node, key, uid).await,
+        NODE_LABELS | RUNTIME_CLASS => return if_unused(own, node, key, uid).await,
         _ => return Answer::Nothing,
     };
     let resource = resource(&key.kind, path);

@@ -8,6 +8,7 @@
 
 mod ask;
 mod claims;
+mod labels;
 mod object;
 mod services;
 
@@ -29,12 +30,13 @@ use tokio::task::JoinHandle;
 
 use super::Shared;
 use super::clients::Clients;
-use super::refs::{CLAIM, SERVICE_LINKS};
+use super::refs::{CLAIM, NODE_LABELS, SERVICE_LINKS};
 use super::requests::Requests;
 use super::watched::{BoundPod, WatchedPod};
 use super::world::{Effect, World};
 use ask::{Answer, ask_again, finish_mirror, is_gone, restore_ready, seed, seed_many, upheld, uphold};
 use claims::follow_claim;
+use labels::tell_labels;
 use object::{News, What, watch_object};
 use services::watch_services;
 
@@ -318,6 +320,7 @@ impl Follower {
                 let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
                 tokio::spawn(watch_services(client, what, watch, news, api))
             }
+            NODE_LABELS => tokio::spawn(tell_labels(client, node.to_owned(), what, watch, news)),
             CLAIM => tokio::spawn(follow_claim(client, what, watch, news)),
             _ => tokio::spawn(watch_object(client, what, watch, news)),
         };

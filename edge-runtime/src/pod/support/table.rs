@@ -12,7 +12,7 @@ const MOUNT: Answer = Wait("FailedMount");
 
 pub(super) const POD_SPEC: Table = &[
     ("activeDeadlineSeconds", Built),
-    ("affinity", Elsewhere),
+    ("affinity", Built),
     ("automountServiceAccountToken", Built),
     ("containers", In(CONTAINER)),
     ("dnsConfig", Built),
@@ -31,7 +31,7 @@ pub(super) const POD_SPEC: Table = &[
     ("imagePullSecrets", Built),
     ("initContainers", In(INIT_CONTAINER)),
     ("nodeName", Built),
-    ("nodeSelector", Elsewhere),
+    ("nodeSelector", Built),
     ("os", In(POD_OS)),
     ("overhead", Built),
     ("preemptionPolicy", Elsewhere),

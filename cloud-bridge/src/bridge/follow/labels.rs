@@ -1,0 +1,43 @@
+//! The labels of a node, for a pod that asks for some. Read once, after the pod was seen: a label that was set before the
+//! pod was made is among them, and a pod is looked at once. No watch: ten thousand of them would cost an API server more.
+
+use std::time::Duration;
+
+use edge_protocol::message::ObjectKey;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::object::{News, What};
+use crate::bridge::watched::made_object;
+
+/// Pause after a failure, doubled up to the second figure.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+
+/// Until they have been told, or aborted. `client` speaks as the node.
+pub(super) async fn tell_labels(client: Client, node: String, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
+    let nodes: Api<Node> = Api::all(client);
+    let mut pause = AGAIN.0;
+    loop {
+        let what = match nodes.get_opt(&node).await {
+            Ok(Some(found)) => {
+                let labels = found.metadata.labels.unwrap_or_default();
+                let body = json!({"kind": key.kind, "labels": labels});
+                What::Present(made_object(key.clone(), key.name.clone(), body))
+            }
+            // About to register anew.
+            Ok(None) => What::Failed,
+            Err(error) => {
+                log::warn!("node {node}: asking for its labels: {error}");
+                What::Failed
+            }
+        };
+        let told = matches!(what, What::Present(_));
+        if news.send(News { key: key.clone(), watch, what }).await.is_err() || told {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(AGAIN.1);
+    }
+}
