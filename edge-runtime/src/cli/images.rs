@@ -30,8 +30,12 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     super::start_log();
     let paths = super::paths(root)?;
     if collect {
-        Helper::begin(&paths).and_then(|helper| helper.collect()).map_err(CliError::failed)?;
-        return Ok(ExitCode::SUCCESS);
+        let Err(error) = Helper::begin(&paths).and_then(|helper| helper.collect()) else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        // The daemon makes an event of it.
+        super::version::print(&error.to_string())?;
+        return Ok(ExitCode::FAILURE);
     }
     if verify {
         let broken = verify_all(&paths).map_err(CliError::failed)?;

@@ -70,9 +70,16 @@ pub async fn pull(paths: &Paths, image: &str, request: &Request) -> Result<Strin
 /// Runs any helper: its input, then all of its output.
 ///
 /// # Errors
-/// It cannot be run, or took too long.
+/// It cannot be run, took too long, or failed; then what it said is the error.
 pub(crate) async fn talk(command: Command, input: &[u8]) -> io::Result<Vec<u8>> {
-    Ok(run(command, input).await?.stdout)
+    let output = run(command, input).await?;
+    let said = || String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match output.status {
+        Some(status) if status.success() => Ok(output.stdout),
+        Some(status) if output.stdout.is_empty() => Err(io::Error::other(status.to_string())),
+        Some(_) => Err(io::Error::other(said())),
+        None => Err(io::ErrorKind::TimedOut.into()),
+    }
 }
 
 /// What a helper left behind.

@@ -70,6 +70,9 @@ fn a_short_disk_loses_unused_images_and_then_the_largest_pod() {
     kubectl.apply_all(&[holder("small", 1)]);
     kubectl.wait_ready("small");
     assert!(node.edge_ok(&["images"]).contains("unused"));
+    // A file of it that cannot be deleted for now.
+    let stuck = file_of_unused(&root);
+    attribute("+i", &stuck);
     kubectl.apply_all(&[holder("large", 90)]);
     let gone = kubectl.wait_phase("large", "Failed");
     let message = gone["status"]["message"].as_str().unwrap_or_default();
@@ -85,6 +88,24 @@ fn a_short_disk_loses_unused_images_and_then_the_largest_pod() {
         if one["status"] == "False" { Ok(()) } else { Err(one.to_string()) }
     });
     kubectl.wait_ready("small");
+    let why = wait_event(kubectl, on, "ImageGCFailed");
+    assert!(why.contains("cannot remove") || why.contains("Operation not permitted"), "{why}");
+    // It has been moved aside.
+    attribute("-i", &file_of_unused(&root));
+}
+
+/// A file that only the image `unused` has.
+fn file_of_unused(root: &std::path::Path) -> std::path::PathBuf {
+    let script = "find \"$0\" -name busybox -type f -exec grep -l docker.io/library/unused {} +";
+    let output = std::process::Command::new("sh").args(["-c", script]).arg(root).output().expect("sh starts");
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    assert!(!text.is_empty() && !text.contains('\n'), "one file: {text:?}");
+    text.into()
+}
+
+fn attribute(change: &str, file: &std::path::Path) {
+    let done = std::process::Command::new("chattr").arg(change).arg(file).status().expect("e2fsprogs");
+    assert!(done.success(), "chattr {change}");
 }
 
 #[test]
@@ -121,6 +142,8 @@ fn a_full_disk_keeps_no_node_from_booting() {
         let one = condition(&kubectl.get("node", &name)?, "DiskPressure");
         if one["status"] == "True" { Ok(()) } else { Err(format!("{one} {}", node.log())) }
     });
+    let why = wait_event(kubectl, &name, "FreeDiskSpaceFailed");
+    assert!(why.contains("Failed to free sufficient space by deleting unused images (freed 0 bytes)"), "{why}");
     assert!(node.daemon.as_mut().is_some_and(sampan_tests::process::Process::is_running));
     std::fs::remove_file(&filler).expect("removed");
     until(Duration::from_secs(40), "the pressure is over", || {

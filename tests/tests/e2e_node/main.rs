@@ -3,6 +3,7 @@
 mod disk;
 mod pressure;
 mod pull;
+mod reboot;
 mod shutdown;
 mod small_disk;
 

@@ -5,7 +5,7 @@ use sampan_tests::{Cluster, can_run, until};
 use serde_json::json;
 use std::time::Duration;
 
-use crate::{NO_DISK, condition, node_with, pod_condition, wait_event};
+use crate::{NO_DISK, condition, configure, node_with, pod_condition, wait_event};
 
 #[test]
 fn memory_pressure_evicts_and_refuses() {
@@ -53,4 +53,34 @@ fn memory_pressure_evicts_and_refuses() {
     wait_event(kubectl, on, "EvictionThresholdMet");
     // The critical one never goes.
     kubectl.wait_ready(&vital);
+}
+
+#[test]
+fn a_node_short_of_inodes_evicts_for_them() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("inodes");
+    let mut node = node_with(&cluster, "edge", &format!("eviction: {{hard: {{memory.available: '0', {NO_DISK}}}}}\n"));
+    let on = node.name.clone();
+    let kubectl = &cluster.kubectl;
+    kubectl.apply_all(&[pod("goes", &on, json!([shell("c", "exec sleep 1000")]))]);
+    kubectl.wait_ready("goes");
+    node.kill();
+    // No file system has this many free.
+    let others = "memory.available: '0', nodefs.available: '0', imagefs.available: '0', imagefs.inodesFree: '0'";
+    configure(&node, &format!("eviction: {{hard: {{nodefs.inodesFree: 100%, {others}}}}}\n"));
+    node.start();
+    let evicted = kubectl.wait_phase("goes", "Failed");
+    assert_eq!(evicted["status"]["reason"], "Evicted");
+    let message = evicted["status"]["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("The node was low on resource: inodes. Threshold quantity: "), "{message}");
+    assert_eq!(pod_condition(&evicted, "DisruptionTarget")["reason"], "TerminationByKubelet");
+    until(Duration::from_secs(20), "disk pressure", || {
+        let one = condition(&kubectl.get("node", &on)?, "DiskPressure");
+        if one["status"] == "True" { Ok(()) } else { Err(one.to_string()) }
+    });
+    kubectl.apply_all(&[pod("late", &on, json!([shell("c", "exec sleep 1000")]))]);
+    let refused = kubectl.wait_phase("late", "Failed");
+    assert_eq!(refused["status"]["message"], "Pod was rejected: The node had condition: [DiskPressure]. ");
 }

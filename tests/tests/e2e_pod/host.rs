@@ -150,13 +150,16 @@ fn the_node_says_what_it_is() {
     kubectl.apply_all(&[pod("p", &node.name, json!([shell("c", RUN)]))]);
     let pod = kubectl.wait_ready("p");
     assert!(pod["status"]["startTime"].is_string(), "{}", pod["status"]);
-    for wanted in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
-        let conditions = pod["status"]["conditions"].as_array().expect("conditions");
-        assert!(
-            conditions.iter().any(|one| one["type"] == wanted && one["status"] == "True"),
-            "{wanted}: {conditions:?}"
-        );
-    }
+    let conditions = pod["status"]["conditions"].as_array().expect("conditions");
+    let types: Vec<&str> = conditions.iter().filter_map(|one| one["type"].as_str()).collect();
+    // As a kubelet lists them (K8s pkg/kubelet/kubelet_pods.go, `generateAPIPodStatus`).
+    assert_eq!(types, ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]);
+    assert!(conditions.iter().all(|one| one["status"] == "True"), "{conditions:?}");
+    let since =
+        |kind: &str| conditions.iter().find(|one| one["type"] == kind).map(|one| one["lastTransitionTime"].clone());
+    let order = ["PodScheduled", "PodReadyToStartContainers", "ContainersReady", "Ready"]
+        .map(|kind| since(kind).and_then(|time| time.as_str().map(str::to_owned)).expect("a time"));
+    assert!(order.is_sorted(), "{order:?}");
 
     let object = kubectl.get("node", &node.name).expect("the node");
     let info = &object["status"]["nodeInfo"];
