@@ -15,7 +15,7 @@ use super::launcher::{Launcher, Objects, Prepared};
 use super::runtimes::Runtimes;
 use super::sandbox::{class, spec, uid};
 use super::security::{apparmor, seccomp};
-use super::{oci_spec, resources, termination, user, user_ns};
+use super::{oci_spec, resources, termination, user, user_ns, variables};
 use crate::image::rootfs::Mapping;
 use crate::image::{ImageRecord, rootfs};
 use crate::monitor::protocol::StartContainer;
@@ -110,7 +110,7 @@ impl Launcher {
         let environment = environment(pod, container, &facts, objects)?;
         let host_name = self.host_name(pod).map_err(|failure| config(failure.message))?;
         let has_terminal = container.tty.unwrap_or(false);
-        let env = merge_env(&host_name, has_terminal, &image.config.env, &environment.vars);
+        let env = variables::merged(&host_name, has_terminal, &image.config.env, &environment.vars);
         let argv = env::argv(container, &image.config.entrypoint, &image.config.cmd, &environment.vars);
         if argv.is_empty() {
             return Err(create("no command specified"));
@@ -291,24 +291,6 @@ fn environment(
         Some(reason) => Err(config(env::EnvError(reason))),
         None => environment.map_err(config),
     }
-}
-
-/// `HOSTNAME`, and `TERM` with a terminal, as containerd and CRI-O set them, the image's variables, then the container's; a later value takes the
-/// place of an earlier one.
-fn merge_env(host_name: &str, has_terminal: bool, image: &[String], own: &[(String, String)]) -> Vec<(String, String)> {
-    let mut merged = vec![("HOSTNAME".to_owned(), host_name.to_owned())];
-    if has_terminal {
-        merged.push(("TERM".to_owned(), "xterm".to_owned()));
-    }
-    let image = image.iter().filter_map(|pair| pair.split_once('='));
-    let own = own.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    for (name, value) in image.chain(own) {
-        match merged.iter_mut().find(|(held, _)| held == name) {
-            Some((_, held)) => value.clone_into(held),
-            None => merged.push((name.to_owned(), value.to_owned())),
-        }
-    }
-    merged
 }
 
 fn working_dir(container: &Container, image: &ImageRecord) -> String {

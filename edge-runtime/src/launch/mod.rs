@@ -16,6 +16,7 @@ mod termination;
 mod usage;
 pub mod user;
 pub(crate) mod user_ns;
+mod variables;
 
 pub use container::{Attempt, all_containers};
 pub use launcher::Launcher;

@@ -11,6 +11,7 @@ use super::container::{Failure, config, create};
 use super::launcher::{Launcher, Objects};
 use super::runtimes::Runtimes;
 use super::sandbox::{class, uid};
+use super::variables::default_path;
 use super::{oci_spec, resources, user, user_ns};
 use crate::monitor::protocol::StartContainer;
 use crate::pod::pause::PAUSE;
@@ -50,7 +51,7 @@ impl Launcher {
             pod,
             container: &container,
             argv: vec![PROGRAM.to_owned(), "pause".to_owned()],
-            env: Vec::new(),
+            env: vec![default_path()],
             cwd: "/".to_owned(),
             rootfs: root,
             mounts: mounts().map_err(create)?,

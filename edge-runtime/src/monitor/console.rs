@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::cmsg_space;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -17,6 +17,14 @@ use super::socket;
 
 /// Name of the socket in the bundle.
 pub(crate) const SOCKET: &str = "console.sock";
+
+/// What the OCI runtime is told, which works in the bundle's folder. youki wants a whole path and copes with a long one,
+/// runc and crun connect as they are told, and `sun_path` holds 108 bytes.
+pub(crate) fn path(bundle: &Path) -> PathBuf {
+    const SUN_PATH: usize = 108;
+    let whole = bundle.join(SOCKET);
+    if whole.as_os_str().len() < SUN_PATH { whole } else { PathBuf::from(SOCKET) }
+}
 
 pub(crate) fn listen(bundle: &Path) -> io::Result<UnixListener> {
     let listener = socket::bind(&bundle.join(SOCKET))?;

@@ -22,8 +22,7 @@ pub(crate) fn spawn_run(spec: &StartContainer, environment: &[(String, String)],
     let mut command = base(spec, environment);
     command.args(["run", "--detach", "--bundle"]).arg(&spec.bundle).arg("--pid-file").arg(pid_file(&spec.bundle));
     if spec.terminal {
-        // Relative, because a socket's path is short and a node's root may be long; the runtime goes there anyway.
-        command.current_dir(&spec.bundle).arg("--console-socket").arg(console::SOCKET);
+        command.current_dir(&spec.bundle).arg("--console-socket").arg(console::path(&spec.bundle));
     } else if spec.stdin {
         command.stdin(stdio::container_stdin(&spec.bundle, spec.stdin_once)?);
     }
