@@ -1,5 +1,6 @@
 //! What each step of a pod does: thin calls into launch, images and the monitor.
 
+use std::borrow::Cow;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::{Node, Owner};
 use crate::image::Reference;
 use crate::launch::{Attempt, all_containers};
 use crate::monitor::protocol::StartContainer;
+use crate::pod::admission;
 use crate::pod::ephemeral;
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
 use crate::pod::pause::{PAUSE, shares_processes};
@@ -85,6 +87,10 @@ impl Node {
                 Err((failure, message)) => failed(failure, message),
             };
         }
+        let pod = &*match self.pods.get(uid) {
+            Some(entry) => admission::allocated(pod, &entry.record),
+            None => Cow::Borrowed(pod),
+        };
         let Some(definition) = ephemeral::definition(pod, container) else {
             return failed(StartFailure::Config, format!("container {container} is not in the pod's spec"));
         };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::clock::{Mono, Now};
 use super::event::{Exit, HookKind, PodEvent};
-use super::reconcile::{World, reconcile};
+use super::reconcile::{Refusal, World, reconcile};
 use super::record::{ContainerState, PodRecord, PodSource};
 use super::step::{Step, StopSignal};
 use super::transition::apply;
@@ -49,6 +49,8 @@ pub(super) struct Sim {
     pub(super) s: u64,
     /// Images on the node; others must be pulled.
     pub(super) images: Vec<String>,
+    /// No resize is let in.
+    pub(super) no_room: bool,
     /// Steps of all reconciles since the last [`Sim::take`], events left out.
     pub(super) steps: Vec<String>,
     pub(super) events: Vec<String>,
@@ -66,6 +68,7 @@ impl Sim {
             boot: "b".to_owned(),
             s: 0,
             images,
+            no_room: false,
             steps: Vec::new(),
             events: Vec::new(),
             wake: None,
@@ -80,8 +83,9 @@ impl Sim {
     /// Reconciles once, checks that asking again adds nothing, and returns the new steps as short words.
     pub(super) fn turn(&mut self) -> Vec<String> {
         let images = self.images.clone();
+        let refusal = self.no_room.then(|| Refusal { reason: "Deferred".into(), message: "no room".into() });
         let image = |r: &str| images.iter().any(|i| i == r).then(|| format!("sha256:{r}"));
-        let world = World { image: &image, admit: &|_| None, resize: &|_| None };
+        let world = World { image: &image, admit: &|_| None, resize: &|_| refusal.clone() };
         let plan = reconcile(&self.pod, self.record.clone(), &world, &self.now());
         let again = reconcile(&self.pod, plan.record.clone(), &world, &self.now());
         assert_eq!(plan.record, again.record, "reconcile is not idempotent");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::manifest::{container_id, pod, shell, with};
+use sampan_tests::process::signal;
 use sampan_tests::{Cluster, Kubectl, can_run, until};
 use serde_json::{Value, json};
 
@@ -115,6 +116,14 @@ fn a_resize_waits_for_room() {
     });
     let started = told.iter().filter(|event| event.starts_with("Started:")).count();
     assert_eq!(started, 1, "{told:?}");
+    // One that starts anew meanwhile has what was given to it.
+    let id = container_id(container(&kept));
+    signal(node.container_pids()[&id], "KILL");
+    let again = kubectl.wait_pod("waits", 20, "runs again", |pod| {
+        container(pod)["restartCount"] == 1 && container(pod)["state"]["running"].is_object()
+    });
+    assert_eq!(container(&again)["resources"]["requests"]["cpu"], "10m");
+    assert!(again["status"]["conditions"].to_string().contains("PodResizePending"), "{}", again["status"]);
 
     let given = |name: &str, milli: u64| {
         let milli = format!("{milli}m");

@@ -165,7 +165,10 @@ impl Turn<'_> {
         }
         c.probes = ProbeResults::default();
         c.hooks = Hooks::default();
-        c.resources = Some(Resources::of(container));
+        // While a resize waits for room a container has what was given to it.
+        if self.record.resize_pending.is_none() || c.resources.is_none() {
+            c.resources = Some(Resources::of(container));
+        }
         c.resize = Resize::Idle;
         let id = container_id(&uid, &container.name, c.attempt);
         let (reason, message) = c.state.shown();

@@ -48,7 +48,15 @@ impl Turn<'_> {
         for container in changed {
             let name = &container.name;
             let Some(c) = self.record.containers.get_mut(name) else { continue };
-            let ContainerState::Running { id, .. } = &c.state else { continue };
+            let id = match &c.state {
+                ContainerState::Running { id, .. } => id,
+                ContainerState::Starting { .. } | ContainerState::Stopping { .. } => continue,
+                // There is no cgroup to change: it starts anew with what it has now.
+                _ => {
+                    c.resources = Some(Resources::of(container));
+                    continue;
+                }
+            };
             if c.resources.as_ref().is_some_and(|has| wants_restart(container, has)) {
                 let grace = self.grace_for(container, StopReason::SpecChanged);
                 let message = format!("Container {name} resize requires restart");
@@ -66,6 +74,9 @@ impl Turn<'_> {
         }
         if !in_place.is_empty() {
             self.steps.push(Step::Resize { containers: in_place });
+        }
+        if !self.all().any(|(container, _)| self.has_changed(container)) {
+            self.complete_resize();
         }
     }
 
@@ -91,8 +102,12 @@ impl Turn<'_> {
 
     fn has_changed(&self, container: &Container) -> bool {
         let Some(c) = self.record.containers.get(&container.name) else { return false };
-        // A record of an older build does not say what the cgroup has: taken for right.
-        let (ContainerState::Running { .. }, Some(has)) = (&c.state, &c.resources) else { return false };
+        // Never started, or a record of an older build that does not say what the cgroup has: taken for right.
+        let Some(has) = &c.resources else { return false };
+        // What has ended for good is left alone; what ended while its resize waits may be about to start anew.
+        if matches!(c.state, ContainerState::Terminated { .. }) && self.record.resize_pending.is_none() {
+            return false;
+        }
         let wants = Resources::of(container);
         ["cpu", "memory"].into_iter().any(|resource| has.differs(&wants, resource))
     }
@@ -149,6 +164,27 @@ mod tests {
         );
         let c = &sim.record.containers["a"];
         assert!(c.resize.is_idle() && c.resources.as_ref().unwrap().limits["cpu"] == "200m");
+    }
+
+    #[test]
+    fn a_container_that_starts_anew_has_what_was_given_to_it() {
+        let mut sim = running();
+        sim.no_room = true;
+        sim.pod = pod(spec("200m", "10Mi", "RestartContainer"));
+        assert!(sim.turn().is_empty());
+        assert!(sim.record.resize_pending.is_some());
+        let has = |sim: &Sim| sim.record.containers["a"].resources.as_ref().unwrap().limits["cpu"].clone();
+        sim.exited("a", 1);
+        sim.started("a");
+        assert_eq!(has(&sim), "100m");
+        assert!(sim.record.resize_pending.is_some(), "and goes on waiting");
+        // Room comes while it waits to be started again.
+        sim.exited("a", 1);
+        sim.no_room = false;
+        sim.turn();
+        assert_eq!(has(&sim), "200m");
+        assert!(sim.record.resize_pending.is_none());
+        assert!(sim.events.iter().any(|event| event.starts_with("ResizeCompleted")), "{:?}", sim.events);
     }
 
     #[test]

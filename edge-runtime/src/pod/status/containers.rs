@@ -60,10 +60,11 @@ impl<'a> View<'a> {
             }
         };
         let image = if c.image.is_empty() { container.image.as_deref().unwrap_or_default() } else { &c.image };
-        let given = c.resources.as_ref().filter(|_| running);
+        let waits = self.record.resize_pending.is_some();
+        let given = c.resources.as_ref().filter(|_| running || waits);
         let asked = container.resources.as_ref().and_then(|r| r.requests.clone());
         // More that there is no room for is not allocated.
-        let held_back = given.filter(|_| self.record.resize_pending.is_some());
+        let held_back = given.filter(|_| waits);
         let allocated = held_back.map_or(asked, |given| given.to_api().requests);
         // Until the OCI runtime has had an attempt the kubelet has nothing to tell of (K8s pkg/kubelet/kubelet_pods.go).
         let made = running || c.user.is_some() || c.latest_end().is_some();
