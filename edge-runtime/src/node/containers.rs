@@ -114,7 +114,7 @@ impl Node {
                         live.insert(container.id, pid);
                     } else {
                         log::warn!("container {} runs, but no pod here owns it: ending it", container.id);
-                        self.send_signal(&container.id, nix::sys::signal::Signal::SIGKILL);
+                        self.send_signal(&container.id, nix::sys::signal::Signal::SIGKILL as i32);
                     }
                 }
                 // Its outcome will be told.

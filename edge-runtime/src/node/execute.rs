@@ -22,6 +22,7 @@ use crate::pod::record::{ContainerKind, ContainerState, PodSource, StopReason};
 use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
 use crate::pod::support::container_refusal;
 use crate::store::StoreError;
+use crate::sys::stop_signal;
 
 /// A container that could not be removed (a mount in use) is tried again after this.
 const REMOVE_AGAIN: Duration = Duration::from_secs(1);
@@ -160,38 +161,34 @@ impl Node {
 
     pub(super) fn kill_container(&self, uid: &str, container: &str, id: &str, signal: StopSignal, because: StopReason) {
         let signal = match signal {
-            StopSignal::Kill => Signal::SIGKILL,
+            StopSignal::Kill => Signal::SIGKILL as i32,
             StopSignal::Stop { .. } => self.stop_signal(uid, container),
         };
-        log::info!("container {container} ({}): {signal} because {because:?}", id.get(..12).unwrap_or(id));
+        log::info!("container {container} ({}): signal {signal} because {because:?}", id.get(..12).unwrap_or(id));
         self.send_signal(id, signal);
     }
 
-    pub(super) fn send_signal(&self, id: &str, signal: Signal) {
+    pub(super) fn send_signal(&self, id: &str, signal: i32) {
         let (monitor, id) = (self.monitor.clone(), id.to_owned());
         self.executor
             .spawn(async move {
-                if let Err(error) = monitor.kill(&id, signal as i32).await {
-                    log::debug!("{signal} to container {id}: {error}");
+                if let Err(error) = monitor.kill(&id, signal).await {
+                    log::debug!("signal {signal} to container {id}: {error}");
                 }
             })
             .detach();
     }
 
-    /// `lifecycle.stopSignal`, else the image's STOPSIGNAL (name or number), else SIGTERM.
-    fn stop_signal(&self, uid: &str, container: &str) -> Signal {
+    /// `lifecycle.stopSignal`, else the image's STOPSIGNAL, else SIGTERM.
+    fn stop_signal(&self, uid: &str, container: &str) -> i32 {
         let entry = self.pods.get(uid);
         let definition = entry.and_then(|entry| all_containers(&entry.pod).find(|one| one.name == container));
-        let own = definition.and_then(|one| one.lifecycle.as_ref()?.stop_signal.as_deref()?.parse().ok());
-        if let Some(signal) = own {
-            return signal;
-        }
-        let record = entry.and_then(|entry| entry.record.containers.get(container));
-        let image = record.and_then(|record| self.image_record(&record.image_id, &record.image));
-        let text = image.and_then(|image| image.config.stop_signal).unwrap_or_default();
-        let by_number = text.parse::<i32>().ok().and_then(|number| Signal::try_from(number).ok());
-        let name = if text.starts_with("SIG") { text } else { format!("SIG{text}") };
-        by_number.or_else(|| name.parse().ok()).unwrap_or(Signal::SIGTERM)
+        let own = definition.and_then(|one| stop_signal::number(one.lifecycle.as_ref()?.stop_signal.as_deref()?));
+        let of_image = || {
+            let record = entry?.record.containers.get(container)?;
+            stop_signal::number(&self.image_record(&record.image_id, &record.image)?.config.stop_signal?)
+        };
+        own.or_else(of_image).unwrap_or(Signal::SIGTERM as i32)
     }
 
     pub(super) fn remove_container(&mut self, owner: Owner, id: &str) {

@@ -13,6 +13,7 @@ pub mod quantity;
 pub mod reserve;
 pub mod resolve;
 pub mod signal;
+pub mod stop_signal;
 pub mod sysctl;
 pub mod tcp;
 pub mod terminal;
