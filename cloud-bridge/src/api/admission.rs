@@ -112,7 +112,8 @@ fn pod(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
         accounts::inject::inject(found.value(), value, || meta::generate_name("kube-api-access-"));
     }
     let secrets = &found.value()["imagePullSecrets"];
-    if value["spec"]["imagePullSecrets"].is_null() && secrets.is_array() {
+    // An empty list is none (K8s plugin/pkg/admission/serviceaccount).
+    if value["spec"]["imagePullSecrets"].as_array().is_none_or(Vec::is_empty) && secrets.is_array() {
         value["spec"]["imagePullSecrets"] = secrets.clone();
     }
     Ok(())

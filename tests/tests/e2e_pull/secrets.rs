@@ -77,8 +77,7 @@ fn a_login_opens_its_images_to_those_who_have_it() {
     secret(kubectl, "late", &address, "secret");
 
     // Through the account, and through the pod itself.
-    let mut by_account = puller("by-account", "IfNotPresent", &[]);
-    by_account["spec"]["imagePullSecrets"] = Value::Null;
+    let by_account = puller("by-account", "IfNotPresent", &[]);
     kubectl.apply_all(&[with_spec(by_account, &json!({"serviceAccountName": "puller"}))]);
     let first = image_id(&kubectl.wait_ready("by-account"));
     kubectl.apply_all(&[puller("by-pod", "IfNotPresent", &["wrong", "right"])]);
