@@ -25,6 +25,12 @@ board_disk() {
     (cd "$root" && mkdir -p dev proc sys run tmp root etc usr/bin usr/sbin usr/lib usr/lib64 var/lib var/log suites && ln -s usr/bin bin && ln -s usr/sbin sbin && ln -s usr/lib lib && ln -s usr/lib64 lib64)
     put "$root" /bin/busybox /usr/bin/busybox
     for program in $board_programs; do put "$root" "$(command -v "$program")" "/usr/bin/$program"; done
+    # For kernels with AppArmor, which Debian's are.
+    if program=$(PATH=$PATH:/usr/sbin command -v apparmor_parser); then
+        put "$root" "$program" /usr/sbin/apparmor_parser
+        mkdir -p "$root/etc/apparmor.d"
+        cp -R /etc/apparmor.d/abi "$root/etc/apparmor.d/"
+    fi
     kubectl=${SAMPAN_KUBECTL_NEW:-$(command -v kubectl)}
     cp -L "$kubectl" "$root/usr/bin/kubectl"
     for program in edge-runtime cloud-bridge; do put "$root" "$bin/$program" "/usr/bin/$program"; done

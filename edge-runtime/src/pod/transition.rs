@@ -19,7 +19,7 @@ use super::record::{ContainerRecord, ContainerState, Deletion, Hook, PodRecord, 
 /// Longest pause between two tries to make the sandbox.
 const SANDBOX_RETRY_MAX_S: u64 = 30;
 /// Pause after a resize that failed, for instance below what the container uses.
-const RESIZE_RETRY: Duration = Duration::from_secs(10);
+const RESIZE_RETRY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 
 /// The record after `event`. Taken by value and returned, so that each state names its successor.
 #[must_use]
@@ -119,12 +119,17 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         }),
         PodEvent::Resized { container, id, resources, error } => with(&mut record, &container, |c| {
             if c.state.live_id() == Some(&*id) {
-                c.resize = match error {
-                    None => {
+                c.resize = match (error, &c.resize) {
+                    (None, _) => {
                         c.resources = Some(resources);
                         Resize::Idle
                     }
-                    Some(message) => Resize::Failed { message, retry_at: now.mono.after(RESIZE_RETRY) },
+                    (Some(message), before) => {
+                        let failures = if let Resize::UnderWay { failures, .. } = before { *failures } else { 0 };
+                        let pause = RESIZE_RETRY.0.saturating_mul(1 << failures.min(8)).min(RESIZE_RETRY.1);
+                        let (retry_at, failures) = (now.mono.after(pause), failures.saturating_add(1));
+                        Resize::Failed { message, retry_at, failures }
+                    }
                 };
             }
         }),

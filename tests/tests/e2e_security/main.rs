@@ -1,5 +1,6 @@
 //! What a pod's security context does to real processes, and which wishes this node refuses.
 
+mod apparmor;
 mod board;
 mod crun;
 mod memory;

@@ -1,4 +1,4 @@
-//! Seccomp and AppArmor profiles, sysctls, identity.
+//! Seccomp profiles, sysctls, identity.
 
 use sampan_tests::{Cluster, can_run};
 use serde_json::{Value, json};
@@ -79,14 +79,6 @@ fn profiles_sysctls_and_identity_reach_the_process() {
     assert_eq!(refused["status"]["reason"], "SysctlForbidden", "{refused}");
     let message = refused["status"]["message"].as_str().unwrap_or_default();
     assert!(message.ends_with("forbidden sysctl: \"kernel.msgmax\" not allowlisted"), "{message}");
-    if !std::path::Path::new("/sys/module/apparmor").exists() {
-        let wish = json!({"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}});
-        kubectl.apply_all(&[once("apparmor", &node, "true", &wish, &none)]);
-        let refused = kubectl.wait_phase("apparmor", "Failed");
-        assert_eq!(refused["status"]["reason"], "AppArmor", "{refused}");
-        let message = refused["status"]["message"].as_str().unwrap_or_default();
-        assert!(message.ends_with("Cannot enforce AppArmor: AppArmor is not enabled on the host"), "{message}");
-    }
     let object = kubectl.get("node", &node.name).expect("the node");
     assert_eq!(object["status"]["features"]["supplementalGroupsPolicy"], true, "{object}");
 }

@@ -63,14 +63,21 @@ impl Turn<'_> {
                 self.stop(name, StopReason::SpecChanged, self.now.mono.after(grace), message, Order::Now);
                 continue;
             }
-            match c.resize {
-                Resize::UnderWay => {}
-                Resize::Failed { retry_at, .. } if self.now.mono < retry_at => self.wake_at(retry_at),
-                Resize::Idle | Resize::Failed { .. } => {
-                    in_place.push((name.clone(), id.clone()));
-                    c.resize = Resize::UnderWay;
+            let (message, failures) = match std::mem::take(&mut c.resize) {
+                under_way @ Resize::UnderWay { .. } => {
+                    c.resize = under_way;
+                    continue;
                 }
-            }
+                Resize::Failed { message, retry_at, failures } if self.now.mono < retry_at => {
+                    c.resize = Resize::Failed { message, retry_at, failures };
+                    self.wake_at(retry_at);
+                    continue;
+                }
+                Resize::Failed { message, failures, .. } => (message, failures),
+                Resize::Idle => (String::new(), 0),
+            };
+            in_place.push((name.clone(), id.clone()));
+            c.resize = Resize::UnderWay { message, failures };
         }
         if !in_place.is_empty() {
             self.steps.push(Step::Resize { containers: in_place });
@@ -104,10 +111,6 @@ impl Turn<'_> {
         let Some(c) = self.record.containers.get(&container.name) else { return false };
         // Never started, or a record of an older build that does not say what the cgroup has: taken for right.
         let Some(has) = &c.resources else { return false };
-        // What has ended for good is left alone; what ended while its resize waits may be about to start anew.
-        if matches!(c.state, ContainerState::Terminated { .. }) && self.record.resize_pending.is_none() {
-            return false;
-        }
         let wants = Resources::of(container);
         ["cpu", "memory"].into_iter().any(|resource| has.differs(&wants, resource))
     }
@@ -150,7 +153,7 @@ mod tests {
         let steps = sim.turn();
         assert_eq!(steps, ["resize a"]);
         let c = &sim.record.containers["a"];
-        assert_eq!((&c.resize, c.resources.as_ref().unwrap().limits["cpu"].as_str()), (&Resize::UnderWay, "100m"));
+        assert!(matches!(c.resize, Resize::UnderWay { .. }) && c.resources.as_ref().unwrap().limits["cpu"] == "100m");
         let (id, resources) =
             (c.state.live_id().unwrap().to_owned(), Resources::of(&sim.pod.spec.as_ref().unwrap().containers[0]));
         let done = PodEvent::Resized { container: "a".into(), id, resources, error: None };
@@ -185,6 +188,33 @@ mod tests {
         assert_eq!(has(&sim), "200m");
         assert!(sim.record.resize_pending.is_none());
         assert!(sim.events.iter().any(|event| event.starts_with("ResizeCompleted")), "{:?}", sim.events);
+    }
+
+    #[test]
+    fn one_that_fails_is_tried_ever_more_seldom_and_told_once() {
+        let mut sim = running();
+        sim.pod = pod(spec("200m", "10Mi", "RestartContainer"));
+        sim.turn();
+        let fails = |sim: &mut Sim| {
+            let error = Some("in use".to_owned());
+            sim.tell(PodEvent::Resized {
+                container: "a".into(),
+                id: sim.id("a"),
+                resources: Resources::default(),
+                error,
+            })
+        };
+        assert!(fails(&mut sim).is_empty());
+        let told = |sim: &Sim| match &sim.record.containers["a"].resize {
+            Resize::UnderWay { message, .. } | Resize::Failed { message, .. } => message.clone(),
+            Resize::Idle => String::new(),
+        };
+        for pause in [10, 20, 40, 80, 160, 300, 300] {
+            assert!(sim.wait(pause - 1).is_empty(), "{pause}");
+            assert_eq!(sim.wait(1), ["resize a"], "{pause}");
+            assert_eq!(told(&sim), "in use");
+            fails(&mut sim);
+        }
     }
 
     #[test]

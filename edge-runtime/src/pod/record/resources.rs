@@ -58,11 +58,19 @@ impl Resources {
 pub enum Resize {
     #[default]
     Idle,
-    /// `Resize` was issued and has not answered.
-    UnderWay,
+    /// `Resize` was issued and has not answered. What it said before is shown on: a status for each attempt would be for
+    /// nobody.
+    UnderWay {
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
+        #[serde(default)]
+        failures: u32,
+    },
     Failed {
         message: String,
         retry_at: Mono,
+        #[serde(default)]
+        failures: u32,
     },
 }
 

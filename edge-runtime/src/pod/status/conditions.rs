@@ -73,8 +73,10 @@ fn resizing(record: &PodRecord) -> Option<(&'static str, Verdict)> {
     }
     let under_way = record.containers.values().find_map(|c| match &c.resize {
         Resize::Idle => None,
-        Resize::UnderWay => Some(Verdict::of(true)),
-        Resize::Failed { message, .. } => Some(Verdict { ok: true, reason: "Error", message: message.clone() }),
+        Resize::UnderWay { message, .. } if message.is_empty() => Some(Verdict::of(true)),
+        Resize::UnderWay { message, .. } | Resize::Failed { message, .. } => {
+            Some(Verdict { ok: true, reason: "Error", message: message.clone() })
+        }
     });
     under_way.map(|verdict| ("PodResizeInProgress", verdict))
 }

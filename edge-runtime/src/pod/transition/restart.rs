@@ -85,7 +85,7 @@ pub(super) fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandb
             *removing = false;
         }
         c.hooks.interrupt();
-        if c.resize == Resize::UnderWay {
+        if matches!(c.resize, Resize::UnderWay { .. }) {
             c.resize = Resize::Idle;
         }
         match std::mem::take(&mut c.state) {
