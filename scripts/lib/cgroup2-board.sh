@@ -18,6 +18,7 @@ put() {
 }
 
 # board_disk DIR BIN TESTS...: BIN is the folder of our programs, TESTS are the files of the suites; sets disk.
+# INIT=systemd: with systemd as the first process.
 board_disk() {
     local dir=$1 root=$1/disk bin=$2 program applet file kubectl; shift 2
     disk=$dir/disk.img
@@ -49,6 +50,7 @@ board_disk() {
     echo 'root:x:0:' >"$root/etc/group"
     echo '127.0.0.1 localhost' >"$root/etc/hosts"
     echo 'nameserver 10.0.2.3' >"$root/etc/resolv.conf"
+    [ "${INIT:-busybox}" != systemd ] || board_systemd "$root"
     # Where the tests look for it.
     mkdir -p "$root$repo/scripts" "$root$repo/tests"
     cp -R "$repo/scripts/lib" "$root$repo/scripts/"

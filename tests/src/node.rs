@@ -19,6 +19,12 @@ pub fn oci_runtime() -> String {
     std::env::var("TEST_OCI_RUNTIME").unwrap_or_else(|_| "runc".into())
 }
 
+/// Whether systemd makes the nodes' cgroups: `TEST_CGROUP_DRIVER` is `systemd`.
+#[must_use]
+pub fn with_systemd() -> bool {
+    std::env::var("TEST_CGROUP_DRIVER").is_ok_and(|driver| driver == "systemd")
+}
+
 /// The image all tests use.
 pub const BUSYBOX: &str = "docker.io/library/busybox:latest";
 
@@ -180,6 +186,10 @@ impl EdgeNode {
         if runtime != "runc" && !config.contains("runtime:") {
             std::fs::write(folder.join("config.yaml"), format!("{config}runtime: {{command: {runtime}}}\n"))
                 .expect("written");
+        }
+        let config = std::fs::read_to_string(folder.join("config.yaml")).unwrap_or_default();
+        if with_systemd() && !config.contains("cgroup-driver:") {
+            std::fs::write(folder.join("config.yaml"), format!("{config}cgroup-driver: systemd\n")).expect("written");
         }
         let mut command = self.wrapped(self.command());
         command.arg("run").arg("--root").arg(&self.root);

@@ -38,7 +38,7 @@ pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
     let paths = super::paths(args.root)?;
     let config = Config::load(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))
         .map_err(CliError::failed)?;
-    let runtime = Runtimes::new(&config.runtime.command, &config.runtimes).of_container(id, &paths);
+    let runtime = Runtimes::new(&config).of_container(id, &paths);
     let mut words = runtime.beginning();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).arg("--root").arg(&runtime.root).args(&runtime.args).arg("exec").args(runtime.cwd_args());

@@ -10,6 +10,7 @@ use super::security::SecurityFile;
 use super::swap::ResourcesConfig;
 use super::traffic::{PullFile, ShutdownFile};
 use crate::image::registry_config::RegistryConfig;
+use crate::sys::cgroup::Driver;
 
 /// What was typed, before defaults and checks.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -22,6 +23,7 @@ pub struct ConfigFile {
     pub reserved: ReservedFile,
     pub network: NetworkFile,
     pub cgroup_parent: Option<String>,
+    pub cgroup_driver: Driver,
     pub runtime: RuntimeFile,
     pub logs: LogFile,
     pub security: SecurityFile,

@@ -23,6 +23,7 @@ use crate::image::registry_config::RegistryConfig;
 use crate::launch::devices::DeviceClass;
 use crate::launch::runtimes::Handler;
 use crate::net::Subnet;
+use crate::sys::cgroup::{Driver, check_slice_parent};
 
 /// Flags of `edge-runtime run` that override the file.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,7 @@ pub struct Config {
     pub network: NetworkConfig,
     /// Parent of all pods' cgroups, below the root of each hierarchy.
     pub cgroup_parent: String,
+    pub cgroup_driver: Driver,
     pub runtime: RuntimeConfig,
     pub logs: LogConfig,
     pub security: SecurityConfig,
@@ -147,6 +149,9 @@ impl Config {
         if !cgroup_parent.starts_with('/') || cgroup_parent.contains("..") {
             return Err(invalid("cgroup-parent", format!("'{cgroup_parent}' is not an absolute cgroup path")));
         }
+        if parsed.cgroup_driver == Driver::Systemd {
+            check_slice_parent(&cgroup_parent).map_err(|why| invalid("cgroup-parent", why))?;
+        }
         let max_pods = parsed.max_pods.unwrap_or(110);
         if max_pods == 0 {
             return Err(invalid("max-pods", "must be at least 1".into()));
@@ -197,6 +202,7 @@ impl Config {
                 cni_bin_dirs: network.cni.bin_dirs.unwrap_or_else(defaults::cni_bin_dirs),
             },
             cgroup_parent,
+            cgroup_driver: parsed.cgroup_driver,
             runtime: RuntimeConfig { command: parsed.runtime.command.unwrap_or_else(|| "runc".into()), parallel },
             logs,
             security,

@@ -34,6 +34,8 @@ fn wrong_values_name_their_key() {
         ("taints: [a=b]", "taints"),
         ("max-pods: 0", "max-pods"),
         ("cgroup-parent: x", "cgroup-parent"),
+        ("cgroup-driver: systemdd", "cgroup-driver: unknown variant `systemdd`, expected `cgroupfs` or `systemd`"),
+        ("cgroup-driver: systemd\ncgroup-parent: /a b", "cgroup-parent"),
         ("security: {allowed-unsafe-sysctls: [vm.swappiness]}", "security.allowed-unsafe-sysctls"),
         ("devices: {gpio: [/dev/gpiochip0]}", "devices.gpio"),
         ("devices: {a.b/c: [/etc/passwd]}", "devices.a.b/c"),

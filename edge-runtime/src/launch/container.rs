@@ -26,6 +26,7 @@ use crate::pod::event::StartFailure;
 use crate::pod::record::ProcessUser;
 use crate::pod::services;
 use crate::store::secrets;
+use crate::sys::cgroup::Driver;
 use crate::sys::files;
 use crate::volume::mounts::{self, MountContext};
 use crate::volume::{DownwardFacts, downward, image_volume};
@@ -101,6 +102,7 @@ impl Launcher {
         let dir = self.attempt_dir(&uid, &container.name, attempt.number);
 
         // The pod may have been resized since it was made: while init containers ran, or by the end of an attempt.
+        // The cgroup is there: with systemd's driver nothing has to wait for them.
         if let Err(error) = self.pod_cgroup(pod, &uid) {
             log::warn!("pod {uid}: its cgroup keeps its former values: {}", error.message);
         }
@@ -142,7 +144,6 @@ impl Launcher {
         if let Some(user) = own_users {
             user_ns::map(user, &bundle, &self.paths.pod(&uid), &mut mounts).map_err(create)?;
         }
-        let cgroup = format!("{}/{}", self.cgroups.pod_path(class(pod), &uid), attempt.id);
         let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
         let cwd = working_dir(container, image);
         Runtimes::mark(&bundle, &handler, &cwd).map_err(create)?;
@@ -159,7 +160,8 @@ impl Launcher {
             mounts: mounts.into_iter().map(bind).collect(),
             namespaces: namespaces(pod, prepared, attempt.join_pid),
             hostname: String::new(),
-            cgroup_path: cgroup.clone(),
+            cgroup_path: self.cgroups.runtime_path(class(pod), &uid, attempt.id),
+            systemd: self.config.cgroup_driver == Driver::Systemd,
             user,
             oom_score_adj: resources::oom_score_adj(pod, container, self.facts.memory_bytes),
             pids_limit: None,
@@ -186,7 +188,7 @@ impl Launcher {
             log_max_bytes: self.config.logs.max_bytes,
             log_max_files: self.config.logs.max_files,
             log_bytes_per_second: self.config.logs.bytes_per_second,
-            cgroup: Some(cgroup),
+            cgroup: Some(self.cgroups.container_path(class(pod), &uid, attempt.id)),
             stdin: container.stdin.unwrap_or(false),
             stdin_once: container.stdin_once.unwrap_or(false),
             terminal: has_terminal,

@@ -23,7 +23,7 @@ use crate::net::resolv::NodeDns;
 use crate::net::{NetError, Network, NetworkSettings, Subnet};
 use crate::paths::Paths;
 use crate::pod::reconcile::Refusal;
-use crate::sys::cgroup::{CgroupError, Cgroups, UsageReader};
+use crate::sys::cgroup::{CgroupError, Cgroups, Driver, UsageReader};
 use crate::sys::host;
 use crate::sys::trash::Trash;
 use crate::volume::{DownwardFacts, VolumeHostPath};
@@ -86,7 +86,8 @@ impl Launcher {
     pub fn new(paths: &Paths, config: Rc<Config>) -> Result<(Self, Vec<String>), LauncherError> {
         let mut warnings = Vec::new();
         let namespaces = NamespaceMaker::open()?;
-        let cgroups = Cgroups::detect(&config.cgroup_parent)?;
+        let cgroups = Cgroups::detect(config.cgroup_driver, &config.cgroup_parent)?;
+        no_other_driver(&config)?;
         cgroups.prepare()?;
         let mut network = Network::new(network_settings(&config))?;
         if config.network.mode != NetworkMode::Cni {
@@ -104,7 +105,7 @@ impl Launcher {
             warnings.push(format!("pods together are not kept within allocatable: {error}"));
         }
         let devices = Devices::load(config.devices.clone(), paths);
-        let runtimes = Runtimes::new(&config.runtime.command, &config.runtimes);
+        let runtimes = Runtimes::new(&config);
         let user_ids = user_ns::detect(paths, &namespaces, config.max_pods);
         if let Err(why) = &user_ids {
             log::info!("pods cannot have users of their own (hostUsers: false): {why}");
@@ -153,7 +154,7 @@ impl Launcher {
         Ok(Self {
             paths: paths.clone(),
             namespaces: NamespaceMaker::open()?,
-            cgroups: Cgroups::detect(&config.cgroup_parent)?,
+            cgroups: Cgroups::detect(Driver::Cgroupfs, &config.cgroup_parent)?,
             network: Network::new(network_settings(&config))?,
             plugins: Rc::new(Plugins::new(config.network.cni_bin_dirs.clone())),
             config,
@@ -239,9 +240,19 @@ impl Launcher {
         self.cgroups.reader()
     }
 
-    /// Cgroup of a pod; its containers' are below it, named by id.
+    /// Cgroup of a pod.
     pub fn cgroup_of_pod(&self, pod: &Pod, uid: &str) -> String {
         self.cgroups.pod_path(super::sandbox::class(pod), uid)
+    }
+
+    /// Cgroup of a container.
+    pub fn cgroup_of_container(&self, pod: &Pod, uid: &str, id: &str) -> String {
+        self.cgroups.container_path(super::sandbox::class(pod), uid, id)
+    }
+
+    /// Does what is asked of systemd, if its cgroup driver is used: to be spawned once.
+    pub fn systemd_worker(&self) -> Option<impl Future<Output = ()> + use<> + 'static> {
+        self.cgroups.worker()
     }
 
     /// Where a container attempt writes that is no volume.
@@ -254,11 +265,18 @@ impl Launcher {
         self.cgroups.controllers().memory
     }
 
-    /// Links and pinned namespaces of pods that are no longer known: left by a crash.
+    /// Links, pinned namespaces and cgroups of pods that are no longer known: left by a crash.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn sweep(&mut self, known: &BTreeSet<String>) -> Result<(), NetError> {
+        for (class, uid) in self.cgroups.pods().into_iter().filter(|(_, uid)| !known.contains(uid)) {
+            let gone = self.cgroups.kill_pod(class, &uid).and_then(|()| self.cgroups.remove_pod(class, &uid));
+            if let Err(error) = gone {
+                // What is being killed is still there; systemd is on its way.
+                log::debug!("pod {uid}, which is not known: {error}");
+            }
+        }
         self.network.cleanup(known)?;
         let ns = self.paths.run().join("ns");
         for entry in std::fs::read_dir(&ns).into_iter().flatten().flatten() {
@@ -276,7 +294,13 @@ impl Launcher {
     pub fn teardown_node(&mut self) -> Result<(), LauncherError> {
         self.detach_all();
         let network = self.network.teardown();
-        self.cgroups.teardown()?;
+        // The configuration may have changed since: whatever there is goes.
+        for driver in [Driver::Systemd, Driver::Cgroupfs] {
+            match Cgroups::detect(driver, &self.config.cgroup_parent) {
+                Ok(cgroups) if cgroups.is_there() => cgroups.teardown()?,
+                _ => {}
+            }
+        }
         Ok(network?)
     }
 
@@ -317,4 +341,17 @@ fn main_family_first(mut ips: Vec<IpAddr>, subnets: &[Subnet]) -> Vec<IpAddr> {
     let main = subnets.first().is_none_or(|subnet| subnet.is_ipv4());
     ips.sort_by_key(|ip| ip.is_ipv4() != main);
     ips
+}
+
+/// A pod's cgroups are of one driver, as long as it runs. An empty tree of the other one is taken away.
+fn no_other_driver(config: &Config) -> Result<(), CgroupError> {
+    let (other, name) = match config.cgroup_driver {
+        Driver::Cgroupfs => (Driver::Systemd, "systemd"),
+        Driver::Systemd => (Driver::Cgroupfs, "cgroupfs"),
+    };
+    match Cgroups::detect(other, &config.cgroup_parent) {
+        Ok(cgroups) if !cgroups.pods().is_empty() => Err(CgroupError::DriverChanged(name)),
+        Ok(cgroups) if cgroups.is_there() => cgroups.teardown(),
+        _ => Ok(()),
+    }
 }

@@ -15,6 +15,7 @@ use super::variables::default_path;
 use super::{oci_spec, resources, user, user_ns};
 use crate::monitor::protocol::StartContainer;
 use crate::pod::pause::PAUSE;
+use crate::sys::cgroup::Driver;
 use crate::sys::files;
 
 /// Where the program lies in its container.
@@ -46,7 +47,6 @@ impl Launcher {
         let runtime = self.runtimes.of_handler(&handler, &self.paths);
         let container = definition().map_err(create)?;
         let own = &prepared.namespaces;
-        let cgroup = format!("{}/{id}", self.cgroups.pod_path(class(pod), &uid));
         let input = oci_spec::Input {
             pod,
             container: &container,
@@ -63,7 +63,8 @@ impl Launcher {
                 pid: oci_spec::PidNamespace::Private,
             },
             hostname: String::new(),
-            cgroup_path: cgroup.clone(),
+            cgroup_path: self.cgroups.runtime_path(class(pod), &uid, id),
+            systemd: self.config.cgroup_driver == Driver::Systemd,
             user: user::User { uid: 0, gid: 0, groups: Vec::new() },
             oom_score_adj: resources::PAUSE_OOM_SCORE_ADJ,
             pids_limit: None,
@@ -86,7 +87,7 @@ impl Launcher {
             runtime_args: runtime.args,
             log_max_bytes: self.config.logs.max_bytes,
             log_max_files: self.config.logs.max_files,
-            cgroup: Some(cgroup),
+            cgroup: Some(self.cgroups.container_path(class(pod), &uid, id)),
             ..StartContainer::default()
         })
     }

@@ -1,4 +1,4 @@
-//! New cgroup values for what runs. Writes control files and decides nothing.
+//! New cgroup values for what runs. Writes control files, or has systemd do it, and decides nothing.
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -6,33 +6,70 @@ use super::all_containers;
 use super::launcher::Launcher;
 use super::resources::container_values;
 use super::sandbox::class;
-use crate::sys::cgroup::CgroupValues;
+use crate::sys::cgroup::{CgroupValues, Driver, Pending};
 
 /// No limit on the processor.
 const NO_QUOTA: i64 = -1;
 
-impl Launcher {
-    /// Gives the containers (name, id) of a pod, and the pod as a whole, the values of its newest spec. One answer for
-    /// each container.
-    pub fn resize(&self, pod: &Pod, uid: &str, containers: &[(String, String)]) -> Vec<Result<(), String>> {
-        let path = self.cgroups.pod_path(class(pod), uid);
-        // On cgroup v1 no child may have more than its parent, whichever of them is written first.
-        let open = CgroupValues { cpu_quota_us: Some(NO_QUOTA), ..CgroupValues::default() };
-        let opened = self.cgroups.update(&path, &open).map_err(|error| error.to_string());
-        let done = containers.iter().map(|(name, id)| {
-            opened.clone()?;
-            self.resize_container(pod, &path, name, id)
-        });
-        let done: Vec<_> = done.collect();
-        match self.pod_cgroup(pod, uid) {
-            Ok(()) => done,
-            Err(error) => done.into_iter().map(|one| one.and(Err(error.message.clone()))).collect(),
-        }
+/// A change: done, failed, or on its way to systemd.
+type Change = Result<Option<Pending>, String>;
+
+/// The changes of one pod.
+#[derive(Debug)]
+pub struct Resizing {
+    /// In the order of asking.
+    containers: Vec<Change>,
+    pod: Change,
+}
+
+impl Resizing {
+    /// Whether there is nothing to wait for.
+    pub fn is_settled(&self) -> bool {
+        self.containers.iter().chain([&self.pod]).all(|change| !matches!(change, Ok(Some(_))))
     }
 
-    fn resize_container(&self, pod: &Pod, pod_path: &str, name: &str, id: &str) -> Result<(), String> {
+    /// One answer for each container. None is resized before the pod is.
+    pub async fn settle(self) -> Vec<Result<(), String>> {
+        let mut all = Vec::new();
+        for change in self.containers {
+            all.push(settled(change).await);
+        }
+        let pod = settled(self.pod).await;
+        all.into_iter().map(|one| one.and(pod.clone())).collect()
+    }
+}
+
+async fn settled(change: Change) -> Result<(), String> {
+    match change? {
+        Some(pending) => pending.recv().await.map_err(|_| "nobody talks to systemd".to_owned())?,
+        None => Ok(()),
+    }
+}
+
+impl Launcher {
+    /// Gives the containers (name, id) of a pod, and the pod as a whole, the values of its newest spec.
+    pub fn resize(&self, pod: &Pod, uid: &str, containers: &[(String, String)]) -> Resizing {
+        let opened = self.open(&self.cgroups.pod_path(class(pod), uid));
+        let containers = containers.iter().map(|(name, id)| {
+            opened.clone()?;
+            self.resize_container(pod, uid, name, id)
+        });
+        let containers = containers.collect();
+        Resizing { containers, pod: self.pod_cgroup(pod, uid).map_err(|error| error.message) }
+    }
+
+    /// On cgroup v1 no child may have more than its parent, whichever of them is written first.
+    fn open(&self, path: &str) -> Result<(), String> {
+        if self.config.cgroup_driver == Driver::Systemd {
+            return Ok(());
+        }
+        let open = CgroupValues { cpu_quota_us: Some(NO_QUOTA), ..CgroupValues::default() };
+        self.cgroups.update(path, &open).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn resize_container(&self, pod: &Pod, uid: &str, name: &str, id: &str) -> Change {
         let container = all_containers(pod).find(|one| one.name == name).ok_or("it is no longer in the pod's spec")?;
-        let path = format!("{pod_path}/{id}");
+        let path = self.cgroups.container_path(class(pod), uid, id);
         let values = container_values(pod, container).map_err(|error| error.to_string())?;
         let limit = values.memory_limit.and_then(|bytes| u64::try_from(bytes).ok());
         // The kernel would kill at once (v2) what only a lower use can make fit.

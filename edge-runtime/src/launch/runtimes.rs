@@ -9,14 +9,19 @@ use k8s_openapi::api::core::v1::{NodeRuntimeHandler, NodeRuntimeHandlerFeatures,
 use serde_json::Value;
 
 use super::launcher::Objects;
+use crate::config::Config;
 use crate::monitor::exec::Runtime;
 use crate::paths::Paths;
+use crate::sys::cgroup::Driver;
 
 /// In a bundle, and in a pod's folder: name of the handler that runs it; absent for the node's default one.
 const MARK: &str = "handler";
 
 /// In a bundle: the folder in which its processes begin; absent for `/`.
 const CWD: &str = "cwd";
+
+/// Has an OCI runtime ask systemd for a container's cgroup. All that take runc's arguments know it.
+const SYSTEMD: &str = "--systemd-cgroup";
 
 /// Kind of the objects that give handlers their names.
 const CLASS: &str = "RuntimeClass";
@@ -40,8 +45,19 @@ pub struct Runtimes {
 }
 
 impl Runtimes {
+    /// Those of the configuration, for its cgroup driver.
+    pub fn new(config: &Config) -> Self {
+        let mut runtimes = Self::of(&config.runtime.command, &config.runtimes);
+        if config.cgroup_driver == Driver::Systemd {
+            for handler in runtimes.handlers.values_mut().chain([&mut runtimes.default]) {
+                handler.args.push(SYSTEMD.to_owned());
+            }
+        }
+        runtimes
+    }
+
     /// `default` can be named as a class too, by the name of its file.
-    pub fn new(default: &Path, handlers: &BTreeMap<String, Handler>) -> Self {
+    fn of(default: &Path, handlers: &BTreeMap<String, Handler>) -> Self {
         let default = Handler { program: default.to_path_buf(), args: Vec::new() };
         Self { default, handlers: handlers.clone() }
     }
@@ -162,7 +178,7 @@ mod tests {
     #[test]
     fn handlers() {
         let others = BTreeMap::from([("crun".to_owned(), Handler { program: "/opt/crun".into(), args: Vec::new() })]);
-        let runtimes = Runtimes::new(Path::new("/usr/bin/runc"), &others);
+        let runtimes = Runtimes::of(Path::new("/usr/bin/runc"), &others);
         let of = |class: Value| {
             let pod: Pod =
                 serde_json::from_value(json!({"spec": {"containers": [], "runtimeClassName": class}})).unwrap();

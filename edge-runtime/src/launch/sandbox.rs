@@ -17,7 +17,7 @@ use crate::net::resolv::NodeDns;
 use crate::net::{address, bandwidth, etc_files, hostname, hosts, resolv};
 use crate::pod::ports;
 use crate::pod::qos::{QosClass, qos_class};
-use crate::sys::cgroup::{CgroupError, CgroupValues, PodCgroupClass};
+use crate::sys::cgroup::{CgroupError, CgroupValues, Pending, PodCgroupClass};
 use crate::volume::{self, VolumeContext, VolumeError};
 
 /// What a pod that cannot be prepared shows: an event's reason and text.
@@ -48,6 +48,8 @@ pub enum Preparation {
     Done(SandboxDone),
     /// CNI plugins have to attach it; then [`Launcher::finish_sandbox`].
     Attach(Attachment),
+    /// systemd has to make its cgroup; then the same once more.
+    Cgroup(Pending),
 }
 
 impl Launcher {
@@ -86,7 +88,9 @@ impl Launcher {
         if spec(pod).is_some_and(|spec| spec.runtime_class_name.is_some()) {
             Runtimes::remember(&dir, &handler).map_err(sandbox_failure)?;
         }
-        self.pod_cgroup(pod, uid)?;
+        if let Some(pending) = self.pod_cgroup(pod, uid)? {
+            return Ok(Preparation::Cgroup(pending));
+        }
         let namespaces = self.pod_namespaces(pod, uid)?;
         let ips = match &namespaces.net {
             None => Vec::new(),
@@ -123,7 +127,7 @@ impl Launcher {
         Ok(SandboxDone { ips, warnings })
     }
 
-    pub(super) fn pod_cgroup(&self, pod: &Pod, uid: &str) -> Result<(), SandboxFailure> {
+    pub(super) fn pod_cgroup(&self, pod: &Pod, uid: &str) -> Result<Option<Pending>, SandboxFailure> {
         let values = resources::pod_values(pod).map_err(sandbox_failure)?;
         let values = CgroupValues {
             cpu_shares: Some(values.cpu_shares),
@@ -223,7 +227,9 @@ impl Launcher {
         self.devices.free(uid, &self.paths);
         note("network", self.network.detach(uid).map_err(|error| error.to_string()));
         note("namespaces", namespaces::remove(&self.paths.namespaces(uid)).map_err(|error| error.to_string()));
-        match self.cgroups.remove_pod(class(pod), uid) {
+        let stopping = if for_good { None } else { self.cgroups.stop_pod(class(pod), uid) };
+        let removed = if stopping.is_some() { Ok(()) } else { self.cgroups.remove_pod(class(pod), uid) };
+        match removed {
             // Dead processes leave a moment later: the caller's retry removes it.
             Err(CgroupError::Busy(path)) => note("cgroup", Err(format!("{} is busy", path.display()))),
             done => note("cgroup", done.map_err(|error| error.to_string())),
@@ -234,6 +240,15 @@ impl Launcher {
             note("folder", self.trash.throw(&self.paths.pod(uid)).map_err(|error| error.to_string()));
         }
         failures.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    pub fn has_cgroup(&self, pod: &Pod, uid: &str) -> bool {
+        self.cgroups.has_pod(class(pod), uid)
+    }
+
+    /// Has systemd end the pod's cgroup, if it has one of it: waited for before [`Launcher::teardown_sandbox`].
+    pub fn stop_cgroup(&self, pod: &Pod, uid: &str) -> Option<Pending> {
+        self.cgroups.stop_pod(class(pod), uid)
     }
 
     /// What the containers of an already prepared pod start into; found again after a restart of the daemon.

@@ -13,11 +13,16 @@ impl Launcher {
 
     /// As [`Launcher::pod_memory`], of one container.
     pub fn container_memory(&self, pod: &Pod, uid: &str, id: &str) -> Option<u64> {
-        self.cgroups.working_set(&format!("{}/{id}", self.cgroups.pod_path(class(pod), uid)))
+        self.cgroups.working_set(&self.cgroups.container_path(class(pod), uid, id))
+    }
+
+    /// As [`crate::sys::cgroup::Cgroups::keep_oom_group`].
+    pub fn keep_oom_group(&self, pod: &Pod, uid: &str, id: &str) {
+        self.cgroups.keep_oom_group(&self.cgroups.container_path(class(pod), uid, id));
     }
 
     /// Processes and threads of a container.
     pub fn container_processes(&self, pod: &Pod, uid: &str, id: &str) -> Option<u64> {
-        self.cgroups.processes(&format!("{}/{id}", self.cgroups.pod_path(class(pod), uid)))
+        self.cgroups.processes(&self.cgroups.container_path(class(pod), uid, id))
     }
 }

@@ -45,6 +45,9 @@ impl Monitor {
                 }
             }
         }
+        for id in self.containers.keys().cloned().collect::<Vec<_>>() {
+            self.follow_kills(&id);
+        }
     }
 
     /// Starts that a former monitor began: once the OCI runtime has returned, they have succeeded or are undone.

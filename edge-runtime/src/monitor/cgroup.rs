@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// Whether the kernel has killed in this cgroup for want of memory.
-pub(crate) fn oom_killed(cgroup: &str) -> bool {
+/// Ends the names of units whose cgroups systemd takes away.
+pub(crate) const SCOPE_END: &str = ".scope";
+
+/// How often the kernel has killed in this cgroup for want of memory; `None` when there is none (any more).
+pub(crate) fn kills(cgroup: &str) -> Option<u64> {
     let relative = cgroup.trim_start_matches('/');
     let files = [
         Path::new(MOUNT).join("memory").join(relative).join("memory.oom_control"),
         Path::new(MOUNT).join(relative).join("memory.events"),
     ];
-    files.iter().filter_map(|file| fs::read_to_string(file).ok()).any(|text| counts_a_kill(&text))
+    files.iter().filter_map(|file| fs::read_to_string(file).ok()).find_map(|text| counted(&text))
 }
 
-fn counts_a_kill(text: &str) -> bool {
-    text.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
+fn counted(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|count| count.trim().parse().ok())
 }
 
 /// Removes the cgroup from every hierarchy. Fails while a process is in it.
@@ -53,10 +56,10 @@ mod tests {
 
     #[test]
     fn kills_are_counted_in_both_formats() {
-        assert!(counts_a_kill("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"));
-        assert!(!counts_a_kill("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"));
-        assert!(counts_a_kill("low 0\nhigh 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 0\n"));
-        assert!(!counts_a_kill(""));
+        assert_eq!(counted("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"), Some(1));
+        assert_eq!(counted("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"), Some(0));
+        assert_eq!(counted("low 0\nhigh 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 0\n"), Some(2));
+        assert_eq!(counted(""), None);
     }
 
     #[test]

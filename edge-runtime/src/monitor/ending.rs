@@ -28,19 +28,23 @@ impl Monitor {
             }
         }
         container.held_up = None;
+        let (pid, started_at) = (running.pid, running.started_at.clone());
+        let oom_killed = self.was_oom_killed(id);
         self.clients.show_end(id, &self.epoll);
         let (code, signal) = status.map_or((137, None), pidfd::decode_status);
         let record = ExitRecord {
             id: id.to_owned(),
-            pid: running.pid,
+            pid,
             code,
             signal,
-            oom_killed: container.spec.cgroup.as_deref().is_some_and(cgroup::oom_killed),
+            oom_killed,
             unknown: status.is_none(),
-            started_at: running.started_at.clone(),
+            started_at,
             finished_at: stamp(),
         };
-        container.state = State::Exited(record.clone());
+        if let Some(container) = self.containers.get_mut(id) {
+            container.state = State::Exited(record.clone());
+        }
         self.untold.push(record);
         self.untold_since.get_or_insert_with(Instant::now);
     }
@@ -154,6 +158,7 @@ impl Monitor {
 
     fn remove(&mut self, id: &str) {
         if let Some(container) = self.containers.remove(id) {
+            self.forget_kills(container.spec.cgroup.as_deref());
             saved::clear(&container.spec.bundle);
         }
     }

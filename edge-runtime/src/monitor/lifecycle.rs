@@ -31,6 +31,7 @@ impl Monitor {
         }
         let id = spec.id.clone();
         self.insert(spec, State::Queued);
+        self.follow_kills(&id);
         self.queue.push_back(id);
         self.begin_queued();
         Ok(())

@@ -27,6 +27,7 @@ pub mod exit;
 pub mod frame;
 mod lifecycle;
 mod link;
+mod oom;
 mod pidfd;
 pub mod process;
 pub mod protocol;

@@ -17,6 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use super::clients::Clients;
 use super::container::{Container, Parent, State};
 use super::exit::ExitRecord;
+use super::oom::Kills;
 use super::protocol::{Answer, Call, Request, VERSION};
 use super::stdio::{Buffers, stamp};
 use super::{socket, token};
@@ -73,6 +74,7 @@ pub(crate) struct Monitor {
     /// Exits that are neither on disk nor told yet, and when the first of them was seen.
     pub(crate) untold: Vec<ExitRecord>,
     pub(crate) untold_since: Option<Instant>,
+    pub(crate) kills: Kills,
     /// Look for dead children although no SIGCHLD came.
     pub(crate) look_for_dead: bool,
     finished: bool,
@@ -115,6 +117,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
         trim_at: Some(Instant::now()),
         untold: Vec::new(),
         untold_since: None,
+        kills: Kills::default(),
         look_for_dead: false,
         finished: false,
     };

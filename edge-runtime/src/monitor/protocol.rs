@@ -83,7 +83,8 @@ pub struct StartContainer {
     /// Most that is logged; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_bytes_per_second: Option<u64>,
-    /// `linux.cgroupsPath` of the spec, absolute in each hierarchy: where out-of-memory kills are counted.
+    /// The container's cgroup, absolute in each hierarchy: where out-of-memory kills are counted. One called `*.scope`
+    /// is taken away by systemd as soon as it is empty.
     #[serde(default)]
     pub cgroup: Option<String>,
     /// The container's standard input is the pipe `stdin`, else `/dev/null`.

@@ -53,6 +53,7 @@ impl Node {
     /// The store cannot be written.
     pub(super) fn guard(&mut self, now: Mono) -> Result<(), StoreError> {
         self.look(now);
+        self.mend_cgroups();
         self.collect_images_by_mark(now)?;
         self.walk_limited_pods(now);
         if !self.resumed || self.is_one_leaving(now) {

@@ -8,7 +8,7 @@
 //! | `turn` | one turn of a pod: decide, commit, execute |
 //! | `admit` | whether the node takes a pod |
 //! | `execute` | what each step does |
-//! | `network` | connecting pods, when that takes another process |
+//! | `network` | connecting pods, and their cgroups, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
 //! | `guard`, `storage`, `collect` | running short: eviction, pods' disk use, unused images |
 //! | `hooks` | lifecycle hooks that run |
@@ -190,6 +190,11 @@ impl Node {
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
             News::PluginsDone { uid, result } => self.plugins_done(&uid, result),
+            News::CgroupDone { uid, result } => self.cgroup_done(&uid, result),
+            News::Resized { uid, resized, done } => {
+                self.resized(&uid, resized, done);
+                Ok(())
+            }
             News::Probe(event) => self.take_probe(event),
             News::HookDone(call, done) => self.hook_done(call, done),
             News::Pulled { reference, result } => self.pulled(&reference, result),

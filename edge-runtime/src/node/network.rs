@@ -1,8 +1,10 @@
-//! Connecting pods: what of a sandbox takes other processes (nft, CNI plugins), waited for without holding the loop.
+//! Connecting pods: what of a sandbox takes other processes (nft, CNI plugins, systemd), waited for without holding the
+//! loop.
 //!
 //! A pod's step is answered once: at once when nothing has to be waited for, else by news. A second order for a pod
 //! that is still being connected (after the monitor was lost) waits for the first one's answer.
 
+mod cgroups;
 mod host_ports;
 mod plugins;
 
@@ -33,6 +35,10 @@ pub(super) enum Connecting {
     Undoing(SandboxFailure),
     /// They take it back for good.
     Detaching,
+    /// systemd makes its cgroup, before all else.
+    MakingCgroup,
+    /// systemd ends its cgroup, after all else but the files.
+    EndingCgroup,
 }
 
 impl Node {
@@ -53,6 +59,10 @@ impl Node {
                 }
                 self.connecting.insert(uid.to_owned(), Connecting::Attaching);
                 self.attach(uid, attachment);
+                return None;
+            }
+            Ok(Preparation::Cgroup(pending)) => {
+                self.await_cgroup(uid, Connecting::MakingCgroup, pending);
                 return None;
             }
             Err(failure) => return Some(self.without_volumes(uid, failure)),
@@ -97,14 +107,25 @@ impl Node {
             return None;
         }
         if self.host_ports.has(uid, &[]) {
-            return Some(self.remove_sandbox(uid));
+            return self.remove_sandbox(uid);
         }
         self.host_ports.want(uid, Vec::new());
         self.replace_rules();
         None
     }
 
-    fn remove_sandbox(&mut self, uid: &str) -> PodEvent {
+    fn remove_sandbox(&mut self, uid: &str) -> Option<PodEvent> {
+        let pod = self.pods.get(uid).map(|entry| entry.pod.clone());
+        match pod.and_then(|pod| self.launcher.stop_cgroup(&pod, uid)) {
+            Some(pending) => {
+                self.await_cgroup(uid, Connecting::EndingCgroup, pending);
+                None
+            }
+            None => Some(self.remove_prepared(uid)),
+        }
+    }
+
+    fn remove_prepared(&mut self, uid: &str) -> PodEvent {
         let Some(pod) = self.pods.get(uid).map(|entry| entry.pod.clone()) else { return PodEvent::TornDown };
         match self.launcher.teardown_sandbox(&pod, uid, true) {
             Ok(()) => PodEvent::TornDown,
@@ -149,7 +170,7 @@ impl Node {
             (Some(_), _) if ending => self.disconnect(&uid),
             (Some(done), Ok(())) => Some(self.sandbox_ready(&uid, done)),
             (Some(_), Err(error)) => Some(self.not_connected(&uid, sandbox_failure(error))),
-            (None, Ok(())) => Some(self.remove_sandbox(&uid)),
+            (None, Ok(())) => self.remove_sandbox(&uid),
             (None, Err(message)) => Some(PodEvent::TeardownFailed { message }),
         };
         if let Some(answer) = answer {

@@ -1,8 +1,11 @@
 //! Resizing running pods: whether there is room, and the step itself.
 
+use std::rc::Rc;
+
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
+use super::sources::News;
 use crate::launch::all_containers;
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::event::PodEvent;
@@ -10,6 +13,13 @@ use crate::pod::reconcile::Refusal;
 use crate::pod::reconcile::resize_text::{self, Told};
 use crate::pod::record::Resources;
 use crate::pod::step::EventDraft;
+
+/// A container that is given other values, and what they are.
+pub(super) struct Resized {
+    container: String,
+    id: String,
+    resources: Resources,
+}
 
 impl Node {
     /// The words of the kubelet (K8s pkg/kubelet/allocation, `handlePodResourcesResize`): `Infeasible`, or what the
@@ -27,19 +37,43 @@ impl Node {
         admission::admit(pod, others, has)
     }
 
-    /// Writes cgroup files only, so the answers are there at once.
+    /// The answers are there at once where cgroup files are written, and come later where systemd does it.
     pub(super) fn resize(&mut self, uid: &str, pod: &Pod, containers: Vec<(String, String)>) -> Vec<PodEvent> {
-        let done = self.launcher.resize(pod, uid, &containers);
+        let resizing = self.launcher.resize(pod, uid, &containers);
+        let resized = containers.into_iter().map(|(container, id)| {
+            let definition = all_containers(pod).find(|one| one.name == container);
+            Resized { container, id, resources: definition.map(Resources::of).unwrap_or_default() }
+        });
+        let resized = resized.collect();
+        if resizing.is_settled() {
+            let done = smol::future::block_on(resizing.settle());
+            return self.resize_answers(uid, resized, done);
+        }
+        let (news, uid) = (self.senders.news.clone(), uid.to_owned());
+        let job = async move {
+            let done = resizing.settle().await;
+            // The loop is gone only when the process ends.
+            let _ = news.send(News::Resized { uid, resized, done }).await;
+        };
+        self.executor.spawn(job).detach();
+        Vec::new()
+    }
+
+    pub(super) fn resized(&mut self, uid: &str, resized: Vec<Resized>, done: Vec<Result<(), String>>) {
+        for answer in self.resize_answers(uid, resized, done) {
+            self.tell(uid, answer);
+        }
+    }
+
+    fn resize_answers(&mut self, uid: &str, resized: Vec<Resized>, done: Vec<Result<(), String>>) -> Vec<PodEvent> {
         let errors: Vec<&str> = done.iter().filter_map(|one| one.as_ref().err()).map(String::as_str).collect();
         if !errors.is_empty() {
-            self.tell_resize_error(uid, pod, &errors.join(", "));
+            self.tell_resize_error(uid, &errors.join(", "));
         }
-        containers
+        resized
             .into_iter()
             .zip(done)
-            .map(|((container, id), result)| {
-                let definition = all_containers(pod).find(|one| one.name == container);
-                let resources = definition.map(Resources::of).unwrap_or_default();
+            .map(|(Resized { container, id, resources }, result)| {
                 let error = result.err();
                 match &error {
                     Some(error) => log::warn!("container {container} cannot be resized yet: {error}"),
@@ -50,9 +84,10 @@ impl Node {
             .collect()
     }
 
-    fn tell_resize_error(&mut self, uid: &str, pod: &Pod, error: &str) {
-        let generation = pod.metadata.generation.unwrap_or_default();
+    fn tell_resize_error(&mut self, uid: &str, error: &str) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
+        let pod = Rc::clone(&entry.pod);
+        let generation = pod.metadata.generation.unwrap_or_default();
         let Some(spec) = pod.spec.as_ref().filter(|_| entry.resize_error_of.replace(generation) != Some(generation))
         else {
             return;

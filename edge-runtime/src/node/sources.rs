@@ -5,6 +5,7 @@ use smol::future::FutureExt;
 
 use super::hooks::HookRef;
 use super::pulls::PullResult;
+use super::resize::Resized;
 use crate::link::LinkEvent;
 use crate::monitor::client::MonitorEvent;
 use crate::pod::clock::Mono;
@@ -36,6 +37,17 @@ pub(super) enum News {
     PluginsDone {
         uid: String,
         result: Result<Vec<std::net::IpAddr>, String>,
+    },
+    /// systemd has made a pod's cgroup or ended it, or could not.
+    CgroupDone {
+        uid: String,
+        result: Result<(), String>,
+    },
+    /// systemd has given containers of a pod other values, or could not: an answer for each.
+    Resized {
+        uid: String,
+        resized: Vec<Resized>,
+        done: Vec<Result<(), String>>,
     },
     Probe(ProbeEvent),
     /// A lifecycle hook has ended.

@@ -217,6 +217,9 @@ fn build(
     let manager = Manager::new(config.eviction.thresholds.clone(), config.eviction.transition);
     let (launcher, warnings) = Launcher::new(paths, Rc::clone(&config))?;
     warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    if let Some(worker) = launcher.systemd_worker() {
+        executor.spawn(worker).detach();
+    }
     exec::sweep(&paths.runtime_root());
     let settings = Settings { workers: config.runtime.parallel, ..Settings::default() };
     let monitor = MonitorClient::connect_or_spawn(executor, paths.clone(), settings, senders.monitor.clone());

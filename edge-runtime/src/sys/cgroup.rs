@@ -1,21 +1,30 @@
-//! Control groups of the node and its pods, on cgroup v1, hybrid and v2 (the cgroupfs driver).
+//! Control groups of the node and its pods: made and written by this node on cgroup v1, hybrid and v2, or by systemd
+//! on v2 alone. All is read from the files in either case.
 //!
-//! Layout: `PARENT/pod<uid>`, `PARENT/burstable/pod<uid>`, `PARENT/besteffort/pod<uid>`; containers below are the
-//! OCI runtime's. Values are computed elsewhere; knows nothing of pods but uid and class.
+//! Where they lie says `names`; the containers' own are the OCI runtime's. Values are computed elsewhere; knows
+//! nothing of pods but uid and class.
 
 mod burstable;
 mod hierarchy;
+mod names;
+mod slices;
 mod tree;
 mod types;
+mod units;
 mod usage;
 pub mod weight;
 mod working_set;
 
 use std::path::{Path, PathBuf};
 
+pub use crate::sys::systemd::Pending;
 use burstable::Burstable;
 use hierarchy::Hierarchies;
+use names::Names;
+pub use names::{Driver, check_slice_parent};
+use slices::Slices;
 pub use types::{CgroupError, CgroupValues, CgroupVersion, Controllers, PodCgroupClass};
+pub use units::properties;
 pub use usage::{CgroupUsage, UsageReader};
 use weight::weight_of_shares;
 
@@ -24,26 +33,35 @@ const MIN_SHARES: u64 = 2;
 const CFS_PERIOD_US: u64 = 100_000;
 /// What v1 shows for no limit is this and more, by page size.
 const UNLIMITED: u64 = 1 << 62;
-const CLASSES: [&str; 2] = ["burstable", "besteffort"];
+const CLASSES: [PodCgroupClass; 2] = [PodCgroupClass::Burstable, PodCgroupClass::BestEffort];
 
 /// The cgroup tree of one node.
 #[derive(Debug)]
 pub struct Cgroups {
-    parent: String,
+    names: Names,
     hierarchies: Hierarchies,
     burstable: Burstable,
+    /// With systemd's driver.
+    slices: Option<Slices>,
 }
 
 impl Cgroups {
     /// Detects version and controllers. `parent` is absolute in the cgroup file system, e.g. `/sampan-edge-1`.
-    pub fn detect(parent: &str) -> Result<Self, CgroupError> {
+    ///
+    /// # Errors
+    /// There is no cgroup file system, or systemd's driver cannot work here.
+    pub fn detect(driver: Driver, parent: &str) -> Result<Self, CgroupError> {
         let parent = parent.trim_end_matches('/');
         let proper = |part: &str| !part.is_empty() && part != "." && part != "..";
         if !parent.strip_prefix('/').is_some_and(|rest| rest.split('/').all(proper)) {
             return Err(CgroupError::Parent(parent.to_string()));
         }
         let hierarchies = Hierarchies::detect(Path::new(MOUNT_POINT))?;
-        Ok(Self { parent: parent.to_string(), hierarchies, burstable: Burstable::default() })
+        let slices = match driver {
+            Driver::Cgroupfs => None,
+            Driver::Systemd => Some(Slices::detect(hierarchies.version)?),
+        };
+        Ok(Self { names: Names::new(driver, parent), hierarchies, burstable: Burstable::default(), slices })
     }
 
     pub fn version(&self) -> CgroupVersion {
@@ -57,40 +75,44 @@ impl Cgroups {
 
     /// Makes the parent and the two class groups, enables controllers below them. Called once at start.
     pub fn prepare(&self) -> Result<(), CgroupError> {
+        let besteffort = CgroupValues { cpu_shares: Some(MIN_SHARES), ..CgroupValues::default() };
+        if let Some(slices) = &self.slices {
+            slices.prepare(&self.names, &besteffort)?;
+            self.read_burstable();
+            return Ok(());
+        }
+        let parent = self.names.parent();
         match self.hierarchies.version {
             CgroupVersion::V1 => {
                 for controller in ["cpu", "memory"] {
                     let Some(mount) = self.hierarchies.of(controller) else { continue };
-                    tree::make(&self.below(mount, &self.parent))?;
+                    tree::make(&self.below(mount, &parent))?;
                     if controller == "memory" {
                         // Before kernel 5.11 a parent's limit counts its children only when told so.
-                        let _ = tree::write(&self.below(mount, &self.parent).join("memory.use_hierarchy"), "1");
+                        let _ = tree::write(&self.below(mount, &parent).join("memory.use_hierarchy"), "1");
                     }
                     for class in CLASSES {
-                        tree::make(&self.below(mount, &self.parent).join(class))?;
+                        tree::make(&self.below(mount, &self.names.class(class)))?;
                     }
                 }
             }
             CgroupVersion::V2 => {
                 for mount in self.hierarchies.all() {
-                    let parent = self.below(mount, &self.parent);
-                    tree::make(&parent)?;
-                    tree::delegate(mount, &parent, &self.hierarchies.controllers())?;
-                    for class in CLASSES {
-                        tree::make(&parent.join(class))?;
-                        tree::delegate(mount, &parent.join(class), &self.hierarchies.controllers())?;
+                    let groups = std::iter::once(parent.clone()).chain(CLASSES.map(|class| self.names.class(class)));
+                    for group in groups.map(|path| self.below(mount, &path)) {
+                        tree::make(&group)?;
+                        tree::delegate(mount, &group, &self.hierarchies.controllers())?;
                     }
                 }
             }
         }
         self.read_burstable();
-        let besteffort = CgroupValues { cpu_shares: Some(MIN_SHARES), ..CgroupValues::default() };
-        self.apply(&format!("{}/besteffort", self.parent), &besteffort)
+        self.apply(&self.names.class(PodCgroupClass::BestEffort), &besteffort)
     }
 
     /// Values for all pods of the node together (the kubelet's node allocatable enforcement).
     pub fn bound_all(&self, values: &CgroupValues) -> Result<(), CgroupError> {
-        self.apply(&self.parent, values)
+        self.give(&self.names.parent(), values).map(drop)
     }
 
     /// All burstable pods together weigh what they request, as the kubelet has it: otherwise a class of many pods
@@ -98,7 +120,7 @@ impl Cgroups {
     fn weigh_burstable(&self, shares: Option<u64>) -> Result<(), CgroupError> {
         let Some(shares) = shares else { return Ok(()) };
         let values = CgroupValues { cpu_shares: Some(shares.max(MIN_SHARES)), ..CgroupValues::default() };
-        self.apply(&format!("{}/burstable", self.parent), &values)
+        self.give(&self.names.class(PodCgroupClass::Burstable), &values).map(drop)
     }
 
     /// Shares of the burstable pods that a daemon before this one made.
@@ -106,29 +128,55 @@ impl Cgroups {
         let v2 = self.hierarchies.version == CgroupVersion::V2;
         let file = if v2 { "cpu.weight" } else { "cpu.shares" };
         let Some(mount) = self.hierarchies.of("cpu") else { return };
-        let class = self.below(mount, &format!("{}/burstable", self.parent));
+        let class = self.below(mount, &self.names.class(PodCgroupClass::Burstable));
         for name in tree::children(&class) {
-            let Some(uid) = name.strip_prefix("pod") else { continue };
+            let Some(uid) = self.names.uid_of(&name) else { continue };
             let value = std::fs::read_to_string(class.join(&name).join(file)).ok();
             if let Some(value) = value.and_then(|text| text.trim().parse().ok()) {
-                self.burstable.add(uid, if v2 { weight::shares_of_weight(value) } else { value });
+                self.burstable.add(&uid, if v2 { weight::shares_of_weight(value) } else { value });
             }
         }
     }
 
-    /// Path of a pod's cgroup as OCI `linux.cgroupsPath` wants it, to be followed by `/CONTAINER_ID`.
+    /// Path of a pod's cgroup, absolute below each hierarchy's root.
     pub fn pod_path(&self, class: PodCgroupClass, uid: &str) -> String {
-        match class {
-            PodCgroupClass::Guaranteed => format!("{}/pod{uid}", self.parent),
-            PodCgroupClass::Burstable => format!("{}/burstable/pod{uid}", self.parent),
-            PodCgroupClass::BestEffort => format!("{}/besteffort/pod{uid}", self.parent),
-        }
+        self.names.pod(class, uid)
+    }
+
+    /// As [`Cgroups::pod_path`], of a container.
+    pub fn container_path(&self, class: PodCgroupClass, uid: &str, id: &str) -> String {
+        self.names.container(class, uid, id)
+    }
+
+    pub fn has_pod(&self, class: PodCgroupClass, uid: &str) -> bool {
+        self.exists(&self.pod_path(class, uid))
+    }
+
+    /// OCI `linux.cgroupsPath` of a container.
+    pub fn runtime_path(&self, class: PodCgroupClass, uid: &str, id: &str) -> String {
+        self.names.for_runtime(class, uid, id)
     }
 
     /// Makes the pod's cgroup with `values`; sets the values again when it exists. Values of a controller that the
-    /// kernel lacks are left out (the node condition says so).
-    pub fn create_pod(&self, class: PodCgroupClass, uid: &str, values: &CgroupValues) -> Result<(), CgroupError> {
+    /// kernel lacks are left out (the node condition says so). What it gives is still to be waited for.
+    pub fn create_pod(
+        &self,
+        class: PodCgroupClass,
+        uid: &str,
+        values: &CgroupValues,
+    ) -> Result<Option<Pending>, CgroupError> {
         let path = self.pod_path(class, uid);
+        let pending = match &self.slices {
+            Some(slices) => slices.pod(&path, uid, values, self.exists(&path)),
+            None => self.make_pod(&path, values).map(|()| None)?,
+        };
+        if let (PodCgroupClass::Burstable, Some(shares)) = (class, values.cpu_shares) {
+            self.weigh_burstable(self.burstable.add(uid, shares))?;
+        }
+        Ok(pending)
+    }
+
+    fn make_pod(&self, path: &str, values: &CgroupValues) -> Result<(), CgroupError> {
         match self.hierarchies.version {
             // The OCI runtime makes the folder in the hierarchies where we set nothing.
             CgroupVersion::V1 => {
@@ -139,25 +187,35 @@ impl Cgroups {
                 ];
                 for (controller, _) in wanted.into_iter().filter(|(_, wanted)| *wanted) {
                     if let Some(mount) = self.hierarchies.of(controller) {
-                        tree::make(&self.below(mount, &path))?;
+                        tree::make(&self.below(mount, path))?;
                     }
                 }
             }
             CgroupVersion::V2 => {
                 for mount in self.hierarchies.all() {
-                    tree::make(&self.below(mount, &path))?;
+                    tree::make(&self.below(mount, path))?;
                 }
             }
         }
-        self.apply(&path, values)?;
-        match (class, values.cpu_shares) {
-            (PodCgroupClass::Burstable, Some(shares)) => self.weigh_burstable(self.burstable.add(uid, shares)),
-            _ => Ok(()),
+        self.apply(path, values)
+    }
+
+    /// Changes values of a cgroup in which processes run. What it gives is still to be waited for.
+    pub fn update(&self, path: &str, values: &CgroupValues) -> Result<Option<Pending>, CgroupError> {
+        match self.slices {
+            Some(_) => self.give(path, values),
+            None => self.rewrite(path, values).map(|()| None),
         }
     }
 
-    /// Changes values of a cgroup in which processes run.
-    pub fn update(&self, path: &str, values: &CgroupValues) -> Result<(), CgroupError> {
+    fn give(&self, path: &str, values: &CgroupValues) -> Result<Option<Pending>, CgroupError> {
+        match &self.slices {
+            Some(slices) => Ok(slices.set(path, values)),
+            None => self.apply(path, values).map(|()| None),
+        }
+    }
+
+    fn rewrite(&self, path: &str, values: &CgroupValues) -> Result<(), CgroupError> {
         let memory = self.hierarchies.of("memory").map(|mount| self.below(mount, path));
         let Some((limit, dir)) = values.memory_limit_bytes.zip(memory) else { return self.apply(path, values) };
         let read = |file: &str| std::fs::read_to_string(dir.join(file)).ok()?.trim().parse::<u64>().ok();
@@ -219,9 +277,20 @@ impl Cgroups {
         }
     }
 
+    /// With systemd's driver: has the pod's unit stopped, if it has one. Wait for it before [`Cgroups::remove_pod`].
+    pub fn stop_pod(&self, class: PodCgroupClass, uid: &str) -> Option<Pending> {
+        let (slices, path) = (self.slices.as_ref()?, self.pod_path(class, uid));
+        self.exists(&path).then(|| slices.stop(&path))
+    }
+
     /// Removes the pod's cgroup and all below it. `Busy` when a process is left: kill and call again.
     pub fn remove_pod(&self, class: PodCgroupClass, uid: &str) -> Result<(), CgroupError> {
-        self.remove(&self.pod_path(class, uid))?;
+        let path = self.pod_path(class, uid);
+        if let Some(pending) = self.stop_pod(class, uid) {
+            drop(pending);
+            return Err(CgroupError::Busy(path.into()));
+        }
+        self.remove(&path)?;
         match class {
             PodCgroupClass::Burstable => self.weigh_burstable(self.burstable.remove(uid)),
             _ => Ok(()),
@@ -237,19 +306,13 @@ impl Cgroups {
         first
     }
 
-    /// Names (`pod<uid>`, without the `pod`) of all pods that have a cgroup, with their class; for the sweep at start.
+    /// Uids of all pods that have a cgroup, with their class; for the sweep at start.
     pub fn pods(&self) -> Vec<(PodCgroupClass, String)> {
         let mut found = Vec::new();
-        let classes = [
-            (PodCgroupClass::Guaranteed, ""),
-            (PodCgroupClass::Burstable, "/burstable"),
-            (PodCgroupClass::BestEffort, "/besteffort"),
-        ];
         for mount in self.hierarchies.all() {
-            for (class, folder) in classes {
-                let names = tree::children(&self.below(mount, &format!("{}{folder}", self.parent)));
-                let uids = names.into_iter().filter_map(|name| name.strip_prefix("pod").map(str::to_string));
-                found.extend(uids.map(|uid| (class, uid)));
+            for class in [PodCgroupClass::Guaranteed, PodCgroupClass::Burstable, PodCgroupClass::BestEffort] {
+                let names = tree::children(&self.below(mount, &self.names.class(class)));
+                found.extend(names.iter().filter_map(|name| self.names.uid_of(name)).map(|uid| (class, uid)));
             }
         }
         found.sort_by(|a, b| a.1.cmp(&b.1));
@@ -272,9 +335,22 @@ impl Cgroups {
         tree::keyed(&std::fs::read_to_string(self.below(mount, path).join(file)).ok()?, "oom_kill")
     }
 
+    /// Whether there is anything of this node.
+    pub fn is_there(&self) -> bool {
+        self.exists(&self.names.parent())
+    }
+
     /// Removes the whole tree of this node, for `reset`.
     pub fn teardown(&self) -> Result<(), CgroupError> {
-        self.remove(&self.parent)
+        let parent = self.names.parent();
+        if let Some(slices) = &self.slices {
+            slices.teardown(&parent)?;
+        }
+        self.remove(&parent)
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.hierarchies.all().any(|mount| self.below(mount, path).is_dir())
     }
 
     fn below(&self, mount: &Path, path: &str) -> PathBuf {

@@ -15,6 +15,7 @@ pub mod resolve;
 pub mod signal;
 pub mod stop_signal;
 pub mod sysctl;
+pub mod systemd;
 pub mod tcp;
 pub mod terminal;
 pub mod trash;

@@ -28,8 +28,10 @@ pub struct Input<'a> {
     pub namespaces: Namespaces,
     /// Set only together with a UTS namespace.
     pub hostname: String,
-    /// `linux.cgroupsPath`: absolute below each hierarchy's root.
+    /// `linux.cgroupsPath`: absolute below each hierarchy's root, or slice, prefix and name of a scope of systemd's.
     pub cgroup_path: String,
+    /// systemd makes the container's cgroup.
+    pub systemd: bool,
     /// As resolved by [`crate::launch::user::resolve`].
     pub user: User,
     /// Wanted value; clamped to what the node may set.

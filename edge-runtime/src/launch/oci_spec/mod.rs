@@ -8,6 +8,7 @@ mod host;
 mod input;
 mod limits;
 mod mounts;
+mod scope;
 mod seccomp;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,7 @@ pub fn build(input: &Input) -> Result<Spec, SpecError> {
     let with_hostname = input.namespaces.uts.is_some() && !input.hostname.is_empty();
     spec.set_hostname(with_hostname.then(|| input.hostname.clone()));
     spec.set_linux(Some(linux(input)?));
+    spec.set_annotations(if input.systemd { Some(scope::annotations(input)?) } else { None });
     Ok(spec)
 }
 

@@ -52,6 +52,7 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
         },
         hostname: "p".into(),
         cgroup_path: "/kubepods/podx/c".into(),
+        systemd: false,
         user: User { uid: 1000, gid: 2000, groups: vec![5] },
         oom_score_adj: -997,
         pids_limit: None,
@@ -223,6 +224,7 @@ fn what_cannot_be_expressed_is_named() {
         namespaces: Namespaces::default(),
         hostname: String::new(),
         cgroup_path: "/x".into(),
+        systemd: false,
         user: User::default(),
         oom_score_adj: 0,
         pids_limit: None,
@@ -235,4 +237,26 @@ fn what_cannot_be_expressed_is_named() {
     assert_eq!(build(&input).unwrap_err(), SpecError::UnknownCapability("MAGIC".into()));
     input.argv.clear();
     assert_eq!(build(&input).unwrap_err(), SpecError::NoCommand);
+}
+
+#[test]
+fn a_scope_has_its_values_from_systemd() {
+    let resources = json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "500m", "memory": "32Mi"}});
+    let annotations = |systemd| {
+        let spec = built(json!({"resources": resources}), &host(true), |input| input.systemd = systemd);
+        spec["annotations"].clone()
+    };
+    assert_eq!(annotations(false), Value::Null);
+    assert_eq!(
+        annotations(true),
+        json!({
+            "org.systemd.property.CPUWeight": "uint64 35",
+            "org.systemd.property.CPUQuotaPerSecUSec": "uint64 500000",
+            "org.systemd.property.MemoryMax": "uint64 33554432",
+            "org.systemd.property.MemorySwapMax": "uint64 0",
+            "org.systemd.property.TasksMax": "uint64 18446744073709551615",
+            "org.systemd.property.CollectMode": "'inactive-or-failed'",
+            "run.oci.systemd.subgroup": "",
+        })
+    );
 }

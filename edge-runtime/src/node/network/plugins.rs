@@ -52,7 +52,7 @@ impl Node {
                 }
                 Some(self.not_connected(uid, failure))
             }
-            (Some(Connecting::Detaching), Ok(_)) => Some(self.remove_sandbox(uid)),
+            (Some(Connecting::Detaching), Ok(_)) => self.remove_sandbox(uid),
             (Some(Connecting::Detaching), Err(message)) => Some(PodEvent::TeardownFailed { message }),
             (Some(other), _) => {
                 self.connecting.insert(uid.to_owned(), other);

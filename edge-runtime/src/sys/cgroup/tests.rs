@@ -14,7 +14,7 @@ impl Tree {
             eprintln!("skipped: needs root to make cgroups");
             return None;
         }
-        let tree = Cgroups::detect(&format!("/net-test-{name}-{}", std::process::id())).ok()?;
+        let tree = Cgroups::detect(Driver::Cgroupfs, &format!("/net-test-{name}-{}", std::process::id())).ok()?;
         if let Err(error) = tree.prepare() {
             eprintln!("skipped: cgroups cannot be made here: {error}");
             return None;
@@ -31,7 +31,8 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         self.0.teardown().unwrap();
-        let left = self.0.hierarchies.all().filter(|mount| self.0.below(mount, &self.0.parent).exists()).count();
+        let left =
+            self.0.hierarchies.all().filter(|mount| self.0.below(mount, &self.0.names.parent()).exists()).count();
         assert_eq!(left, 0, "cgroups are left behind");
     }
 }
@@ -77,7 +78,7 @@ fn burstable_pods_weigh_their_sum_also_after_a_restart() {
     if !tree.0.controllers().cpu {
         return;
     }
-    let class = format!("{}/burstable", tree.0.parent);
+    let class = format!("{}/burstable", tree.0.names.parent());
     let weight = || match tree.0.version() {
         CgroupVersion::V1 => tree.read("cpu", &class, "cpu.shares").parse::<u64>().unwrap(),
         CgroupVersion::V2 => weight::shares_of_weight(tree.read("cpu", &class, "cpu.weight").parse().unwrap()),
@@ -87,7 +88,7 @@ fn burstable_pods_weigh_their_sum_also_after_a_restart() {
     tree.0.create_pod(PodCgroupClass::Burstable, "u1", &values(2048)).unwrap();
     tree.0.create_pod(PodCgroupClass::Burstable, "u2", &values(512)).unwrap();
     near(2560);
-    let again = Cgroups::detect(&tree.0.parent).unwrap();
+    let again = Cgroups::detect(Driver::Cgroupfs, &tree.0.names.parent()).unwrap();
     again.prepare().unwrap();
     again.create_pod(PodCgroupClass::Burstable, "u3", &values(1024)).unwrap();
     near(3584);
@@ -122,11 +123,11 @@ fn processes_in_the_way_of_controllers_move_into_a_leaf() {
         eprintln!("skipped: only cgroup v2 forbids processes beside controllers");
         return;
     }
-    let group = tree.0.below(Path::new(MOUNT_POINT), &tree.0.parent).join("unit");
+    let group = tree.0.below(Path::new(MOUNT_POINT), &tree.0.names.parent()).join("unit");
     tree::make(&group).unwrap();
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     tree::write(&group.join("cgroup.procs"), &child.id().to_string()).unwrap();
-    let inner = Cgroups::detect(&format!("{}/unit/node", tree.0.parent)).unwrap();
+    let inner = Cgroups::detect(Driver::Cgroupfs, &format!("{}/unit/node", tree.0.names.parent())).unwrap();
     inner.prepare().unwrap();
     inner.create_pod(PodCgroupClass::Guaranteed, "u1", &VALUES).unwrap();
     let moved = std::fs::read_to_string(format!("/proc/{}/cgroup", child.id())).unwrap();
@@ -138,7 +139,7 @@ fn processes_in_the_way_of_controllers_move_into_a_leaf() {
 #[test]
 fn parents_that_could_leave_the_tree_are_refused() {
     for parent in ["", "/", "relative", "/a/../b", "/a//b"] {
-        assert!(matches!(Cgroups::detect(parent), Err(CgroupError::Parent(_))), "{parent}");
+        assert!(matches!(Cgroups::detect(Driver::Cgroupfs, parent), Err(CgroupError::Parent(_))), "{parent}");
     }
 }
 
@@ -156,4 +157,21 @@ fn fifty_pods_cost() {
         tree.0.remove_pod(PodCgroupClass::Burstable, uid).unwrap();
     }
     eprintln!("create {:?}, remove {:?} per pod", (made - start) / 50, made.elapsed() / 50);
+}
+
+#[test]
+fn systemds_driver_needs_systemd() {
+    match Cgroups::detect(Driver::Systemd, "/net-test-driver") {
+        Err(CgroupError::NoSystemd) => {
+            assert!(!crate::sys::systemd::is_init());
+            let told = CgroupError::NoSystemd.to_string();
+            assert!(
+                told.contains("not started by systemd") && told.contains("set cgroup-driver to cgroupfs"),
+                "{told}"
+            );
+        }
+        Err(CgroupError::SystemdOnV1) => assert!(CgroupError::SystemdOnV1.to_string().contains("v1")),
+        Err(error) => panic!("{error}"),
+        Ok(tree) => assert_eq!(tree.names.parent(), "/net_test_driver.slice"),
+    }
 }

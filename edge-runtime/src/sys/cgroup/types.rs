@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::sys::systemd::BusError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     #[error("{action} {}: {source}", path.display())]
@@ -11,6 +13,23 @@ pub enum CgroupError {
     NotMounted(PathBuf),
     #[error("cgroup {} still holds processes", .0.display())]
     Busy(PathBuf),
+    #[error(
+        "cgroup-driver is systemd, but this machine was not started by systemd (there is no /run/systemd/system): \
+         set cgroup-driver to cgroupfs, or remove it, in the node's configuration"
+    )]
+    NoSystemd,
+    #[error(
+        "cgroup-driver is systemd, which works with cgroup v2 alone, and this machine has v1: boot it with \
+         systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set cgroup-driver to cgroupfs"
+    )]
+    SystemdOnV1,
+    #[error(
+        "pods of this node run in cgroups of the other cgroup-driver, {0}: set cgroup-driver back and drain the node, \
+         or end its pods with 'edge-runtime reset', before it is changed"
+    )]
+    DriverChanged(&'static str),
+    #[error(transparent)]
+    Systemd(#[from] BusError),
     #[error("cgroup parent {0:?} is not an absolute path without '..'")]
     Parent(String),
 }

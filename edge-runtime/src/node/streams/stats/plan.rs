@@ -90,7 +90,7 @@ impl Node {
                 name: name.clone(),
                 started,
                 pid,
-                cgroup: format!("{cgroup}/{id}"),
+                cgroup: self.launcher.cgroup_of_container(&entry.pod, &record.uid, id),
                 writable: self.launcher.writable_layer(&record.uid, name, container.attempt),
                 logs: self.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(name),
             })

@@ -1,0 +1,43 @@
+//! Annotations for the scope that the OCI runtime has systemd make: the container's values as properties of its unit.
+//! Pure.
+//!
+//! Runtimes differ in which values they hand to systemd and which they write to files behind its back, where its next
+//! `daemon-reload` undoes them. Those of a property's own annotation all hand over (`org.systemd.property.NAME`, the
+//! value as GVariant text).
+
+use std::collections::HashMap;
+
+use super::{Input, SpecError};
+use crate::launch::resources::container_values;
+use crate::sys::cgroup::{self, CgroupValues};
+use crate::sys::systemd::Value;
+
+const PROPERTY: &str = "org.systemd.property.";
+/// Of crun: a cgroup below the scope for the container itself. Values and counts are the scope's.
+const SUBGROUP: &str = "run.oci.systemd.subgroup";
+
+pub(super) fn annotations(input: &Input) -> Result<HashMap<String, String>, SpecError> {
+    let values = container_values(input.pod, input.container)?;
+    let unsigned = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+    let properties = cgroup::properties(&CgroupValues {
+        cpu_shares: Some(values.cpu_shares),
+        cpu_quota_us: values.cpu_quota_us,
+        memory_limit_bytes: unsigned(values.memory_limit),
+        // Not systemd's default, which is a part of what the machine can have.
+        pids_limit: Some(unsigned(input.pids_limit).unwrap_or(u64::MAX)),
+    });
+    let mut all: HashMap<String, String> = HashMap::new();
+    for property in properties {
+        if let Value::Number(number) = property.value {
+            all.insert(format!("{PROPERTY}{}", property.name), format!("uint64 {number}"));
+        }
+    }
+    let swap = input.swap_limit.filter(|_| input.host.swap_accounting);
+    if let Some(swap) = unsigned(swap) {
+        all.insert(format!("{PROPERTY}MemorySwapMax"), format!("uint64 {swap}"));
+    }
+    // A scope whose container was killed for memory has failed: it is not kept for somebody to look at.
+    all.insert(format!("{PROPERTY}CollectMode"), "'inactive-or-failed'".to_owned());
+    all.insert(SUBGROUP.to_owned(), String::new());
+    Ok(all)
+}
