@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::sys::tasks::Tasks;
 use lexopt::prelude::*;
 use nix::mount::{MntFlags, umount2};
-use smol::LocalExecutor;
 use smol::channel::bounded;
 use smol::future::FutureExt;
 
@@ -54,7 +54,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
 }
 
 async fn end_containers(paths: &Paths) -> Result<(), CliError> {
-    let executor: Rc<LocalExecutor<'static>> = Rc::new(LocalExecutor::new());
+    let executor = Tasks::default();
     let (sender, events) = bounded(64);
     let work = async {
         let monitor = MonitorClient::connect_or_spawn(&executor, paths.clone(), Settings::default(), sender);

@@ -25,13 +25,13 @@ pub mod status;
 pub mod tls;
 
 use crate::paths::Paths;
+use crate::sys::tasks::Tasks;
 use address::BridgeAddress;
 use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
 use edge_protocol::message::{ObjectKey, Report, StreamId, TokenAnswer, TokenRequest};
 use edge_protocol::stream::{StreamError, StreamEvent};
 use edge_protocol::version::{RefuseReason, Welcome};
 use identity::Identity;
-use smol::LocalExecutor;
 use smol::channel::{self, Receiver, Sender};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -174,7 +174,7 @@ impl Shared {
 }
 
 /// Starts the link's task on the executor. It ends when the receiver of the events is dropped.
-pub fn start(ex: &Rc<LocalExecutor<'static>>, settings: LinkSettings, events: Sender<LinkEvent>) -> LinkHandle {
+pub fn start(ex: &Tasks, settings: LinkSettings, events: Sender<LinkEvent>) -> LinkHandle {
     let (wake, woken) = channel::bounded(1);
     let (network, network_changes) = channel::bounded(1);
     // A bridge that sends more than anybody asked for loses it.

@@ -6,6 +6,7 @@ mod server;
 use super::identity::Identity;
 use super::join::{JoinError, Token, join};
 use super::*;
+use crate::sys::tasks::Tasks;
 use edge_protocol::edge::EdgeFacts;
 use edge_protocol::message::{Object, ObjectDigest, Position, StreamRequest};
 use server::{Authority, Server};
@@ -15,9 +16,9 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Runs a test on one executor and gives up after a while.
-fn run<F: Future<Output = ()>>(test: impl FnOnce(Rc<LocalExecutor<'static>>) -> F) {
-    let ex = Rc::new(LocalExecutor::new());
-    let work = test(Rc::clone(&ex));
+fn run<F: Future<Output = ()>>(test: impl FnOnce(Tasks) -> F) {
+    let ex = Tasks::default();
+    let work = test(ex.clone());
     let limit = async {
         Timer::after(Duration::from_secs(20)).await;
         panic!("the test hangs");
@@ -44,12 +45,12 @@ struct Node {
 }
 
 impl Node {
-    fn start(ex: &Rc<LocalExecutor<'static>>, identity: Identity, capacity: usize) -> Self {
+    fn start(ex: &Tasks, identity: Identity, capacity: usize) -> Self {
         Self::start_at(ex, identity, capacity, Time::default())
     }
 
     /// Judges certificates by another time.
-    fn start_at(ex: &Rc<LocalExecutor<'static>>, identity: Identity, capacity: usize, time: Time) -> Self {
+    fn start_at(ex: &Tasks, identity: Identity, capacity: usize, time: Time) -> Self {
         let (sender, events) = channel::bounded(capacity);
         let folder = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(folder.path());

@@ -3,9 +3,8 @@
 //! The work is done by one background task ([`super::link`]); this file is what the rest of the daemon sees.
 
 use std::path::PathBuf;
-use std::rc::Rc;
 
-use smol::LocalExecutor;
+use crate::sys::tasks::Tasks;
 use smol::channel::Sender;
 use thiserror::Error;
 
@@ -82,12 +81,7 @@ pub struct MonitorClient {
 impl MonitorClient {
     /// Connects in the background. A monitor is spawned when a former one left something running, else with the
     /// first start. Events are never waited for by the connection: awaiting a call while `events` is full is fine.
-    pub fn connect_or_spawn(
-        executor: &Rc<LocalExecutor<'static>>,
-        paths: Paths,
-        settings: Settings,
-        events: Sender<MonitorEvent>,
-    ) -> Self {
+    pub fn connect_or_spawn(executor: &Tasks, paths: Paths, settings: Settings, events: Sender<MonitorEvent>) -> Self {
         let (calls, receiver) = smol::channel::bounded(MAX_CALLS);
         let (news, backlog) = smol::channel::unbounded();
         executor.spawn(Link::new(paths, settings, receiver, news).run()).detach();

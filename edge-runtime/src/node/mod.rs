@@ -51,7 +51,7 @@ mod turn;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use smol::LocalExecutor;
+use crate::sys::tasks::Tasks;
 
 use crate::config::Config;
 use crate::launch::Launcher;
@@ -99,7 +99,7 @@ pub struct Node {
     config: Rc<Config>,
     paths: Paths,
     clock: Clock,
-    executor: Rc<LocalExecutor<'static>>,
+    executor: Tasks,
     senders: Senders,
     store: Store,
     launcher: Launcher,

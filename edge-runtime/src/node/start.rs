@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use crate::sys::tasks::Tasks;
 use edge_protocol::message::Report;
 use nix::fcntl::{Flock, FlockArg};
-use smol::LocalExecutor;
 
 use super::collect::Collect;
 use super::events::about_node;
@@ -88,11 +88,11 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
     let _lock = lock(paths)?;
     // Of a shutdown that did not come about.
     let _ = std::fs::remove_file(paths.run().join(super::shutdown::MARK));
-    let executor: Rc<LocalExecutor<'static>> = Rc::new(LocalExecutor::new());
+    let executor = Tasks::default();
     // Not smol's own: with it both threads would take turns at waiting for news, ten wake-ups each time.
     smol::future::block_on(executor.run(async {
         // Without it the process crate would start a thread of its own to wait for children.
-        executor.spawn(smol::process::driver()).detach();
+        executor.spawn(async { match smol::process::driver().await {} }).detach();
         let (senders, sources) = channels();
         watch_signals(&executor, &senders, signals);
         watch_manifests(&executor, &senders, paths)?;
@@ -149,7 +149,7 @@ pub fn lock(paths: &Paths) -> Result<Flock<std::fs::File>, StartError> {
     Err(StartError::Locked(path))
 }
 
-fn watch_signals(executor: &Rc<LocalExecutor<'static>>, senders: &Senders, signals: Signals) {
+fn watch_signals(executor: &Tasks, senders: &Senders, signals: Signals) {
     let news = senders.news.clone();
     let wait = async move {
         if signals.next().await.is_ok() {
@@ -159,7 +159,7 @@ fn watch_signals(executor: &Rc<LocalExecutor<'static>>, senders: &Senders, signa
     executor.spawn(wait).detach();
 }
 
-fn watch_manifests(executor: &Rc<LocalExecutor<'static>>, senders: &Senders, paths: &Paths) -> Result<(), StartError> {
+fn watch_manifests(executor: &Tasks, senders: &Senders, paths: &Paths) -> Result<(), StartError> {
     let folder = paths.static_pods();
     let watch = FolderWatch::new(&folder).map_err(io(folder.display().to_string()))?;
     let news = senders.news.clone();
@@ -174,12 +174,7 @@ fn watch_manifests(executor: &Rc<LocalExecutor<'static>>, senders: &Senders, pat
     Ok(())
 }
 
-fn build(
-    paths: &Paths,
-    config: Config,
-    executor: &Rc<LocalExecutor<'static>>,
-    senders: Senders,
-) -> Result<Node, StartError> {
+fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> Result<Node, StartError> {
     let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
     // The store must open on a full disk, too.
     let reserve = Reserve::new(paths.reserve());
@@ -236,7 +231,7 @@ fn build(
         recursive_read_only: launcher.recursive_read_only,
         runtime: runtime.unwrap_or_default(),
     };
-    let probes = Supervisor::new(Rc::clone(executor), exec_probe(paths, launcher.runtimes()), tell_probe(&senders));
+    let probes = Supervisor::new(executor.clone(), exec_probe(paths, launcher.runtimes()), tell_probe(&senders));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
     let now = clock.now();
     let conditions = store.fact(Fact::Conditions)?;
@@ -251,7 +246,7 @@ fn build(
         config,
         paths: paths.clone(),
         clock,
-        executor: Rc::clone(executor),
+        executor: executor.clone(),
         senders,
         store,
         launcher,

@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_executor::{LocalExecutor, Task};
+use crate::sys::tasks::Tasks;
+use async_executor::Task;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use rustls::ClientConfig;
 
@@ -94,7 +95,7 @@ pub struct ProbeEvent {
 
 /// Owner of all probe tasks. Dropping it, or leaving a target out of a sync, ends the tasks.
 pub struct Supervisor {
-    executor: Rc<LocalExecutor<'static>>,
+    executor: Tasks,
     shared: Rc<Shared>,
     /// By pod uid and container name.
     running: BTreeMap<String, BTreeMap<String, Running>>,
@@ -136,7 +137,7 @@ impl Known {
 
 impl Supervisor {
     /// `tell` must not block: it queues into the loop.
-    pub fn new(executor: Rc<LocalExecutor<'static>>, exec: ExecProbe, tell: Rc<dyn Fn(ProbeEvent)>) -> Self {
+    pub fn new(executor: Tasks, exec: ExecProbe, tell: Rc<dyn Fn(ProbeEvent)>) -> Self {
         let tls = tls_config();
         Self { executor, shared: Rc::new(Shared { exec, tell, tls }), running: BTreeMap::new() }
     }

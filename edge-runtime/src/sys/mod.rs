@@ -16,6 +16,7 @@ pub mod signal;
 pub mod stop_signal;
 pub mod sysctl;
 pub mod systemd;
+pub mod tasks;
 pub mod tcp;
 pub mod terminal;
 pub mod trash;

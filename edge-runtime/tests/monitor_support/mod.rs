@@ -14,7 +14,7 @@ use edge_runtime::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use edge_runtime::monitor::exit::ExitRecord;
 use edge_runtime::monitor::protocol::{ContainerState, Phase, StartContainer};
 use edge_runtime::paths::Paths;
-use smol::LocalExecutor;
+use edge_runtime::sys::tasks::Tasks;
 use smol::channel::Receiver;
 
 /// Whether containers can be run here; says why not.
@@ -33,7 +33,7 @@ pub fn can_run() -> bool {
 }
 
 pub struct Node {
-    pub executor: Rc<LocalExecutor<'static>>,
+    pub executor: Tasks,
     pub client: MonitorClient,
     pub paths: Paths,
     events: Receiver<MonitorEvent>,
@@ -61,7 +61,7 @@ impl Node {
     }
 
     fn at(dir: Rc<tempfile::TempDir>) -> Self {
-        let executor = Rc::new(LocalExecutor::new());
+        let executor = Tasks::default();
         let (sender, events) = smol::channel::bounded(4);
         let paths = Paths::new(dir.path());
         let program = std::env::var("EDGE_RUNTIME_BIN").unwrap_or(env!("CARGO_BIN_EXE_edge-runtime").to_owned());

@@ -3,6 +3,7 @@
 use super::super::address::BridgeAddress;
 use super::super::dial::websocket_config;
 use super::super::identity::Identity;
+use crate::sys::tasks::Tasks;
 use async_tungstenite::WebSocketStream;
 use async_tungstenite::tungstenite::Message;
 use async_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -26,7 +27,7 @@ use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyD
 use smol::channel::{self, Receiver, Sender};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::stream::StreamExt;
-use smol::{Async, LocalExecutor, Timer, future};
+use smol::{Async, Timer, future};
 use std::cell::{Cell, RefCell};
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
@@ -144,7 +145,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) async fn start(ex: &Rc<LocalExecutor<'static>>, authority: &Authority) -> Self {
+    pub(super) async fn start(ex: &Tasks, authority: &Authority) -> Self {
         let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0)).expect("bound");
         let port = listener.get_ref().local_addr().expect("address").port();
         let acceptor = TlsAcceptor::from(Arc::new(authority.server_config()));
@@ -170,7 +171,7 @@ impl Server {
             signer: RefCell::default(),
         });
         let server = Self { inner: Rc::clone(&inner), port };
-        let spawner = Rc::clone(ex);
+        let spawner = ex.clone();
         ex.spawn(async move {
             loop {
                 let (tcp, _) = listener.accept().await.expect("accepted");

@@ -1,5 +1,6 @@
 //! Tasks on a real executor, with commands whose answers the test chooses.
 
+use crate::sys::tasks::Tasks;
 use std::cell::RefCell;
 
 use serde_json::json;
@@ -37,7 +38,7 @@ fn target(id: &str) -> ProbeTarget {
 
 fn with(test: impl AsyncFn(Rc<Bench>, Supervisor)) {
     let bench = Rc::new(Bench::default());
-    let executor = Rc::new(LocalExecutor::new());
+    let executor = Tasks::default();
     let exec: ExecProbe = {
         let bench = Rc::clone(&bench);
         Rc::new(move |_, argv, _| {
@@ -50,7 +51,7 @@ fn with(test: impl AsyncFn(Rc<Bench>, Supervisor)) {
         let bench = Rc::clone(&bench);
         Rc::new(move |e: ProbeEvent| bench.told.borrow_mut().push((e.kind, e.verdict, e.unhealthy)))
     };
-    let supervisor = Supervisor::new(Rc::clone(&executor), exec, tell);
+    let supervisor = Supervisor::new(executor.clone(), exec, tell);
     smol::block_on(executor.run(async { test(bench, supervisor).await }));
 }
 
