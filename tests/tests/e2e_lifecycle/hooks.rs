@@ -105,8 +105,14 @@ fn hooks_run_at_both_ends_of_a_container() {
     assert_eq!(read_to_string(notes.join("exec")).expect("notes"), "begun\nending\n");
     kubectl.wait_gone("pod", "web", 15);
     assert_eq!(read_to_string(notes.join("web")).expect("notes"), "poststart\nprestop\n");
-    let said = events(kubectl, "web");
-    assert!(said.iter().any(|event| event.starts_with("LifecycleHTTPFallback: ")), "{said:?}");
+    until(Duration::from_secs(20), "the event of the fallback", || {
+        let said = events(kubectl, "web");
+        if said.iter().any(|event| event.starts_with("LifecycleHTTPFallback: ")) {
+            Ok(())
+        } else {
+            Err(format!("{said:?}"))
+        }
+    });
     kubectl.wait_gone("pod", "slow", 10);
     kubectl.wait_gone("pod", "pause", 10);
     assert!(begin.elapsed() >= Duration::from_secs(2), "the pauses were made");
