@@ -2,7 +2,9 @@
 
 mod monitor_support;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use edge_runtime::logs::read::Stream;
@@ -10,6 +12,7 @@ use edge_runtime::monitor::attach::{Attachment, open_stdin};
 use edge_runtime::monitor::protocol::StartContainer;
 use edge_runtime::sys::terminal::Size;
 use monitor_support::{Node, can_run, lives, wait_until};
+use nix::libc::O_NONBLOCK;
 use smol::io::AsyncWriteExt;
 
 /// Reads until `what` has come on `stream`.
@@ -42,24 +45,26 @@ fn output_is_shown_as_it_is_written_and_none_is_lost() {
     }
     let node = Node::new();
     node.run(async {
-        let fifo =
-            "mkfifo /dev/go; read x < /dev/go; printf 'name? '; echo bad >&2; read x < /dev/go; seq 200000; exit 4";
-        node.client.start(node.bundle("c", fifo)).await.unwrap();
+        // Two pipes: a second reading of the same one could find the first writer still there, and end with it.
+        let script = "mkfifo /dev/1 /dev/2; read x < /dev/1; printf 'name? '; echo bad >&2; read x < /dev/2; \
+            seq 200000; exit 4";
+        node.client.start(node.bundle("c", script)).await.unwrap();
         let pid = node.started("c").await;
-        let go = || {
-            let path = format!("/proc/{pid}/root/dev/go");
-            wait_until("the pipe", || fs::metadata(&path).is_ok());
-            fs::write(&path, "x\n").unwrap();
+        let go = |pipe| {
+            let path = format!("/proc/{pid}/root/dev/{pipe}");
+            // Without waiting in the kernel for a reader: nothing would end that if there never is one.
+            let open = || File::options().write(true).custom_flags(O_NONBLOCK).open(&path);
+            wait_until("a reader of the pipe", || open().is_ok_and(|mut pipe| pipe.write_all(b"x\n").is_ok()));
         };
         let mut one = Attachment::open(&node.paths, "c").await.unwrap();
         let mut other = Attachment::open(&node.paths, "c").await.unwrap();
         let refused = Attachment::open(&node.paths, "nobody").await;
         assert!(refused.is_err_and(|error| error.to_string().contains("nobody")));
-        go();
+        go(1);
         // Not a whole line: the log does not have it yet.
         assert_eq!(until(&mut one, Stream::Stdout, "?").await, "name? ");
         until(&mut other, Stream::Stderr, "bad\n").await;
-        go();
+        go(2);
         // Nobody reads for a while: the container waits.
         smol::Timer::after(Duration::from_millis(300)).await;
         assert!(lives(pid), "1.3 MB do not fit in between");
