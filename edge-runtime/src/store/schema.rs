@@ -30,22 +30,28 @@ const MIGRATIONS: &[&str] = &[
     "ALTER TABLE outbox ADD COLUMN seen INTEGER;",
 ];
 
+/// The migrations that `db` lacks.
+fn missing(db: &Connection, path: &Path) -> Result<&'static [&'static str], StoreError> {
+    let version: i64 = db
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(|source| StoreError::Sqlite { path: path.into(), source })?;
+    let found = usize::try_from(version).unwrap_or(usize::MAX);
+    let known = MIGRATIONS.len();
+    MIGRATIONS.get(found..).ok_or(StoreError::Newer { path: path.into(), found, known })
+}
+
 /// Brings `db` to the newest schema in one transaction.
 ///
 /// # Errors
 /// SQLite fails, or the file is from a newer version.
 pub(super) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let sqlite = |source| StoreError::Sqlite { path: path.into(), source };
-    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite)?;
-    let version = usize::try_from(version).unwrap_or(usize::MAX);
-    if version == MIGRATIONS.len() {
+    if missing(db, path)?.is_empty() {
         return Ok(());
     }
-    let Some(missing) = MIGRATIONS.get(version..) else {
-        return Err(StoreError::Newer { path: path.into(), found: version, known: MIGRATIONS.len() });
-    };
     let tx = db.transaction_with_behavior(TransactionBehavior::Exclusive).map_err(sqlite)?;
-    for migration in missing {
+    // Asked again under the lock: another process may have made the tables meanwhile.
+    for migration in missing(&tx, path)? {
         tx.execute_batch(migration).map_err(sqlite)?;
     }
     tx.pragma_update(None, "user_version", i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)).map_err(sqlite)?;

@@ -304,3 +304,18 @@ fn g29_secrets_leave_the_disk_when_the_option_is_switched_on() {
     assert_eq!(store.lookup("Secret", "default", "a"), Some(kept.body));
     assert_eq!(store.held().expect("reads"), [kept.digest]);
 }
+
+#[test]
+fn a_new_store_may_be_opened_by_several_at_once() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("store.db");
+        std::thread::scope(|scope| {
+            let open = || Store::open_shared(&path).map(drop).map_err(|error| error.to_string());
+            let all: Vec<_> = (0..6).map(|_| scope.spawn(open)).collect();
+            for one in all {
+                assert_eq!(one.join().expect("does not panic"), Ok(()));
+            }
+        });
+    }
+}
