@@ -77,11 +77,11 @@ check_daemon_killed() {
 
 # Sets offline_seconds: from the daemon's start until the last of the three containers ran, by the board's own clock.
 check_offline() {
-    local deadline=$((SECONDS + 60)) rows= ups=
+    local deadline=$((SECONDS + 120)) rows= ups=
     # The log of attempt 0 is that of the boot before.
     local tell='for log in /var/log/pods/default_board-*/main/[1-9]*.log; do sed -n "s/.* F up //p" $log; done 2>/dev/null; true'
     until [ "$(grep -c . <<<"$rows")" = 3 ] && [ "$(grep -c . <<<"$ups")" -ge 3 ]; do
-        [ "$SECONDS" -lt "$deadline" ] || node_failed "the pods do not all run again within 60 s: $rows $ups"
+        [ "$SECONDS" -lt "$deadline" ] || node_failed "the pods do not all run again within 120 s: $rows $ups"
         sleep 1
         rows=$(running_pids)
         ups=$(board 10 "$tell")
@@ -98,7 +98,7 @@ check_offline() {
 # The cloud learns what happened while it was away. How often a container was restarted is not synced to the disk at
 # once, so the second power cut may have cost the count of the first: never below 1, and the same on both sides.
 check_reconnected() {
-    local deadline=$((SECONDS + 60)) here= there=
+    local deadline=$((SECONDS + 120)) here= there=
     kubectl_waits 60 "node board after its return" --for=condition=Ready node/board
     until [ "$(grep -c ' [12]$' <<<"$here")" = 3 ] && [ "$here" = "$there" ]; do
         [ "$SECONDS" -lt "$deadline" ] || node_failed "restarts as the board knows them: '$here', as the API does: '$there'"
