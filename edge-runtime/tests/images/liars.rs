@@ -119,7 +119,11 @@ fn a_pull_that_was_killed_goes_on_in_the_next_run() {
     let image = server.image("app:v1");
     let mut child = node.command("pull").arg(&image).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
-    while !node.listing("incoming").iter().any(|name| name.starts_with("blob-")) || start.elapsed().as_millis() < 300 {
+    let has_half = |name: &String| {
+        let kept = std::fs::metadata(node.state("incoming").join(name)).is_ok_and(|file| file.len() == 200_000);
+        name.starts_with("blob-") && kept
+    };
+    while !node.listing("incoming").iter().any(has_half) {
         assert!(start.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(10));
     }
