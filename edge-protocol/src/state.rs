@@ -183,6 +183,16 @@ impl NodeState {
         Ok(true)
     }
 
+    /// Another body under the digest that is held: for who is told the object from now on. Who has it is told nothing.
+    pub fn renew(&mut self, object: &Object) {
+        let ObjectDigest { key, uid, digest } = &object.digest;
+        let body = object.body.to_string().into_boxed_str();
+        let held = self.objects.get_mut(key).filter(|e| e.uid == *uid && e.digest == *digest);
+        if let Some(held) = held.filter(|_| body.len() <= MAX_TO_EDGE - ENVELOPE) {
+            held.body = body;
+        }
+    }
+
     /// The object with this uid was deleted in the API. Also right for one that was never entered (an
     /// [`Unlisted`](crate::bridge::BridgeEvent::Unlisted) object found gone). The uid can never be set again.
     /// False if this was already known; it is sent again all the same, because a node that asks has missed it.

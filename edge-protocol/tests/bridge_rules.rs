@@ -54,6 +54,28 @@ fn strangers_are_told_why_and_sent_away() {
 }
 
 #[test]
+fn another_body_under_one_digest_is_for_those_who_come_later() {
+    let mut pair = Pair::new(listed("s"), EdgeFacts::new("n", "b"));
+    pair.state.set(object("a", 1)).expect("fits");
+    pair.run(NOW).expect("no violation");
+    let mut ended = object("a", 1);
+    ended.body = serde_json::json!({"version": 1, "ended": true});
+    pair.state.renew(&ended);
+    assert_eq!(pair.run(NOW).expect("no violation"), 0, "who has it is told nothing");
+    let bodies = |pair: &Pair| {
+        let sent = pair.changes().into_iter().filter_map(|change| match change {
+            Change::Put { object, .. } => Some(object.body.clone()),
+            _ => None,
+        });
+        sent.collect::<Vec<_>>()
+    };
+    assert_eq!(bodies(&pair), [object("a", 1).body]);
+    let mut later = Pair::new(pair.state, EdgeFacts::new("n", "b"));
+    later.run(NOW).expect("no violation");
+    assert_eq!(bodies(&later), [ended.body]);
+}
+
+#[test]
 fn lies_are_violations() {
     let up = |id| ToCloud::Up { id, report: Report::Unknown };
     for messages in [

@@ -97,6 +97,37 @@ fn containers_outlive_all_of_us() {
     }
 }
 
+/// A new card in an old board: what has ended is not run once more, and stays as it was told.
+#[test]
+fn a_node_without_a_memory_runs_nothing_twice() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("amnesia");
+    let mut node = cluster.node("edge");
+    let on = node.name.clone();
+    let runs = cluster.folder().join("runs");
+    std::fs::create_dir(&runs).expect("a folder");
+    let mounts = json!({"volumeMounts": [{"name": "runs", "mountPath": "/runs"}]});
+    let once = with(shell("c", "echo run >> /runs/log; exit 3"), &mounts);
+    let spec = json!({"restartPolicy": "Never", "volumes": [host_path("runs", &runs)]});
+    cluster.kubectl.apply_all(&[with_spec(pod("once", &on, json!([once])), &spec)]);
+    let before = cluster.kubectl.wait_phase("once", "Failed");
+    assert_eq!(before["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
+
+    node.kill();
+    node.edge_ok(&["reset", "--all"]);
+    let bridge = format!("https://{}", cluster.listen);
+    node.edge_ok(&["join", "--bridge", &bridge, "--token", &cluster.token(&on), "--node", &on]);
+    node.import_busybox(&cluster);
+    node.start();
+    cluster.kubectl.apply_all(&[sleeper("later", &on)]);
+    cluster.kubectl.wait_ready("later");
+    assert_eq!(std::fs::read_to_string(runs.join("log")).expect("a file"), "run\n");
+    let after = cluster.kubectl.get("pod", "once").expect("a pod");
+    assert_eq!(after["status"], before["status"]);
+}
+
 #[test]
 fn everything_comes_back_without_a_network() {
     if !can_run() {

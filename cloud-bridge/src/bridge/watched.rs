@@ -20,15 +20,14 @@ use crate::pki::authority::hex;
 /// Marks the copy of a static pod in the API; its value is the static pod's own uid.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// A pod as read from the API. The spec stays JSON, so that fields of newer API servers travel on; most of the
-/// status is skipped while parsing, because most events of a pod are changes of its status.
+/// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers travel on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct WatchedPod {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
     #[serde(default)]
-    status: WatchedStatus,
+    status: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -158,6 +157,7 @@ impl WatchedPod {
         }
         let falsely_unready = !terminating && self.falsely_unready();
         let gates = self.gates();
+        let past = self.past(gates.clone());
         let mut body = json!({
             "apiVersion": "v1",
             "kind": "Pod",
@@ -167,22 +167,17 @@ impl WatchedPod {
         if !gates.is_empty() {
             body["status"] = json!({ "conditions": gates });
         }
-        Some(BoundPod {
-            node,
-            object: object(key, uid, body),
-            refs,
-            generation,
-            version,
-            terminating,
-            mirror_of,
-            falsely_unready,
-        })
+        let mut object = object(key, uid, body);
+        if let Some(past) = past {
+            object.body["status"] = past;
+        }
+        Some(BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready })
     }
 
     /// Without readiness gates a pod is ready when its containers are. Nobody but a controller that has not heard
     /// of the node says otherwise, and a node that comes back unchanged reports nothing.
     fn falsely_unready(&self) -> bool {
-        let is = |kind: &str, status: &str| self.status.conditions.iter().any(|c| c.kind == kind && c.status == status);
+        let is = |kind: &str, status: &str| self.conditions().any(|c| c["type"] == kind && c["status"] == status);
         is("ContainersReady", "True") && is("Ready", "False") && self.spec["readinessGates"].is_null()
     }
 
@@ -194,8 +189,27 @@ impl WatchedPod {
             .flatten()
             .filter_map(|g| g["conditionType"].as_str())
             .collect();
-        let conditions = self.status.conditions.iter().filter(|c| wanted.contains(&c.kind.as_str()));
-        conditions.map(|c| json!({"type": c.kind, "status": c.status})).collect()
+        let conditions = self.conditions().filter(|c| c["type"].as_str().is_some_and(|kind| wanted.contains(&kind)));
+        conditions.map(|c| json!({"type": c["type"], "status": c["status"]})).collect()
+    }
+
+    /// What a node that has never had the pod, or has lost its memory, must know of its past: that it has ended, and so
+    /// never runs again, and since when it is scheduled. No part of the digest: a node that has the pod knows.
+    fn past(&mut self, mut conditions: Vec<Value>) -> Option<Value> {
+        let scheduled = self.conditions().find(|c| c["type"] == "PodScheduled" && c["status"] == "True");
+        conditions.extend(scheduled.cloned());
+        let ended = self.has_ended();
+        let mut status = if ended { self.status.take() } else { json!({}) };
+        status["conditions"] = conditions.into();
+        (ended || status["conditions"] != json!([])).then_some(status)
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.status["phase"].as_str(), Some("Succeeded" | "Failed"))
+    }
+
+    fn conditions(&self) -> impl Iterator<Item = &Value> {
+        self.status["conditions"].as_array().into_iter().flatten()
     }
 }
 

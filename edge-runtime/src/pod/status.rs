@@ -30,6 +30,7 @@ pub struct HostFacts {
 
 /// The status to report, and the record with the moments at which conditions changed.
 /// Call after every change of the record; report when the status differs from the last reported one.
+/// What the API knew before keeps its moment (K8s pkg/kubelet/status, `updateLastTransitionTime`).
 pub fn publish(pod: &Pod, mut record: PodRecord, host: &HostFacts, now: &Now) -> (PodRecord, PodStatus) {
     let mut status = match &record.terminal {
         Some(end) if record.containers.is_empty() => never_ran(pod, &record, end),
@@ -37,7 +38,10 @@ pub fn publish(pod: &Pod, mut record: PodRecord, host: &HostFacts, now: &Now) ->
     };
     for condition in status.conditions.iter_mut().flatten() {
         let mark = record.conditions.get(&condition.type_).filter(|m| m.status == condition.status);
-        let since = mark.map_or(now.wall, |m| m.since);
+        let mut known = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+        let known = known.find(|c| c.type_ == condition.type_ && c.status == condition.status);
+        let known = known.and_then(|c| c.last_transition_time.as_ref()).map_or(now.wall, |time| time.0);
+        let since = mark.map_or(known, |m| m.since);
         condition.last_transition_time = Some(time(since));
         if mark.is_none() {
             let mark = ConditionMark { status: condition.status.clone(), since };

@@ -274,7 +274,11 @@ impl Follower {
         for effect in effects {
             match effect {
                 Effect::Set { node, object } => change(&shared, &node, |state| {
-                    state.set(Object::clone(&object))?;
+                    let news = state.set(Object::clone(&object))?;
+                    // Its end is news to a node without a memory only.
+                    if !news && object.body["status"]["phase"].is_string() {
+                        state.renew(&object);
+                    }
                     Ok(())
                 }),
                 Effect::Remove { node, key, uid } => change(&shared, &node, |state| {

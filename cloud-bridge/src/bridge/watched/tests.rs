@@ -44,6 +44,25 @@ fn a_change_of_status_changes_no_digest_but_a_readiness_gate_does() {
 }
 
 #[test]
+fn the_past_of_a_pod_travels_but_is_no_news() {
+    let mut scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let bound = |status: Value| {
+        let mut value = sample();
+        value["status"] = status;
+        pod(value).into_bound().unwrap().object
+    };
+    let running = bound(json!({"phase": "Running", "podIP": "10.0.0.2", "conditions": [scheduled.clone()]}));
+    assert_eq!(running.body["status"], json!({"conditions": [scheduled.clone()]}));
+    let ended =
+        bound(json!({"phase": "Succeeded", "podIP": "10.0.0.2", "conditions": [{"type": "Ready"}, scheduled.clone()]}));
+    let all = json!({"phase": "Succeeded", "podIP": "10.0.0.2", "conditions": [scheduled.clone()]});
+    assert_eq!(ended.body["status"], all);
+    assert_eq!(ended.digest, running.digest);
+    scheduled["status"] = "False".into();
+    assert_eq!(bound(json!({"conditions": [scheduled]})).body.get("status"), None);
+}
+
+#[test]
 fn a_pod_that_only_a_controller_calls_unready_is_noticed() {
     let unready = |status: Value, gates: Value| {
         let mut value = sample();

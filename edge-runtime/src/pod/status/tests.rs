@@ -49,6 +49,21 @@ fn from_creating_to_ready() {
 }
 
 #[test]
+fn the_api_knows_since_when_a_pod_is_scheduled() {
+    let mut sim = Sim::new(one("Always"));
+    let known = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+                       {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
+    sim.pod.status = serde_json::from_value(json!({"conditions": known})).unwrap();
+    let status = serde_json::to_value(show(&mut sim)).unwrap();
+    let since = |type_: &str| {
+        let found = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == type_);
+        found.unwrap()["lastTransitionTime"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(since("PodScheduled"), "2020-01-01T00:00:00Z");
+    assert_ne!(since("Ready"), "2020-01-01T00:00:00Z", "it is False now");
+}
+
+#[test]
 fn conditions_keep_the_time_of_their_change() {
     let mut sim = Sim::new(one("Always"));
     sim.turn();
