@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 
-use super::super::record::{ContainerKind, ContainerState, SandboxState, StopReason, Terminal, Terminated};
+use super::super::record::{
+    ContainerKind, ContainerRecord, ContainerState, SandboxState, StopReason, Terminal, Terminated,
+};
 use super::super::restart_policy::restarts_after;
 use super::super::step::{EventDraft, Step};
 use super::super::support;
+use super::super::transition::CRASH_LOOP;
 use super::{Refusal, Turn, has_post_start, kind_of};
 
 /// Pause between two looks at what only a change outside can cure.
@@ -18,6 +21,14 @@ const OBSTACLE_RETRY: Duration = Duration::from_secs(600);
 enum Progress {
     Done,
     Blocked,
+}
+
+/// There was an attempt in this sandbox, or one is on its way.
+fn begun(state: &ContainerState) -> bool {
+    match state {
+        ContainerState::Waiting { reason, .. } => reason == CRASH_LOOP || reason == "RunContainerError",
+        _ => true,
+    }
 }
 
 impl Turn<'_> {
@@ -33,13 +44,18 @@ impl Turn<'_> {
             self.keep(container, ContainerKind::Ephemeral);
         }
         let initialized = super::initialized(&self.record);
-        for container in self.spec.init_containers.iter().flatten() {
+        let init = self.spec.init_containers.as_deref().unwrap_or_default();
+        // What comes before the last that was begun has done its work: of that only sidecars are looked after, and one
+        // that fails by now holds nobody up (K8s pkg/kubelet/kuberuntime, `computeInitContainerActions`).
+        let reached = init.iter().rposition(|c| self.state(c).is_some_and(begun)).unwrap_or_default();
+        for (at, container) in init.iter().enumerate() {
+            let passed = initialized || at < reached;
             let progress = match kind_of(container, true) {
                 ContainerKind::Sidecar => self.run_sidecar(container),
-                _ if initialized => Progress::Done,
+                _ if passed => Progress::Done,
                 _ => self.run_init(container),
             };
-            if progress == Progress::Blocked && !initialized {
+            if progress == Progress::Blocked && !passed {
                 return;
             }
         }
@@ -115,9 +131,12 @@ impl Turn<'_> {
     fn start_over(&mut self) {
         let message = "Pod sandbox changed, it will be killed and re-created.".to_owned();
         self.steps.push(Step::Event(EventDraft::pod(false, "SandboxChanged", message)));
-        for c in self.record.containers.values_mut().filter(|c| c.kind == ContainerKind::Init) {
+        let in_turn = |c: &&mut ContainerRecord| matches!(c.kind, ContainerKind::Init | ContainerKind::Sidecar);
+        for c in self.record.containers.values_mut().filter(in_turn) {
             if let ContainerState::Terminated(t) = &c.state {
                 c.last = Some(t.clone());
+            }
+            if c.state.live_id().is_none() {
                 c.state = ContainerState::waiting();
             }
         }

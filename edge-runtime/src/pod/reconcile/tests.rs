@@ -142,6 +142,49 @@ fn sidecars_start_in_order_and_stop_last() {
 }
 
 #[test]
+fn a_sidecar_that_fails_later_holds_nobody_up() {
+    let sidecar = |name: &str| json!({"name": name, "image": "img:1", "restartPolicy": "Always"});
+    let init = json!({"name": "i", "image": "init:1"});
+    let mut sim = Sim::new(pod(json!({
+        "initContainers": [sidecar("s1"), sidecar("s2"), init],
+        "containers": [{"name": "c", "image": "img:1"}],
+    })));
+    sim.turn();
+    sim.sandbox_ready();
+    assert_eq!(sim.started("s1"), ["start s2 0"]);
+    assert_eq!(sim.started("s2"), ["start i 0"]);
+    sim.started("i");
+    for (name, after) in [("s1", "start s1 1"), ("s2", "start s2 1")] {
+        assert_eq!(sim.exited(name, 1)[0], after);
+        sim.started(name);
+        assert_eq!(sim.exited(name, 1), [format!("remove {name} 1")]);
+        assert_eq!(sim.waiting(name).0, "CrashLoopBackOff");
+    }
+    assert_eq!(sim.exited("i", 0), ["start c 0", "remove i 0"]);
+    assert_eq!(sim.wait(10), ["start s1 2", "start s2 2"]);
+}
+
+#[test]
+fn a_new_sandbox_begins_with_the_first_init_container_again() {
+    let mut sim = Sim::new(pod(json!({
+        "initContainers": [{"name": "i", "image": "init:1"}, {"name": "s", "image": "img:1", "restartPolicy": "Always"}],
+        "containers": [{"name": "c", "image": "img:1"}],
+    })));
+    sim.turn();
+    sim.sandbox_ready();
+    sim.started("i");
+    sim.exited("i", 0);
+    assert_eq!(sim.started("s"), ["start c 0"]);
+    sim.started("c");
+    (sim.boot, sim.s) = ("b2".to_owned(), 5);
+    assert_eq!(sim.turn()[0], "sandbox");
+    assert_eq!(sim.sandbox_ready(), ["start i 1"]);
+    sim.started("i");
+    assert_eq!(sim.exited("i", 0)[0], "start s 1");
+    assert_eq!(sim.started("s"), ["start c 1"]);
+}
+
+#[test]
 fn a_sidecar_gets_a_moment_even_if_no_grace_is_left() {
     let spec = json!({
         "initContainers": [{"name": "s", "image": "img:1", "restartPolicy": "Always"}],
