@@ -17,7 +17,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use smol::Async;
-use smol::future::{or, yield_now};
+use smol::future::{or, yield_now, zip};
 use smol::io::AsyncReadExt;
 use smol::process::{Command, Stdio};
 use thiserror::Error;
@@ -47,7 +47,8 @@ pub struct Runtime {
 pub struct Output {
     /// Exit code of the process; 128 + signal for a death by signal.
     pub code: i32,
-    /// stdout and stderr mixed, at most [`OUTPUT_CAP`] bytes.
+    /// stdout and then stderr, at most [`OUTPUT_CAP`] bytes: the OCI runtime copies both, in whatever order, and what a
+    /// probe says must not be another thing each time (K8s pkg/kubelet/kuberuntime, `RunInContainer`).
     pub output: Vec<u8>,
 }
 
@@ -74,19 +75,20 @@ pub enum ExecError {
 pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duration) -> Result<Output, ExecError> {
     let failed = |source| ExecError::Runtime { program: runtime.program.clone(), source };
     let mut process = Process::new(&runtime.root, id).map_err(failed)?;
-    let (reader, writer) = io::pipe().map_err(failed)?;
+    let (reader, stdout) = io::pipe().map_err(failed)?;
+    let (error_reader, stderr) = io::pipe().map_err(failed)?;
     let mut command = runtime.exec(&process);
     command.arg(id).args(argv);
-    command.stdin(Stdio::null()).stdout(writer.try_clone().map_err(failed)?).stderr(writer);
+    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     let mut child = command.spawn().map_err(failed)?;
-    // It holds our copies of the pipe's writing end.
+    // It holds our copies of the pipes' writing ends.
     drop(command);
     process.runs_as(child.id());
 
-    let mut reader = Async::new(reader).map_err(failed)?;
-    let mut output = Vec::new();
+    let mut readers = [Async::new(reader).map_err(failed)?, Async::new(error_reader).map_err(failed)?];
+    let mut outputs = [Vec::new(), Vec::new()];
     let ended = or(async { Some(child.status().await) }, async {
-        collect(&mut reader, &mut output).await;
+        collect(&mut readers, &mut outputs).await;
         // The process has closed its output and runs on.
         std::future::pending().await
     });
@@ -99,8 +101,11 @@ pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duratio
     };
     let status = status.map_err(failed)?;
     process.has_ended();
-    // What was written last is in the pipe.
-    or(collect(&mut reader, &mut output), yield_now()).await;
+    // What was written last is in the pipes.
+    or(collect(&mut readers, &mut outputs), yield_now()).await;
+    let [mut output, errors] = outputs;
+    output.extend(errors);
+    output.truncate(OUTPUT_CAP);
     let message = runtime::failure(process.folder(), "");
     match status.code() {
         Some(0) => {}
@@ -140,9 +145,14 @@ fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(9))
 }
 
-/// Reads to the end; keeps the first [`OUTPUT_CAP`] bytes.
-async fn collect(reader: &mut Async<io::PipeReader>, output: &mut Vec<u8>) {
-    let mut chunk = [0; 4096];
+/// Reads both to the end; keeps the first [`OUTPUT_CAP`] bytes of each.
+async fn collect(readers: &mut [Async<io::PipeReader>; 2], outputs: &mut [Vec<u8>; 2]) {
+    let ([out, err], [output, errors]) = (readers, outputs);
+    zip(collect_one(out, output), collect_one(err, errors)).await;
+}
+
+async fn collect_one(reader: &mut Async<io::PipeReader>, output: &mut Vec<u8>) {
+    let mut chunk = [0; 2048];
     while let Ok(count @ 1..) = reader.read(&mut chunk).await {
         let room = OUTPUT_CAP - output.len();
         output.extend_from_slice(&chunk[..count.min(room)]);

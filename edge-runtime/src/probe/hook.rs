@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
 use rustls::ClientConfig;
 
 use super::http::{self, PLAIN_ANSWER};
-use super::run::{Subject, named_port, request};
+use super::run::{Subject, located, named_port, request};
 use super::supervisor::ExecProbe;
 
 const HOOK_AGENT: &str = "kube-lifecycle/1.36";
@@ -86,7 +86,7 @@ async fn get(call: &HookCall, action: &HTTPGetAction, tls: &Arc<ClientConfig>) -
     let mut action = action.clone();
     named_port(&mut action.port, &call.container);
     let subject = Subject { id: &call.id, container: &call.container.name, address: call.address };
-    let mut request = request(&action, &subject, HOOK_AGENT).await?;
+    let mut request = located(request(&action, &subject, HOOK_AGENT)?).await?;
     match http::fetch(request.clone(), tls).await {
         Ok(_) => Ok(None),
         Err(error) if error.ends_with(PLAIN_ANSWER) => {

@@ -36,8 +36,12 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn authority(&self) -> String {
-        let port = self.address.port();
-        if self.host.contains(':') { format!("[{}]:{port}", self.host) } else { format!("{}:{port}", self.host) }
+        authority(&self.host, self.address.port())
+    }
+
+    /// What went wrong with it, as Go's client words it.
+    pub(super) fn error(&self, what: &str) -> String {
+        format!("Get \"{}\": {what}", self.url())
     }
 
     fn url(&self) -> String {
@@ -91,6 +95,11 @@ impl Request {
     }
 }
 
+/// `host:port`, an IPv6 address in brackets.
+pub(super) fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// A relative reference against the path it was found at.
 fn join(base: &str, reference: &str) -> String {
     if reference.starts_with('/') {
@@ -140,8 +149,7 @@ pub(super) async fn get(request: Request, tls: &Arc<ClientConfig>) -> Outcome {
 /// No answer, as Go's client words it.
 pub(super) async fn fetch(mut request: Request, tls: &Arc<ClientConfig>) -> Result<Response, String> {
     for _ in 0..=MAX_REDIRECTS {
-        let failed = |error| format!("Get \"{}\": {error}", request.url());
-        let response = exchange(&request, tls).await.map_err(failed)?;
+        let response = exchange(&request, tls).await.map_err(|error| request.error(&error))?;
         let next = match (response.status, &response.location) {
             (301 | 302 | 303 | 307 | 308, Some(location)) => request.redirected(location),
             _ => None,
@@ -151,7 +159,7 @@ pub(super) async fn fetch(mut request: Request, tls: &Arc<ClientConfig>) -> Resu
             None => return Ok(response),
         }
     }
-    Err(format!("Get \"{}\": stopped after {MAX_REDIRECTS} redirects", request.url()))
+    Err(request.error("stopped after 10 redirects"))
 }
 
 pub(super) struct Response {

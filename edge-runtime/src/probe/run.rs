@@ -87,27 +87,31 @@ async fn once(
         return command(action.command.as_deref().unwrap_or_default(), subject, timeout, exec).await;
     }
     if let Some(action) = &probe.http_get {
-        let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+        let request = match request(action, subject, PROBE_AGENT) {
+            Ok(request) => request,
+            Err(error) => return Outcome::Error(error),
+        };
+        let late = request.error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)");
         let work = async {
-            match request(action, subject, PROBE_AGENT).await {
+            match located(request).await {
                 Ok(request) => http::get(request, tls).await,
-                Err(error) => Outcome::Error(error),
+                Err(error) => Outcome::Failure(error),
             }
         };
-        return within(timeout, work, || Outcome::Failure(late.to_owned())).await;
+        return within(timeout, work, || Outcome::Failure(late)).await;
     }
     if let Some(action) = &probe.tcp_socket {
+        let (host, address) = match socket(action.host.as_deref(), &action.port, subject) {
+            Ok(socket) => socket,
+            Err(error) => return Outcome::Error(error),
+        };
         let work = async {
-            match socket(action.host.as_deref(), &action.port, subject).await {
-                Ok((_, address)) => tcp::probe(address).await,
-                Err(error) => Outcome::Error(error),
+            match lookup(&host, address).await {
+                Ok(address) => tcp::probe(address).await,
+                Err(error) => Outcome::Failure(error),
             }
         };
-        let late = || {
-            let host = action.host.clone().unwrap_or_else(|| subject.address.to_string());
-            let port = number(&action.port, subject.container).unwrap_or_default();
-            Outcome::Failure(format!("dial tcp {host}:{port}: i/o timeout"))
-        };
+        let late = || Outcome::Failure(format!("dial tcp {}: i/o timeout", http::authority(&host, address.port())));
         return within(timeout, work, late).await;
     }
     if let Some(action) = &probe.grpc {
@@ -137,16 +141,16 @@ async fn command(argv: &[String], subject: &Subject<'_>, timeout: Duration, exec
     }
 }
 
-/// The request of a probe or a hook.
+/// The request of a probe or a hook, before its host is looked up.
 ///
 /// # Errors
-/// The port has no number, or the host no address.
-pub(super) async fn request(
+/// The port has no number.
+pub(super) fn request(
     action: &HTTPGetAction,
     subject: &Subject<'_>,
     agent: &'static str,
 ) -> Result<http::Request, String> {
-    let (host, address) = socket(action.host.as_deref(), &action.port, subject).await?;
+    let (host, address) = socket(action.host.as_deref(), &action.port, subject)?;
     let headers = action.http_headers.iter().flatten().map(|h| (h.name.clone(), h.value.clone())).collect();
     Ok(http::Request {
         tls: action.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https")),
@@ -158,18 +162,29 @@ pub(super) async fn request(
     })
 }
 
-/// Host and address of a network probe: the pod's own unless the probe names another.
-async fn socket(host: Option<&str>, port: &IntOrString, subject: &Subject<'_>) -> Result<(String, SocketAddr), String> {
-    let port = number(port, subject.container)?;
-    let Some(host) = host.filter(|h| !h.is_empty()) else {
-        return Ok((subject.address.to_string(), SocketAddr::new(subject.address, port)));
-    };
+/// The request with the address of its host; looking that up is part of it, as in Go's client.
+///
+/// # Errors
+/// The host has no address, as Go's client words it.
+pub(super) async fn located(request: http::Request) -> Result<http::Request, String> {
+    let address = lookup(&request.host, request.address).await.map_err(|error| request.error(&error))?;
+    Ok(http::Request { address, ..request })
+}
+
+/// Host and port of a network probe, with the pod's own address: also its host unless the probe names another.
+fn socket(host: Option<&str>, port: &IntOrString, subject: &Subject<'_>) -> Result<(String, SocketAddr), String> {
+    let address = SocketAddr::new(subject.address, number(port, subject.container)?);
+    let host = host.filter(|h| !h.is_empty());
+    Ok((host.map_or_else(|| subject.address.to_string(), str::to_owned), address))
+}
+
+/// The address of `host`, with the port of `address`.
+async fn lookup(host: &str, address: SocketAddr) -> Result<SocketAddr, String> {
     if let Ok(ip) = host.trim_start_matches('[').trim_end_matches(']').parse() {
-        return Ok((host.to_owned(), SocketAddr::new(ip, port)));
+        return Ok(SocketAddr::new(ip, address.port()));
     }
-    let found = resolve(host, port).await.map_err(|error| format!("dial tcp: lookup {error}"))?;
-    let address = found.first().ok_or_else(|| format!("dial tcp: lookup {host}: no such host"))?;
-    Ok((host.to_owned(), *address))
+    let found = resolve(host, address.port()).await.map_err(|error| format!("dial tcp: lookup {error}"))?;
+    found.first().copied().ok_or_else(|| format!("dial tcp: lookup {host}: no such host"))
 }
 
 /// The port's number; a name that is left here is one that the container does not have.

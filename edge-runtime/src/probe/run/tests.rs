@@ -65,7 +65,7 @@ fn sockets() {
     assert_eq!(tcp(json!("nope")), Outcome::Error("couldn't find port: nope for container c".into()));
     assert_eq!(tcp(json!(0)), Outcome::Error("invalid port number: 0".into()));
     let named = make(json!({"tcpSocket": {"host": "no..name", "port": 1}}), Ok((0, "")));
-    assert_eq!(named, Outcome::Error("dial tcp: lookup \"no..name\" is not a host name".into()));
+    assert_eq!(named, Outcome::Failure("dial tcp: lookup \"no..name\" is not a host name".into()));
 }
 
 #[test]
@@ -73,5 +73,9 @@ fn a_server_that_says_nothing_is_a_timeout() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let outcome = make(json!({"httpGet": {"port": port}}), Ok((0, "")));
-    assert!(matches!(outcome, Outcome::Failure(text) if text.contains("deadline exceeded")));
+    let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+    assert_eq!(outcome, Outcome::Failure(format!("Get \"http://127.0.0.1:{port}/\": {late}")));
+    let nowhere = make(json!({"httpGet": {"port": port, "host": "no..name"}}), Ok((0, "")));
+    let unknown = format!("Get \"http://no..name:{port}/\": dial tcp: lookup \"no..name\" is not a host name");
+    assert_eq!(nowhere, Outcome::Failure(unknown), "a failure, as the lookup is part of the request");
 }
