@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::sys::quantity::{milli, value};
@@ -89,6 +89,10 @@ fn quoted(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
             c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
             c => out.push(c),
         }
@@ -98,7 +102,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Value of a `resourceFieldRef` (`limits.cpu`, `requests.memory`, ...) of a container, in units of `divisor`
-/// (default 1), rounded up. A missing limit reads as the node's allocatable, a missing request as 0.
+/// (default 1), rounded up. A missing limit reads as the pod's, or else as the node's allocatable, a missing request as 0.
 pub fn resource_value(
     pod: &Pod,
     container: &str,
@@ -106,7 +110,7 @@ pub fn resource_value(
     divisor: Option<&Quantity>,
     facts: &DownwardFacts,
 ) -> Result<String, DownwardError> {
-    let container = find(pod, container).ok_or_else(|| DownwardError::Container(container.to_string()))?;
+    let resources = resources_of(pod, container).ok_or_else(|| DownwardError::Container(container.to_string()))?;
     let unknown = || DownwardError::Resource(resource.to_string());
     let (list, name) = resource.split_once('.').ok_or_else(unknown)?;
     let known = name == "cpu" || name == "memory" || name == "ephemeral-storage" || name.starts_with("hugepages-");
@@ -118,12 +122,15 @@ pub fn resource_value(
         let number = if in_milli { milli(text) } else { value(text) };
         number.ok_or_else(|| DownwardError::Quantity(text.to_string()))
     };
-    let resources = container.resources.as_ref();
-    let given = resources.and_then(|r| if list == "limits" { r.limits.as_ref() } else { r.requests.as_ref() });
-    let given = given.and_then(|map| map.get(name)).map(|quantity| number(&quantity.0)).transpose()?;
-    let amount = match given {
+    let given = |from: Option<&ResourceRequirements>| {
+        let lists = from.and_then(|r| if list == "limits" { r.limits.as_ref() } else { r.requests.as_ref() });
+        lists.and_then(|map| map.get(name)).map(|quantity| number(&quantity.0)).transpose()
+    };
+    // A limit of the pod as a whole stands before the node (K8s pkg/kubelet/kubelet_resources.go).
+    let whole = || given(pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()));
+    let amount = match given(resources)? {
         Some(amount) if amount != 0 || list == "requests" => amount,
-        _ if list == "limits" => allocatable(name, facts),
+        _ if list == "limits" => whole()?.filter(|amount| *amount != 0).unwrap_or_else(|| allocatable(name, facts)),
         _ => 0,
     };
     let divisor = divisor.map(|divisor| number(&divisor.0)).transpose()?.filter(|divisor| *divisor > 0);
@@ -141,9 +148,12 @@ fn allocatable(name: &str, facts: &DownwardFacts) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+/// Of a container by this name; an ephemeral one has none of its own.
+fn resources_of<'a>(pod: &'a Pod, name: &str) -> Option<Option<&'a ResourceRequirements>> {
     let spec = pod.spec.as_ref()?;
-    spec.containers.iter().chain(spec.init_containers.iter().flatten()).find(|container| container.name == name)
+    let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let found = all.find(|container| container.name == name).map(|container| container.resources.as_ref());
+    found.or_else(|| spec.ephemeral_containers.iter().flatten().any(|c| c.name == name).then_some(None))
 }
 
 #[cfg(test)]
@@ -212,6 +222,21 @@ mod tests {
         assert_eq!(get("init", "limits.cpu", None), "4");
         assert_eq!(get("init", "requests.cpu", None), "0");
         assert_eq!(get("c", "limits.cpu", Some("0")), "2");
+    }
+
+    #[test]
+    fn a_pods_own_limit_stands_before_the_nodes() {
+        let mut pod = pod();
+        let spec = pod.spec.as_mut().unwrap();
+        spec.resources = serde_json::from_value(json!({"limits": {"memory": "64Mi", "cpu": "250m"}})).unwrap();
+        spec.ephemeral_containers = serde_json::from_value(json!([{"name": "debugger"}])).unwrap();
+        let get = |container, resource| resource_value(&pod, container, resource, None, &facts()).unwrap();
+        assert_eq!(get("c", "limits.memory"), (64 << 20).to_string());
+        assert_eq!(get("c", "limits.cpu"), "2", "its own limit, 1500m");
+        assert_eq!(get("init", "limits.cpu"), "1");
+        assert_eq!(get("init", "limits.ephemeral-storage"), "5");
+        assert_eq!(get("debugger", "limits.memory"), (64 << 20).to_string());
+        assert_eq!(get("debugger", "requests.memory"), "0");
     }
 
     #[test]
