@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::ROOT_CA;
+use crate::api::json::items_mut;
 
 /// Where programs look for their account.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -22,7 +23,7 @@ pub(crate) fn inject(account: &Value, pod: &mut Value, name: impl FnOnce() -> St
     let name = name();
     let mut needed = false;
     for list in ["initContainers", "containers"] {
-        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+        for container in items_mut(&mut pod["spec"], list) {
             let Some(container) = container.as_object_mut() else { continue };
             let mounts = container.entry("volumeMounts").or_insert_with(|| json!([]));
             if mounts.is_null() {

@@ -53,6 +53,7 @@ fn containers_get_the_account_unless_they_have_or_decline_it() {
     assert_eq!(spec["volumes"][1]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"], 3607);
 
     let plain = json!({"containers": [{"name": "a"}]});
+    assert_eq!(injected(json!({}), plain.clone()).get("initContainers"), None, "not even null");
     let declined = |account: Value, pod: Option<bool>| {
         let mut spec = plain.clone();
         if let Some(pod) = pod {

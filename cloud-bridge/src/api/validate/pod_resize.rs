@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{Errors, pod};
-use crate::api::json::{items, text};
+use crate::api::json::{items, items_mut, text};
 use crate::api::qos;
 use crate::api::strategy::FieldError;
 
@@ -15,8 +15,7 @@ pub(in crate::api) fn prepare(new: &mut Value, old: &Value) {
     let mut merged = old.clone();
     merged["metadata"]["resourceVersion"] = new["metadata"]["resourceVersion"].take();
     for list in LISTS {
-        let Some(containers) = merged["spec"][list].as_array_mut() else { continue };
-        for container in containers {
+        for container in items_mut(&mut merged["spec"], list) {
             let Some(wanted) = items(&new["spec"], list).iter().find(|c| c["name"] == container["name"]) else {
                 continue;
             };
