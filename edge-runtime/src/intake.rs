@@ -98,7 +98,7 @@ pub fn commit(
         }
         // Without a position (an unfinished list) the next connection must list again: an older one would
         // resume behind changes of another bridge.
-        let (stream, seq) = position.map_or_else(Default::default, |at| (at.stream, at.seq.to_string()));
+        let (stream, seq) = position.clone().map_or_else(Default::default, |at| (at.stream, at.seq.to_string()));
         writer.set_fact(Fact::Stream, &stream)?;
         writer.set_fact(Fact::LastSequence, &seq)?;
         gone.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()

@@ -83,7 +83,12 @@ impl Paths {
 
     /// Room kept for the node itself.
     pub fn reserve(&self) -> PathBuf {
-        self.state().join("reserve")
+        Self::reserve_beside(&self.store())
+    }
+
+    /// The same, for who knows the store alone.
+    pub(crate) fn reserve_beside(store: &Path) -> PathBuf {
+        store.with_file_name("reserve")
     }
 
     /// Exit records, written by the monitor before it tells anyone.

@@ -1,15 +1,21 @@
 //! `edge-runtime run`: be the node.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use lexopt::prelude::*;
 
 use super::CliError;
 use crate::config::{Config, Overrides};
 use crate::link::identity::Identity;
-use crate::node;
-use crate::sys::oom;
+use crate::node::{self, StartError};
+use crate::store::StoreError;
+use crate::sys::{oom, signal};
+
+/// Between attempts on a disk that takes nothing.
+const PAUSE: Duration = Duration::from_secs(10);
 
 pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let mut root: Option<PathBuf> = None;
@@ -44,6 +50,20 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     if let Err(error) = oom::protect() {
         log::info!("the node may be killed for want of memory like any process (oom_score_adj {}): {error}", oom::NODE);
     }
-    node::run(&paths, config, identity).map_err(CliError::failed)?;
-    Ok(ExitCode::SUCCESS)
+    match node::run(&paths, config, identity) {
+        Err(StartError::Store(error)) if error.is_of_disk() => Err(begin_again(&error)),
+        done => done.map(|()| ExitCode::SUCCESS).map_err(CliError::failed),
+    }
+}
+
+/// On a disk that takes nothing the node has to begin again from what is stored. It does so itself, as the same process: a supervisor
+/// gives up after a few quick restarts (systemd's StartLimitBurst), and nobody would be there once there is room again.
+fn begin_again(error: &StoreError) -> CliError {
+    log::error!("{error}; beginning again in {} s", PAUSE.as_secs());
+    // Can be ended while it waits.
+    let _ = signal::unmask_self();
+    std::thread::sleep(PAUSE);
+    let mut args = std::env::args_os();
+    let name = args.next().unwrap_or_default();
+    CliError::failed(Command::new("/proc/self/exe").arg0(name).args(args).exec())
 }

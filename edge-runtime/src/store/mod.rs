@@ -17,7 +17,8 @@ mod tokens;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use crate::paths::Paths;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 pub use facts::Fact;
 pub use outbox::{OUTBOX_BYTES, OUTBOX_LIMIT, OUTBOX_TTL_S, OutboxRow, subject as outbox_subject};
@@ -34,6 +35,28 @@ pub enum StoreError {
     Newer { path: PathBuf, found: usize, known: usize },
     #[error("store {}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
+}
+
+impl StoreError {
+    /// The disk has no room: nothing is wrong with the store.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.code() == Some(ErrorCode::DiskFull)
+    }
+
+    /// The disk takes nothing, for now or for good: full, read-only, broken.
+    #[must_use]
+    pub fn is_of_disk(&self) -> bool {
+        use ErrorCode::{DiskFull, ReadOnly, SystemIoFailure};
+        matches!(self, Self::Io { .. }) || matches!(self.code(), Some(DiskFull | ReadOnly | SystemIoFailure))
+    }
+
+    fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Sqlite { source, .. } => source.sqlite_error_code(),
+            _ => None,
+        }
+    }
 }
 
 /// The open store.
@@ -112,21 +135,42 @@ impl Store {
     ///
     /// # Errors
     /// Nothing of `work` is kept when it fails or the commit does (a full disk).
-    pub fn write_durable<T>(
-        &mut self,
-        work: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub fn write_durable<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.set_sync("FULL")?;
         let done = self.write(work);
         self.set_sync("NORMAL")?;
         done
     }
 
-    /// Runs `work` in one transaction that survives the process but perhaps not a power cut.
+    /// Runs `work` in one transaction that survives the process but perhaps not a power cut. On a full disk it is run
+    /// once more, in the room that is kept for the node.
     ///
     /// # Errors
     /// As [`Store::write_durable`].
-    pub fn write<T>(&mut self, work: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn write<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut first = true;
+        loop {
+            match self.try_write(&work) {
+                // One call of it in the code: each kind of `work` makes a copy.
+                Err(error) if first && self.made_room(&error) => first = false,
+                done => return done,
+            }
+        }
+    }
+
+    /// Room that the disk has not at the end of the log is at its beginning, once the log's pages are in the database.
+    fn made_room(&self, error: &StoreError) -> bool {
+        if !error.is_full() {
+            return false;
+        }
+        let reserve = Paths::reserve_beside(&self.path);
+        if std::fs::remove_file(&reserve).is_ok() {
+            log::warn!("the disk is full: giving up {} kept for the node itself", reserve.display());
+        }
+        self.db.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).is_ok()
+    }
+
+    fn try_write<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let (path, secrets_in_memory) = (self.path.clone(), self.secrets_in_memory);
         let sqlite = |source| StoreError::Sqlite { path: path.clone(), source };
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
@@ -184,7 +228,7 @@ impl Writer<'_> {
 }
 
 fn is_corruption(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    use ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 

@@ -319,3 +319,38 @@ fn a_new_store_may_be_opened_by_several_at_once() {
         });
     }
 }
+
+/// On a real file system without one free byte: first the reserve goes, then the log is used again from its beginning.
+#[test]
+fn goes_on_where_the_disk_is_full() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: mounts need root");
+        return;
+    }
+    let folder = folder();
+    nix::mount::mount(Some("store-test"), folder.path(), Some("tmpfs"), nix::mount::MsFlags::empty(), Some("size=2m"))
+        .expect("a small disk");
+    let path = folder.path().join("store.db");
+    let mut store = open(&path);
+    let size = || std::fs::metadata(folder.path().join("store.db-wal")).expect("a log").len();
+    for number in 0.. {
+        store.write(|writer| writer.set_fact(Fact::LastSequence, &number.to_string())).expect("room");
+        if size() > 256 << 10 {
+            break;
+        }
+    }
+    std::fs::write(Paths::reserve_beside(&path), vec![0; 64 << 10]).expect("room");
+    // Stops at the last byte.
+    let _ = std::fs::write(folder.path().join("filler"), vec![0; 4 << 20]);
+    for number in 0..200 {
+        let written = store.write(|writer| writer.set_fact(Fact::LastSequence, &number.to_string()));
+        assert!(written.is_ok(), "write {number}: {written:?}");
+    }
+    assert!(!Paths::reserve_beside(&path).exists());
+    let large = Object { body: json!({ "data": "x".repeat(2 << 20) }), ..config_map("large", "u2") };
+    let error = store.write(|writer| writer.put_object(&large)).expect_err("no room at all");
+    assert!(error.is_full(), "{error}");
+    drop(store);
+    assert_eq!(open(&path).fact(Fact::LastSequence).expect("reads").as_deref(), Some("199"));
+    nix::mount::umount(folder.path()).expect("no longer in use");
+}

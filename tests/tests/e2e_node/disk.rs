@@ -130,13 +130,8 @@ fn a_full_disk_keeps_no_node_from_booting() {
     kubectl.apply_all(&[pod("tiny", &name, json!([shell("c", "exec sleep 1000")]))]);
     kubectl.wait_ready("tiny");
     node.kill();
-    // Also the blocks that file systems keep for root.
     let filler = root.join("filler");
-    let _ = std::process::Command::new("dd")
-        .args(["if=/dev/zero", "bs=64k"])
-        .arg(format!("of={}", filler.display()))
-        .stderr(std::process::Stdio::null())
-        .status();
+    fill(&filler);
     node.start();
     until(Duration::from_secs(40), "disk pressure", || {
         let one = condition(&kubectl.get("node", &name)?, "DiskPressure");
@@ -150,6 +145,30 @@ fn a_full_disk_keeps_no_node_from_booting() {
         let one = condition(&kubectl.get("node", &name)?, "DiskPressure");
         if one["status"] == "False" { Ok(()) } else { Err(one.to_string()) }
     });
-    kubectl.apply_all(&[pod("next", &name, json!([shell("c", "exec sleep 1000")]))]);
+    let once = with_spec(
+        pod("next", &name, json!([shell("c", "until [ -e /end ]; do sleep 0.2; done; exit 3")])),
+        &json!({"restartPolicy": "Never"}),
+    );
+    kubectl.apply_all(&[once]);
     kubectl.wait_ready("next");
+    // No byte is left to the running node either, and what it gives up of its own is taken, too.
+    node.edge_ok(&["exec", "next", "--", "touch", "/end"]);
+    for _ in 0..12 {
+        fill(&filler);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let running = |node: &mut EdgeNode| node.daemon.as_mut().is_some_and(sampan_tests::process::Process::is_running);
+    assert!(running(&mut node), "{}", node.log());
+    std::fs::remove_file(&filler).expect("removed");
+    let ended = kubectl.wait_phase("next", "Failed");
+    assert_eq!(ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
+}
+
+/// To the last byte, and the blocks that file systems keep for root.
+fn fill(file: &std::path::Path) {
+    let _ = std::process::Command::new("dd")
+        .args(["if=/dev/zero", "bs=4k", "oflag=append", "conv=notrunc"])
+        .arg(format!("of={}", file.display()))
+        .stderr(std::process::Stdio::null())
+        .status();
 }
