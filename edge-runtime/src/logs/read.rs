@@ -85,6 +85,9 @@ pub struct LogReader {
     within_line: bool,
     /// Bytes still allowed by `limit_bytes`.
     remaining: Option<u64>,
+    /// Entries still to give of `tail_lines`, without following: who logs faster than it is read must not make it a
+    /// tail without end.
+    left: Option<u64>,
 }
 
 impl LogReader {
@@ -109,6 +112,7 @@ impl LogReader {
         Ok(Self {
             since: options.since.map(|t| format!("{t:.9}")),
             remaining: options.limit_bytes,
+            left: options.tail_lines.filter(|_| !options.follow),
             path,
             options,
             watch,
@@ -128,7 +132,7 @@ impl LogReader {
     pub fn next_chunk(&mut self, max: usize) -> Result<Chunk, LogError> {
         let mut out = Vec::new();
         while out.len() < max.max(1) {
-            if self.remaining == Some(0) {
+            if self.remaining == Some(0) || self.left == Some(0) {
                 return Ok(if out.is_empty() { Chunk::End } else { Chunk::Data(out) });
             }
             if let Some(line) = self.take_line() {
@@ -173,6 +177,7 @@ impl LogReader {
     /// Writes one entry as the options want it.
     fn give(&mut self, line: &[u8], out: &mut Vec<u8>) {
         let Some(entry) = cri::parse(line) else { return };
+        self.left = self.left.map(|left| left - 1);
         if self.options.stream.is_some_and(|s| s != entry.stream) {
             return;
         }

@@ -68,6 +68,24 @@ fn tail_and_since_reach_back_over_rotations() {
 }
 
 #[test]
+fn a_tail_ends_though_the_log_grows() {
+    use std::io::Write;
+    let dir = log(1 << 20, 10);
+    let grow = |text: &str| {
+        let mut file = File::options().append(true).open(dir.path().join("3.log")).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    for (follow, expected) in [(false, lines(7..10)), (true, lines(7..10) + "later\n")] {
+        let options = LogOptions { tail_lines: Some(3), follow, ..LogOptions::default() };
+        let mut reader = LogReader::open(dir.path(), 3, options).unwrap();
+        grow(&format!("{T}9Z stdout F later\n"));
+        assert_eq!(drain(&mut reader, 7), expected, "follow {follow}");
+        let text = std::fs::read_to_string(dir.path().join("3.log")).unwrap();
+        std::fs::write(dir.path().join("3.log"), text.split_inclusive('\n').take(10).collect::<String>()).unwrap();
+    }
+}
+
+#[test]
 fn parts_of_a_line_become_one_and_carry_one_timestamp() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!("{T}0Z stdout P one \nnoise\n{T}1Z stdout F two\n{T}2Z stdout F \n{T}3Z stdout F torn");
