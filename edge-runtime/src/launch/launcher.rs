@@ -250,6 +250,13 @@ impl Launcher {
         self.cgroups.container_path(super::sandbox::class(pod), uid, id)
     }
 
+    /// Kills what is in a container's cgroup, if there is anything.
+    pub fn kill_container(&self, pod: &Pod, uid: &str, id: &str) {
+        if let Err(error) = self.cgroups.kill(&self.cgroup_of_container(pod, uid, id)) {
+            log::warn!("container {id}: {error}");
+        }
+    }
+
     /// Does what is asked of systemd, if its cgroup driver is used: to be spawned once.
     pub fn systemd_worker(&self) -> Option<impl Future<Output = ()> + use<> + 'static> {
         self.cgroups.worker()
@@ -271,7 +278,10 @@ impl Launcher {
     /// The kernel refuses.
     pub fn sweep(&mut self, known: &BTreeSet<String>) -> Result<(), NetError> {
         for (class, uid) in self.cgroups.pods().into_iter().filter(|(_, uid)| !known.contains(uid)) {
-            let gone = self.cgroups.kill_pod(class, &uid).and_then(|()| self.cgroups.remove_pod(class, &uid));
+            let gone = self
+                .cgroups
+                .kill(&self.cgroups.pod_path(class, &uid))
+                .and_then(|()| self.cgroups.remove_pod(class, &uid));
             if let Err(error) = gone {
                 // What is being killed is still there; systemd is on its way.
                 log::debug!("pod {uid}, which is not known: {error}");

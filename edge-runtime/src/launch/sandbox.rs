@@ -230,8 +230,11 @@ impl Launcher {
         let stopping = if for_good { None } else { self.cgroups.stop_pod(class(pod), uid) };
         let removed = if stopping.is_some() { Ok(()) } else { self.cgroups.remove_pod(class(pod), uid) };
         match removed {
-            // Dead processes leave a moment later: the caller's retry removes it.
-            Err(CgroupError::Busy(path)) => note("cgroup", Err(format!("{} is busy", path.display()))),
+            // Dead processes leave a moment later, and those that nobody knows of are to: the caller's retry removes it.
+            Err(CgroupError::Busy(path)) => {
+                let _ = self.cgroups.kill(&self.cgroups.pod_path(class(pod), uid));
+                note("cgroup", Err(format!("{} is busy", path.display())));
+            }
             done => note("cgroup", done.map_err(|error| error.to_string())),
         }
         if for_good {

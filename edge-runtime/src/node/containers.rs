@@ -133,6 +133,9 @@ impl Node {
             let Some(entry) = self.pods.get(&uid) else { continue };
             let sandbox_exists = self.launcher.sandbox_exists(&entry.pod);
             let ids = entry.record.containers.values().filter_map(|container| container.state.live_id());
+            // What no monitor knows of counts as ended, so that it must not go on beside its successor.
+            let lost = ids.clone().filter(|id| !live.contains_key(*id));
+            lost.for_each(|id| self.launcher.kill_container(&entry.pod, &uid, id));
             let own = ids.filter_map(|id| Some((id.to_owned(), *live.get(id)?))).collect();
             self.tell(&uid, PodEvent::Resumed { live: own, sandbox_exists });
             // What was committed just before the last daemon died has not reached the pod's files yet.

@@ -16,6 +16,7 @@ pub mod weight;
 mod working_set;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use crate::sys::systemd::Pending;
 use burstable::Burstable;
@@ -33,6 +34,9 @@ const MIN_SHARES: u64 = 2;
 const CFS_PERIOD_US: u64 = 100_000;
 /// What v1 shows for no limit is this and more, by page size.
 const UNLIMITED: u64 = 1 << 62;
+/// How long killed processes may take to leave the tree that is removed.
+const TEARDOWN_TRIES: u32 = 100;
+const TEARDOWN_PAUSE: Duration = Duration::from_millis(20);
 const CLASSES: [PodCgroupClass; 2] = [PodCgroupClass::Burstable, PodCgroupClass::BestEffort];
 
 /// The cgroup tree of one node.
@@ -267,12 +271,11 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Kills every process in the pod's cgroup and below; for what the OCI runtime no longer knows of.
-    /// Returns before they are gone.
-    pub fn kill_pod(&self, class: PodCgroupClass, uid: &str) -> Result<(), CgroupError> {
-        let path = self.pod_path(class, uid);
+    /// Kills every process in the cgroup (of a pod, a container) and below; for what neither the monitor nor the OCI
+    /// runtime knows of any more. Returns before they are gone; fine when there is no such cgroup.
+    pub fn kill(&self, path: &str) -> Result<(), CgroupError> {
         match self.hierarchies.for_processes() {
-            Some(mount) => tree::kill(&self.below(mount, &path)),
+            Some(mount) => tree::kill(&self.below(mount, path)),
             None => Ok(()),
         }
     }
@@ -345,6 +348,13 @@ impl Cgroups {
         let parent = self.names.parent();
         if let Some(slices) = &self.slices {
             slices.teardown(&parent)?;
+        }
+        for _ in 0..TEARDOWN_TRIES {
+            match self.remove(&parent) {
+                Err(CgroupError::Busy(_)) => self.kill(&parent)?,
+                done => return done,
+            }
+            std::thread::sleep(TEARDOWN_PAUSE);
         }
         self.remove(&parent)
     }
