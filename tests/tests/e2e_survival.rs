@@ -295,3 +295,62 @@ fn twenty_random_deaths_of_the_daemon() {
         assert!(!text.contains("twice"), "seed {seed}: {} ran twice at once", entry.path().display());
     }
 }
+
+/// The monitor's record of a container is damaged: the container starts anew, and what was left of it ends first or,
+/// where it cannot be known, with its pod.
+#[test]
+fn what_nobody_knows_of_does_not_run_on() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("unknown");
+    let mut node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    kubectl.apply_all(&[sleeper("a", &node.name)]);
+    kubectl.wait_ready("a");
+    let before = wait_running(&node, 1);
+    let (id, (old, began)) = before.iter().next().expect("a container");
+    node.kill();
+    signal(node.monitor_pid().expect("a monitor"), "KILL");
+    let saved = node.root().join(format!("run/edge-runtime/containers/{id}/monitor.json"));
+    std::fs::write(saved, "{").expect("damaged");
+    node.start();
+    until(Duration::from_secs(20), "it starts anew", || {
+        let status = kubectl.get("pod", "a")?["status"]["containerStatuses"][0].clone();
+        if status["restartCount"] == 1 && status["ready"] == true { Ok(()) } else { Err(status.to_string()) }
+    });
+    until(Duration::from_secs(10), "the first one has ended", || {
+        let stat = std::fs::read_to_string(format!("/proc/{old}/stat")).unwrap_or_default();
+        let is_it = start_time(*old) == *began && !stat.contains(") Z ");
+        if is_it { Err(stat) } else { Ok(()) }
+    });
+    // Somebody else's process in the pod's cgroup does not keep the pod.
+    let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep starts");
+    let pid = node.container_pids().into_values().next().expect("a container");
+    for file in cgroup_files(pid) {
+        std::fs::write(file, stranger.id().to_string()).expect("moved");
+    }
+    let _ = kubectl.ok(&["delete", "pod", "a", "--wait=false"]);
+    let ended = until(Duration::from_secs(20), "the stranger ends", || {
+        stranger.try_wait().map_err(|error| error.to_string())?.ok_or_else(|| "it runs".to_owned())
+    });
+    assert!(!ended.success());
+    kubectl.wait_gone("pod", "a", 20);
+}
+
+/// `cgroup.procs` of a process' pod, in each hierarchy.
+fn cgroup_files(pid: u32) -> Vec<std::path::PathBuf> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("a process");
+    let of_line = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?.strip_prefix('/')?);
+        let mount = match controllers {
+            "" if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() => String::new(),
+            "" => "unified".to_owned(),
+            named => named.trim_start_matches("name=").to_owned(),
+        };
+        let pod = Path::new("/sys/fs/cgroup").join(mount).join(path).parent()?.join("cgroup.procs");
+        (pod.exists() && path.contains("/pod")).then_some(pod)
+    };
+    text.lines().filter_map(of_line).collect()
+}
