@@ -183,3 +183,29 @@ fn a_damaged_store_is_set_aside_and_filled_again() {
         if ready && after.len() == 1 { Ok(()) } else { Err(format!("{after:?} {}", pod["status"])) }
     });
 }
+
+#[test]
+fn a_damaged_identity_keeps_no_pod_from_running() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("identity");
+    let mut node = cluster.node("edge");
+    cluster.kubectl.apply_all(&[pod("a", &node.name, json!([shell("c", "exec sleep 1000")]))]);
+    cluster.kubectl.wait_ready("a");
+    node.kill();
+    let pid = node.container_pids().into_values().next().expect("a container");
+    std::fs::write(node.root().join("var/lib/edge-runtime/identity/identity.json"), "{").expect("damaged");
+    node.start();
+    sampan_tests::process::signal(pid, "KILL");
+    until(Duration::from_secs(20), "the container starts anew without a cloud", || {
+        let new = node.container_pids().into_values().any(|new| new != pid);
+        if new { Ok(()) } else { Err(node.log()) }
+    });
+    assert!(node.log().contains("identity.json") && node.log().contains("edge-runtime join"), "{}", node.log());
+    node.kill();
+    let (token, bridge) = (cluster.token(&node.name), format!("https://{}", cluster.listen));
+    node.edge_ok(&["join", "--bridge", &bridge, "--token", &token, "--node", &node.name]);
+    node.start();
+    node.wait_connected(&cluster);
+}

@@ -31,7 +31,8 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let token = Token::parse(&token).map_err(CliError::failed)?;
     let node = node.ok_or_else(|| CliError::Usage("join needs --node, the name the token was made for".into()))?;
     let paths = super::paths(root)?;
-    if let Some(old) = Identity::load(&paths).map_err(CliError::failed)?
+    // A damaged one is replaced.
+    if let Ok(Some(old)) = Identity::load(&paths)
         && old.node != node
     {
         return Err(CliError::Failed(format!(

@@ -33,7 +33,8 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     }
     let paths = super::paths(root)?;
     let file = file.unwrap_or_else(|| paths.config_file());
-    let identity = Identity::load(&paths).map_err(CliError::failed)?;
+    // A damaged one is no reason not to run the pods that are known.
+    let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
     let joined = identity.as_ref().map(|identity| identity.node.as_str());
     let config = Config::load(&file, paths.root(), &overrides, joined).map_err(CliError::failed)?;
     if let Some(joined) = joined.filter(|joined| *joined != config.node_name) {
@@ -47,6 +48,9 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         return super::version::print(&format!("{config:#?}"));
     }
     super::start_log();
+    if let Some(error) = damage {
+        log::error!("{error}; the node runs its pods without a cloud until it joins again (edge-runtime join)");
+    }
     if let Err(error) = oom::protect() {
         log::info!("the node may be killed for want of memory like any process (oom_score_adj {}): {error}", oom::NODE);
     }

@@ -322,6 +322,7 @@ fn a_new_store_may_be_opened_by_several_at_once() {
 
 /// On a real file system without one free byte: first the reserve goes, then the log is used again from its beginning.
 #[test]
+#[allow(clippy::print_stderr)]
 fn goes_on_where_the_disk_is_full() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: mounts need root");
