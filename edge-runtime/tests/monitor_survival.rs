@@ -83,10 +83,10 @@ fn containers_outlive_the_monitor_and_end_truly() {
         let said: Vec<&str> = text.lines().map(|l| l.rsplit(' ').next().unwrap()).collect();
         assert_eq!(*said.last().unwrap(), "bye");
         let numbers: Vec<u32> = said[..said.len() - 1].iter().map(|n| n.parse().unwrap()).collect();
-        assert!(
-            numbers.iter().copied().eq(1..=u32::try_from(numbers.len()).unwrap()),
-            "lines are missing: {numbers:?}"
-        );
+        assert!(numbers.is_sorted_by(|a, b| a < b), "lines are told twice or late: {numbers:?}");
+        // Each of the four that were killed may have had one in its hands.
+        let missing = numbers.last().map_or(0, |last| *last as usize - numbers.len());
+        assert!(missing <= 4, "lines are missing: {numbers:?}");
         assert!(numbers.len() > 20, "{}", numbers.len());
         for id in ["count", "quiet"] {
             node.client.delete(id).await.unwrap();

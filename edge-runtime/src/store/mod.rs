@@ -14,6 +14,7 @@ mod schema;
 pub mod secrets;
 mod tokens;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -101,6 +102,10 @@ impl Store {
 
     fn open_sound(path: &Path) -> Result<Self, StoreError> {
         let sqlite = |source| StoreError::Sqlite { path: path.into(), source };
+        // One at a time: SQLite waits for nobody where a new file becomes one with a log. By the folder, since closing
+        // any handle of the file itself would give up SQLite's locks.
+        let folder = path.parent().and_then(|folder| File::open(folder).ok());
+        let _alone = folder.as_ref().map(File::lock);
         let mut db = Connection::open(path).map_err(sqlite)?;
         restrict_mode(path)?;
         // The helpers (pull, import) write images while the daemon runs.
