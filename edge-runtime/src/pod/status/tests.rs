@@ -49,6 +49,21 @@ fn from_creating_to_ready() {
 }
 
 #[test]
+fn a_failed_probe_is_a_failure_whatever_the_code() {
+    let spec = json!({"restartPolicy": "OnFailure", "containers": [{"name": "c", "image": "img:1",
+        "imagePullPolicy": "Always", "livenessProbe": {"exec": {"command": ["true"]}}}]});
+    let mut sim = Sim::new(pod(spec));
+    sim.turn();
+    sim.sandbox_ready();
+    sim.tell(PodEvent::ImageReady { container: "c".into(), image_id: "sha256:1".into() });
+    sim.started("c");
+    let (container, id) = ("c".to_owned(), sim.id("c"));
+    sim.tell(PodEvent::Probe { container, id, probe: ProbeKind::Liveness, success: false });
+    assert_eq!(sim.exited("c", 0), ["image img:1", "remove c 0"]);
+    assert_eq!(brief(&mut sim).0, "Running", "not ended, though no process is left");
+}
+
+#[test]
 fn the_api_knows_since_when_a_pod_is_scheduled() {
     let mut sim = Sim::new(one("Always"));
     let known = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
