@@ -21,7 +21,8 @@ const MAX_EARLY_EXITS: usize = 256;
 impl Monitor {
     pub(crate) fn enqueue(&mut self, spec: StartContainer) -> Result<(), String> {
         if self.containers.contains_key(&spec.id) {
-            return Err(format!("container {} is known already", spec.id));
+            // Asked for twice around the death of a monitor. It is the same attempt, and how it goes is told anyway.
+            return Ok(());
         }
         if exit::read(&self.options.paths.exits(), &spec.id).is_some() {
             return Err(format!("container {} has run already", spec.id));

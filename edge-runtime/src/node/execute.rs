@@ -13,6 +13,7 @@ use super::sources::News;
 use super::{Node, Owner};
 use crate::image::Reference;
 use crate::launch::{Attempt, all_containers};
+use crate::monitor::client::ClientError;
 use crate::monitor::protocol::StartContainer;
 use crate::pod::admission;
 use crate::pod::ephemeral;
@@ -139,9 +140,11 @@ impl Node {
         let (monitor, news) = (self.monitor.clone(), self.senders.news.clone());
         self.executor
             .spawn(async move {
-                if let Err(error) = monitor.start(start).await {
+                match monitor.start(start).await {
+                    // The next monitor's list tells whether the last one has begun it.
+                    Ok(()) | Err(ClientError::Gone) => {}
                     // The loop is gone only when the process ends.
-                    let _ = news.send(News::StartRefused { id, message: error.to_string() }).await;
+                    Err(error) => drop(news.send(News::StartRefused { id, message: error.to_string() }).await),
                 }
             })
             .detach();
@@ -238,7 +241,11 @@ impl Node {
             .spawn(async move {
                 let mut result = Ok(());
                 for id in ids {
-                    result = result.and(monitor.delete(&id).await.map_err(|error| format!("container {id}: {error}")));
+                    if let Err(error) = monitor.delete(&id).await {
+                        // Nothing of a pod that goes runs on, whatever is recorded of it.
+                        let _ = monitor.kill(&id, Signal::SIGKILL as i32).await;
+                        result = result.and(Err(format!("container {id}: {error}")));
+                    }
                 }
                 let _ = news.send(News::Cleared { uid, result }).await;
             })
