@@ -4,6 +4,8 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
 
+use super::record::{StopReason, Terminated};
+
 /// Whether an exit with `code` is followed by another start.
 pub fn restarts_after(spec: &PodSpec, container: &Container, code: i32) -> bool {
     let policy = match container.restart_policy.as_deref().filter(|policy| !policy.is_empty()) {
@@ -17,6 +19,17 @@ pub fn restarts_after(spec: &PodSpec, container: &Container, code: i32) -> bool 
         Some("Never") => false,
         Some("OnFailure") => code != 0,
         _ => true,
+    }
+}
+
+/// Whether an app container that ended like this is started again: also, whatever its code, when the node ended it for a
+/// new definition or a failed probe (K8s pkg/kubelet/kuberuntime, `computePodActions`).
+pub fn goes_on(spec: &PodSpec, container: &Container, end: &Terminated) -> bool {
+    let policy = container.restart_policy.as_ref().filter(|own| !own.is_empty()).or(spec.restart_policy.as_ref());
+    match end.stopped {
+        Some(StopReason::SpecChanged) => true,
+        Some(StopReason::Liveness | StopReason::Startup) if policy.is_none_or(|policy| policy != "Never") => true,
+        _ => restarts_after(spec, container, end.exit_code),
     }
 }
 

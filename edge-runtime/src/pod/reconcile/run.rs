@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Container;
 use super::super::record::{
     ContainerKind, ContainerRecord, ContainerState, SandboxState, StopReason, Terminal, Terminated,
 };
-use super::super::restart_policy::restarts_after;
+use super::super::restart_policy::{goes_on, restarts_after};
 use super::super::step::{EventDraft, Step};
 use super::super::support;
 use super::super::transition::CRASH_LOOP;
@@ -190,16 +190,11 @@ impl Turn<'_> {
         if end.stopped == Some(StopReason::SpecChanged) {
             return true;
         }
-        // A failed probe is a failure, whatever the code (K8s pkg/kubelet/kuberuntime, `computePodActions`).
-        let policy =
-            container.restart_policy.as_ref().filter(|own| !own.is_empty()).or(self.spec.restart_policy.as_ref());
-        let of_probe = matches!(end.stopped, Some(StopReason::Liveness | StopReason::Startup))
-            && policy.is_none_or(|policy| policy != "Never");
         match kind {
             ContainerKind::Sidecar | ContainerKind::Pause => true,
             ContainerKind::Ephemeral => false,
             ContainerKind::Init => end.exit_code != 0 && restarts_after(self.spec, container, end.exit_code),
-            ContainerKind::App => of_probe || restarts_after(self.spec, container, end.exit_code),
+            ContainerKind::App => goes_on(self.spec, container, end),
         }
     }
 }

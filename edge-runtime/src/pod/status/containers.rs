@@ -9,6 +9,7 @@ use super::super::reconcile::{has_post_start, kind_of};
 use super::super::record::{
     ContainerKind, ContainerRecord, ContainerState, PodRecord, ProcessUser, Resources, SandboxState, Terminated,
 };
+use super::super::restart_policy::{goes_on, restarts_after};
 use super::{text, time};
 
 /// Termination messages of a whole pod, bytes (the kubelet's limit).
@@ -48,7 +49,7 @@ impl<'a> View<'a> {
         let blank = ContainerRecord::new(kind);
         let c = self.record.containers.get(&container.name).unwrap_or(&blank);
         let starting = starts(container, c);
-        let (state, last) = self.states(c, kind, starting);
+        let (state, last) = self.states(container, c, kind, starting);
         let running = state.running.is_some();
         let ok = |probe_exists: bool, verdict: Option<bool>| !probe_exists || verdict == Some(true);
         let started = running && ok(container.startup_probe.is_some(), c.probes.startup);
@@ -90,7 +91,13 @@ impl<'a> View<'a> {
 
     /// `state` and `lastState`. While the next attempt is under way the last end stays in view, so that a restart
     /// does not look like a pod that has never run.
-    fn states(&self, c: &ContainerRecord, kind: ContainerKind, starting: bool) -> (ApiState, ApiState) {
+    fn states(
+        &self,
+        container: &Container,
+        c: &ContainerRecord,
+        kind: ContainerKind,
+        starting: bool,
+    ) -> (ApiState, ApiState) {
         let ended = |t: &Terminated| ApiState { terminated: Some(self.terminated(t)), ..ApiState::default() };
         let last = c.last.as_ref().map(ended).unwrap_or_default();
         let ending = self.record.deletion.is_some() || self.record.terminal.is_some();
@@ -99,6 +106,12 @@ impl<'a> View<'a> {
             ..ApiState::default()
         };
         let (reason, message) = c.state.shown();
+        // The API takes an end that is final by its code for one: nothing after it would be believed (K8s
+        // pkg/apis/core/validation, `ValidateContainerStateTransition`). A kubelet tells of none until the next start.
+        let hidden = |t: &Terminated| {
+            let again = kind == ContainerKind::App && !ending && goes_on(self.spec, container, t);
+            again && !restarts_after(self.spec, container, t.exit_code)
+        };
         let state = match &c.state {
             ContainerState::Running { started_at, .. }
             | ContainerState::Stopping { started_at: Some(started_at), .. }
@@ -107,8 +120,10 @@ impl<'a> View<'a> {
                 let started_at = Some(time(*started_at));
                 ApiState { running: Some(ContainerStateRunning { started_at }), ..ApiState::default() }
             }
+            ContainerState::Terminated(t) if hidden(t) => return (waiting("ContainerCreating", ""), ended(t)),
             ContainerState::Terminated(t) => ended(t),
             _ if !reason.is_empty() && !ending => waiting(reason, message),
+            _ if c.last.as_ref().is_some_and(hidden) => waiting("ContainerCreating", ""),
             _ if c.last.is_some() => last.clone(),
             _ if !reason.is_empty() && !self.gone() => waiting(reason, message),
             // An ephemeral container that never ran is left as it was (K8s pkg/kubelet/status, `TerminatePod`).

@@ -60,7 +60,10 @@ fn a_failed_probe_is_a_failure_whatever_the_code() {
     let (container, id) = ("c".to_owned(), sim.id("c"));
     sim.tell(PodEvent::Probe { container, id, probe: ProbeKind::Liveness, success: false });
     assert_eq!(sim.exited("c", 0), ["image img:1", "remove c 0"]);
-    assert_eq!(brief(&mut sim).0, "Running", "not ended, though no process is left");
+    let (phase, _, c) = brief(&mut sim);
+    assert_eq!(phase, "Running", "not ended, though no process is left");
+    assert_eq!(c["state"], json!({"waiting": {"reason": "ContainerCreating"}}), "an end with code 0 would be final");
+    assert_eq!(c["lastState"]["terminated"]["exitCode"], json!(0));
 }
 
 #[test]
