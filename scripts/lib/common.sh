@@ -4,6 +4,8 @@
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$repo"
+# Where the scripts look for what they build, whatever the user's Cargo is told elsewhere.
+export CARGO_TARGET_DIR=$repo/target
 
 say() { printf '==> %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
