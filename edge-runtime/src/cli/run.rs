@@ -60,8 +60,9 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     }
 }
 
-/// On a disk that takes nothing the node has to begin again from what is stored. It does so itself, as the same process: a supervisor
-/// gives up after a few quick restarts (systemd's StartLimitBurst), and nobody would be there once there is room again.
+/// On a disk that takes nothing the node has to begin again from what is stored. It does so itself, as the same
+/// process: a supervisor gives up after a few quick restarts (systemd's StartLimitBurst), and nobody would be there
+/// once there is room again.
 fn begin_again(error: &StoreError) -> CliError {
     log::error!("{error}; beginning again in {} s", PAUSE.as_secs());
     // Can be ended while it waits.

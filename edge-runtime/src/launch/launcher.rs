@@ -278,10 +278,7 @@ impl Launcher {
     /// The kernel refuses.
     pub fn sweep(&mut self, known: &BTreeSet<String>) -> Result<(), NetError> {
         for (class, uid) in self.cgroups.pods().into_iter().filter(|(_, uid)| !known.contains(uid)) {
-            let gone = self
-                .cgroups
-                .kill(&self.cgroups.pod_path(class, &uid))
-                .and_then(|()| self.cgroups.remove_pod(class, &uid));
+            let gone = self.cgroups.kill_pod(class, &uid).and_then(|()| self.cgroups.remove_pod(class, &uid));
             if let Err(error) = gone {
                 // What is being killed is still there; systemd is on its way.
                 log::debug!("pod {uid}, which is not known: {error}");

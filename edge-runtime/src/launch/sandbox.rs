@@ -232,7 +232,7 @@ impl Launcher {
         match removed {
             // Dead processes leave a moment later, and those that nobody knows of are to: the caller's retry removes it.
             Err(CgroupError::Busy(path)) => {
-                let _ = self.cgroups.kill(&self.cgroups.pod_path(class(pod), uid));
+                let _ = self.cgroups.kill_pod(class(pod), uid);
                 note("cgroup", Err(format!("{} is busy", path.display())));
             }
             done => note("cgroup", done.map_err(|error| error.to_string())),

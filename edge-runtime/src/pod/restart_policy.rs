@@ -8,7 +8,7 @@ use super::record::{StopReason, Terminated};
 
 /// Whether an exit with `code` is followed by another start.
 pub fn restarts_after(spec: &PodSpec, container: &Container, code: i32) -> bool {
-    let policy = match container.restart_policy.as_deref().filter(|policy| !policy.is_empty()) {
+    let policy = match own_policy(container) {
         None => spec.restart_policy.as_deref(),
         Some(_) if container.restart_policy_rules.iter().flatten().any(|rule| orders_restart(rule, code)) => {
             return true;
@@ -25,20 +25,24 @@ pub fn restarts_after(spec: &PodSpec, container: &Container, code: i32) -> bool 
 /// Whether an app container that ended like this is started again: also, whatever its code, when the node ended it for a
 /// new definition or a failed probe (K8s pkg/kubelet/kuberuntime, `computePodActions`).
 pub fn goes_on(spec: &PodSpec, container: &Container, end: &Terminated) -> bool {
-    let policy = container.restart_policy.as_ref().filter(|own| !own.is_empty()).or(spec.restart_policy.as_ref());
+    let policy = own_policy(container).or(spec.restart_policy.as_deref());
     match end.stopped {
         Some(StopReason::SpecChanged) => true,
-        Some(StopReason::Liveness | StopReason::Startup) if policy.is_none_or(|policy| policy != "Never") => true,
+        Some(StopReason::Liveness | StopReason::Startup) if policy != Some("Never") => true,
         _ => restarts_after(spec, container, end.exit_code),
     }
 }
 
 /// Some exit is followed by another start.
 pub fn is_restartable(spec: &PodSpec, container: &Container) -> bool {
-    match container.restart_policy.as_deref().filter(|policy| !policy.is_empty()) {
+    match own_policy(container) {
         None => spec.restart_policy.as_deref() != Some("Never"),
         Some(own) => own != "Never" || container.restart_policy_rules.iter().flatten().any(|r| r.action == "Restart"),
     }
+}
+
+fn own_policy(container: &Container) -> Option<&str> {
+    container.restart_policy.as_deref().filter(|policy| !policy.is_empty())
 }
 
 fn orders_restart(rule: &ContainerRestartRule, code: i32) -> bool {

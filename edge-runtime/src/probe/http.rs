@@ -159,7 +159,7 @@ pub(super) async fn fetch(mut request: Request, tls: &Arc<ClientConfig>) -> Resu
             None => return Ok(response),
         }
     }
-    Err(request.error("stopped after 10 redirects"))
+    Err(request.error(&format!("stopped after {MAX_REDIRECTS} redirects")))
 }
 
 pub(super) struct Response {

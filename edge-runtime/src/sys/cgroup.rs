@@ -271,6 +271,11 @@ impl Cgroups {
         Ok(())
     }
 
+    /// As [`Cgroups::kill`], of a pod.
+    pub fn kill_pod(&self, class: PodCgroupClass, uid: &str) -> Result<(), CgroupError> {
+        self.kill(&self.pod_path(class, uid))
+    }
+
     /// Kills every process in the cgroup (of a pod, a container) and below; for what neither the monitor nor the OCI
     /// runtime knows of any more. Returns before they are gone; fine when there is no such cgroup.
     pub fn kill(&self, path: &str) -> Result<(), CgroupError> {

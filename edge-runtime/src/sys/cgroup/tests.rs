@@ -107,7 +107,7 @@ fn a_busy_cgroup_says_so_and_goes_after_the_kill() {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     tree::write(&container.join("cgroup.procs"), &child.id().to_string()).unwrap();
     assert!(matches!(tree.0.remove_pod(PodCgroupClass::BestEffort, "u1"), Err(CgroupError::Busy(_))));
-    tree.0.kill(&tree.0.pod_path(PodCgroupClass::BestEffort, "u1")).unwrap();
+    tree.0.kill_pod(PodCgroupClass::BestEffort, "u1").unwrap();
     assert!(!child.wait().unwrap().success());
     let until = Instant::now() + Duration::from_secs(5);
     while let Err(error) = tree.0.remove_pod(PodCgroupClass::BestEffort, "u1") {
