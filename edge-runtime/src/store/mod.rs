@@ -18,8 +18,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::paths::Paths;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+
+use crate::paths::Paths;
+use crate::sys::reserve::Reserve;
 
 pub use facts::Fact;
 pub use outbox::{OUTBOX_BYTES, OUTBOX_LIMIT, OUTBOX_TTL_S, OutboxRow, subject as outbox_subject};
@@ -168,10 +170,8 @@ impl Store {
         if !error.is_full() {
             return false;
         }
-        let reserve = Paths::reserve_beside(&self.path);
-        if std::fs::remove_file(&reserve).is_ok() {
-            log::warn!("the disk is full: giving up {} kept for the node itself", reserve.display());
-        }
+        // Given up before, perhaps.
+        let _ = Reserve::new(Paths::reserve_beside(&self.path)).give_up();
         self.db.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).is_ok()
     }
 

@@ -33,8 +33,7 @@ impl Reserve {
         let size = MOST.min(total / PART);
         let held = fs::metadata(&self.file).is_ok_and(|meta| meta.len() > 0);
         if held && available < size {
-            log::warn!("the disk is full: giving up {} kept for the node itself", self.file.display());
-            return fs::remove_file(&self.file);
+            return self.give_up();
         }
         if held || size < 4096 || available < size.saturating_mul(AMPLE) {
             return Ok(());
@@ -47,6 +46,16 @@ impl Reserve {
             log::debug!("{}: {error}", self.file.display());
             fs::remove_file(&self.file)?;
         }
+        Ok(())
+    }
+
+    /// Gives the room up, whatever is available.
+    ///
+    /// # Errors
+    /// There is none, or the file cannot be deleted.
+    pub fn give_up(&self) -> io::Result<()> {
+        fs::remove_file(&self.file)?;
+        log::warn!("the disk is full: giving up {} kept for the node itself", self.file.display());
         Ok(())
     }
 }
