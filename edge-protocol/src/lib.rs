@@ -76,6 +76,7 @@ pub mod channel;
 pub mod compress;
 pub mod edge;
 pub mod frame;
+pub mod json;
 mod liveness;
 pub mod message;
 mod outgoing;

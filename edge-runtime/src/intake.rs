@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of running pods, of the link or of time; the daemon and the simulation use the same code.
 
+use edge_protocol::json::SetField;
 use std::collections::{BTreeMap, HashSet};
 
 use edge_protocol::edge::Change;
@@ -117,7 +118,7 @@ fn ending(store: &Store, object: &Object) -> Option<(Object, Pod)> {
     let ObjectKey { kind, namespace, name } = &object.digest.key;
     let mut body = store.object(kind, namespace, name).ok().flatten()?;
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-        body["metadata"][field] = object.body["metadata"][field].clone();
+        body.set_at(&["metadata", field], object.body["metadata"][field].clone());
     }
     let digest = ObjectDigest { digest: String::new(), ..object.digest.clone() };
     let salvaged = Object { digest, body };

@@ -11,6 +11,8 @@ pub mod kubectl;
 pub mod manifest;
 pub mod node;
 pub mod process;
+#[cfg(test)]
+mod sources;
 pub mod uplink;
 pub mod wait;
 

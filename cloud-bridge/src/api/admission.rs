@@ -3,6 +3,7 @@
 
 mod runtime_class;
 
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::auth::node;
@@ -106,15 +107,15 @@ fn pod(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
         );
         return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
     };
-    value["spec"]["serviceAccountName"] = account.as_str().into();
-    value["spec"]["serviceAccount"] = account.into();
+    value.set_at(&["spec", "serviceAccountName"], account.as_str().into());
+    value.set_at(&["spec", "serviceAccount"], account.into());
     if ctx.inner.config.accounts.is_some() {
         accounts::inject::inject(found.value(), value, || meta::generate_name("kube-api-access-"));
     }
     let secrets = &found.value()["imagePullSecrets"];
     // An empty list is none (K8s plugin/pkg/admission/serviceaccount).
     if value["spec"]["imagePullSecrets"].as_array().is_none_or(Vec::is_empty) && secrets.is_array() {
-        value["spec"]["imagePullSecrets"] = secrets.clone();
+        value.set_at(&["spec", "imagePullSecrets"], secrets.clone());
     }
     Ok(())
 }
@@ -143,9 +144,9 @@ fn priority(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
         );
         return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
     }
-    value["spec"]["priority"] = priority.into();
+    value.set_at(&["spec", "priority"], priority.into());
     if value["spec"]["preemptionPolicy"].is_null() {
-        value["spec"]["preemptionPolicy"] = "PreemptLowerPriority".into();
+        value.set_at(&["spec", "preemptionPolicy"], "PreemptLowerPriority".into());
     }
     Ok(())
 }
@@ -153,8 +154,7 @@ fn priority(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
 /// Pods stay five minutes on a node that went NotReady unless they say otherwise.
 fn tolerations(value: &mut Value) {
     const SECONDS: i64 = 300;
-    let spec = &mut value["spec"];
-    let mut list = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    let mut list = value["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let covered = list.iter().any(|t| {
             let matches_key = t["key"] == key || t["key"].as_str().unwrap_or_default().is_empty();
@@ -165,5 +165,5 @@ fn tolerations(value: &mut Value) {
             list.push(json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS }));
         }
     }
-    spec["tolerations"] = list.into();
+    value.set_at(&["spec", "tolerations"], list.into());
 }

@@ -1,6 +1,7 @@
 //! Binds PersistentVolumeClaims to volumes that are there already, as the volume controller of a cluster does
 //! (K8s pkg/controller/volume/persistentvolume); nothing is provisioned. Called with the storage's lock held.
 
+use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -51,22 +52,28 @@ pub(super) fn released(store: &mut Store, claim: &Value) -> Result<(), StoreErro
 
 fn set_phase(store: &mut Store, volume: &Arc<Stored>, phase: &str) -> Result<(), StoreError> {
     let mut new = volume.value().clone();
-    new["status"]["phase"] = phase.into();
+    new.set_at(&["status", "phase"], phase.into());
     store.write(VOLUMES, new, Some(volume), None).map(drop)
 }
 
 fn bind(store: &mut Store, volume: &Arc<Stored>, claim: &Arc<Stored>) -> Result<(), StoreError> {
     let (mut pv, mut pvc) = (volume.value().clone(), claim.value().clone());
-    pv["spec"]["claimRef"] = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "namespace": claim.key.namespace, "name": claim.key.name, "uid": meta::text(&pvc, "uid"),
-    });
-    pv["status"]["phase"] = "Bound".into();
-    pvc["spec"]["volumeName"] = volume.key.name.as_str().into();
-    pvc["status"] = json!({
-        "phase": "Bound", "accessModes": pv["spec"]["accessModes"], "capacity": pv["spec"]["capacity"],
-    });
-    pvc["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] = "yes".into();
+    pv.set_at(
+        &["spec", "claimRef"],
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "namespace": claim.key.namespace, "name": claim.key.name, "uid": meta::text(&pvc, "uid"),
+        }),
+    );
+    pv.set_at(&["status", "phase"], "Bound".into());
+    pvc.set_at(&["spec", "volumeName"], volume.key.name.as_str().into());
+    pvc.set(
+        "status",
+        json!({
+            "phase": "Bound", "accessModes": pv["spec"]["accessModes"], "capacity": pv["spec"]["capacity"],
+        }),
+    );
+    pvc.set_at(&["metadata", "annotations", "pv.kubernetes.io/bind-completed"], "yes".into());
     store.write(VOLUMES, pv, Some(volume), None)?;
     store.write(CLAIMS, pvc, Some(claim), None).map(drop)
 }

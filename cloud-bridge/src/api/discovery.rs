@@ -2,6 +2,7 @@
 //! `/apis`, `/apis/GROUP/VERSION`) and in the aggregated form that current clients ask for first. Pure: from
 //! the list of resources to JSON; routing and caching headers belong to `http`.
 
+use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -42,8 +43,8 @@ pub fn group(resources: &[Arc<Resource>], name: &str) -> Option<Value> {
         return None;
     }
     let mut entry = group_entry(resources, name);
-    entry["kind"] = "APIGroup".into();
-    entry["apiVersion"] = "v1".into();
+    entry.set("kind", "APIGroup".into());
+    entry.set("apiVersion", "v1".into());
     Some(entry)
 }
 
@@ -61,8 +62,8 @@ pub fn resource_list(resources: &[Arc<Resource>], group: &str, version: &str) ->
                 "verbs": sub.verbs,
             });
             if (&sub.group, &sub.version) != (&resource.group, &resource.version) && !sub.group.is_empty() {
-                row["group"] = json!(sub.group);
-                row["version"] = json!(sub.version);
+                row.set("group", json!(sub.group));
+                row.set("version", json!(sub.version));
             }
             rows.push(row);
         }
@@ -74,7 +75,7 @@ pub fn resource_list(resources: &[Arc<Resource>], group: &str, version: &str) ->
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": rows});
     if !group.is_empty() {
-        list["apiVersion"] = "v1".into();
+        list.set("apiVersion", "v1".into());
     }
     Some(list)
 }

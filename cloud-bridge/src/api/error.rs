@@ -1,6 +1,7 @@
 //! Failures as the API reports them: a code, a reason and a message that make a `v1.Status`. The texts are
 //! those clients and people already know. Knows nothing of HTTP beyond the status code.
 
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::resource::Resource;
@@ -30,10 +31,10 @@ impl ApiError {
     fn about(mut self, resource: &Resource, name: &str) -> Self {
         self.details = json!({ "kind": resource.plural });
         if !name.is_empty() {
-            self.details["name"] = name.into();
+            self.details.set("name", name.into());
         }
         if !resource.group.is_empty() {
-            self.details["group"] = resource.group.as_ref().into();
+            self.details.set("group", resource.group.as_ref().into());
         }
         self
     }
@@ -166,10 +167,10 @@ impl ApiError {
         let mut result = Self::new(422, "Invalid", format!("{kind} {name:?} is invalid: {list}"));
         result.details = json!({ "kind": resource.kind, "causes": causes });
         if !name.is_empty() {
-            result.details["name"] = name.into();
+            result.details.set("name", name.into());
         }
         if !resource.group.is_empty() {
-            result.details["group"] = resource.group.as_ref().into();
+            result.details.set("group", resource.group.as_ref().into());
         }
         result
     }
@@ -238,11 +239,11 @@ impl ApiError {
     pub fn with_cause(mut self, reason: &str, message: &str, field: &str) -> Self {
         let mut cause = json!({ "reason": reason, "message": message });
         if !field.is_empty() {
-            cause["field"] = field.into();
+            cause.set("field", field.into());
         }
-        match self.details["causes"].as_array_mut() {
+        match self.details.get_mut("causes").and_then(Value::as_array_mut) {
             Some(causes) => causes.push(cause),
-            None => self.details["causes"] = json!([cause]),
+            None => self.details.set("causes", json!([cause])),
         }
         self
     }
@@ -258,13 +259,13 @@ impl ApiError {
             "code": self.code,
         });
         if !self.reason.is_empty() {
-            status["reason"] = self.reason.into();
+            status.set("reason", self.reason.into());
         }
         if let Some(token) = &self.list_continue {
-            status["metadata"]["continue"] = token.as_str().into();
+            status.set_at(&["metadata", "continue"], token.as_str().into());
         }
         if !self.details.is_null() {
-            status["details"] = self.details.clone();
+            status.set("details", self.details.clone());
         }
         status
     }

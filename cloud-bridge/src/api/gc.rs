@@ -1,6 +1,7 @@
 //! The garbage collector: dependents of what is gone, foreground and orphaning deletions, and the contents
 //! of namespaces and custom resource definitions that are going. Woken by writes; never polls.
 
+use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -267,7 +268,7 @@ fn empty_namespace(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()
         return Ok(());
     }
     let mut new = stored.value().clone();
-    if let Some(finalizers) = new["spec"]["finalizers"].as_array_mut() {
+    if let Some(finalizers) = new.at_mut(&["spec", "finalizers"]).and_then(Value::as_array_mut) {
         finalizers.retain(|f| f != "kubernetes");
     }
     lifecycle::rewrite(inner, store, &resource, &stored, new)

@@ -1,6 +1,7 @@
 //! Small readers and writers for objects held as `serde_json::Value`. Absent, null and of the wrong type all
 //! read as empty: types are checked when a body is decoded.
 
+use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
 /// The elements of an array field, none when it is absent.
@@ -55,7 +56,7 @@ pub(super) fn set_default(value: &mut Value, key: &str, default: impl Into<Value
 /// Sets a string field that is absent or empty.
 pub(super) fn set_default_text(value: &mut Value, key: &str, default: &str) {
     if value.is_object() && text(value, key).is_empty() {
-        value[key] = default.into();
+        value.set(key, default.into());
     }
 }
 

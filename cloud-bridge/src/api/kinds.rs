@@ -1,6 +1,7 @@
 //! The strategy of each built-in kind: which defaults, preparation, rules, columns and selectable fields it
 //! has. Only wiring; the decisions live in `defaults`, `validate`, `table` and `strategic`.
 
+use edge_protocol::json::SetField;
 use std::borrow::Cow;
 
 use jiff::Timestamp;
@@ -119,12 +120,15 @@ pub(super) static POD: Kind = Kind {
     prepare_create: |pod| {
         defaults::new_pod(pod);
         let class = qos::class(&pod["spec"]);
-        pod["status"] = json!({"phase": "Pending", "qosClass": class});
+        pod.set("status", json!({"phase": "Pending", "qosClass": class}));
         if !super::json::items(&pod["spec"], "schedulingGates").is_empty() {
-            pod["status"]["conditions"] = json!([{
-                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
-            }]);
+            pod.set_at(
+                &["status", "conditions"],
+                json!([{
+                    "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                }]),
+            );
         }
     },
     prepare_update: keep_status,
@@ -166,8 +170,8 @@ pub(super) static NAMESPACE: Kind = Kind {
     name: "Namespace",
     default: defaults::namespace,
     prepare_create: |namespace| {
-        namespace["status"] = json!({"phase": "Active"});
-        let finalizers = namespace.get_mut("spec").map(|spec| &mut spec["finalizers"]);
+        namespace.set("status", json!({"phase": "Active"}));
+        let finalizers = namespace.at_mut(&["spec", "finalizers"]);
         match finalizers {
             Some(Value::Array(list)) if list.iter().any(|f| f == "kubernetes") => {}
             Some(Value::Array(list)) => list.push("kubernetes".into()),
@@ -216,7 +220,7 @@ pub(super) static SERVICE: Kind = Kind {
     name: "Service",
     default: defaults::service,
     prepare_create: |service| {
-        service["status"] = json!({"loadBalancer": {}});
+        service.set("status", json!({"loadBalancer": {}}));
         cluster_ips(service);
     },
     prepare_update: |new, old| {
@@ -285,7 +289,7 @@ pub(super) static EVENT: Kind = Kind {
 pub(super) static PERSISTENT_VOLUME: Kind = Kind {
     name: "PersistentVolume",
     default: defaults::persistent_volume,
-    prepare_create: |volume| volume["status"] = json!({"phase": "Pending"}),
+    prepare_create: |volume| volume.set("status", json!({"phase": "Pending"})),
     prepare_update: keep_status,
     create: validate::storage::volume,
     update: validate::storage::volume_update,
@@ -297,7 +301,7 @@ pub(super) static PERSISTENT_VOLUME: Kind = Kind {
 pub(super) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
     name: "PersistentVolumeClaim",
     default: defaults::persistent_volume_claim,
-    prepare_create: |claim| claim["status"] = json!({"phase": "Pending"}),
+    prepare_create: |claim| claim.set("status", json!({"phase": "Pending"})),
     prepare_update: keep_status,
     create: validate::storage::claim,
     update: validate::storage::claim_update,

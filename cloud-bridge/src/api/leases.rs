@@ -4,6 +4,7 @@
 use super::resource::ObjectKey;
 use super::server::Server;
 use super::storage::LEASES;
+use edge_protocol::json::SetField;
 
 impl Server {
     /// Sets the time (MicroTime text) of the node's own Lease. False when it is not there, or not as a bridge leaves
@@ -17,7 +18,7 @@ impl Server {
         if !owned || value["spec"]["holderIdentity"] != node || value["metadata"]["deletionTimestamp"].is_string() {
             return false;
         }
-        value["spec"]["renewTime"] = time.into();
+        value.set_at(&["spec", "renewTime"], time.into());
         store.write(LEASES, value, Some(&lease), None).is_ok()
     }
 }

@@ -1,5 +1,6 @@
 //! ObjectMeta: what the server fills in, what it keeps from clients, and the rules it validates for every kind.
 
+use edge_protocol::json::SetField;
 use jiff::{Timestamp, Unit};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
@@ -28,9 +29,9 @@ pub(super) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
 /// Sets a metadata field, or removes it with null.
 pub(super) fn set(object: &mut Value, field: &str, value: Value) {
     if !object["metadata"].is_object() {
-        object["metadata"] = json!({});
+        object.set("metadata", json!({}));
     }
-    if let Some(map) = object["metadata"].as_object_mut() {
+    if let Some(map) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         if value.is_null() {
             map.remove(field);
         } else {

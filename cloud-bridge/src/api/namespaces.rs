@@ -1,6 +1,7 @@
 //! The finalize subresource of namespaces.
 
 use bytes::Bytes;
+use edge_protocol::json::SetField;
 
 use super::error::{ApiError, ApiResult};
 use super::meta;
@@ -18,9 +19,9 @@ pub(super) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer>
         return Err(ApiError::modified(&ctx.resource, &ctx.path.name));
     }
     let mut new = current.value().clone();
-    new["spec"] = asked["spec"].clone();
+    new.set("spec", asked["spec"].clone());
     if new["spec"].is_null() {
-        new["spec"] = serde_json::json!({});
+        new.set("spec", serde_json::json!({}));
     }
     lifecycle::rewrite(inner, &mut store, &ctx.resource, &current, new.clone())?;
     let stored = store.get(&ctx.resource.storage, &current.key)?;

@@ -1,6 +1,7 @@
 //! The forms an answer can take: JSON objects and lists, Tables for kubectl, metadata only. Pure; storage keeps
 //! bodies without kind and apiVersion, and here they come back.
 
+use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -150,10 +151,10 @@ pub(super) fn full(resource: &Resource, value: &Value) -> Value {
 pub(super) fn list(resource: &Resource, form: Form, listed: &Listed, now: Timestamp) -> Bytes {
     let mut metadata = json!({ "resourceVersion": listed.rev.to_string() });
     if let Some(next) = &listed.next {
-        metadata["continue"] = next.as_str().into();
+        metadata.set("continue", next.as_str().into());
     }
     if let Some(remaining) = listed.remaining {
-        metadata["remainingItemCount"] = remaining.into();
+        metadata.set("remainingItemCount", remaining.into());
     }
     match form {
         Form::Json => plain_list(resource, listed, &metadata),
@@ -208,8 +209,8 @@ fn table(
             let mut row = json!({ "cells": strategy.row(item, now) });
             match include {
                 Include::None => {}
-                Include::Metadata => row["object"] = partial(item),
-                Include::Object => row["object"] = full(resource, item),
+                Include::Metadata => row.set("object", partial(item)),
+                Include::Object => row.set("object", full(resource, item)),
             }
             row
         })
@@ -248,7 +249,7 @@ pub(super) fn event(
 pub(super) fn bookmark(resource: &Resource, form: Form, rev: u64, initial: bool) -> Vec<u8> {
     let mut metadata = json!({ "resourceVersion": rev.to_string(), "creationTimestamp": null });
     if initial {
-        metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        metadata.set("annotations", json!({ "k8s.io/initial-events-end": "true" }));
     }
     let object = match form {
         Form::Json => json!({ "kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata }),

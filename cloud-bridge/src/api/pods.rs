@@ -1,6 +1,7 @@
 //! The subresources of pods: binding, eviction, log.
 
 use bytes::Bytes;
+use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -45,7 +46,7 @@ pub(super) fn bind(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     if !errors.is_empty() {
         let mut error = ApiError::invalid(&ctx.resource, &name, &errors);
         error.message = error.message.replacen("Pod", "Binding", 1);
-        error.details["kind"] = "Binding".into();
+        error.details.set("kind", "Binding".into());
         return Err(error);
     }
     let inner = ctx.inner;
@@ -67,10 +68,10 @@ pub(super) fn bind(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     if pod["spec"]["schedulingGates"].as_array().is_some_and(|g| !g.is_empty()) {
         return Err(binding_conflict(ctx, &format!("pod {name} has non-empty .spec.schedulingGates")));
     }
-    pod["spec"]["nodeName"] = node.into();
+    pod.set_at(&["spec", "nodeName"], node.into());
     if let Some(annotations) = binding["metadata"]["annotations"].as_object() {
         for (key, value) in annotations {
-            pod["metadata"]["annotations"][key] = value.clone();
+            pod.set_at(&["metadata", "annotations", key], value.clone());
         }
     }
     set_scheduled(&mut pod, ctx.now);
@@ -84,7 +85,7 @@ pub(super) fn bind(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
 fn binding_conflict(ctx: &Context<'_>, why: &str) -> ApiError {
     let mut error = ApiError::conflict(&ctx.resource, &ctx.path.name, why);
     error.message = error.message.replacen("pods", "pods/binding", 1);
-    error.details["kind"] = "pods/binding".into();
+    error.details.set("kind", "pods/binding".into());
     error
 }
 
@@ -97,12 +98,12 @@ fn set_scheduled(pod: &mut Value, now: Timestamp) {
         "lastTransitionTime": meta::rfc3339(now),
     });
     if !pod["status"].is_object() {
-        pod["status"] = json!({});
+        pod.set("status", json!({}));
     }
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|c| c["type"] != "PodScheduled");
     conditions.push(condition);
-    pod["status"]["conditions"] = conditions.into();
+    pod.set_at(&["status", "conditions"], conditions.into());
 }
 
 /// POST of `pods/NAME/eviction`: without disruption budgets, a deletion with the given options.
@@ -190,7 +191,7 @@ fn log_options(ctx: &Context<'_>, pod: &Value) -> ApiResult<LogOptions> {
     if !errors.is_empty() {
         let mut error = ApiError::invalid(&ctx.resource, &ctx.path.name, &errors);
         error.message = error.message.replacen("Pod", "PodLogOptions", 1);
-        error.details["kind"] = "PodLogOptions".into();
+        error.details.set("kind", "PodLogOptions".into());
         return Err(error);
     }
     Ok(LogOptions {

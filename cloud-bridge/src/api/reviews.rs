@@ -2,6 +2,7 @@
 //! stored.
 
 use bytes::Bytes;
+use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -58,9 +59,9 @@ pub(super) fn answer(
             access(inner, &subject, &spec)
         }
     };
-    review["status"] = status;
+    review.set("status", status);
     if !review["metadata"].is_object() {
-        review["metadata"] = json!({});
+        review.set("metadata", json!({}));
     }
     if path.resource == "selfsubjectreviews" {
         meta::set(&mut review, "creationTimestamp", meta::rfc3339(Timestamp::now()).into());
@@ -74,7 +75,7 @@ fn token(inner: &Inner, spec: &Value) -> Value {
         spec["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     if let Some(proven) = accounts::review(inner, text, &wanted) {
         let mut user = info(&proven.user);
-        user["extra"] = proven.extra;
+        user.set("extra", proven.extra);
         return json!({ "authenticated": true, "user": user, "audiences": proven.audiences });
     }
     // Of the fixed tokens none is for an audience.
@@ -87,7 +88,7 @@ fn token(inner: &Inner, spec: &Value) -> Value {
 fn info(user: &UserInfo) -> Value {
     let mut info = json!({ "username": user.name, "groups": user.groups });
     if !user.uid.is_empty() {
-        info["uid"] = user.uid.as_str().into();
+        info.set("uid", user.uid.as_str().into());
     }
     info
 }

@@ -1,6 +1,7 @@
 //! Cluster addresses of Services: which of the range are taken is what the stored Services say, nothing else.
 //! K8s pkg/registry/core/service/storage/alloc.go, IPv4 only.
 
+use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -82,8 +83,8 @@ pub(super) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
                     range.size()
                 ))
             })?;
-            service["spec"]["clusterIP"] = free.to_string().into();
-            service["spec"]["clusterIPs"] = json!([free.to_string()]);
+            service.set_at(&["spec", "clusterIP"], free.to_string().into());
+            service.set_at(&["spec", "clusterIPs"], json!([free.to_string()]));
         }
         text => {
             // Other families and nonsense are the validation's business.
@@ -101,7 +102,7 @@ pub(super) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
             }
         }
     }
-    if let Some(spec) = service["spec"].as_object_mut() {
+    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
         spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
         spec.entry("ipFamilyPolicy").or_insert_with(|| "SingleStack".into());
     }

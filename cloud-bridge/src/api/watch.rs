@@ -83,6 +83,8 @@ pub(super) fn open(
             filter.matches(&change.object) || change.before.as_ref().is_some_and(|before| filter.matches(before))
         }),
     );
+    let start = Instant::now();
+    let end = start.checked_add(options.timeout).unwrap_or(start + DEFAULT_TIMEOUT);
     let mut watch = Watch {
         inner: Arc::clone(inner),
         resource: Arc::clone(&ctx.resource),
@@ -92,7 +94,7 @@ pub(super) fn open(
         pending: Vec::new(),
         columns_sent: false,
         rev: now,
-        end: Instant::now() + options.timeout,
+        end,
         bookmark: options.bookmarks.then_some(inner.config.bookmark_interval),
         ended: false,
     };

@@ -6,6 +6,7 @@
 //! exists (K8s pkg/apis/core/validation, `validateOnlyAddedTolerations`), and the eviction controller follows them, so
 //! no webhook is needed. Seconds that a user chose are never touched.
 
+use edge_protocol::json::SetField;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -129,7 +130,7 @@ fn patch(pod: &WatchedPod, span: Option<Span>) -> Option<Value> {
         let ours = seconds == Some(DEFAULT) || noted.is_some_and(|noted| noted.seconds() == seconds);
         if about && ours && seconds != wanted.seconds() {
             match wanted.seconds() {
-                Some(seconds) => one["tolerationSeconds"] = seconds.into(),
+                Some(seconds) => one.set("tolerationSeconds", seconds.into()),
                 None => drop(one.as_object_mut()?.remove("tolerationSeconds")),
             }
             changed = true;

@@ -3,6 +3,7 @@
 //! What changes without concern to a node (status, resourceVersion, managed fields) is left out, so that it
 //! changes no digest and costs nothing on the link.
 
+use edge_protocol::json::SetField;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -165,11 +166,11 @@ impl WatchedPod {
             "spec": self.spec.take(),
         });
         if !gates.is_empty() {
-            body["status"] = json!({ "conditions": gates });
+            body.set("status", json!({ "conditions": gates }));
         }
         let mut object = object(key, uid, body);
         if let Some(past) = past {
-            object.body["status"] = past;
+            object.body.set("status", past);
         }
         Some(BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready })
     }
@@ -200,7 +201,7 @@ impl WatchedPod {
         conditions.extend(scheduled.cloned());
         let ended = self.has_ended();
         let mut status = if ended { self.status.take() } else { json!({}) };
-        status["conditions"] = conditions.into();
+        status.set("conditions", conditions.into());
         (ended || status["conditions"] != json!([])).then_some(status)
     }
 
@@ -222,9 +223,9 @@ pub fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
         Value::Object(fields) => Value::Object(fields),
         _ => json!({}),
     };
-    body["apiVersion"] = "v1".into();
-    body["kind"] = kind.into();
-    body["metadata"] = trimmed(from.metadata);
+    body.set("apiVersion", "v1".into());
+    body.set("kind", kind.into());
+    body.set("metadata", trimmed(from.metadata));
     Some(object(key, uid, body))
 }
 

@@ -161,10 +161,15 @@ pub(super) fn only_cpu_and_memory(summary: &mut Value) {
             });
         }
     }
-    keep(&mut summary["node"], &["nodeName", "systemContainers"]);
-    for pod in summary["pods"].as_array_mut().into_iter().flatten() {
+    fn items<'a>(stats: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+        stats.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+    }
+    if let Some(node) = summary.get_mut("node") {
+        keep(node, &["nodeName", "systemContainers"]);
+    }
+    for pod in items(summary, "pods") {
         keep(pod, &["podRef", "containers"]);
-        for container in pod["containers"].as_array_mut().into_iter().flatten() {
+        for container in items(pod, "containers") {
             keep(container, &["name"]);
         }
     }

@@ -2,6 +2,7 @@
 //! object is cut off, many that differ in their text only are told as one, and what repeats while there is no link is
 //! one stored event with a count. The bridge counts up what repeats while there is one. Pure but for its memory.
 
+use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -65,8 +66,8 @@ impl Series {
             && let Some(old) = earlier(row)
         {
             let count = old["count"].as_u64().unwrap_or(1) + 1;
-            event["count"] = json!(count);
-            event["firstTimestamp"] = old["firstTimestamp"].clone();
+            event.set("count", json!(count));
+            event.set("firstTimestamp", old["firstTimestamp"].clone());
             self.dropped.push(row);
         }
         Some(event)
@@ -116,7 +117,7 @@ impl Series {
             return group.texts.push(text);
         }
         let message = event["message"].as_str().unwrap_or_default();
-        event["message"] = json!(format!("(combined from similar events): {message}"));
+        event.set("message", json!(format!("(combined from similar events): {message}")));
     }
 }
 

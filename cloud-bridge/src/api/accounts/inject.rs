@@ -1,6 +1,7 @@
 //! The volume with token, authority and namespace that a pod gets for its service account. Pure.
 //! K8s plugin/pkg/admission/serviceaccount/admission.go.
 
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::ROOT_CA;
@@ -23,7 +24,7 @@ pub(crate) fn inject(account: &Value, pod: &mut Value, name: impl FnOnce() -> St
     let name = name();
     let mut needed = false;
     for list in ["initContainers", "containers"] {
-        for container in items_mut(&mut pod["spec"], list) {
+        for container in pod.get_mut("spec").into_iter().flat_map(|spec| items_mut(spec, list)) {
             let Some(container) = container.as_object_mut() else { continue };
             let mounts = container.entry("volumeMounts").or_insert_with(|| json!([]));
             if mounts.is_null() {
@@ -45,8 +46,8 @@ pub(crate) fn inject(account: &Value, pod: &mut Value, name: impl FnOnce() -> St
         {"downwardAPI": {"items": [
             {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
     ], "defaultMode": 0o644}});
-    match &mut pod["spec"]["volumes"] {
-        Value::Array(volumes) => volumes.push(volume),
-        none => *none = json!([volume]),
+    match pod.at_mut(&["spec", "volumes"]) {
+        Some(Value::Array(volumes)) => volumes.push(volume),
+        _ => pod.set_at(&["spec", "volumes"], json!([volume])),
     }
 }

@@ -1,6 +1,7 @@
 //! What every namespace has for its service accounts: the ConfigMap with the certificate that pods trust the API by
 //! (K8s pkg/controller/certificates/rootcacertpublisher).
 
+use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -20,7 +21,7 @@ pub(crate) fn root_ca(inner: &Inner, store: &mut Store, namespace: &str) -> Resu
         Some(current) if current.value()["data"] == data => return Ok(()),
         Some(current) => {
             let mut map = current.value().clone();
-            map["data"] = data;
+            map.set("data", data);
             map
         }
         None => {

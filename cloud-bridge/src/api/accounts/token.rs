@@ -2,6 +2,7 @@
 //! K8s pkg/registry/core/serviceaccount/storage/token.go and pkg/apis/authentication/validation.
 
 use bytes::Bytes;
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::{Accounts, ISSUER};
@@ -51,7 +52,7 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
         "serviceaccount": {"name": name, "uid": meta::text(account.value(), "uid")},
     });
     for (kind, value) in bound.claims {
-        private[kind] = value;
+        private.set(kind, value);
     }
     let claims = json!({
         "aud": audiences,
@@ -65,17 +66,20 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     });
     let token = sign(&accounts, &claims)?;
     let expires = jiff::Timestamp::from_second(now + seconds).map_err(ApiError::internal)?;
-    request["apiVersion"] = "authentication.k8s.io/v1".into();
-    request["kind"] = "TokenRequest".into();
-    request["metadata"] = json!({
-        "name": name, "namespace": ctx.path.namespace, "creationTimestamp": meta::rfc3339(ctx.now),
-    });
-    request["spec"]["audiences"] = json!(audiences);
-    request["spec"]["expirationSeconds"] = seconds.into();
+    request.set("apiVersion", "authentication.k8s.io/v1".into());
+    request.set("kind", "TokenRequest".into());
+    request.set(
+        "metadata",
+        json!({
+            "name": name, "namespace": ctx.path.namespace, "creationTimestamp": meta::rfc3339(ctx.now),
+        }),
+    );
+    request.set_at(&["spec", "audiences"], json!(audiences));
+    request.set_at(&["spec", "expirationSeconds"], seconds.into());
     if request["spec"].get("boundObjectRef").is_none() {
-        request["spec"]["boundObjectRef"] = Value::Null;
+        request.set_at(&["spec", "boundObjectRef"], Value::Null);
     }
-    request["status"] = json!({"token": token, "expirationTimestamp": meta::rfc3339(expires)});
+    request.set("status", json!({"token": token, "expirationTimestamp": meta::rfc3339(expires)}));
     Ok(Answer::Plain(201, request))
 }
 
@@ -100,8 +104,8 @@ fn validate(ctx: &Context<'_>, name: &str, request: &Value, seconds: i64) -> Api
     };
     let mut error = ApiError::invalid(&ctx.resource, name, &[wrong]);
     error.message = error.message.replacen("ServiceAccount", "TokenRequest.authentication.k8s.io", 1);
-    error.details["group"] = "authentication.k8s.io".into();
-    error.details["kind"] = "TokenRequest".into();
+    error.details.set("group", "authentication.k8s.io".into());
+    error.details.set("kind", "TokenRequest".into());
     Err(error)
 }
 
@@ -142,7 +146,7 @@ fn bound(ctx: &Context<'_>, store: &Store, account: &str, reference: &Value) -> 
             let mut claim = json!({"name": node});
             let known = store.get("nodes", &ObjectKey { namespace: String::new(), name: node.to_owned() })?;
             if let Some(known) = known {
-                claim["uid"] = meta::text(known.value(), "uid").into();
+                claim.set("uid", meta::text(known.value(), "uid").into());
             }
             claims.push(("node", claim));
         }

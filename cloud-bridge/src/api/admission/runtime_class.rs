@@ -1,6 +1,7 @@
 //! The RuntimeClass admission: a class must exist, and gives the pod its overhead and where it may be scheduled
 //! (K8s plugin/pkg/admission/runtimeclass).
 
+use edge_protocol::json::SetField;
 use serde_json::Value;
 
 use crate::api::error::{ApiError, ApiResult};
@@ -26,7 +27,7 @@ pub(super) fn apply(store: &Store, ctx: &Context<'_>, pod: &mut Value) -> ApiRes
     };
     let class = found.as_ref().map_or(&Value::Null, |found| found.value());
     let spec = merged(&pod["spec"], class).map_err(refuse)?;
-    pod["spec"] = spec;
+    pod.set("spec", spec);
     Ok(())
 }
 
@@ -41,7 +42,7 @@ fn merged(spec: &Value, class: &Value) -> Result<Value, String> {
             return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
         }
         if fixed.is_object() {
-            spec["overhead"] = fixed.clone();
+            spec.set("overhead", fixed.clone());
         }
     } else if has_own {
         return Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned());
@@ -62,7 +63,7 @@ fn merged(spec: &Value, class: &Value) -> Result<Value, String> {
     let more = items(scheduling, "tolerations");
     if !more.is_empty() {
         let all: Vec<&Value> = items(&spec, "tolerations").iter().chain(more).collect();
-        spec["tolerations"] = merge(&all).into_iter().cloned().collect();
+        spec.set("tolerations", merge(&all).into_iter().cloned().collect());
     }
     Ok(spec)
 }

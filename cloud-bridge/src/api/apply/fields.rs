@@ -1,6 +1,7 @@
 //! Field sets: which fields of an object a manager owns, as `FieldsV1` writes them, and the operations of
 //! server-side apply on them. Pure.
 
+use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
@@ -79,15 +80,9 @@ fn element(item: &Value, keys: &[String]) -> String {
 pub(super) fn to_json(fields: &Fields) -> Value {
     let mut root = json!({});
     for path in fields {
-        let mut at = &mut root;
-        for step in path {
-            if !at.is_object() {
-                *at = json!({});
-            }
-            at = &mut at[step.as_str()];
-        }
-        if at.is_null() {
-            *at = json!({});
+        let steps: Vec<&str> = path.iter().map(String::as_str).collect();
+        if root.at_mut(&steps).is_none() {
+            root.set_at(&steps, json!({}));
         }
     }
     root

@@ -3,6 +3,7 @@
 
 mod fields;
 
+use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -91,7 +92,7 @@ fn entry(ctx: &Context<'_>, manager: &str, set: &Fields) -> Value {
         "fieldsV1": fields::to_json(set),
     });
     if !ctx.path.subresource.is_empty() {
-        entry["subresource"] = ctx.path.subresource.as_str().into();
+        entry.set("subresource", ctx.path.subresource.as_str().into());
     }
     entry
 }
@@ -111,7 +112,7 @@ fn settle(live: &Value, applied: &Value, set: &Fields, entries: &mut Vec<Value>,
             lost.iter().filter(|p| p.last().is_none_or(|s| s != ".")).map(|p| (name.clone(), fields::shown(p))),
         );
         if force && !lost.is_empty() {
-            entry["fieldsV1"] = fields::to_json(&theirs.difference(&lost).cloned().collect());
+            entry.set("fieldsV1", fields::to_json(&theirs.difference(&lost).cloned().collect()));
         }
     }
     if force || conflicts.is_empty() {
@@ -172,7 +173,7 @@ pub(super) fn disown(entries: &Value, new: &Value, old: &Value) -> Value {
             }
             let mut entry = entry.clone();
             if set.len() != all {
-                entry["fieldsV1"] = fields::to_json(&set);
+                entry.set("fieldsV1", fields::to_json(&set));
             }
             Some(entry)
         })

@@ -3,6 +3,7 @@
 
 pub(super) mod node;
 
+use edge_protocol::json::SetField;
 use http::HeaderMap;
 
 use super::accounts;
@@ -86,10 +87,10 @@ impl Attributes {
         ));
         error.details = serde_json::json!({ "kind": path.resource });
         if !path.name.is_empty() {
-            error.details["name"] = path.name.as_str().into();
+            error.details.set("name", path.name.as_str().into());
         }
         if !path.group.is_empty() {
-            error.details["group"] = path.group.as_str().into();
+            error.details.set("group", path.group.as_str().into());
         }
         error
     }

@@ -1,8 +1,10 @@
 //! The kind CustomResourceDefinition itself: defaults, preparation, validation.
 
+use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::json::items_mut;
 use crate::api::strategy::{Column, FieldError, PatchError, Strategy};
 use crate::api::validate::names;
 use crate::api::{kinds, meta};
@@ -13,22 +15,19 @@ pub(crate) struct Definition;
 
 impl Strategy for Definition {
     fn default(&self, obj: &mut Value) {
-        let names = &mut obj["spec"]["names"];
-        if !names.is_object() {
-            return;
-        }
+        let Some(names) = obj.at_mut(&["spec", "names"]).filter(|names| names.is_object()) else { return };
         let kind = names["kind"].as_str().unwrap_or_default().to_owned();
         if names["singular"].as_str().unwrap_or_default().is_empty() {
-            names["singular"] = kind.to_lowercase().into();
+            names.set("singular", kind.to_lowercase().into());
         }
         if names["listKind"].as_str().unwrap_or_default().is_empty() && !kind.is_empty() {
-            names["listKind"] = format!("{kind}List").into();
+            names.set("listKind", format!("{kind}List").into());
         }
         if obj["spec"]["conversion"].is_null() {
-            obj["spec"]["conversion"] = json!({ "strategy": "None" });
+            obj.set_at(&["spec", "conversion"], json!({ "strategy": "None" }));
         }
-        for version in obj["spec"]["versions"].as_array_mut().into_iter().flatten() {
-            for column in version["additionalPrinterColumns"].as_array_mut().into_iter().flatten() {
+        for version in obj.at_mut(&["spec", "versions"]).and_then(Value::as_array_mut).into_iter().flatten() {
+            for column in items_mut(version, "additionalPrinterColumns") {
                 if column["priority"] == 0
                     && let Some(map) = column.as_object_mut()
                 {
@@ -44,11 +43,11 @@ impl Strategy for Definition {
     }
 
     fn prepare_create(&self, obj: &mut Value) {
-        obj["status"] = json!({});
+        obj.set("status", json!({}));
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        new["status"] = old["status"].clone();
+        new.set("status", old["status"].clone());
     }
 
     fn validate_create(&self, obj: &Value) -> Vec<FieldError> {

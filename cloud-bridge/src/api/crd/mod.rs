@@ -7,6 +7,7 @@ mod schema;
 mod strategy;
 mod validate;
 
+use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -133,14 +134,14 @@ fn establish(definition: &mut Value, now: Timestamp) {
     if !status.is_object() {
         status = json!({});
     }
-    status["acceptedNames"] = definition["spec"]["names"].clone();
+    status.set("acceptedNames", definition["spec"]["names"].clone());
     let mut stored: Vec<Value> = status["storedVersions"].as_array().cloned().unwrap_or_default();
     for version in definition["spec"]["versions"].as_array().into_iter().flatten() {
         if version["storage"] == true && !stored.contains(&version["name"]) {
             stored.push(version["name"].clone());
         }
     }
-    status["storedVersions"] = stored.into();
+    status.set("storedVersions", stored.into());
     let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     for (kind, reason, message) in [
         ("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -154,8 +155,8 @@ fn establish(definition: &mut Value, now: Timestamp) {
             }));
         }
     }
-    status["conditions"] = conditions.into();
-    definition["status"] = status;
+    status.set("conditions", conditions.into());
+    definition.set("status", status);
 }
 
 /// After a definition went: nothing serves its objects any more.

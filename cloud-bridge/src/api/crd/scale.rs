@@ -1,6 +1,7 @@
 //! The scale subresource of custom resources: `autoscaling/v1` Scale over the paths the definition names.
 
 use bytes::Bytes;
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::{STORAGE, jsonpath};
@@ -37,11 +38,8 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
     let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
     let mut new = current.value().clone();
     let place = paths["specReplicasPath"].as_str().and_then(jsonpath::fields).ok_or_else(ApiError::no_resource)?;
-    let mut at = &mut new;
-    for field in &place {
-        at = &mut at[field.as_str()];
-    }
-    *at = replicas.into();
+    let place: Vec<&str> = place.iter().map(String::as_str).collect();
+    new.set_at(&place, replicas.into());
     let version = meta::text(&wanted, "resourceVersion").to_owned();
     if !version.is_empty() {
         meta::set(&mut new, "resourceVersion", version.into());
@@ -73,12 +71,12 @@ fn show(object: &Value, paths: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if !object["metadata"][field].is_null() {
-            metadata[field] = object["metadata"][field].clone();
+            metadata.set(field, object["metadata"][field].clone());
         }
     }
     let mut status = json!({ "replicas": number("statusReplicasPath") });
     if let Some(text) = jsonpath::find(object, selector).first().and_then(|v| v.as_str()) {
-        status["selector"] = text.into();
+        status.set("selector", text.into());
     }
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,

@@ -1,5 +1,6 @@
 //! The strategy of custom objects, from their version's schema, subresources and printer columns.
 
+use edge_protocol::json::SetField;
 use std::borrow::Cow;
 
 use jiff::Timestamp;
@@ -82,7 +83,7 @@ impl Custom {
         }
         let mut schema = self.schema.clone();
         // The generic rules judge the metadata; a schema may only restrict its name.
-        if let Some(required) = schema["required"].as_array_mut() {
+        if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
             required.retain(|r| !matches!(r.as_str(), Some("metadata" | "kind" | "apiVersion")));
         }
         let mut errors = Vec::new();
@@ -128,7 +129,7 @@ impl Strategy for Custom {
         schema::prune(&mut value, &self.schema, &mut String::new(), &mut unknown);
         let decoded = decode::check::<ObjectMeta>(&metadata)?;
         unknown.extend(decoded.unknown.into_iter().map(|path| format!("metadata.{path}")));
-        value["metadata"] = decoded.value;
+        value.set("metadata", decoded.value);
         Ok(Decoded { value, unknown })
     }
 
@@ -160,7 +161,7 @@ impl Strategy for Custom {
         let status = new.get("status").cloned();
         let version = new["metadata"]["resourceVersion"].clone();
         *new = old.clone();
-        new["metadata"]["resourceVersion"] = version;
+        new.set_at(&["metadata", "resourceVersion"], version);
         if let Some(map) = new.as_object_mut() {
             map.remove("status");
             if let Some(status) = status {

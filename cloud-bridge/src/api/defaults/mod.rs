@@ -6,6 +6,7 @@ mod pod;
 pub(super) use pod::{new_pod, pod};
 
 use base64::Engine as _;
+use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
 use super::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
@@ -73,7 +74,7 @@ pub(super) fn node(node: &mut Value) {
     }
     let Some(status) = node.get_mut("status").filter(|s| s.is_object()) else { return };
     if status["allocatable"].is_null() && !status["capacity"].is_null() {
-        status["allocatable"] = status["capacity"].clone();
+        status.set("allocatable", status["capacity"].clone());
     }
     for list in ["capacity", "allocatable"] {
         if let Some(list) = status.get_mut(list) {
@@ -90,7 +91,7 @@ pub(super) fn service(service: &mut Value) {
     match text(spec, "sessionAffinity") {
         "None" => drop(remove(spec, "sessionAffinityConfig")),
         "ClientIP" if spec.pointer("/sessionAffinityConfig/clientIP/timeoutSeconds").is_none_or(Value::is_null) => {
-            spec["sessionAffinityConfig"] = serde_json::json!({"clientIP": {"timeoutSeconds": 10800}});
+            spec.set("sessionAffinityConfig", serde_json::json!({"clientIP": {"timeoutSeconds": 10800}}));
         }
         _ => {}
     }
@@ -102,7 +103,7 @@ pub(super) fn service(service: &mut Value) {
             number => number.as_i64() == Some(0),
         };
         if unset {
-            port["targetPort"] = port["port"].clone();
+            port.set("targetPort", port["port"].clone());
         }
         drop_zero(port, &["nodePort", "name"]);
     }

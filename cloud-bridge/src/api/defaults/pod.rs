@@ -1,5 +1,6 @@
 //! Defaults of a pod.
 
+use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
 use super::{claim_spec, drop_zero, resource_lists, size_limit};
@@ -60,7 +61,7 @@ pub(in crate::api) fn pod(pod: &mut Value) {
 pub(in crate::api) fn new_pod(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec").filter(|s| s.is_object()) else { return };
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-        spec["terminationGracePeriodSeconds"] = 1.into();
+        spec.set("terminationGracePeriodSeconds", 1.into());
     }
     for list in ["containers", "initContainers"] {
         for container in items_mut(spec, list) {
@@ -82,8 +83,8 @@ fn same_account(spec: &mut Value) {
     if name.is_empty() {
         drop_zero(spec, &["serviceAccountName", "serviceAccount"]);
     } else {
-        spec["serviceAccountName"] = name.as_str().into();
-        spec["serviceAccount"] = name.into();
+        spec.set("serviceAccountName", name.as_str().into());
+        spec.set("serviceAccount", name.into());
     }
 }
 
@@ -120,7 +121,7 @@ fn container(container: &mut Value, host_network: bool) {
         set_default_text(port, "protocol", "TCP");
         drop_zero(port, &["hostPort", "name", "hostIP"]);
         if host_network && port["hostPort"].is_null() && !port["containerPort"].is_null() {
-            port["hostPort"] = port["containerPort"].clone();
+            port.set("hostPort", port["containerPort"].clone());
         }
     }
     for mount in items_mut(container, "volumeMounts") {

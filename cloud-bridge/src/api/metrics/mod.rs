@@ -3,6 +3,7 @@
 
 mod usage;
 
+use edge_protocol::json::SetField;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -179,7 +180,7 @@ fn of_nodes(nodes: &[Arc<Stored>], measured: &HashMap<String, Measured>) -> Vec<
     let usage = |node: &Arc<Stored>| {
         let Measured { before, now, between } = measured.get(&node.key.name)?;
         let mut item = item("NodeMetrics", node, *between);
-        item["usage"] = quantities(usage::node(before, now, *between)?);
+        item.set("usage", quantities(usage::node(before, now, *between)?));
         Some(item)
     };
     nodes.iter().filter_map(usage).collect()
@@ -196,7 +197,7 @@ fn of_pods(pods: &[Arc<Stored>], measured: &HashMap<String, Measured>) -> Vec<Va
         let containers: Vec<Value> =
             containers.iter().map(|(name, usage)| json!({"name": name, "usage": quantities(*usage)})).collect();
         let mut item = item("PodMetrics", pod, *between);
-        item["containers"] = containers.into();
+        item.set("containers", containers.into());
         Some(item)
     };
     pods.iter().filter_map(usage).collect()
@@ -206,10 +207,10 @@ fn item(kind: &str, object: &Stored, window: Duration) -> Value {
     let now = meta::rfc3339(Timestamp::now());
     let mut metadata = json!({"name": object.key.name, "creationTimestamp": now});
     if !object.key.namespace.is_empty() {
-        metadata["namespace"] = object.key.namespace.as_str().into();
+        metadata.set("namespace", object.key.namespace.as_str().into());
     }
     if let labels @ Value::Object(_) = &object.value()["metadata"]["labels"] {
-        metadata["labels"] = labels.clone();
+        metadata.set("labels", labels.clone());
     }
     let window = format!("{}ms", window.as_millis());
     json!({"kind": kind, "apiVersion": API_VERSION, "metadata": metadata, "timestamp": now, "window": window})

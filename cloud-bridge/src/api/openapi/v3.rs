@@ -1,5 +1,6 @@
 //! `/openapi/v3`: the index of group versions and the document of each.
 
+use edge_protocol::json::SetField;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -98,20 +99,20 @@ fn add_schema(schemas: &mut Map<String, Value>, resource: &Resource) {
     if !resource.is_custom()
         && let Some(name) = schema::add(schemas, &resource.group, &resource.kind)
     {
-        let own = &mut schemas[name.as_str()];
-        own["description"] = format!("{} in {}.", resource.kind, resource.api_version()).into();
-        own["properties"]["apiVersion"] = json!({"type": "string"});
-        own["properties"]["kind"] = json!({"type": "string"});
-        own["x-kubernetes-group-version-kind"] = kinds;
+        let Some(own) = schemas.get_mut(name.as_str()) else { return };
+        own.set("description", format!("{} in {}.", resource.kind, resource.api_version()).into());
+        own.set_at(&["properties", "apiVersion"], json!({"type": "string"}));
+        own.set_at(&["properties", "kind"], json!({"type": "string"}));
+        own.set("x-kubernetes-group-version-kind", kinds);
         return;
     }
     let mut schema = outline(resource);
     if let Some(own) = resource.strategy().schema().and_then(Value::as_object) {
         for (key, value) in own.iter().filter(|(key, _)| *key != "properties") {
-            schema[key] = value.clone();
+            schema.set(key, value.clone());
         }
         let properties = own.get("properties").and_then(Value::as_object);
-        if let Some(outlined) = schema["properties"].as_object_mut() {
+        if let Some(outlined) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             outlined.retain(|key, _| ["apiVersion", "kind", "metadata"].contains(&key.as_str()));
             for (key, value) in properties.into_iter().flatten().filter(|(key, _)| *key != "metadata") {
                 outlined.insert(key.clone(), value.clone());

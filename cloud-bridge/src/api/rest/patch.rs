@@ -1,5 +1,6 @@
 //! PATCH: JSON patch, merge patch, strategic merge patch and server-side apply, then an update.
 
+use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -43,8 +44,8 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     let current = ctx.current(&store)?;
     let mut shown = current.value().clone();
     events::from_stored(&resource, &mut shown);
-    shown["kind"] = resource.kind.as_ref().into();
-    shown["apiVersion"] = resource.api_version().into();
+    shown.set("kind", resource.kind.as_ref().into());
+    shown.set("apiVersion", resource.api_version().into());
     let patched = apply_to(&resource, shown, &patch, content_type)?;
     let patched = typed(ctx, patched, &patch, duplicates, body)?;
     let mut patched = patched;

@@ -1,5 +1,6 @@
 //! Replacing an object, wholly or in its status, under optimistic concurrency.
 
+use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -128,7 +129,7 @@ fn check_version(resource: &Resource, current: &Stored, new: &mut Value, name: &
             let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
             let mut error = ApiError::invalid(resource, name, &[error]);
             error.message = error.message.replacen(resource.kind.as_ref(), &resource.plural, 1);
-            error.details["kind"] = resource.plural.as_ref().into();
+            error.details.set("kind", resource.plural.as_ref().into());
             return Err(error);
         }
         meta::set(new, "resourceVersion", current.rev.to_string().into());

@@ -8,6 +8,7 @@ mod needs;
 #[cfg(test)]
 mod tests;
 
+use edge_protocol::json::SetField;
 use std::collections::{HashSet, VecDeque};
 use std::pin::pin;
 
@@ -143,7 +144,7 @@ impl Scheduler {
         self.queue_event(&pod, uid, "Warning", "FailedScheduling", "Scheduling", message);
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.0);
         let mut patch = unschedulable_patch(message, &whole_seconds(Timestamp::now()));
-        patch["metadata"] = json!({"uid": uid});
+        patch.set("metadata", json!({"uid": uid}));
         let params = PatchParams::default();
         if let Err(error) = api.patch_status(&pod.1, &params, &Patch::Strategic(&patch)).await {
             log::info!("scheduler: condition of pod {}/{}: {error}", pod.0, pod.1);

@@ -11,6 +11,7 @@ mod subscribers;
 #[cfg(test)]
 mod tests;
 
+use edge_protocol::json::SetField;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -230,7 +231,7 @@ impl Store {
     ) -> Result<Arc<Stored>, StoreError> {
         let key = ObjectKey::of(&value);
         let rev = self.rev + 1;
-        value["metadata"]["resourceVersion"] = rev.to_string().into();
+        value.set_at(&["metadata", "resourceVersion"], rev.to_string().into());
         let bytes = self.encode(storage, &key, &value)?;
         let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
         let owners = owners_of(&value);

@@ -1,5 +1,6 @@
 //! The small statements and conversions that the storage's operations share.
 
+use edge_protocol::json::SetField;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -72,7 +73,7 @@ pub(super) fn insert_change(
 /// The last state of an object as its deletion event shows it.
 pub(super) fn deleted_state(before: &Stored, rev: u64) -> Arc<Stored> {
     let mut value = before.value().clone();
-    value["metadata"]["resourceVersion"] = rev.to_string().into();
+    value.set_at(&["metadata", "resourceVersion"], rev.to_string().into());
     let body = serde_json::to_vec(&value).unwrap_or_default();
     let stored = Stored::new(before.key.clone(), rev, body);
     let _ = stored.value.set(value);

@@ -1,6 +1,7 @@
 //! The `ephemeralcontainers` subresource of a pod: containers may be added to the list, and nothing else.
 //! As `ValidatePodEphemeralContainersUpdate` of pkg/apis/core/validation.
 
+use edge_protocol::json::SetField;
 use std::collections::HashSet;
 
 use serde_json::Value;
@@ -14,11 +15,11 @@ const FIELD: &str = "spec.ephemeralContainers";
 
 /// The old pod with the new list.
 pub(in crate::api) fn prepare(new: &mut Value, old: &Value) {
-    let list = new["spec"]["ephemeralContainers"].take();
-    let version = new["metadata"]["resourceVersion"].take();
+    let list = new.take_at(&["spec", "ephemeralContainers"]);
+    let version = new.take_at(&["metadata", "resourceVersion"]);
     new.clone_from(old);
-    new["metadata"]["resourceVersion"] = version;
-    if let Some(spec) = new["spec"].as_object_mut() {
+    new.set_at(&["metadata", "resourceVersion"], version);
+    if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
         if list.is_null() {
             spec.remove("ephemeralContainers");
         } else {

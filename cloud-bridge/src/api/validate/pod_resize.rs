@@ -1,6 +1,7 @@
 //! The `resize` subresource of a pod: cpu and memory of its containers may change, and nothing else.
 //! As `ValidatePodResize` of pkg/apis/core/validation.
 
+use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
 use super::{Errors, pod};
@@ -13,14 +14,14 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 /// The old pod with the new resources of its containers, and the version the client knew.
 pub(in crate::api) fn prepare(new: &mut Value, old: &Value) {
     let mut merged = old.clone();
-    merged["metadata"]["resourceVersion"] = new["metadata"]["resourceVersion"].take();
+    merged.set_at(&["metadata", "resourceVersion"], new.take_at(&["metadata", "resourceVersion"]));
     for list in LISTS {
-        for container in items_mut(&mut merged["spec"], list) {
+        for container in merged.get_mut("spec").into_iter().flat_map(|spec| items_mut(spec, list)) {
             let Some(wanted) = items(&new["spec"], list).iter().find(|c| c["name"] == container["name"]) else {
                 continue;
             };
             let resources = wanted["resources"].clone();
-            container["resources"] = if resources.is_null() { Map::new().into() } else { resources };
+            container.set("resources", if resources.is_null() { Map::new().into() } else { resources });
         }
     }
     *new = merged;

@@ -1,5 +1,6 @@
 //! What may change in a pod's spec once it exists.
 
+use edge_protocol::json::SetField;
 use serde_json::Value;
 
 use super::{Errors, affinity, pod};
@@ -97,7 +98,7 @@ fn other_changes(new: &Value, old: &Value) -> Vec<String> {
     for list in ["containers", "initContainers"] {
         for (i, (new, old)) in items(new, list).iter().zip(items(old, list)).enumerate() {
             let mut new = new.clone();
-            new["image"] = old["image"].clone();
+            new.set("image", old["image"].clone());
             differences(&mut changes, &format!("spec.{list}[{i}]"), &new, old);
         }
     }

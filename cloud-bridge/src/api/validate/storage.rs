@@ -1,5 +1,6 @@
 //! PersistentVolumes and claims.
 
+use edge_protocol::json::SetField;
 use serde_json::Value;
 
 use super::{Errors, affinity, immutable, invalid_text, names, resources};
@@ -101,14 +102,14 @@ pub(in crate::api) fn claim_update(new: &Value, old: &Value) -> Vec<FieldError> 
     let mut errors = claim(new);
     let (mut changed, mut before) = (new["spec"].clone(), old["spec"].clone());
     if text(&before, "volumeName").is_empty() {
-        before["volumeName"] = changed["volumeName"].clone();
+        before.set("volumeName", changed["volumeName"].clone());
     }
     if text(&new["status"], "phase") == "Bound" {
         let size = before["resources"]["requests"]["storage"].clone();
         if let Some(requests) = changed.pointer_mut("/resources/requests") {
-            requests["storage"] = size;
+            requests.set("storage", size);
         }
-        changed["volumeAttributesClassName"] = before["volumeAttributesClassName"].clone();
+        changed.set("volumeAttributesClassName", before["volumeAttributesClassName"].clone());
     }
     let drop_nulls = |spec: &mut Value| {
         if let Some(map) = spec.as_object_mut() {

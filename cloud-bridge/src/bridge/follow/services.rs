@@ -1,6 +1,7 @@
 //! The Services of one namespace, as environments of pods need them: name, address and ports. One object for all of
 //! them, so that a node holds no more, and a change of anything else costs nothing on the link.
 
+use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
 use std::pin::pin;
 
@@ -102,7 +103,7 @@ fn port(port: &Value) -> Value {
     let mut link = json!({"port": port["port"]});
     for field in ["name", "protocol"] {
         if let Some(text) = port[field].as_str().filter(|text| !text.is_empty()) {
-            link[field] = text.into();
+            link.set(field, text.into());
         }
     }
     link
@@ -112,8 +113,8 @@ fn present(key: &ObjectKey, services: &BTreeMap<String, Value>, api: Option<&Api
     let mut links: Vec<Value> = services.values().cloned().collect();
     let own = links.iter_mut().find(|link| key.namespace == API_NAMESPACE && link["name"] == API_SERVICE);
     if let (Some(own), Some((host, port))) = (own, api) {
-        own["clusterIP"] = host.as_str().into();
-        own["ports"] = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+        own.set("clusterIP", host.as_str().into());
+        own.set("ports", json!([{"name": "https", "port": port, "protocol": "TCP"}]));
     }
     let body = json!({"kind": SERVICE_LINKS, "services": links});
     made_object(key.clone(), format!("services-{}", key.namespace), body)

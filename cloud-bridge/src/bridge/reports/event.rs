@@ -1,5 +1,6 @@
 //! Events: a new one is created; one that repeats an earlier one only counts it up, as Kubernetes components do.
 
+use edge_protocol::json::SetField;
 use std::collections::HashMap;
 use std::sync::PoisonError;
 
@@ -158,12 +159,12 @@ fn complete(event: &Value, namespace: &str, node: &str) -> Value {
             fields.insert("count".to_owned(), 1.into());
         }
     }
-    event["metadata"]["namespace"] = namespace.into();
+    event.set_at(&["metadata", "namespace"], namespace.into());
     if event["source"].is_object() {
-        event["source"]["host"] = node.into();
+        event.set_at(&["source", "host"], node.into());
     }
     if event["reportingInstance"].is_string() {
-        event["reportingInstance"] = node.into();
+        event.set("reportingInstance", node.into());
     }
     event
 }

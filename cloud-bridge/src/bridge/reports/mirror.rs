@@ -1,5 +1,6 @@
 //! Mirror pods: the API's copies of a node's static pods.
 
+use edge_protocol::json::SetField;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -73,23 +74,24 @@ pub(super) async fn remove(requests: &Requests, namespace: &str, name: &str, sta
 /// The object to create: marked as a mirror, owned by the node, without what the API fills in.
 fn mirror(node: &str, node_uid: &str, static_pod: &Value) -> Result<Value, Failure> {
     let mut pod = static_pod.clone();
-    let metadata = pod["metadata"].as_object_mut().ok_or_else(|| Failure::Refused("no metadata".to_owned()))?;
+    let no_metadata = || Failure::Refused("no metadata".to_owned());
+    let metadata = pod.get_mut("metadata").and_then(Value::as_object_mut).ok_or_else(no_metadata)?;
     for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
         metadata.remove(field);
     }
     let hash = static_pod["metadata"]["annotations"][HASH_ANNOTATION].clone();
     let marked = static_pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_string();
-    if !marked {
-        if !hash.is_string() {
-            return Err(Failure::Refused(format!("a static pod must have the annotation {HASH_ANNOTATION}")));
-        }
-        metadata["annotations"][MIRROR_ANNOTATION] = hash;
+    if !marked && !hash.is_string() {
+        return Err(Failure::Refused(format!("a static pod must have the annotation {HASH_ANNOTATION}")));
     }
     metadata.insert(
         "ownerReferences".to_owned(),
         json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": true}]),
     );
-    pod["spec"]["nodeName"] = node.into();
+    if !marked {
+        pod.set_at(&["metadata", "annotations", MIRROR_ANNOTATION], hash);
+    }
+    pod.set_at(&["spec", "nodeName"], node.into());
     if let Some(fields) = pod.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "v1".into());
         fields.insert("kind".to_owned(), "Pod".into());

@@ -1,5 +1,6 @@
 //! The node's own object.
 
+use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -44,7 +45,7 @@ impl Reports {
             return Err(Failure::Refused(format!("node {} reports a node object named {name:?}", self.node.name)));
         }
         let mut wanted = wanted(node, self.overrides.kubelet, Timestamp::now())?;
-        wanted.metadata["annotations"][SESSION_ANNOTATION] = self.session.to_string().into();
+        wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
         *self.newest_node() = Some(node.to_string().into_boxed_str());
         let path = format!("/api/v1/nodes/{name}");
         let known = *self.metadata() == Some(hash(&wanted.metadata));
@@ -76,7 +77,7 @@ impl Reports {
             "spec": wanted.spec,
             "status": without_directives(&wanted.status),
         });
-        object["metadata"]["name"] = self.node.name.as_str().into();
+        object.set_at(&["metadata", "name"], self.node.name.as_str().into());
         self.requests.create("/api/v1/nodes", &object).await?;
         *self.metadata() = Some(hash(&wanted.metadata));
         let role = json!({"metadata": {"labels": {ROLE_LABEL: ""}}});
@@ -97,7 +98,7 @@ impl Reports {
         }
         let mut patch = json!({"metadata": {"labels": {ROLE_LABEL: ""}}});
         if !taints.is_empty() {
-            patch["spec"] = json!({ "taints": taints });
+            patch.set("spec", json!({ "taints": taints }));
         }
         Ok(self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &patch).await.map(drop)?)
     }
@@ -145,7 +146,7 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
     let mut status: Map<String, Value> = node["status"].as_object().cloned().unwrap_or_default();
     // The node's clock may be off by years; the controller that reads this compares with its own.
     for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
-        condition["lastHeartbeatTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+        condition.set("lastHeartbeatTime", now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
     }
     if let Some(endpoint) = kubelet {
         let addresses = status.entry("addresses").or_insert_with(|| json!([]));
@@ -181,7 +182,7 @@ fn declare(status: &mut Map<String, Value>, served: bool) {
 /// A new object takes no patch directives.
 fn without_directives(status: &Value) -> Value {
     let mut status = status.clone();
-    if let Some(addresses) = status["addresses"].as_array_mut() {
+    if let Some(addresses) = status.get_mut("addresses").and_then(Value::as_array_mut) {
         addresses.retain(|address| address.get("$patch").is_none());
     }
     status

@@ -1,5 +1,6 @@
 //! Status and end of a pod.
 
+use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ pub(super) async fn status(
     let path = format!("{}/status", path(namespace, name)?);
     let mut patch = status_patch(uid, status).ok_or_else(|| Failure::Refused("the status is no object".to_owned()))?;
     if let Some(version) = &version {
-        patch["metadata"]["resourceVersion"] = version.as_str().into();
+        patch.set_at(&["metadata", "resourceVersion"], version.as_str().into());
     }
     match requests.patch(&path, Patch::Strategic, &patch).await {
         Err(error) if version.is_some() && code(&error) == Some(409) => Err(Failure::Changed),

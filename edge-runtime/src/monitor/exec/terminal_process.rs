@@ -2,6 +2,7 @@
 //!
 //! With flags only runc adds `TERM` to the container's environment; crun 1.8 puts it in the place of all of it.
 
+use edge_protocol::json::SetField;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,17 +20,17 @@ const TERM: &str = "TERM=xterm";
 /// The config cannot be read, the file cannot be written.
 pub(crate) fn write(bundle: &Path, argv: &[String], file: &Path) -> io::Result<()> {
     let mut config: Value = serde_json::from_slice(&fs::read(bundle.join("config.json"))?)?;
-    let process = on_terminal(config["process"].take(), argv);
+    let process = on_terminal(config.take_at(&["process"]), argv);
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(file)?;
     file.write_all(process.to_string().as_bytes())
 }
 
 fn on_terminal(mut process: Value, argv: &[String]) -> Value {
-    process["args"] = json!(argv);
-    process["terminal"] = true.into();
+    process.set("args", json!(argv));
+    process.set("terminal", true.into());
     let own = process["env"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let env: Vec<&str> = own.filter(|pair| !pair.starts_with("TERM=")).chain([TERM]).collect();
-    process["env"] = json!(env);
+    process.set("env", json!(env));
     process
 }
 

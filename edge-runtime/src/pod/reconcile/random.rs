@@ -3,6 +3,7 @@
 //! Held throughout: one process per container name, no attempt started twice, attempts only rise. Held in the end:
 //! a deleted pod is forgotten, and any other has all it wants, or has ended, or has set itself a time to wake.
 
+use edge_protocol::json::SetField;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -81,7 +82,7 @@ fn spec(policy: &str, image: &str, init: bool, sidecar: bool, late_image: bool, 
     let hook = json!({"sleep": {"seconds": 1}});
     let lifecycle = if hooks { json!({"postStart": hook, "preStop": hook}) } else { json!({}) };
     for sidecar in inits.iter_mut().filter(|c| c["name"] == "side") {
-        sidecar["lifecycle"] = lifecycle.clone();
+        sidecar.set("lifecycle", lifecycle.clone());
     }
     json!({
         "restartPolicy": policy, "initContainers": inits,

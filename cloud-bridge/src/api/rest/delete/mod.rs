@@ -5,6 +5,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -60,7 +61,7 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
         "uid": meta::text(&outcome.object, "uid"),
     });
     if !resource.group.is_empty() {
-        details["group"] = resource.group.as_ref().into();
+        details.set("group", resource.group.as_ref().into());
     }
     Answer::Plain(
         200,
@@ -155,7 +156,7 @@ fn preconditions(resource: &Resource, current: &Stored, options: &Options) -> Ap
     let conflict = |why: String| {
         let mut error = ApiError::conflict(resource, &current.key.name, &why);
         error.message = error.message.replacen(resource.plural.as_ref(), &resource.kind, 1);
-        error.details["kind"] = resource.kind.as_ref().into();
+        error.details.set("kind", resource.kind.as_ref().into());
         Err(error)
     };
     let uid = meta::text(value, "uid");
@@ -189,7 +190,7 @@ fn remove_namespace(
     let mut object = current.value().clone();
     if !meta::deleting(&object) {
         meta::set(&mut object, "deletionTimestamp", meta::rfc3339(now).into());
-        object["status"]["phase"] = "Terminating".into();
+        object.set_at(&["status", "phase"], "Terminating".into());
         let finalizers = collector_finalizers(resource, &object, options);
         meta::set_finalizers(&mut object, &finalizers);
         return mark(inner, store, resource, current, object, options.dry_run);

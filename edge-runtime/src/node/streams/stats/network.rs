@@ -1,5 +1,6 @@
 //! Counters of network interfaces, from `/proc/PID/net/dev`.
 
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 /// Traffic of one network namespace: its first interface beside the loopback, and all of them. `None` when there is
@@ -12,8 +13,8 @@ fn parse(text: &str, time: &str) -> Option<Value> {
     let interfaces: Vec<Value> = text.lines().filter_map(interface).collect();
     let main = interfaces.iter().find(|one| one["name"] == "eth0").or_else(|| interfaces.first())?;
     let mut all = main.clone();
-    all["time"] = json!(time);
-    all["interfaces"] = json!(interfaces);
+    all.set("time", json!(time));
+    all.set("interfaces", json!(interfaces));
     Some(all)
 }
 

@@ -1,5 +1,6 @@
 //! The JSON of `/stats/summary`, from what was looked at. Absent is what the kernel does not count.
 
+use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -45,10 +46,10 @@ impl Looked<'_> {
         let memory = host::memory_use();
         let space = &self.space;
         let mut file_system = self.file_system(None);
-        file_system["usedBytes"] = json!(space.total_bytes.saturating_sub(space.free_bytes));
-        file_system["inodesUsed"] = json!(space.total_inodes.saturating_sub(space.free_inodes));
+        file_system.set("usedBytes", json!(space.total_bytes.saturating_sub(space.free_bytes)));
+        file_system.set("inodesUsed", json!(space.total_inodes.saturating_sub(space.free_inodes)));
         let mut images = self.file_system(None);
-        images["usedBytes"] = json!(plan.image_bytes);
+        images.set("usedBytes", json!(plan.image_bytes));
         let (processes, most) = host::pid_usage().unwrap_or_default();
         let mut node = json!({
             "nodeName": plan.node,
@@ -66,7 +67,7 @@ impl Looked<'_> {
             "rlimit": {"time": self.time, "maxpid": most, "curproc": processes},
         });
         if let Some(traffic) = network::of("self", &self.time) {
-            node["network"] = traffic;
+            node.set("network", traffic);
         }
         node
     }
@@ -90,12 +91,12 @@ impl Looked<'_> {
         });
         let processes = self.usages.get(&pod.cgroup).and_then(|usage| usage.processes);
         if let Some(count) = processes {
-            value["process_stats"] = json!({"process_count": count});
+            value.set("process_stats", json!({"process_count": count}));
         }
         // One process knows the network of all; with the host's, the pod has no counters of its own.
         let traffic = pod.containers.iter().filter(|_| !pod.host_network);
         if let Some(traffic) = traffic.filter_map(|one| network::of(&one.pid.to_string(), &self.time)).next() {
-            value["network"] = traffic;
+            value.set("network", traffic);
         }
         value
     }
@@ -132,7 +133,7 @@ impl Looked<'_> {
     fn volume(&self, name: &str, folder: &Path) -> Value {
         let space = host::disk_space(folder).unwrap_or(self.space);
         let mut volume = self.file_system_of(&space, self.disk.get(folder));
-        volume["name"] = json!(name);
+        volume.set("name", json!(name));
         volume
     }
 

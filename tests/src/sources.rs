@@ -1,0 +1,119 @@
+//! What may not stand in the sources of the programs, because a stranger's message could make a panic of it. Reads the
+//! sources as text; test code is left out.
+
+use std::path::{Path, PathBuf};
+
+const CRATES: [&str; 3] = ["cloud-bridge/src", "edge-protocol/src", "edge-runtime/src"];
+
+/// A line of product code and where it stands.
+struct Line {
+    file: PathBuf,
+    number: usize,
+    text: String,
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.number, self.text.trim())
+    }
+}
+
+fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && name != "tests" {
+            sources(&path, out);
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+            out.push(path);
+        }
+    }
+}
+
+/// All lines of product code: no comments, nothing after the `cfg(test)` of a file's tests.
+fn lines() -> Vec<Line> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let mut files = Vec::new();
+    for one in CRATES {
+        sources(&root.join(one), &mut files);
+    }
+    let mut lines = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        let product = text.split_once("#[cfg(test)]\nmod tests {").map_or(text.as_str(), |(before, _)| before);
+        let file = file.strip_prefix(root).unwrap_or(&file).to_owned();
+        lines.extend(
+            product
+                .lines()
+                .enumerate()
+                .filter(|(_, text)| !text.trim_start().starts_with("//"))
+                .map(|(number, text)| Line { file: file.clone(), number: number + 1, text: text.to_owned() }),
+        );
+    }
+    lines
+}
+
+/// Whether a line changes JSON through an index by key, which panics where the value is of another type:
+/// `value["a"] = x`, `value["a"].take()`, `value["a"].as_object_mut()`, `&mut value["a"]`.
+fn changes_by_key(line: &str) -> bool {
+    let by_name = |place: &str| place.contains("[\"") && !place.starts_with("let ");
+    let assigned = line.split_once("] = ").is_some_and(|(place, _)| by_name(place.trim_start()));
+    let taken = ["\"].take()", "\"].as_object_mut()", "\"].as_array_mut()", "\"].pointer_mut("].iter();
+    let borrowed = line.split("&mut ").skip(1).any(|rest| {
+        let place: &str = rest.split([' ', ',', ')', ';']).next().unwrap_or_default();
+        place.contains("[\"")
+    });
+    assigned || borrowed || taken.clone().any(|way| line.contains(way))
+}
+
+/// Whether a line adds a time that is no constant to the clock: a peer's number ends the program there. (The sum of an
+/// `Instant` and a `Duration` panics when it overflows.)
+fn adds_to_the_clock(line: &str) -> bool {
+    line.split("Instant::now() + ").skip(1).any(|rest| rest.starts_with(|first: char| first.is_ascii_lowercase()))
+}
+
+/// Whether a line makes a duration of a number in a way that panics for negative and huge ones.
+fn makes_an_unchecked_duration(line: &str) -> bool {
+    line.contains("Duration::from_secs_f64(") || line.contains("Duration::from_secs_f32(")
+}
+
+fn none(below: &str, what: &str, forbidden: impl Fn(&str) -> bool) {
+    let lines = lines();
+    let found = lines.iter().filter(|line| line.file.starts_with(below) && forbidden(&line.text));
+    let found: Vec<String> = found.map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_rules_know_what_they_look_for() {
+    for bad in [
+        r#"    value["a"] = x;"#,
+        r#"pod["spec"][field] = node.into();"#,
+        r#"    Some(x) => one["seconds"] = x,"#,
+        r#"merged["m"].take();"#,
+        r#"if let Some(list) = status["list"].as_array_mut() {"#,
+        r#"keep(&mut summary["node"], &[]);"#,
+    ] {
+        assert!(changes_by_key(bad), "{bad}");
+    }
+    for good in
+        [r#"let a = value["a"] == 1;"#, r#"if value["a"] == b {"#, r#"let [a, b] = ["x", "y"];"#, "buf[at] = 1;"]
+    {
+        assert!(!changes_by_key(good), "{good}");
+    }
+    assert!(adds_to_the_clock("end: Instant::now() + options.timeout,"));
+    assert!(!adds_to_the_clock("Some(Instant::now() + CALM)"));
+    assert!(lines().len() > 20_000, "the sources are read");
+}
+
+#[test]
+fn json_is_changed_by_ways_that_cannot_panic() {
+    none("", "use edge_protocol::json::SetField, or get_mut", changes_by_key);
+}
+
+#[test]
+fn outside_numbers_are_not_added_to_the_clock() {
+    // The times of a device are its own configuration and constants.
+    none("cloud-bridge", "use checked_add", adds_to_the_clock);
+    none("", "use try_from_secs_f64", makes_an_unchecked_duration);
+}
