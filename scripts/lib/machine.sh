@@ -25,7 +25,8 @@ need_qemu() {
         touch "$dir/.done"
     fi
     qemu=$dir/root/usr/bin/qemu-system-$arch
-    qemu_libraries=$(dirname "$(find "$dir/root/usr/lib" -name 'libfdt.so.1' | head -n 1)")
+    # Debian's packages put libraries below /usr/lib and some still below /lib; drivers lie deeper and find themselves.
+    qemu_libraries=$(find "$dir/root" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:)
     qemu_data=(-L "$dir/root/usr/share/qemu" -L "$dir/root/usr/share/seabios")
     LD_LIBRARY_PATH=$qemu_libraries "$qemu" --version >/dev/null || fail "the unpacked $qemu does not run: remove $dir and try again"
 }
