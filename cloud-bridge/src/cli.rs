@@ -128,11 +128,10 @@ struct TokenCreate {
 /// Log lines go to stderr.
 pub fn start_log(arguments: &Arguments) -> anyhow::Result<()> {
     // The libraries' own words below a warning are about their insides.
-    simple_logger::SimpleLogger::new()
+    let levels = simple_logger::SimpleLogger::new()
         .with_level(log::LevelFilter::Warn.min(arguments.log_level))
-        .with_module_level("cloud_bridge", arguments.log_level)
-        .init()
-        .context("starting the log")
+        .with_module_level("cloud_bridge", arguments.log_level);
+    sampan_log::start(levels).context("starting the log")
 }
 
 /// Does what the arguments say; for the servers, until a signal.

@@ -144,7 +144,7 @@ pub fn paths(root: Option<PathBuf>) -> Result<Paths, CliError> {
 /// `no-trace`, which binaries for boards have, leaves trace out.
 pub fn start_log() {
     let level = std::env::var("EDGE_RUNTIME_LOG").ok().and_then(|level| level.parse().ok());
-    let logger = simple_logger::SimpleLogger::new().with_level(level.unwrap_or(log::LevelFilter::Info));
+    let levels = simple_logger::SimpleLogger::new().with_level(level.unwrap_or(log::LevelFilter::Info));
     // Fails only when a logger is set already, which then stays.
-    let _ = logger.init();
+    let _ = sampan_log::start(levels);
 }

@@ -1,0 +1,66 @@
+//! One log line as text: what strangers wrote into it can neither forge other lines nor fill the log.
+
+use std::fmt::{self, Write};
+
+use log::Level;
+
+/// The longest line, its end included, in bytes: `PIPE_BUF` of Linux, what a pipe with room takes at once.
+pub(crate) const LONGEST: usize = 4096;
+const CUT: &str = "… (cut)";
+
+/// `LEVEL [target] message` and a line feed. Control characters of the message are escaped as in Rust's strings, what is
+/// longer than [`LONGEST`] is cut.
+pub(crate) fn of(level: Level, target: &str, message: &fmt::Arguments<'_>) -> String {
+    let mut line = Escaped { text: format!("{:<5} [{target}] ", level.as_str()), full: false };
+    // Fails when the line is full: the rest of a long message is not even made into words.
+    if line.write_fmt(*message).is_err() || line.full {
+        line.text.push_str(CUT);
+    }
+    line.text.push('\n');
+    line.text
+}
+
+struct Escaped {
+    text: String,
+    full: bool,
+}
+
+impl Write for Escaped {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        const ROOM: usize = LONGEST - CUT.len() - 1;
+        for one in text.chars() {
+            let length = if one.is_control() { one.escape_default().len() } else { one.len_utf8() };
+            if self.text.len() + length > ROOM {
+                self.full = true;
+                return Err(fmt::Error);
+            }
+            if one.is_control() {
+                self.text.extend(one.escape_default());
+            } else {
+                self.text.push(one);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one_line() {
+        let stranger = "a\nWARN  [edge] forged\r\u{1b}[2J\u{85}é";
+        let line = of(Level::Info, "t", &format_args!("node {stranger}"));
+        assert_eq!(line, "INFO  [t] node a\\nWARN  [edge] forged\\r\\u{1b}[2J\\u{85}é\n");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_a_character() {
+        for stranger in ["é".repeat(1 << 20), "\n".repeat(1 << 20), "x".repeat(LONGEST)] {
+            let line = of(Level::Error, "target", &format_args!("{stranger}"));
+            assert!(line.len() <= LONGEST && line.len() > LONGEST - 16, "{}", line.len());
+            assert!(line.ends_with("… (cut)\n"));
+        }
+    }
+}
