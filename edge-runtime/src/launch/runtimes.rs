@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::{NodeRuntimeHandler, NodeRuntimeHandlerFeatures, Pod};
 use serde_json::Value;
@@ -13,6 +12,7 @@ use crate::config::Config;
 use crate::monitor::exec::Runtime;
 use crate::paths::Paths;
 use crate::sys::cgroup::Driver;
+use crate::sys::host;
 
 /// In a bundle, and in a pod's folder: name of the handler that runs it; absent for the node's default one.
 const MARK: &str = "handler";
@@ -149,15 +149,13 @@ impl Runtimes {
             .chain(named)
             .map(|(name, handler)| NodeRuntimeHandler {
                 name: Some(name),
-                features: Some(features(&said(&handler.program).unwrap_or_default(), user_namespaces)),
+                features: Some(features(
+                    &host::runtime_features(&handler.program).unwrap_or_default(),
+                    user_namespaces,
+                )),
             })
             .collect()
     }
-}
-
-fn said(program: &Path) -> Option<Value> {
-    let output = Command::new(program).arg("features").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    serde_json::from_slice(&output.stdout).ok()
 }
 
 /// From the answer to `features` (OCI runtime specification, features.md).

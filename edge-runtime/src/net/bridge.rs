@@ -84,7 +84,7 @@ impl Network {
         let index = self.ensure_bridge()?;
         self.bridge = Some(index);
         for subnet in self.settings.subnets.clone() {
-            sysctl::forward(subnet.is_ipv4(), &self.settings.bridge)?;
+            sysctl::forward(subnet.is_ipv4())?;
         }
         self.ensure_gateways(index)?;
         Ok(warnings)
@@ -95,20 +95,24 @@ impl Network {
         firewall::Replacement::new(&self.nft, &self.settings.bridge, &self.settings.subnets, forwards)
     }
 
-    /// Applies [`Network::firewall`] before the node's loop runs.
-    ///
-    /// # Errors
-    /// [`NetError::Firewall`]: pods run and reach each other and the node, but not what lies beyond.
-    pub fn firewall_at_start(&self, forwards: &[Forward]) -> Result<(), NetError> {
-        if self.settings.subnets.iter().all(|subnet| subnet.is_ipv4()) {
-            firewall::remove_v6(&self.nft, &self.settings.bridge);
+    /// Applies [`Network::firewall`] at the start, and lets pods' packets through other people's rules where that is
+    /// ours to do; else says what to do.
+    pub fn firewall_at_start(
+        &self,
+        forwards: &[Forward],
+    ) -> impl Future<Output = (Result<(), NetError>, Option<String>)> + use<> + 'static {
+        let only_v4 = self.settings.subnets.iter().all(|subnet| subnet.is_ipv4());
+        let (rules, nft, bridge) = (self.firewall(forwards), self.nft.clone(), self.settings.bridge.clone());
+        async move {
+            let applied = rules.apply().await;
+            if applied.is_err() {
+                return (applied, None);
+            }
+            if only_v4 {
+                firewall::remove_v6(&nft, &bridge).await;
+            }
+            (applied, firewall::forward::pass(&nft, &bridge).await)
         }
-        self.firewall(forwards).apply_at_start()
-    }
-
-    /// Lets pods' packets through other people's rules where that is ours to do; else says what to do.
-    pub fn pass_forward_policy(&self) -> Option<String> {
-        firewall::forward::pass(&self.nft, &self.settings.bridge)
     }
 
     fn ensure_bridge(&mut self) -> Result<u32, NetError> {
@@ -127,6 +131,8 @@ impl Network {
         if bridge.kind != "bridge" {
             return Err(NetError::NotABridge { name });
         }
+        // Before it is up: what comes from pods configures nothing of the node.
+        sysctl::keep_to_itself(&name, self.settings.subnets.iter().any(|subnet| !subnet.is_ipv4()))?;
         if bridge.mtu != mtu {
             link::set_mtu(&mut self.socket, bridge.index, mtu).map_err(|source| failed("set MTU of", source))?;
         }
@@ -199,9 +205,7 @@ impl Network {
         };
         let addresses: Vec<_> = ips.iter().filter_map(of).collect();
         let inside = self.own.inside(&namespace, || {
-            if addresses.iter().any(|(ip, ..)| ip.is_ipv6()) {
-                sysctl::ipv6_in_pod(POD_LINK);
-            }
+            sysctl::in_pod(POD_LINK, addresses.iter().any(|(ip, ..)| ip.is_ipv6()));
             Socket::open()
         })?;
         let mut socket = inside.map_err(|source| failed("open netlink socket for", source))?;
@@ -262,8 +266,10 @@ impl Network {
         self.bridge = None;
         let bridge =
             bridge.map_err(|source| NetError::Netlink { action: "delete", object: format!("bridge {name}"), source });
-        firewall::forward::remove(&self.nft, &name);
-        let table = firewall::remove(&self.nft, &name);
+        let table = smol::block_on(async {
+            firewall::forward::remove(&self.nft, &name).await;
+            firewall::remove(&self.nft, &name).await
+        });
         links.and(bridge).and(table)
     }
 }

@@ -27,7 +27,7 @@ pub enum NetError {
     Sysctl(String),
     #[error("the kernel cannot limit bandwidth: load the module sch_tbf or use a kernel that has it")]
     NoTokenBucket,
-    #[error("pods cannot reach beyond this node: {0}")]
+    #[error("rules of the pods' network: {0}")]
     Firewall(String),
 }
 

@@ -1,7 +1,7 @@
 //! The kernel's switches for forwarding and IPv6, as files below `/proc/sys/net`. Knows nothing of links and pods.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::NetError;
 
@@ -24,14 +24,11 @@ pub fn without_ipv6() -> Option<&'static str> {
 ///
 /// # Errors
 /// A switch cannot be set.
-pub fn forward(v4: bool, bridge: &str) -> Result<(), NetError> {
+pub fn forward(v4: bool) -> Result<(), NetError> {
     if v4 {
         return set(&Path::new(SYS).join("ipv4/ip_forward"), "1");
     }
     let conf = Path::new(SYS).join("ipv6/conf");
-    set(&conf.join(bridge).join("disable_ipv6"), "0")?;
-    // Nobody but this node gives the bridge its address.
-    set(&conf.join(bridge).join("accept_ra"), "0")?;
     let all = conf.join("all/forwarding");
     if read(&all) == "1" {
         return Ok(());
@@ -45,11 +42,36 @@ pub fn forward(v4: bool, bridge: &str) -> Result<(), NetError> {
     set(&all, "1")
 }
 
-/// Prepares a pod's link for addresses of ours; called inside the pod's network namespace, before the link is up.
-pub fn ipv6_in_pod(link: &str) {
-    let conf: PathBuf = Path::new(SYS).join("ipv6/conf").join(link);
-    for (name, value) in [("disable_ipv6", "0"), ("accept_dad", "0"), ("accept_ra", "0")] {
-        if let Err(error) = set(&conf.join(name), value) {
+/// Nobody but this node gives its bridge addresses and routes: pods can send router advertisements and redirects, and
+/// a host that is no router believes them (CVE-2020-10749). Without addresses of IPv6 the bridge does not speak it at
+/// all.
+///
+/// # Errors
+/// A switch cannot be set.
+pub fn keep_to_itself(bridge: &str, v6: bool) -> Result<(), NetError> {
+    let conf = Path::new(SYS).join("ipv6/conf").join(bridge);
+    if conf.is_dir() {
+        for name in ["accept_ra", "accept_redirects", "autoconf"] {
+            set(&conf.join(name), "0")?;
+        }
+        set(&conf.join("disable_ipv6"), if v6 { "0" } else { "1" })?;
+    }
+    set(&Path::new(SYS).join("ipv4/conf").join(bridge).join("accept_redirects"), "0")
+}
+
+/// Prepares a pod's link; called inside the pod's network namespace, before the link is up. A neighbour's router
+/// advertisements and redirects are not for it either.
+pub fn in_pod(link: &str, v6: bool) {
+    let (v4_conf, v6_conf) = (Path::new(SYS).join("ipv4/conf").join(link), Path::new(SYS).join("ipv6/conf").join(link));
+    let mut switches = vec![(v4_conf.join("accept_redirects"), "0")];
+    if v6_conf.is_dir() {
+        switches.extend(["accept_ra", "accept_redirects"].map(|name| (v6_conf.join(name), "0")));
+    }
+    if v6 {
+        switches.extend(["disable_ipv6", "accept_dad"].map(|name| (v6_conf.join(name), "0")));
+    }
+    for (path, value) in switches {
+        if let Err(error) = set(&path, value) {
             // The address is set next, and says so if it cannot be.
             log::debug!("{error}");
         }

@@ -20,7 +20,7 @@ use crate::config::NetworkMode;
 use crate::launch::sandbox::{Preparation, SandboxDone, SandboxFailure, sandbox_failure};
 use crate::net::netlink::conntrack;
 use crate::pod::event::PodEvent;
-use crate::pod::ports::{Forward, forwards};
+use crate::pod::ports::forwards;
 use crate::pod::record::SandboxState;
 use crate::store::StoreError;
 
@@ -68,7 +68,9 @@ impl Node {
             Err(failure) => return Some(self.without_volumes(uid, failure)),
         };
         let ports = forwards(pod, &done.ips);
-        if self.host_ports.has(uid, &ports) {
+        // A pod on the node's own network is not behind the bridge.
+        let outside = done.ips.is_empty() && ports.is_empty() && self.host_ports.has(uid, &ports);
+        if outside || self.host_ports.lets_in(uid, &ports) {
             return Some(self.sandbox_ready(uid, done));
         }
         self.connecting.insert(uid.to_owned(), Connecting::Rules(done));
@@ -149,7 +151,11 @@ impl Node {
     pub(super) fn rules_replaced(&mut self, result: Result<(), String>) -> Result<(), StoreError> {
         let done = self.host_ports.done(result.is_ok());
         self.replace_rules();
-        let Some(uid) = done else { return Ok(()) };
+        done.into_iter().for_each(|uid| self.rules_done(uid, result.clone()));
+        Ok(())
+    }
+
+    fn rules_done(&mut self, uid: String, result: Result<(), String>) {
         let datagrams = self.host_ports.udp(&uid);
         if !datagrams.is_empty()
             && let Err(error) = conntrack::forget_udp(&datagrams)
@@ -161,7 +167,7 @@ impl Node {
             Some(Connecting::Rules(done)) => Some(done),
             Some(other) => {
                 self.connecting.insert(uid, other);
-                return Ok(());
+                return;
             }
             None => None,
         };
@@ -176,7 +182,6 @@ impl Node {
         if let Some(answer) = answer {
             self.tell(&uid, answer);
         }
-        Ok(())
     }
 
     fn is_ending(&self, uid: &str) -> bool {
@@ -192,29 +197,32 @@ impl Node {
         failed(failure)
     }
 
-    /// At start: the rules of all pods whose sandbox is still there.
+    /// At start: the rules of all pods whose sandbox is still there. New pods wait for them.
     pub(super) fn rules_at_start(&mut self) {
-        let mut all: Vec<Forward> = Vec::new();
         for (uid, entry) in self.pods.iter() {
             let ready = matches!(entry.record.sandbox.state, SandboxState::Ready { .. });
-            if ready && self.launcher.sandbox_exists(&entry.pod) {
-                if self.launcher.is_attached(uid) {
-                    continue;
-                }
-                let own = forwards(&entry.pod, &entry.record.ips);
-                all.extend(&own);
-                self.host_ports.hold(uid, own);
+            if ready && self.launcher.sandbox_exists(&entry.pod) && !self.launcher.is_attached(uid) {
+                self.host_ports.hold(uid, forwards(&entry.pod, &entry.record.ips));
             }
         }
+        let all = self.host_ports.begin();
         if self.config.network.mode == NetworkMode::Cni && all.is_empty() {
+            self.host_ports.done(false);
             return;
         }
-        if let Err(error) = self.launcher.network().firewall_at_start(&all) {
-            log::warn!("{error}");
-        }
-        if let Some(remedy) = self.launcher.network().pass_forward_policy() {
-            log::warn!("{remedy}");
-        }
+        let (rules, news) = (self.launcher.network().firewall_at_start(&all), self.senders.news.clone());
+        let job = async move {
+            let (result, remedy) = rules.await;
+            if let Err(error) = &result {
+                log::warn!("no pod with a network of its own can start: {error}");
+            }
+            if let Some(remedy) = remedy {
+                log::warn!("{remedy}");
+            }
+            // The loop is gone only when the process ends.
+            let _ = news.send(News::RulesReplaced(result.map_err(|error| error.to_string()))).await;
+        };
+        self.executor.spawn(job).detach();
     }
 }
 

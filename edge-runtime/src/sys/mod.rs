@@ -9,6 +9,7 @@ pub mod host;
 pub mod idmap;
 pub mod memory;
 pub mod oom;
+pub mod program;
 pub mod quantity;
 pub mod reserve;
 pub mod resolve;

@@ -35,7 +35,12 @@ impl Node {
     /// Bridge and rules, without host ports.
     fn ensure(&mut self) {
         assert_eq!(self.network.ensure().unwrap(), [""; 0]);
-        self.network.firewall_at_start(&[]).unwrap();
+        self.firewall().unwrap();
+    }
+
+    /// As at the start, without host ports.
+    fn firewall(&self) -> Result<(), NetError> {
+        smol::block_on(self.network.firewall_at_start(&[])).0
     }
 
     /// `ip` may be one address, or one of each family with a comma between.
@@ -76,6 +81,12 @@ impl Node {
         assert_eq!(&said, b"hello");
         from.ip()
     }
+}
+
+fn remedy_of(node: &Node) -> Option<String> {
+    let (applied, remedy) = smol::block_on(node.network.firewall_at_start(&[]));
+    applied.unwrap();
+    remedy
 }
 
 fn link_count(socket: &mut Socket) -> usize {
@@ -192,25 +203,153 @@ fn a_host_port_leads_into_the_pod_from_everywhere() {
     let _ = outbox.send_to(b"x", "192.168.77.1:82");
     let _ = outbox.send_to(b"x", "192.168.77.1:82");
     assert_eq!(inbox.recv_from(&mut [0; 8]).unwrap().1, outbox.local_addr().unwrap());
-    // The node's loopback stays the node's: a pod that routes there by hand gets no answer.
-    let guarded = node.own.inside(&host, || TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
-    let mut socket = node.own.inside(&a, Socket::open).unwrap().unwrap();
-    let lo = link::by_name(&mut socket, "lo").unwrap().unwrap();
-    for old in address::list(&mut socket).unwrap().iter().filter(|one| one.index == lo.index) {
-        address::delete(&mut socket, old).unwrap();
-    }
-    let eth0 = link::by_name(&mut socket, POD_LINK).unwrap().unwrap();
-    address::add(&mut socket, eth0.index, "127.0.0.9".parse().unwrap(), 8).unwrap();
-    let closed = guarded.local_addr().unwrap();
-    let refused = node.own.inside(&a, || TcpStream::connect_timeout(&closed, Duration::from_millis(300))).unwrap();
-    assert!(refused.is_err());
-
     // Without forwards nothing of them is left.
-    node.network.firewall_at_start(&[]).unwrap();
+    node.firewall().unwrap();
     let gone: SocketAddr = "192.168.77.1:81".parse().unwrap();
     assert!(TcpStream::connect_timeout(&gone, Duration::from_millis(300)).is_err());
     ["a", "b"].iter().for_each(|uid| node.remove(uid));
     uplink.remove("outside");
+}
+
+fn switch(path: &str) -> String {
+    std::fs::read_to_string(Path::new("/proc/sys/net").join(path)).unwrap().trim().to_owned()
+}
+
+/// In a pod: has it look for 127.0.0.1 beyond its own link, which its kernel would not.
+fn play_loopback(node: &Node, pod: &File) {
+    let ip = |args: &str| {
+        let run = || std::process::Command::new("ip").args(args.split(' ')).status();
+        assert!(node.own.inside(pod, run).unwrap().unwrap().success(), "ip {args}");
+    };
+    let open = || std::fs::write("/proc/sys/net/ipv4/conf/eth0/route_localnet", "1");
+    node.own.inside(pod, open).unwrap().unwrap();
+    ip("address flush dev lo");
+    ip("route add 127.0.0.0/8 dev eth0 src 10.99.1.2");
+}
+
+/// CVE-2020-8558: whatever host ports there are, were, or could not be made.
+#[test]
+fn a_pod_never_reaches_the_nodes_loopback() {
+    if !isolate() {
+        return;
+    }
+    let localnet = "ipv4/conf/tbr0/route_localnet";
+    let mut node = Node::new("tbr0", "10.99.1.0/24");
+    node.ensure();
+    link::loopback_up(&mut node.network.socket).unwrap();
+    let pod = node.pod("a", "10.99.1.2");
+    play_loopback(&node, &pod);
+    let secret = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = secret.local_addr().unwrap();
+    let reaches = |node: &Node| {
+        let connect = || TcpStream::connect_timeout(&to, Duration::from_millis(400));
+        node.own.inside(&pod, connect).unwrap().is_ok()
+    };
+    let forwards = [host_port(Some("127.0.0.1"), 80, &"10.99.1.2:80".parse().unwrap())];
+    let apply = |node: &Node, forwards: &[Forward]| smol::block_on(node.network.firewall(forwards).apply());
+    apply(&node, &forwards).unwrap();
+    assert_eq!(switch(localnet), "1");
+    assert!(!reaches(&node), "with a host port");
+
+    // That the pod tries in earnest: without the guard it is through.
+    let nft = |text: &str| assert!(std::process::Command::new("nft").arg(text).status().unwrap().success(), "{text}");
+    nft("flush chain ip pods-tbr0 guard");
+    assert!(reaches(&node), "nothing but the guard is in its way");
+
+    // The last host port goes.
+    apply(&node, &[]).unwrap();
+    assert_eq!(switch(localnet), "0");
+    assert!(!reaches(&node), "without host ports");
+    std::fs::write(Path::new("/proc/sys/net").join(localnet), "1").unwrap();
+    assert!(!reaches(&node), "somebody else has opened the way");
+
+    // No rules can be made: the way is closed first.
+    nft("delete table ip pods-tbr0");
+    assert!(reaches(&node), "no guard");
+    node.network.nft = PathBuf::from("/bin/false");
+    assert!(apply(&node, &forwards).is_err());
+    assert_eq!(switch(localnet), "0");
+    assert!(!reaches(&node), "nft fails");
+    // A host port of another address needs no way from the loopback.
+    node.network.nft = PathBuf::from("nft");
+    apply(&node, &[host_port(Some("192.168.77.1"), 80, &"10.99.1.2:80".parse().unwrap())]).unwrap();
+    assert_eq!(switch(localnet), "0");
+    node.remove("a");
+}
+
+/// What a router says to all its neighbours: fd66::/64 is on this link and I lead everywhere (RFC 4861, 4.2).
+fn advertise(from: &File, node: &Node) {
+    use nix::sys::socket::{
+        AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, setsockopt,
+    };
+    use nix::sys::socket::{socket, sockopt};
+    let mut packet = vec![134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0];
+    packet.extend([3, 4, 64, 0xc0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    packet.extend("fd66::".parse::<Ipv6Addr>().unwrap().octets());
+    let send = || {
+        let mut links = Socket::open().unwrap();
+        let eth0 = link::by_name(&mut links, POD_LINK).unwrap().unwrap().index;
+        let raw = socket(AddressFamily::Inet6, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::IcmpV6).unwrap();
+        setsockopt(&raw, sockopt::Ipv6MulticastHops, &255).unwrap();
+        let all = SockaddrIn6::from(std::net::SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, eth0));
+        let until = Instant::now() + Duration::from_secs(5);
+        // Its own address is not usable for a second or two.
+        while let Err(error) = sendto(std::os::fd::AsRawFd::as_raw_fd(&raw), &packet, &all, MsgFlags::empty()) {
+            assert!(Instant::now() < until, "{error}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    node.own.inside(from, send).unwrap();
+}
+
+/// Whether a link in this namespace has taken an address of the advertised prefix.
+fn believes(link: u32, socket: &mut Socket) -> bool {
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        let all = address::list(socket).unwrap();
+        if all.iter().any(|one| one.index == link && one.address.to_string().starts_with("fd66:")) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// CVE-2020-10749, of the node and of other pods; also on a bridge from before.
+#[test]
+fn nobody_believes_a_pod_that_says_it_is_a_router() {
+    if !isolate() {
+        return;
+    }
+    for subnets in ["10.99.1.0/24", "10.99.1.0/24,fd99:1::/64"] {
+        let mut node = Node::new("tbr0", subnets);
+        let mut own = Socket::open().unwrap();
+        // As an earlier version left it.
+        link::add_bridge(&mut own, "tbr0", [0x0a, 0x58, 10, 99, 1, 1], 1500).unwrap();
+        let bridge = link::by_name(&mut own, "tbr0").unwrap().unwrap();
+        link::set_up(&mut own, bridge.index).unwrap();
+        node.ensure();
+        let (rogue, victim) = (node.pod("rogue", "10.99.1.2"), node.pod("victim", "10.99.1.3"));
+        let mut inside = node.own.inside(&victim, Socket::open).unwrap().unwrap();
+        let eth0 = link::by_name(&mut inside, POD_LINK).unwrap().unwrap().index;
+        advertise(&rogue, &node);
+        assert!(!believes(bridge.index, &mut own), "{subnets}: the node");
+        assert!(!believes(eth0, &mut inside), "{subnets}: another pod");
+        for version in ["ipv4", "ipv6"] {
+            assert_eq!(switch(&format!("{version}/conf/tbr0/accept_redirects")), "0", "{subnets}");
+        }
+        // That it tries in earnest: a link that listens believes it.
+        let listen = || {
+            for (name, value) in [("accept_ra", "2"), ("autoconf", "1")] {
+                std::fs::write(format!("/proc/sys/net/ipv6/conf/eth0/{name}"), value).unwrap();
+            }
+        };
+        node.own.inside(&victim, listen).unwrap();
+        advertise(&rogue, &node);
+        assert!(believes(eth0, &mut inside), "{subnets}: it was heard");
+        ["rogue", "victim"].iter().for_each(|uid| node.remove(uid));
+        node.network.teardown().unwrap();
+    }
 }
 
 /// Seconds to move 500 kB from `from` to a listener in `to`.
@@ -256,13 +395,13 @@ fn a_forward_policy_of_drop_is_passed_or_named() {
     node.ensure();
     let nft = |text: &str| std::process::Command::new("nft").arg(text).output().unwrap();
     let rules = || String::from_utf8(nft("list ruleset").stdout).unwrap();
-    assert_eq!(node.network.pass_forward_policy(), None);
+    assert_eq!(remedy_of(&node), None);
     nft("add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }");
-    let remedy = node.network.pass_forward_policy().unwrap();
-    assert!(remedy.contains("nft insert rule ip filter FORWARD iifname tbr0 accept"), "{remedy}");
+    let told = remedy_of(&node).unwrap();
+    assert!(told.contains("nft insert rule ip filter FORWARD iifname tbr0 accept"), "{told}");
     nft("add chain ip filter DOCKER-USER");
-    assert_eq!(node.network.pass_forward_policy(), None);
-    assert_eq!(node.network.pass_forward_policy(), None);
+    assert_eq!(remedy_of(&node), None);
+    assert_eq!(remedy_of(&node), None);
     assert_eq!(rules().matches("iifname \"tbr0\" counter").count(), 1, "{}", rules());
     node.network.teardown().unwrap();
     assert!(!rules().contains("tbr0"), "{}", rules());
@@ -295,7 +434,7 @@ fn a_host_without_ipv6_gives_pods_what_it_has() {
     let mut node = Node::new("tbr0", "10.99.1.0/24,fd99:1::/64");
     let warnings = node.network.ensure().unwrap();
     assert!(warnings[0].contains("fd99:1::/64") && warnings[0].contains("disable_ipv6"), "{warnings:?}");
-    node.network.firewall_at_start(&[]).unwrap();
+    node.firewall().unwrap();
     let (a, b) = (node.pod("a", "10.99.1.2"), node.pod("b", "10.99.1.3"));
     let listener = node.listen(&b, "10.99.1.3:0");
     node.dial(&a, &listener, "10.99.1.3");
@@ -400,7 +539,8 @@ fn without_nft_pods_still_reach_each_other() {
     let mut node = Node::new("tbr0", "10.99.1.0/24");
     node.network.nft = PathBuf::from("/nowhere/nft");
     node.network.ensure().unwrap();
-    assert!(matches!(node.network.firewall_at_start(&[]), Err(NetError::Firewall(_))));
+    assert!(matches!(node.firewall(), Err(NetError::Firewall(_))));
+    // Pods from before run on; new ones are not let in, which is the node's to decide.
     let (a, b) = (node.pod("a", "10.99.1.2"), node.pod("b", "10.99.1.3"));
     let listener = node.listen(&b, "10.99.1.3:0");
     node.dial(&a, &listener, "10.99.1.3");

@@ -1,22 +1,15 @@
 //! Runs one plugin to its end: environment, standard input, bounded output, bounded time. Never holds the loop.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
-
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-use smol::future::FutureExt;
-use smol::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::POD_LINK;
 use super::result::{SIZE_LIMIT, failure};
+use crate::sys::program;
 
 /// Longest that one plugin may take: DHCP is the slowest of them.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How much of a plugin's standard error is kept.
-const STDERR_LIMIT: usize = 8 * 1024;
 
 /// What stays the same for all plugins of one attachment.
 #[derive(Clone, Debug)]
@@ -33,63 +26,20 @@ pub struct Environment<'a> {
 /// # Errors
 /// The plugin's words, or why it could not be run.
 pub async fn invoke(env: &Environment<'_>, kind: &str, command: &str, stdin: &[u8]) -> Result<Vec<u8>, String> {
-    let program = find(env.bin_dirs, kind)?;
-    let mut process = std::process::Command::new(&program);
+    let path = find(env.bin_dirs, kind)?;
+    let mut process = Command::new(&path);
     process.env("CNI_COMMAND", command).env("CNI_CONTAINERID", env.container_id).env("CNI_NETNS", env.netns);
     process.env("CNI_IFNAME", POD_LINK).env("CNI_ARGS", env.args).env("CNI_PATH", path_list(env.bin_dirs));
-    process.current_dir("/").process_group(0);
-    let mut process = smol::process::Command::from(process);
-    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = process.spawn().map_err(|error| format!("run {}: {error}", program.display()))?;
-    let group = i32::try_from(child.id()).map(Pid::from_raw);
-    let work = async {
-        let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let write = async {
-            if let Some(mut input) = input {
-                // A plugin need not read to the end; its answer says what it made of it.
-                let _ = input.write_all(stdin).await;
-            }
-        };
-        let read = async { read_bounded(output, SIZE_LIMIT + 1, true).await };
-        let read_errors = async { read_bounded(errors, STDERR_LIMIT, false).await };
-        let ((), (stdout, stderr)) = smol::future::zip(write, smol::future::zip(read, read_errors)).await;
-        if stdout.len() > SIZE_LIMIT {
-            return Err(format!("it printed more than {SIZE_LIMIT} bytes"));
-        }
-        let status = child.status().await.map_err(|error| error.to_string())?;
-        verdict(status, stdout, &stderr)
-    };
-    let late = async {
-        smol::Timer::after(PATIENCE).await;
-        Err(format!("it did not end within {} s", PATIENCE.as_secs()))
-    };
-    let result = work.or(late).await;
-    if result.is_err()
-        && let Ok(group) = group
-    {
-        // Its helpers too; none is left when it ended by itself.
-        let _ = killpg(group, Signal::SIGKILL);
+    process.current_dir("/");
+    match program::run(process, stdin, SIZE_LIMIT, PATIENCE).await {
+        Ok(output) => verdict(output.status, output.stdout, &output.stderr),
+        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(error.to_string()),
+        Err(error) => Err(format!("run {}: {error}", path.display())),
     }
-    result
 }
 
 fn verdict(status: ExitStatus, stdout: Vec<u8>, stderr: &[u8]) -> Result<Vec<u8>, String> {
     if status.success() { Ok(stdout) } else { Err(failure(&stdout, stderr, &status.to_string())) }
-}
-
-/// Reads at most `limit` bytes; then ends, or reads on without keeping so that the writer is not held.
-async fn read_bounded(from: Option<impl AsyncReadExt + Unpin>, limit: usize, end: bool) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let Some(mut from) = from else { return kept };
-    let mut buffer = vec![0; 4096];
-    while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        let room = limit.saturating_sub(kept.len());
-        kept.extend_from_slice(&buffer[..length.min(room)]);
-        if end && kept.len() >= limit {
-            break;
-        }
-    }
-    kept
 }
 
 /// `kind` is a bare file name: `conf` has seen to it.

@@ -3,38 +3,41 @@
 //! is none the exact remedy is told.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
+/// Docker and its like speak iptables, whose table this is.
+const TABLE: &str = "filter";
 const FORWARD: &str = "FORWARD";
 const USER: &str = "DOCKER-USER";
 
 /// `None` when pods' packets may pass now.
-pub fn pass(nft: &Path, bridge: &str) -> Option<String> {
-    if !drops(&list(nft, FORWARD)?) {
+pub async fn pass(nft: &Path, bridge: &str) -> Option<String> {
+    if !drops(&super::list(nft, "ip", TABLE, FORWARD).await?) {
         return None;
     }
-    let Some(user) = list(nft, USER) else { return Some(remedy(bridge)) };
+    let Some(user) = super::list(nft, "ip", TABLE, USER).await else { return Some(remedy(bridge)) };
     let missing: Vec<String> = rules(bridge)
         .into_iter()
         .filter(|rule| !user.contains(rule.as_str()))
-        .map(|rule| format!("insert rule ip filter {USER} {rule} accept comment \"pods of {bridge}\"\n"))
+        .map(|rule| format!("insert rule ip {TABLE} {USER} {rule} accept comment \"pods of {bridge}\"\n"))
         .collect();
     if missing.is_empty() {
         return None;
     }
-    match super::run(nft, &missing.concat()) {
+    match super::run(nft, &missing.concat()).await {
         Ok(()) => None,
         Err(error) => Some(format!("{}: {error}", remedy(bridge))),
     }
 }
 
 /// Takes our rules out of Docker's chain again.
-pub fn remove(nft: &Path, bridge: &str) {
-    let Some(user) = list(nft, USER) else { return };
-    let script: String =
-        handles(&user, bridge).iter().map(|handle| format!("delete rule ip filter {USER} handle {handle}\n")).collect();
+pub async fn remove(nft: &Path, bridge: &str) {
+    let Some(user) = super::list(nft, "ip", TABLE, USER).await else { return };
+    let script: String = handles(&user, bridge)
+        .iter()
+        .map(|handle| format!("delete rule ip {TABLE} {USER} handle {handle}\n"))
+        .collect();
     if !script.is_empty()
-        && let Err(error) = super::run(nft, &script)
+        && let Err(error) = super::run(nft, &script).await
     {
         log::warn!("rules of {bridge} stay in the chain {USER}: {error}");
     }
@@ -51,14 +54,6 @@ fn remedy(bridge: &str) -> String {
          them: nft insert rule ip filter FORWARD iifname {bridge} accept; \
          nft insert rule ip filter FORWARD oifname {bridge} accept"
     )
-}
-
-/// The chain with handles, when it exists.
-fn list(nft: &Path, chain: &str) -> Option<String> {
-    let mut command = Command::new(nft);
-    command.args(["-a", "list", "chain", "ip", "filter", chain]).stdin(Stdio::null());
-    let output = command.output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn drops(chain: &str) -> bool {

@@ -1,66 +1,89 @@
-//! The node's nft tables: masquerade for pod traffic that leaves the node, host ports that lead into pods.
+//! The node's nft tables: masquerade for pod traffic that leaves the node, host ports that lead into pods, and the
+//! guard of the node's loopback.
 //!
 //! `nft` runs once at start, at tear-down, and whenever a pod with host ports comes or goes. Knows nothing of links.
 
 pub mod forward;
 mod rules;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
-
-use smol::io::AsyncWriteExt;
+use std::process::Command;
+use std::time::Duration;
 
 use super::{NetError, Subnet};
 use crate::pod::ports::Forward;
+use crate::sys::program::{self, Output};
+
+/// Longest that `nft` may take: its work is milliseconds, on a loaded board a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Of what it prints: the chains of a host with many other rules.
+const ANSWER_LIMIT: usize = 4 << 20;
 
 /// One whole set of rules on its way to the kernel.
 #[derive(Clone, Debug)]
 pub struct Replacement {
     /// The `nft` program.
     nft: PathBuf,
+    bridge: String,
     script: String,
-    /// The sysctl that lets packets of 127.0.0.1 out to a pod, when host ports need it.
-    localnet: Option<PathBuf>,
+    localnet: Option<Localnet>,
+}
+
+/// The sysctl that lets packets of 127.0.0.1 out to a pod: none without subnets of IPv4.
+#[derive(Clone, Debug)]
+struct Localnet {
+    path: PathBuf,
+    /// A host port answers at the loopback.
+    wanted: bool,
+}
+
+impl Localnet {
+    fn set(&self, open: bool) -> Result<(), NetError> {
+        let value = if open { "1" } else { "0" };
+        if std::fs::read_to_string(&self.path).is_ok_and(|now| now.trim() == value) {
+            return Ok(());
+        }
+        let action = if open { "allow host ports of 127.0.0.1 in" } else { "close 127.0.0.1 to pods in" };
+        std::fs::write(&self.path, value).map_err(|source| NetError::path(action, &self.path, source))
+    }
 }
 
 impl Replacement {
     /// What replaces all rules of the node: those of `forwards` are the only host ports afterwards.
     pub fn new(nft: &Path, bridge: &str, subnets: &[Subnet], forwards: &[Forward]) -> Self {
-        let v4 = forwards.iter().any(|forward| forward.to.is_ipv4());
-        let localnet = v4.then(|| PathBuf::from(format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")));
-        Self { nft: nft.into(), script: rules::replace(bridge, subnets, forwards), localnet }
+        let at_loopback = |forward: &Forward| forward.to.is_ipv4() && forward.port.ip.is_none_or(|ip| ip.is_loopback());
+        let localnet = subnets.iter().any(|subnet| subnet.is_ipv4()).then(|| Localnet {
+            path: PathBuf::from(format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")),
+            wanted: forwards.iter().any(at_loopback),
+        });
+        Self { nft: nft.into(), bridge: bridge.into(), script: rules::replace(bridge, subnets, forwards), localnet }
     }
 
-    /// Runs `nft` and waits for it: a few milliseconds, for the start only.
+    /// Has `nft` replace them. The way from pods to the loopback is opened behind the guard only, and closed when there
+    /// is none.
     ///
     /// # Errors
-    /// [`NetError::Firewall`]; nothing has changed then.
-    pub fn apply_at_start(&self) -> Result<(), NetError> {
-        self.route_localnet()?;
-        run(&self.nft, &self.script)
-    }
-
-    /// The same without holding the thread.
-    ///
-    /// # Errors
-    /// As [`Replacement::apply_at_start`].
+    /// [`NetError::Firewall`]; the rules are as they were then.
     pub async fn apply(self) -> Result<(), NetError> {
-        self.route_localnet()?;
-        let failed = |error| not_run(&self.nft, &error);
-        let mut command = smol::process::Command::new(&self.nft);
-        command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command.kill_on_drop(true);
-        let mut child = command.spawn().map_err(failed)?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(self.script.as_bytes()).await.map_err(failed)?;
+        if let Some(localnet) = self.localnet.as_ref().filter(|localnet| !localnet.wanted) {
+            localnet.set(false)?;
         }
-        verdict(&child.output().await.map_err(failed)?)
+        let applied = run(&self.nft, &self.script).await;
+        let Some(localnet) = &self.localnet else { return applied };
+        match applied {
+            Ok(()) => localnet.set(localnet.wanted),
+            Err(error) => {
+                if !self.is_guarded().await {
+                    localnet.set(false)?;
+                }
+                Err(error)
+            }
+        }
     }
 
-    fn route_localnet(&self) -> Result<(), NetError> {
-        let Some(path) = &self.localnet else { return Ok(()) };
-        std::fs::write(path, "1").map_err(|source| NetError::path("allow host ports of 127.0.0.1 in", path, source))
+    /// Whether the guard of an earlier set of rules is there.
+    async fn is_guarded(&self) -> bool {
+        list(&self.nft, "ip", &rules::table(&self.bridge), rules::GUARD).await.is_some()
     }
 }
 
@@ -68,31 +91,31 @@ impl Replacement {
 ///
 /// # Errors
 /// [`NetError::Firewall`].
-pub fn remove(nft: &Path, bridge: &str) -> Result<(), NetError> {
-    remove_v6(nft, bridge);
-    run(nft, &rules::delete(bridge, "ip"))
+pub async fn remove(nft: &Path, bridge: &str) -> Result<(), NetError> {
+    remove_v6(nft, bridge).await;
+    run(nft, &rules::delete(bridge, "ip")).await
 }
 
 /// Deletes the table of IPv6, which an earlier configuration may have left. A kernel without IPv6 has none.
-pub fn remove_v6(nft: &Path, bridge: &str) {
-    if let Err(error) = run(nft, &rules::delete(bridge, "ip6")) {
+pub async fn remove_v6(nft: &Path, bridge: &str) {
+    if let Err(error) = run(nft, &rules::delete(bridge, "ip6")).await {
         log::debug!("no table of IPv6 to delete: {error}");
     }
 }
 
-fn run(nft: &Path, script: &str) -> Result<(), NetError> {
-    let failed = |error| not_run(nft, &error);
-    let mut child = std::process::Command::new(nft)
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(script.as_bytes()).map_err(failed)?;
-    }
-    verdict(&child.wait_with_output().map_err(failed)?)
+async fn run(nft: &Path, script: &str) -> Result<(), NetError> {
+    let mut command = Command::new(nft);
+    command.args(["-f", "-"]);
+    let output = program::run(command, script.as_bytes(), ANSWER_LIMIT, PATIENCE).await;
+    verdict(&output.map_err(|error| not_run(nft, &error))?)
+}
+
+/// A chain with handles, when it exists.
+async fn list(nft: &Path, family: &str, table: &str, chain: &str) -> Option<String> {
+    let mut command = Command::new(nft);
+    command.args(["-a", "list", "chain", family, table, chain]);
+    let output = program::run(command, b"", ANSWER_LIMIT, PATIENCE).await.ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn not_run(nft: &Path, error: &std::io::Error) -> NetError {
@@ -115,10 +138,8 @@ mod tests {
 
     #[test]
     fn a_missing_nft_is_named_with_its_cure() {
-        let rules = Replacement::new(Path::new("/nowhere/nft"), "b0", &["10.88.0.0/24".parse().unwrap()], &[]);
-        for error in [rules.apply_at_start().unwrap_err(), smol::block_on(rules.clone().apply()).unwrap_err()] {
-            let error = error.to_string();
-            assert!(error.contains("/nowhere/nft") && error.contains("install nftables"), "{error}");
-        }
+        let rules = Replacement::new(Path::new("/nowhere/nft"), "b0", &["fd00::/64".parse().unwrap()], &[]);
+        let error = smol::block_on(rules.apply()).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/nft") && error.contains("install nftables"), "{error}");
     }
 }

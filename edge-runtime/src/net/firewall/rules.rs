@@ -5,6 +5,9 @@ use std::net::IpAddr;
 use super::super::Subnet;
 use crate::pod::ports::Forward;
 
+/// The chain that keeps pods away from the node's loopback.
+pub(super) const GUARD: &str = "guard";
+
 /// Name of the table in each family; its prefix keeps bridge names that are nft keywords usable.
 pub(super) fn table(bridge: &str) -> String {
     format!("pods-{bridge}")
@@ -42,13 +45,15 @@ fn family(bridge: &str, subnet: Subnet, forwards: &[Forward]) -> String {
                 "\tchain {hook} {{\n\t\ttype nat hook {hook} priority -100; policy accept;\n\t\tjump hostports\n\t}}\n"
             ));
         }
-        if v4 {
-            // `route_localnet`, which host ports of 127.0.0.1 need, would open the node's loopback to pods.
-            text.push_str(&format!(
-                "\tchain guard {{\n\t\ttype filter hook prerouting priority -300; policy accept;\n\
-                 \t\tiifname \"{bridge}\" ip daddr {loopback} drop\n\t}}\n"
-            ));
-        }
+    }
+    if v4 {
+        // Always: `route_localnet`, which host ports of 127.0.0.1 need, opens the node's loopback to pods, and lets
+        // them pretend to be it.
+        text.push_str(&format!(
+            "\tchain {GUARD} {{\n\t\ttype filter hook prerouting priority -300; policy accept;\n\
+             \t\tiifname \"{bridge}\" ip daddr {loopback} drop\n\t\tiifname \"{bridge}\" ip saddr {loopback} drop\n\
+             \t}}\n"
+        ));
     }
     text.push_str(&format!(
         "\tchain postrouting {{\n\t\ttype nat hook postrouting priority 100; policy accept;\n\
@@ -94,7 +99,21 @@ mod tests {
         let rules = replace("sampan0", &[v4()], &[]);
         assert!(rules.starts_with("add table ip pods-sampan0\ndelete table ip pods-sampan0\n"), "{rules}");
         assert!(rules.contains("ip saddr 10.88.0.0/24 oifname != \"sampan0\""), "{rules}");
-        assert!(!rules.contains("hostports") && !rules.contains("guard") && !rules.contains("ip6"), "{rules}");
+        assert!(!rules.contains("hostports") && !rules.contains("ip6"), "{rules}");
+    }
+
+    #[test]
+    fn the_nodes_loopback_is_guarded_with_and_without_host_ports() {
+        for rules in [replace("b0", &[v4()], &[]), replace("b0", &[v4()], &[forward(None)])] {
+            assert!(rules.contains("iifname \"b0\" ip daddr 127.0.0.0/8 drop"), "{rules}");
+            assert!(rules.contains("iifname \"b0\" ip saddr 127.0.0.0/8 drop"), "{rules}");
+        }
+    }
+
+    fn forward(ip: Option<&str>) -> Forward {
+        let ip = ip.map(|ip| ip.parse().unwrap());
+        let port = HostPort { ip, protocol: Protocol::Tcp, port: 8080, container_port: 80 };
+        Forward { port, to: "10.88.0.2".parse().unwrap() }
     }
 
     #[test]
@@ -113,6 +132,5 @@ mod tests {
         let rules = replace("b0", &[v4()], &forwards);
         assert!(rules.contains("\t\tip daddr 127.0.0.1 udp dport 8080 dnat to 10.88.0.2:80\n"), "{rules}");
         assert!(rules.contains("\t\tfib daddr type local tcp dport 8080 dnat to 10.88.0.2:80\n"), "{rules}");
-        assert!(rules.contains("iifname \"b0\" ip daddr 127.0.0.0/8 drop"), "{rules}");
     }
 }

@@ -73,10 +73,10 @@ pub fn ports(socket: &mut Socket, master: u32) -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// Makes a bridge that is up. A fixed address, because a bridge otherwise takes the lowest of its ports', which
+/// Makes a bridge that is still down. A fixed address, because a bridge otherwise takes the lowest of its ports', which
 /// changes as pods come and go and breaks the neighbours' ARP caches.
 pub fn add_bridge(socket: &mut Socket, name: &str, address: [u8; 6], mtu: u32) -> io::Result<()> {
-    let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &ifinfomsg(0, true));
+    let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &ifinfomsg(0, false));
     request.push_text(libc::IFLA_IFNAME, name);
     request.push(libc::IFLA_ADDRESS, &address);
     request.push(libc::IFLA_MTU, &mtu.to_ne_bytes());

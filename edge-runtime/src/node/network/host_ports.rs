@@ -7,10 +7,19 @@ use crate::pod::ports::{Forward, Protocol};
 
 #[derive(Debug, Default)]
 pub(in crate::node) struct HostPorts {
+    /// A set of rules of this daemon is in the kernel: before that no pod is connected.
+    guarded: bool,
     /// By pod uid; no empty lists.
     held: BTreeMap<String, Vec<Forward>>,
     waiting: VecDeque<(String, Vec<Forward>)>,
-    running: Option<(String, Vec<Forward>)>,
+    running: Option<Change>,
+}
+
+#[derive(Debug)]
+enum Change {
+    /// All that is held, for nobody in particular.
+    Start,
+    Pod(String, Vec<Forward>),
 }
 
 impl HostPorts {
@@ -25,8 +34,18 @@ impl HostPorts {
 
     /// Whether exactly these are in the kernel, with no change under way.
     pub(in crate::node) fn has(&self, uid: &str, forwards: &[Forward]) -> bool {
-        let mut changes = self.waiting.iter().chain(&self.running);
-        self.held.get(uid).map_or(&[][..], Vec::as_slice) == forwards && !changes.any(|(other, _)| other == uid)
+        let running = matches!(&self.running, Some(Change::Pod(other, _)) if other == uid);
+        let waiting = self.waiting.iter().any(|(other, _)| other == uid);
+        self.held(uid) == forwards && !running && !waiting
+    }
+
+    /// As [`HostPorts::has`], for a pod that is about to be connected: the node's loopback is guarded, too.
+    pub(in crate::node) fn lets_in(&self, uid: &str, forwards: &[Forward]) -> bool {
+        self.guarded && self.has(uid, forwards)
+    }
+
+    fn held(&self, uid: &str) -> &[Forward] {
+        self.held.get(uid).map_or(&[], Vec::as_slice)
     }
 
     /// The pod's host ports of UDP in the kernel.
@@ -41,6 +60,12 @@ impl HostPorts {
         self.waiting.push_back((uid.to_owned(), forwards));
     }
 
+    /// Begins the daemon's first change: all forwards that the kernel is to have.
+    pub(in crate::node) fn begin(&mut self) -> Vec<Forward> {
+        self.running = Some(Change::Start);
+        self.held.values().flatten().copied().collect()
+    }
+
     /// Begins the next change, if none is under way: all forwards that the kernel is to have.
     pub(in crate::node) fn next(&mut self) -> Option<Vec<Forward>> {
         if self.running.is_some() {
@@ -49,17 +74,30 @@ impl HostPorts {
         let (uid, forwards) = self.waiting.pop_front()?;
         let others = self.held.iter().filter(|(other, _)| **other != uid).flat_map(|(_, held)| held);
         let all = others.chain(&forwards).copied().collect();
-        self.running = Some((uid, forwards));
+        self.running = Some(Change::Pod(uid, forwards));
         Some(all)
     }
 
-    /// Ends the change under way; the pod it was for.
-    pub(in crate::node) fn done(&mut self, applied: bool) -> Option<String> {
-        let (uid, forwards) = self.running.take()?;
-        if applied {
-            self.hold(&uid, forwards);
+    /// Ends the change under way; the pods it was for. Those are among them that waited for the guard alone.
+    pub(in crate::node) fn done(&mut self, applied: bool) -> Vec<String> {
+        let mut pods = Vec::new();
+        match self.running.take() {
+            None => return pods,
+            Some(Change::Pod(uid, forwards)) => {
+                if applied {
+                    self.hold(&uid, forwards);
+                }
+                pods.push(uid);
+            }
+            Some(Change::Start) => {}
         }
-        Some(uid)
+        self.guarded |= applied;
+        let waiting = std::mem::take(&mut self.waiting);
+        let (same, other) = waiting.into_iter().partition(|(uid, forwards)| self.held(uid) == forwards);
+        self.waiting = other;
+        let same: VecDeque<(String, Vec<Forward>)> = same;
+        pods.extend(same.into_iter().map(|(uid, _)| uid));
+        pods
     }
 }
 
@@ -80,15 +118,33 @@ mod tests {
         ports.want("b", vec![forward(2)]);
         assert_eq!(ports.next(), Some(vec![forward(1)]));
         assert_eq!(ports.next(), None, "one at a time");
-        assert_eq!(ports.done(true).as_deref(), Some("a"));
+        assert_eq!(ports.done(true), ["a"]);
         assert_eq!(ports.next(), Some(vec![forward(1), forward(2)]));
-        assert_eq!(ports.done(false).as_deref(), Some("b"));
+        assert_eq!(ports.done(false), ["b"]);
         assert!(ports.has("a", &[forward(1)]) && ports.has("b", &[]));
         ports.want("a", Vec::new());
         assert!(!ports.has("a", &[]), "not yet");
         assert_eq!(ports.next(), Some(Vec::new()));
         ports.done(true);
         assert!(ports.has("a", &[]));
+    }
+
+    #[test]
+    fn no_pod_is_let_in_before_the_loopback_is_guarded() {
+        let mut ports = HostPorts::default();
+        ports.hold("old", vec![forward(1)]);
+        assert_eq!(ports.begin(), [forward(1)]);
+        assert!(ports.has("a", &[]) && !ports.lets_in("a", &[]));
+        ports.want("a", Vec::new());
+        ports.want("b", vec![forward(2)]);
+        ports.want("c", Vec::new());
+        assert_eq!(ports.next(), None, "the start is under way");
+        assert_eq!(ports.done(false), ["a", "c"], "told that it failed");
+        assert!(!ports.lets_in("a", &[]));
+        assert_eq!(ports.next(), Some(vec![forward(1), forward(2)]));
+        ports.want("a", Vec::new());
+        assert_eq!(ports.done(true), ["b", "a"]);
+        assert!(ports.lets_in("a", &[]) && ports.lets_in("b", &[forward(2)]) && ports.lets_in("old", &[forward(1)]));
     }
 
     #[test]

@@ -1,0 +1,215 @@
+//! Runs another program to its end, within bounded time and with bounded output. One that is late is killed with all
+//! that it started. Knows nothing of what the programs do.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use smol::future::FutureExt;
+use smol::io::{AsyncReadExt, AsyncWriteExt};
+
+/// How much of a program's standard error is kept.
+const STDERR_LIMIT: usize = 8 * 1024;
+/// Between two looks whether a program that has closed its output has ended.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What a program left behind.
+#[derive(Debug)]
+pub struct Output {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    /// The beginning of it.
+    pub stderr: Vec<u8>,
+}
+
+/// Runs `command` beside the loop. It need not read all of `stdin`.
+///
+/// # Errors
+/// It cannot be run, printed more than `limit` bytes, or did not end within `patience`.
+pub async fn run(mut command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
+    command.process_group(0);
+    let mut command = smol::process::Command::from(command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let mut family = Family::of(child.id());
+    let work = async {
+        let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let write = async {
+            if let Some(mut input) = input {
+                // Its answer says what it made of the part that it read.
+                let _ = input.write_all(stdin).await;
+            }
+        };
+        let read = async { read_bounded(output, limit.saturating_add(1), true).await };
+        let read_errors = async { read_bounded(errors, STDERR_LIMIT, false).await };
+        let ((), (stdout, stderr)) = smol::future::zip(write, smol::future::zip(read, read_errors)).await;
+        if stdout.len() > limit {
+            return Err(talkative(limit));
+        }
+        Ok(Output { status: child.status().await?, stdout, stderr })
+    };
+    let late = async {
+        smol::Timer::after(patience).await;
+        Err(late(patience))
+    };
+    let output = work.or(late).await?;
+    family.spare();
+    Ok(output)
+}
+
+/// Runs `command` without input and waits for it: for the start, when there is no loop yet. Its standard error is not
+/// looked at.
+///
+/// # Errors
+/// As [`run`].
+pub fn ask(mut command: Command, limit: usize, patience: Duration) -> io::Result<Output> {
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let until = Instant::now() + patience;
+    let mut child = command.spawn()?;
+    let mut family = Family::of(child.id());
+    let mut stdout = Vec::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        let mut piece = [0; 4096];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], wait) {
+                Ok(0) => return Err(late(patience)),
+                Err(nix::errno::Errno::EINTR) => continue,
+                other => other?,
+            };
+            match pipe.read(&mut piece)? {
+                0 => break,
+                length => stdout.extend_from_slice(&piece[..length]),
+            }
+            if stdout.len() > limit {
+                return Err(talkative(limit));
+            }
+        }
+    }
+    loop {
+        if let Some(status) = child.try_wait()? {
+            family.spare();
+            return Ok(Output { status, stdout, stderr: Vec::new() });
+        }
+        if Instant::now() >= until {
+            return Err(late(patience));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn late(patience: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("it did not end within {} s", patience.as_secs()))
+}
+
+fn talkative(limit: usize) -> io::Error {
+    io::Error::other(format!("it printed more than {limit} bytes"))
+}
+
+/// A program with all that it started, killed on drop unless it is spared: also when nobody waits for it any more.
+struct Family(Option<Pid>);
+
+impl Family {
+    fn of(id: u32) -> Self {
+        Self(i32::try_from(id).ok().map(Pid::from_raw))
+    }
+
+    fn spare(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // None is left when it ended by itself.
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+/// Reads at most `limit` bytes; then ends, or reads on without keeping so that the writer is not held.
+async fn read_bounded(from: Option<impl AsyncReadExt + Unpin>, limit: usize, end: bool) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let Some(mut from) = from else { return kept };
+    let mut buffer = vec![0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        let room = limit.saturating_sub(kept.len());
+        kept.extend_from_slice(&buffer[..length.min(room)]);
+        if end && kept.len() >= limit {
+            break;
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    /// Whether the process that wrote its number into `file` has gone.
+    fn gone(file: &std::path::Path) -> bool {
+        let text = std::fs::read_to_string(file).unwrap();
+        let pid: i32 = text.trim().parse().unwrap();
+        (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            !crate::sys::host::is_alive(pid)
+        })
+    }
+
+    #[test]
+    fn a_program_that_hangs_ends_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, script) in
+            [("open", "sleep 1000 & echo $! >F; wait"), ("closed", "exec >&-; echo $$ >F; sleep 1000")]
+        {
+            let file = dir.path().join(name);
+            let script = script.replace('F', &file.display().to_string());
+            let patience = Duration::from_millis(500);
+            let error = smol::block_on(run(shell(&script), b"", 100, patience)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+            assert!(gone(&file), "{name}");
+            assert_eq!(ask(shell(&script), 100, patience).unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert!(gone(&file), "{name}, asked");
+        }
+        // Nobody waits for it any more.
+        let file = dir.path().join("dropped");
+        let script = format!("echo $$ >{}; sleep 1000", file.display());
+        let left =
+            smol::future::or(async { run(shell(&script), b"", 100, Duration::from_secs(60)).await.map(drop) }, async {
+                while !std::fs::read_to_string(&file).is_ok_and(|text| text.ends_with('\n')) {
+                    smol::Timer::after(Duration::from_millis(5)).await;
+                }
+                Ok(())
+            });
+        smol::block_on(left).unwrap();
+        assert!(gone(&file));
+    }
+
+    #[test]
+    fn output_is_taken_up_to_its_limit() {
+        let patience = Duration::from_secs(20);
+        let script = "cat; echo why >&2; exit 3";
+        let output = smol::block_on(run(shell(script), b"in", 100, patience)).unwrap();
+        assert_eq!((output.status.code(), &*output.stdout, &*output.stderr), (Some(3), &b"in"[..], &b"why\n"[..]));
+        assert!(
+            smol::block_on(run(shell("exec yes"), b"", 100, patience)).unwrap_err().to_string().contains("100 bytes")
+        );
+        let output = ask(shell("echo out; exit 3"), 100, patience).unwrap();
+        assert_eq!((output.status.code(), &*output.stdout), (Some(3), &b"out\n"[..]));
+        assert!(ask(shell("exec yes"), 100, patience).unwrap_err().to_string().contains("100 bytes"));
+        assert!(ask(Command::new("/nowhere/program"), 100, patience).is_err());
+    }
+}
