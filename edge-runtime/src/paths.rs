@@ -76,6 +76,11 @@ impl Paths {
         self.pods().join(uid)
     }
 
+    /// `hosts`, `hostname` and `resolv.conf` of one pod, which it can write.
+    pub fn pod_files(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("etc")
+    }
+
     /// One folder per pod.
     pub fn pods(&self) -> PathBuf {
         self.state().join("pods")

@@ -14,17 +14,21 @@ use crate::sys::quantity;
 pub struct DiskUsage {
     /// By name of the emptyDir.
     pub volumes: BTreeMap<String, u64>,
-    /// Writable layers, by container.
+    /// Writable layers and termination messages, by container.
     pub layers: BTreeMap<String, u64>,
     /// By container.
     pub logs: BTreeMap<String, u64>,
+    /// The pod's `hosts`, `hostname` and `resolv.conf`.
+    #[serde(default)]
+    pub files: u64,
     /// Files, folders and links of all of it.
     pub inodes: u64,
 }
 
 impl DiskUsage {
     pub fn total(&self) -> u64 {
-        [&self.volumes, &self.layers, &self.logs].into_iter().flat_map(|map| map.values()).sum()
+        let all = [&self.volumes, &self.layers, &self.logs].into_iter().flat_map(|map| map.values());
+        all.fold(self.files, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// Writable layer and logs of each container.
@@ -115,7 +119,7 @@ mod tests {
 
     fn used(volume: u64, layer: u64, log: u64) -> DiskUsage {
         let map = |name: &str, bytes| BTreeMap::from([(name.to_owned(), bytes)]);
-        DiskUsage { volumes: map("v", volume), layers: map("a", layer), logs: map("a", log), inodes: 0 }
+        DiskUsage { volumes: map("v", volume), layers: map("a", layer), logs: map("a", log), ..DiskUsage::default() }
     }
 
     #[test]
@@ -129,6 +133,8 @@ mod tests {
         let one = "Container a exceeded its local ephemeral storage limit \"2Mi\". ";
         assert_eq!(why(used(0, 2 << 20, 1)), one);
         assert_eq!(exceeded(&pod, &used(0, 2 << 20, 1), true), None);
+        // What it wrote to /etc/hosts counts for the pod as a whole.
+        assert_eq!(why(DiskUsage { files: 1, ..used(1 << 20, 1 << 20, 1 << 20) }), total);
     }
 
     #[test]

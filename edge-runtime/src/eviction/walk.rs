@@ -57,11 +57,15 @@ pub fn usage_of(paths: &Paths, question: &Question) -> DiskUsage {
     for (name, path) in children(&pod.join("containers")) {
         for (_, attempt) in children(&path) {
             add(|usage| &mut usage.layers, &name, &attempt.join("upper"));
+            add(|usage| &mut usage.layers, &name, &attempt.join("termination-log"));
         }
     }
     for (name, path) in children(&question.logs) {
         add(|usage| &mut usage.logs, &name, &path);
     }
+    let (bytes, inodes) = size(&paths.pod_files(&question.uid));
+    usage.files = bytes;
+    usage.inodes += inodes;
     usage
 }
 
@@ -145,12 +149,16 @@ mod tests {
         }
         std::fs::create_dir_all(logs.join("c")).unwrap();
         std::fs::write(logs.join("c/0.log"), vec![1; 4 << 10]).unwrap();
+        // What every pod can write without a volume or a layer.
+        std::fs::write(pod.join("containers/c/1/termination-log"), vec![1; 32 << 10]).unwrap();
+        std::fs::create_dir_all(paths.pod_files("u")).unwrap();
+        std::fs::write(paths.pod_files("u").join("hosts"), vec![1; 128 << 10]).unwrap();
         std::fs::hard_link(pod.join("volumes/v/a/b"), pod.join("volumes/v/a/again")).unwrap();
         let used = usage_of(&paths, &Question { uid: "u".into(), logs });
         let near = |bytes: u64, kib: u64| bytes >= kib << 10 && bytes <= (kib + 16) << 10;
         assert!(near(used.volumes["v"], 64), "{used:?}");
-        assert!(near(used.layers["c"], 16) && near(used.logs["c"], 4), "{used:?}");
-        assert_eq!(used.inodes, 3 + 4 + 2);
+        assert!(near(used.layers["c"], 48) && near(used.files, 128) && near(used.logs["c"], 4), "{used:?}");
+        assert_eq!(used.inodes, 3 + 5 + 2 + 2);
         assert_eq!(usage_of(&paths, &Question { uid: "x".into(), logs: "/nowhere".into() }), DiskUsage::default());
     }
 

@@ -130,13 +130,18 @@ impl Launcher {
         for (volume, image) in attempt.image_volumes {
             image_volume::mount(&self.paths, &uid, volume, &image.layers, own_ids.as_ref()).map_err(create)?;
         }
+        let pod_files = self.pod_files(&uid);
+        if !pod_files.exists() {
+            // An earlier version prepared the pod, and kept them elsewhere.
+            self.pod_etc_files(pod, &uid, ips).map_err(|failure| create(failure.message))?;
+        }
         let mut mounts = mounts::container_mounts(&MountContext {
             paths: &self.paths,
             pod,
             container,
             volumes: &prepared.volumes,
             env: &|name| lookup.get(name).map(|value| (*value).to_owned()),
-            pod_files: &self.pod_files(&uid),
+            pod_files: &pod_files,
             termination_log: &termination_log,
             recursive_read_only: self.recursive_read_only,
         })

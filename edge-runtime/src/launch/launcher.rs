@@ -332,10 +332,11 @@ impl Launcher {
         self.paths.pod(uid).join("containers").join(container).join(attempt.to_string())
     }
 
-    /// Folder of the files every container of the pod mounts (`hosts`, `resolv.conf`, ...): beside the namespaces,
-    /// with which they come and go, and on a tmpfs.
+    /// Folder of the files every container of the pod mounts (`hosts`, `resolv.conf`, ...). On the disk and in the
+    /// pod's own folder, because the pod can write them: what it writes there counts as its ephemeral storage, as with
+    /// a kubelet, and fills no memory of the node.
     pub(super) fn pod_files(&self, uid: &str) -> PathBuf {
-        self.paths.namespaces(uid)
+        self.paths.pod_files(uid)
     }
 }
 

@@ -181,7 +181,7 @@ impl Launcher {
         hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)
     }
 
-    fn pod_etc_files(
+    pub(super) fn pod_etc_files(
         &self,
         pod: &Pod,
         uid: &str,
@@ -198,7 +198,9 @@ impl Launcher {
         let dns = NodeDns { node_resolv_conf: resolv::read_node_resolv_conf(), ..self.dns.clone() };
         let resolv = resolv::resolv_conf(pod, &dns);
         let files = etc_files::EtcFiles { hosts, hostname: hostname + "\n", resolv_conf: resolv.content };
-        etc_files::write(&self.pod_files(uid), &files).map_err(sandbox_failure)?;
+        let folder = self.pod_files(uid);
+        crate::sys::files::private_dir(&folder).map_err(sandbox_failure)?;
+        etc_files::write(&folder, &files).map_err(sandbox_failure)?;
         Ok(resolv.warnings)
     }
 

@@ -25,7 +25,7 @@ pub fn write(dir: &Path, files: &EtcFiles) -> Result<(), NetError> {
     fs::create_dir_all(dir).map_err(|source| NetError::path("create folder", dir, source))?;
     for (name, content) in [(HOSTS, &files.hosts), (HOSTNAME, &files.hostname), (RESOLV_CONF, &files.resolv_conf)] {
         let path = dir.join(name);
-        if fs::read(&path).is_ok_and(|old| old == content.as_bytes()) {
+        if holds(&path, content.as_bytes()) {
             continue;
         }
         fs::write(&path, content).map_err(|source| NetError::path("write", &path, source))?;
@@ -34,6 +34,12 @@ pub fn write(dir: &Path, files: &EtcFiles) -> Result<(), NetError> {
             .map_err(|source| NetError::path("set mode of", path, source))?;
     }
     Ok(())
+}
+
+/// The pod may have written to it, without end: no more is read than is wanted.
+fn holds(path: &Path, content: &[u8]) -> bool {
+    let same_length = fs::symlink_metadata(path).is_ok_and(|old| usize::try_from(old.len()) == Ok(content.len()));
+    same_length && fs::read(path).is_ok_and(|old| old == content)
 }
 
 /// Deletes the files; fine when there are none.

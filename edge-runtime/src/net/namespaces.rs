@@ -225,6 +225,7 @@ pub fn existing(dir: &Path, request: &NamespaceRequest<'_>) -> Option<PodNamespa
 /// process in them has gone, and with the network namespace the pod's link.
 pub fn remove(dir: &Path) -> Result<(), NetError> {
     unpin(dir)?;
+    // Of a pod that an earlier version made.
     etc_files::remove(dir)?;
     match fs::remove_dir(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetError::path("delete folder", dir, error)),

@@ -3,6 +3,7 @@
 mod apparmor;
 mod board;
 mod crun;
+mod hostile;
 mod memory;
 mod profiles;
 mod secrets;
