@@ -82,6 +82,37 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     keys
 }
 
+/// The plural of something in the API that a pod with this `spec` needs, if it needs anything: what a mirror pod may
+/// not name (K8s pkg/api/pod, `HasAPIObjectReference`). Kinds of volumes that nobody here knows count as such.
+pub(super) fn names_objects(spec: &Value) -> Option<&'static str> {
+    const ALONE: [&str; 6] = ["name", "emptyDir", "hostPath", "downwardAPI", "image", "nfs"];
+    let named = |field: &str| spec[field].as_str().is_some_and(|text| !text.is_empty());
+    if named("serviceAccountName") || named("serviceAccount") {
+        return Some("serviceaccounts");
+    }
+    let first = references("", spec).into_iter().find(|key| key.kind != RUNTIME_CLASS);
+    if let Some(key) = first {
+        return Some(match key.kind.as_str() {
+            "ConfigMap" => "configmaps",
+            "Secret" => "secrets",
+            _ => "persistentvolumeclaims",
+        });
+    }
+    if items(&spec["resourceClaims"]).next().is_some() {
+        return Some("resourceclaims");
+    }
+    let fields = |value: &Value, field: &dyn Fn(&str, &Value) -> bool| {
+        value.as_object().into_iter().flatten().all(|(name, value)| value.is_null() || field(name, value))
+    };
+    let only_downward = |source: &Value| fields(source, &|name, _| name == "downwardAPI");
+    let harmless = |name: &str, value: &Value| match name {
+        "projected" => items(&value["sources"]).all(only_downward),
+        _ => ALONE.contains(&name),
+    };
+    let known = items(&spec["volumes"]).all(|volume| fields(volume, &harmless));
+    (!known).then_some("objects of the API by its volumes")
+}
+
 struct Found<'a> {
     namespace: &'a str,
     keys: &'a mut BTreeSet<ObjectKey>,
@@ -169,6 +200,49 @@ mod tests {
         let of_daemon_set = terms(json!([{"matchFields": [{"key": "metadata.name"}]}]));
         for spec in [json!({}), json!({"nodeSelector": {}}), json!({"nodeSelector": "x"}), of_daemon_set, Value::Null] {
             assert_eq!(asks(spec.clone()), None, "{spec}");
+        }
+    }
+
+    #[test]
+    fn g27_everything_in_the_api_that_a_static_pod_could_name_is_seen() {
+        let container = |field: &str, value: Value| json!({"containers": [{"name": "c", field: value}]});
+        let volume = |source: Value| json!({"volumes": [source]});
+        let projected = |source: Value| volume(json!({"name": "v", "projected": {"sources": [source]}}));
+        for spec in [
+            json!({"serviceAccountName": "a"}),
+            json!({"serviceAccount": "a"}),
+            json!({"imagePullSecrets": [{"name": "s"}]}),
+            json!({"resourceClaims": [{"name": "r"}]}),
+            json!({"initContainers": [{"envFrom": [{"secretRef": {"name": "s"}}]}]}),
+            json!({"ephemeralContainers": [{"envFrom": [{"configMapRef": {"name": "s"}}]}]}),
+            container("env", json!([{"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}])),
+            container("env", json!([{"valueFrom": {"configMapKeyRef": {"name": "s", "key": "k"}}}])),
+            volume(json!({"secret": {"secretName": "s"}})),
+            volume(json!({"secret": {}})),
+            volume(json!({"configMap": {"name": "m"}})),
+            volume(json!({"persistentVolumeClaim": {"claimName": "c"}})),
+            volume(json!({"ephemeral": {"volumeClaimTemplate": {}}})),
+            volume(json!({"csi": {"driver": "d"}})),
+            volume(json!({"azureFile": {"secretName": "s"}})),
+            volume(json!({"iscsi": {"secretRef": {"name": "s"}}})),
+            volume(json!({"somethingNew": {}})),
+            projected(json!({"secret": {"name": "s"}})),
+            projected(json!({"configMap": {"name": "s"}})),
+            projected(json!({"serviceAccountToken": {"path": "t"}})),
+            projected(json!({"clusterTrustBundle": {"path": "t"}})),
+            projected(json!({"podCertificate": {}})),
+        ] {
+            assert!(names_objects(&spec).is_some(), "{spec}");
+        }
+        for spec in [
+            Value::Null,
+            json!([]),
+            json!({"serviceAccountName": "", "runtimeClassName": "quick", "volumes": 1}),
+            volume(json!({"name": "v", "hostPath": {"path": "/"}, "secret": null})),
+            projected(json!({"downwardAPI": {"items": []}})),
+            container("env", json!([{"name": "X", "value": "1"}])),
+        ] {
+            assert_eq!(names_objects(&spec), None, "{spec}");
         }
     }
 

@@ -14,7 +14,7 @@ use ring::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::refs::{node_labels, references, service_links};
+use super::refs::{RUNTIME_CLASS, node_labels, references, service_links};
 use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;
 
@@ -152,7 +152,10 @@ impl WatchedPod {
         let version = self.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
         let terminating = self.metadata.deletion_timestamp.is_some();
         let mut refs = references(&key.namespace, &self.spec);
-        if mirror_of.is_none() {
+        if mirror_of.is_some() {
+            // The node made it up: what it names gives no right to anything. Runtime classes are for all to read.
+            refs.retain(|key| key.kind == RUNTIME_CLASS);
+        } else {
             refs.append(&mut service_links(&key.namespace, &self.spec));
             refs.extend(node_labels(&key.namespace, &uid, &self.spec));
         }

@@ -1,10 +1,10 @@
 //! Mirror pods: the API's copies of a node's static pods.
 
-use edge_protocol::json::SetField;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Failure, code, pod};
+use crate::bridge::refs::names_objects;
 use crate::bridge::requests::{Requests, Written};
 use crate::bridge::watched::MIRROR_ANNOTATION;
 
@@ -73,25 +73,31 @@ pub(super) async fn remove(requests: &Requests, namespace: &str, name: &str, sta
 
 /// The object to create: marked as a mirror, owned by the node, without what the API fills in.
 fn mirror(node: &str, node_uid: &str, static_pod: &Value) -> Result<Value, Failure> {
+    // The rule of the API server's NodeRestriction admission, here, too: who is bound to an object by a pod may read it.
+    if let Some(resource) = names_objects(&static_pod["spec"]) {
+        return Err(Failure::Refused(format!("a mirror pod may not reference {resource}")));
+    }
     let mut pod = static_pod.clone();
-    let no_metadata = || Failure::Refused("no metadata".to_owned());
-    let metadata = pod.get_mut("metadata").and_then(Value::as_object_mut).ok_or_else(no_metadata)?;
+    let metadata = pod.get_mut("metadata").and_then(Value::as_object_mut);
+    let metadata = metadata.ok_or_else(|| Failure::Refused("no metadata".to_owned()))?;
     for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
         metadata.remove(field);
     }
     let hash = static_pod["metadata"]["annotations"][HASH_ANNOTATION].clone();
     let marked = static_pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_string();
-    if !marked && !hash.is_string() {
-        return Err(Failure::Refused(format!("a static pod must have the annotation {HASH_ANNOTATION}")));
+    if !marked {
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut).filter(|_| hash.is_string());
+        let annotations = annotations
+            .ok_or_else(|| Failure::Refused(format!("a static pod must have the annotation {HASH_ANNOTATION}")))?;
+        annotations.insert(MIRROR_ANNOTATION.to_owned(), hash);
     }
     metadata.insert(
         "ownerReferences".to_owned(),
         json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": true}]),
     );
-    if !marked {
-        pod.set_at(&["metadata", "annotations", MIRROR_ANNOTATION], hash);
-    }
-    pod.set_at(&["spec", "nodeName"], node.into());
+    let spec = pod.get_mut("spec").and_then(Value::as_object_mut);
+    let spec = spec.ok_or_else(|| Failure::Refused("a static pod must have a spec".to_owned()))?;
+    spec.insert("nodeName".to_owned(), node.into());
     if let Some(fields) = pod.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "v1".into());
         fields.insert("kind".to_owned(), "Pod".into());
@@ -114,6 +120,28 @@ mod tests {
         assert_eq!(mirror["metadata"]["ownerReferences"][0]["uid"], "node-uid");
         assert_eq!(mirror["spec"]["nodeName"], "edge-1");
         assert_eq!((mirror.get("status"), mirror["metadata"].get("uid")), (None, None));
+    }
+
+    #[test]
+    fn what_is_no_pod_is_refused() {
+        let metadata = json!({"name": "s", "annotations": {HASH_ANNOTATION: "h"}});
+        for spec in [json!([]), json!(1), json!("x"), Value::Null] {
+            let pod = json!({"metadata": metadata, "spec": spec});
+            assert!(matches!(mirror("n", "u", &pod), Err(Failure::Refused(_))), "{pod}");
+        }
+        for odd in [json!([]), json!(1), json!({"metadata": []}), json!({"metadata": {"annotations": [1]}, "spec": {}})]
+        {
+            assert!(matches!(mirror("n", "u", &odd), Err(Failure::Refused(_))), "{odd}");
+        }
+    }
+
+    /// With the reference it could ask for what another node's pods name.
+    #[test]
+    fn g27_a_mirror_that_names_objects_of_the_api_is_refused() {
+        let metadata = json!({"name": "s", "annotations": {HASH_ANNOTATION: "h"}});
+        let pod = json!({"metadata": metadata, "spec": {"volumes": [{"name": "v", "secret": {"secretName": "x"}}]}});
+        let refused = mirror("n", "u", &pod);
+        assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("secrets")), "{refused:?}");
     }
 
     #[test]

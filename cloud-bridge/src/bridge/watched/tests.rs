@@ -30,6 +30,18 @@ fn only_what_concerns_the_node_travels() {
     assert_eq!(bound.object.digest.digest.len(), 32);
 }
 
+/// Whoever may make mirrors could read everything otherwise.
+#[test]
+fn g27_what_a_mirror_names_is_not_followed() {
+    let mut mirror = sample();
+    mirror["metadata"]["annotations"][MIRROR_ANNOTATION] = "h".into();
+    mirror["spec"]["volumes"] = json!([{"secret": {"secretName": "s"}}, {"persistentVolumeClaim": {"claimName": "c"}}]);
+    mirror["spec"]["runtimeClassName"] = "quick".into();
+    let bound = pod(mirror).into_bound().unwrap();
+    assert_eq!(bound.refs.iter().map(|key| key.kind.as_str()).collect::<Vec<_>>(), [RUNTIME_CLASS]);
+    assert_eq!(bound.mirror_of.as_deref(), Some("h"));
+}
+
 #[test]
 fn a_change_of_status_changes_no_digest_but_a_readiness_gate_does() {
     let digest = |value: Value| pod(value).into_bound().unwrap().object.digest.digest;
