@@ -296,7 +296,8 @@ impl Bridge {
                 Effect::Ask { key, uid, .. } => self.questions.push(Question::IsGone { key, uid }),
                 Effect::Watch { key, .. } => drop(self.following.insert(key, Following::default())),
                 Effect::Unwatch { key } => drop(self.following.remove(&key)),
-                Effect::RestoreReady { .. } | Effect::FinishMirror { .. } => {}
+                // There is one node: whatever is watched is watched in its name.
+                Effect::Admit { .. } | Effect::RestoreReady { .. } | Effect::FinishMirror { .. } => {}
             }
         }
     }

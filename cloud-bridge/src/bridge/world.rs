@@ -10,6 +10,7 @@
 //! incomplete again then, until its pods and what they name have been read anew. Readings are counted in rounds: what
 //! was begun in a round is no older than what the node held before it.
 
+mod admission;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use edge_protocol::message::{Object, ObjectKey};
 
 use super::watched::BoundPod;
-use shared::{Shared, Value};
+use shared::Shared;
 
 /// What must be done after an event, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,9 @@ pub enum Effect {
     Listed { node: String, session: u64 },
     /// Begin to follow a ConfigMap or Secret, in the name of this node; ends an earlier watch of the same key.
     Watch { key: ObjectKey, node: String },
+    /// Ask the API whether this node may read the object, in the name of the node. Answer with
+    /// [`admitted`](World::admitted) or [`not_admitted`](World::not_admitted).
+    Admit { key: ObjectKey, node: String },
     /// Two pods of one name: a list and a watch have seen the API at different times. Ask for this one by name, and take
     /// what is found; until then the other is not believed.
     Ask { node: String, key: ObjectKey, uid: String },
@@ -102,7 +106,7 @@ impl World {
         for pod in self.nodes.remove(node).unwrap_or_default().pods.into_values() {
             self.release(node, &pod.refs, &mut effects);
         }
-        effects.retain(|effect| matches!(effect, Effect::Watch { .. } | Effect::Unwatch { .. }));
+        effects.retain(|effect| matches!(effect, Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Admit { .. }));
         effects
     }
 
@@ -272,8 +276,8 @@ impl World {
     fn settle(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get_mut(node) else { return };
         let shared = &self.shared;
-        let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| matches!(s.value, Value::Pending));
-        let late = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.told < view.round);
+        let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_pending_for(node));
+        let late = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_late_for(node, view.round));
         let mut complete = view.seeded && view.asked.is_empty();
         for pod in view.pods.values_mut() {
             if !view.listed && pod.refs.iter().any(late) {

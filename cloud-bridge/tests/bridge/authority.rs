@@ -131,6 +131,77 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     }
 }
 
+/// A mirror pod is of the node's own making: naming an object in it gives no right to that object.
+#[tokio::test]
+async fn g27_a_mirror_pod_is_no_way_to_what_other_pods_name() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let (evil, victim, pod_name, secret) = (unique("evil"), unique("victim"), unique("theirs"), unique("secret"));
+    let (_, mut owner) = bridge.edge(&cluster, &victim).await;
+    victims_pod(&cluster, &pod_name, &victim, &secret).await;
+    owner.until("the secret of its pod", |edge| edge.object("Secret", "default", &secret).is_some()).await;
+
+    let (_, mut edge) = bridge.edge(&cluster, &evil).await;
+    let name = unique("mirror");
+    let mirror = |spec: Value| {
+        let metadata = json!({"name": name, "namespace": "default", "annotations": {"kubernetes.io/config.hash": "h"}});
+        Report::MirrorPod { pod: json!({"metadata": metadata, "spec": spec}) }
+    };
+    let container = json!({"name": "c", "image": "busybox"});
+    let volumes = json!([{"name": "s", "secret": {"secretName": secret}}]);
+    let refused = edge.report_and_wait(mirror(json!({"containers": [container], "volumes": volumes}))).await;
+    assert!(refused.as_ref().is_err_and(|why| why.contains("may not reference secrets")), "{refused:?}");
+    let of_account = json!({"containers": [container], "serviceAccountName": "default"});
+    assert!(edge.report_and_wait(mirror(of_account)).await.is_err());
+    // One that names nothing is taken.
+    edge.report_and_wait(mirror(json!({"containers": [container]}))).await.unwrap();
+    edge.until("its mirror", |edge| edge.object("Pod", "default", &name).is_some()).await;
+    edge.linger(Duration::from_millis(200)).await;
+    assert!(edge.object("Secret", "default", &secret).is_none());
+    force_delete(&cluster.pods(), &name).await;
+    force_delete(&cluster.pods(), &pod_name).await;
+    for node in [evil, victim] {
+        drop(cluster.nodes().delete(&node, &DeleteParams::default()).await);
+    }
+}
+
+/// One message of a node is no end for the others, whatever its shape.
+#[tokio::test]
+async fn g27_reports_of_any_shape_end_nothing() {
+    cloud_bridge::panics::install();
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let (evil, other) = (unique("evil"), unique("other"));
+    let (_, mut honest) = bridge.edge(&cluster, &other).await;
+    let (_, mut edge) = bridge.edge(&cluster, &evil).await;
+    let before = cloud_bridge::panics::count();
+    let hash = json!({"kubernetes.io/config.hash": "h"});
+    let metadata = json!({"name": "m", "namespace": "default", "annotations": hash});
+    for odd in [json!(1), json!([]), json!("x"), Value::Null, json!([{}]), json!({"conditions": [1, "x", [], null]})] {
+        let node = json!({"metadata": {"name": evil}, "status": odd, "spec": odd});
+        for report in [
+            Report::Node { node: odd.clone() },
+            Report::Node { node },
+            Report::MirrorPod { pod: odd.clone() },
+            Report::MirrorPod { pod: json!({"metadata": metadata, "spec": odd}) },
+            Report::MirrorPod { pod: json!({"metadata": odd, "spec": {}}) },
+            Report::Event { event: odd.clone() },
+            Report::Event { event: json!({"metadata": odd, "involvedObject": {"kind": "Node", "name": evil}}) },
+            Report::Event { event: json!({"metadata": {"name": "e"}, "involvedObject": odd, "source": odd}) },
+            Report::PodStatus { namespace: "default".into(), name: "p".into(), uid: "u".into(), status: odd.clone() },
+        ] {
+            // Most are refused, and some say nothing wrong.
+            let _ = edge.report_and_wait(report).await;
+        }
+    }
+    assert_eq!(cloud_bridge::panics::count(), before);
+    honest.linger(Duration::from_millis(100)).await;
+    honest.report_and_wait(Report::Node { node: node_object(&other) }).await.unwrap();
+    for node in [evil, other] {
+        drop(cluster.nodes().delete(&node, &DeleteParams::default()).await);
+    }
+}
+
 /// The second lock: the API's own rules for nodes, for whatever would get past the bridge's.
 #[tokio::test]
 async fn g27_the_api_gives_a_node_nothing_of_another_either() {

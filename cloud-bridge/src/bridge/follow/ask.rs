@@ -9,6 +9,7 @@ use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
+use super::admit::Admission;
 use super::resource;
 use crate::bridge::lanes::Outcome;
 use crate::bridge::refs::{CLAIM, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
@@ -57,6 +58,8 @@ pub(super) enum Answer {
         key: ObjectKey,
         uid: String,
     },
+    /// Whether a node may read an object that another reads already.
+    Admission(Admission),
     /// All pods of a node.
     Upheld(Vec<WatchedPod>),
     Nothing,

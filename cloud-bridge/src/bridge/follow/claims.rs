@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::object::{News, What};
+use super::object::{News, What, failure};
 use super::resource;
 use crate::bridge::refs::CLAIM;
 use crate::bridge::watched::made_object;
@@ -37,7 +37,7 @@ async fn look(client: &Client, key: &ObjectKey) -> (What, bool) {
         Api::namespaced_with(client.clone(), &key.namespace, &resource(CLAIM, "persistentvolumeclaims"));
     let failed = |error: kube::Error| {
         log::warn!("asking for claim {}/{}: {error}", key.namespace, key.name);
-        (What::Failed, false)
+        (failure(&error), false)
     };
     let claim = match claims.get_opt(&key.name).await {
         Ok(Some(claim)) => claim,

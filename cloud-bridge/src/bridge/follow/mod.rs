@@ -6,6 +6,7 @@
 //! kubelets do, because that is all that the rights of a node allow, and because a namespace may hold thousands
 //! of others.
 
+mod admit;
 mod ask;
 mod claims;
 mod labels;
@@ -34,6 +35,8 @@ use super::refs::{CLAIM, NODE_LABELS, SERVICE_LINKS};
 use super::requests::Requests;
 use super::watched::{BoundPod, WatchedPod};
 use super::world::{Effect, World};
+use crate::panics;
+use admit::{Admission, Admissions};
 use ask::{Answer, ask_again, finish_mirror, is_gone, restore_ready, seed, seed_many, upheld, uphold};
 use claims::follow_claim;
 use labels::tell_labels;
@@ -76,6 +79,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         listing: None,
         unseeded: HashSet::new(),
         seeding: false,
+        admissions: Admissions::default(),
         clients,
     };
     let pods: Api<WatchedPod> = Api::all(follower.clients.own().clone());
@@ -84,13 +88,18 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         tokio::select! {
             biased;
             command = commands.recv() => match command {
-                Some(command) => follower.command(command),
+                Some(command) => step("a question about a node", || follower.command(command)),
                 None => break,
             },
-            Some(answer) = follower.questions.next(), if !follower.questions.is_empty() => follower.answer(answer),
-            Some(news) = news.recv() => follower.news(news),
+            Some(answer) = follower.questions.next(), if !follower.questions.is_empty() => {
+                step("an answer of the API", || follower.answer(answer));
+            }
+            Some(news) = news.recv() => {
+                let key = &news.key;
+                step(format!("{} {}/{}", key.kind, key.namespace, key.name), || follower.news(news));
+            }
             event = pods.next() => match event {
-                Some(Ok(event)) => follower.pods(event),
+                Some(Ok(event)) => step(about(&event), || follower.pods(event)),
                 Some(Err(error)) => log::warn!("watching pods: {error}"),
                 None => break,
             },
@@ -98,6 +107,22 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
     }
     for (_, (_, task)) in follower.watches {
         task.abort();
+    }
+}
+
+/// One object that nobody expected must not end the watches of all: what there is to do about it is left undone.
+fn step(about: impl Into<String>, step: impl FnOnce()) {
+    // The hook has told of a panic.
+    let _ = panics::shield(about, step);
+}
+
+fn about(event: &Event<WatchedPod>) -> String {
+    match event {
+        Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod) => {
+            let key = pod.key();
+            format!("node {}: pod {}/{}", pod.node(), key.namespace, key.name)
+        }
+        Event::Init | Event::InitDone => "the list of all pods".to_owned(),
     }
 }
 
@@ -115,6 +140,7 @@ struct Follower {
     unseeded: HashSet<String>,
     /// A list for nodes is under way.
     seeding: bool,
+    admissions: Admissions,
 }
 
 impl Follower {
@@ -204,6 +230,19 @@ impl Follower {
                 return self.questions.push(ask_again(client, own, node, key, uid).boxed());
             }
             Answer::Useless { node, key, uid } => vec![Effect::Withdraw { node, key, uid }],
+            Answer::Admission(Admission { node, key, may_read: true, .. }) => {
+                self.admissions.forget(&node, &key);
+                self.world.admitted(&node, &key)
+            }
+            Answer::Admission(refused) => {
+                let (effects, again) = self.world.not_admitted(&refused.node, &refused.key);
+                if again {
+                    self.questions.push(self.admissions.ask_again(&self.clients, refused));
+                } else {
+                    self.admissions.forget(&refused.node, &refused.key);
+                }
+                effects
+            }
             Answer::Nothing => Vec::new(),
         };
         self.apply(effects);
@@ -265,6 +304,7 @@ impl Follower {
             What::Present(object) => self.world.object_present(object),
             What::Absent => self.world.object_absent(&key),
             What::Failed => self.world.object_failed(&key),
+            What::Refused => self.world.object_refused(&key),
         };
         self.apply(effects);
     }
@@ -295,6 +335,11 @@ impl Follower {
                 }),
                 Effect::Ask { node, key, uid } => self.ask_if_gone(node, key, uid),
                 Effect::Watch { key, node } => self.watch(key, &node),
+                Effect::Admit { key, node } => {
+                    if let Some(question) = self.admissions.ask(&self.clients, &node, &key) {
+                        self.questions.push(question);
+                    }
+                }
                 Effect::Unwatch { key } => {
                     if let Some((_, task)) = self.watches.remove(&key) {
                         task.abort();
@@ -318,16 +363,19 @@ impl Follower {
         self.counter += 1;
         let watch = self.counter;
         let client = self.clients.as_node(node);
-        let (what, news) = (key.clone(), self.news.clone());
-        let task = match key.kind.as_str() {
-            SERVICE_LINKS => {
-                let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
-                tokio::spawn(watch_services(client, what, watch, news, api))
+        let (what, news, node) = (key.clone(), self.news.clone(), node.to_owned());
+        let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
+        let follow = move || -> BoxFuture<'static, ()> {
+            let (client, what, news) = (client.clone(), what.clone(), news.clone());
+            match what.kind.as_str() {
+                SERVICE_LINKS => watch_services(client, what, watch, news, api.clone()).boxed(),
+                NODE_LABELS => tell_labels(client, node.clone(), what, watch, news).boxed(),
+                CLAIM => follow_claim(client, what, watch, news).boxed(),
+                _ => watch_object(client, what, watch, news).boxed(),
             }
-            NODE_LABELS => tokio::spawn(tell_labels(client, node.to_owned(), what, watch, news)),
-            CLAIM => tokio::spawn(follow_claim(client, what, watch, news)),
-            _ => tokio::spawn(watch_object(client, what, watch, news)),
         };
+        let about = format!("the watch of {} {}/{}", key.kind, key.namespace, key.name);
+        let task = tokio::spawn(async move { panics::keep(&about, follow).await });
         if let Some((_, old)) = self.watches.insert(key, (watch, task)) {
             old.abort();
         }

@@ -26,7 +26,27 @@ pub(super) struct News {
 pub(super) enum What {
     Present(Object),
     Absent,
+    /// Nobody knows.
     Failed,
+    /// The API does not tell it to the node in whose name it was asked.
+    Refused,
+}
+
+/// What an error says of the object.
+pub(super) fn failure(error: &kube::Error) -> What {
+    match error {
+        kube::Error::Api(status) if status.is_forbidden() => What::Refused,
+        _ => What::Failed,
+    }
+}
+
+/// As [`failure`], of a watch.
+pub(super) fn watch_failure(error: &watcher::Error) -> What {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(error) | WatchStartFailed(error) => failure(error),
+        _ => What::Failed,
+    }
 }
 
 /// Follows one object until aborted.
@@ -55,7 +75,7 @@ pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, new
             Ok(Some(Event::Delete(_))) => Some(What::Absent),
             Err(error) => {
                 log::warn!("watching {} {}/{}: {error}", key.kind, key.namespace, key.name);
-                Some(What::Failed)
+                Some(watch_failure(&error))
             }
         };
         let Some(what) = what else { continue };

@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::object::{News, What};
+use super::object::{News, What, watch_failure};
 use super::resource;
 use crate::bridge::ApiAddress;
 use crate::bridge::refs::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
@@ -66,7 +66,7 @@ pub(super) async fn watch_services(
             Err(error) => {
                 log::warn!("watching the services of namespace {}: {error}", key.namespace);
                 // Pods run without these variables where nodes may not read Services.
-                let what = if forbidden(&error) { What::Absent } else { What::Failed };
+                let what = if let What::Refused = watch_failure(&error) { What::Absent } else { What::Failed };
                 said = None;
                 if news.send(News { key: key.clone(), watch, what }).await.is_err() {
                     return;
@@ -82,11 +82,6 @@ pub(super) async fn watch_services(
             return;
         }
     }
-}
-
-fn forbidden(error: &watcher::Error) -> bool {
-    use watcher::Error::{InitialListFailed, WatchStartFailed};
-    matches!(error, InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) if status.code == 403)
 }
 
 /// Name and body of a Service that has an address (K8s pkg/kubelet/envvars leaves the others out).

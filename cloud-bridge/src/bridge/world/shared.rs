@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectKey};
 
+use super::admission::{Standing, User, is_guarded};
 use super::{Effect, World};
 
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) value: Value,
-    /// Nodes with the number of their pods that name it.
-    pub(super) users: BTreeMap<String, usize>,
+    /// Nodes whose pods name it.
+    pub(super) users: BTreeMap<String, User>,
     /// In whose name it is watched.
-    reader: String,
+    pub(super) reader: String,
     /// The round in which its present watch was begun.
-    begun: u64,
+    pub(super) begun: u64,
     /// The round of the watch that the value comes from: it is no older than that.
     pub(super) told: u64,
 }
@@ -45,7 +46,7 @@ impl World {
                 Value::Present(old) if old.digest.uid != object.digest.uid => Some(old.digest.uid.clone()),
                 _ => None,
             };
-            for node in users {
+            for node in users.admitted() {
                 if let Some(uid) = &replaced {
                     effects.push(Effect::Remove { node: node.clone(), key: key.clone(), uid: uid.clone() });
                 }
@@ -60,7 +61,7 @@ impl World {
         self.resolve(key, |users, old, effects| {
             if let Value::Present(old) = old {
                 let uid = &old.digest.uid;
-                effects.extend(users.map(|node| Effect::Remove {
+                effects.extend(users.admitted().map(|node| Effect::Remove {
                     node: node.clone(),
                     key: key.clone(),
                     uid: uid.clone(),
@@ -77,21 +78,29 @@ impl World {
             return Vec::new();
         }
         shared.value = Value::Failed;
+        // It was asked in the reader's name, who does not wait for it any longer either.
+        if let Some(reader) = shared.users.get_mut(&shared.reader).filter(|user| user.standing == Standing::Asked) {
+            reader.standing = Standing::Refused;
+        }
         self.settle_users(key, Vec::new())
     }
 
     fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
     where
-        F: FnOnce(std::collections::btree_map::Keys<'_, String, usize>, &Value, &mut Vec<Effect>) -> Value,
+        F: FnOnce(&Users<'_>, &Value, &mut Vec<Effect>) -> Value,
     {
         let mut effects = Vec::new();
         let Some(shared) = self.shared.get_mut(key) else { return effects };
-        shared.value = change(shared.users.keys(), &shared.value, &mut effects);
+        // It was answered in the reader's name.
+        if let Some(reader) = shared.users.get_mut(&shared.reader) {
+            reader.standing = Standing::Admitted;
+        }
+        shared.value = change(&Users(&shared.users), &shared.value, &mut effects);
         shared.told = shared.begun;
         self.settle_users(key, effects)
     }
 
-    fn settle_users(&mut self, key: &ObjectKey, mut effects: Vec<Effect>) -> Vec<Effect> {
+    pub(super) fn settle_users(&mut self, key: &ObjectKey, mut effects: Vec<Effect>) -> Vec<Effect> {
         let users = self.shared.get(key).map(|shared| shared.users.keys().cloned().collect::<Vec<_>>());
         for node in users.into_iter().flatten() {
             self.settle(&node, &mut effects);
@@ -100,14 +109,25 @@ impl World {
     }
 
     pub(super) fn need(&mut self, node: &str, key: ObjectKey, effects: &mut Vec<Effect>) {
-        let begun = self.round;
+        let (begun, guarded) = (self.round, is_guarded(&key));
+        let mut first = false;
         let shared = self.shared.entry(key.clone()).or_insert_with(|| {
-            effects.push(Effect::Watch { key, node: node.to_owned() });
+            first = true;
+            effects.push(Effect::Watch { key: key.clone(), node: node.to_owned() });
             Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned(), begun, told: 0 }
         });
-        let count = shared.users.entry(node.to_owned()).or_default();
-        *count += 1;
-        if let (1, Value::Present(object)) = (*count, &shared.value) {
+        let user = shared.users.entry(node.to_owned()).or_insert_with(|| {
+            let standing = if guarded { Standing::Asked } else { Standing::Admitted };
+            User { pods: 0, standing }
+        });
+        user.pods += 1;
+        if user.pods > 1 {
+            return;
+        }
+        // For the first user the watch itself is the question.
+        if guarded && !first {
+            effects.push(Effect::Admit { key, node: node.to_owned() });
+        } else if let Value::Present(object) = &shared.value {
             effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
         }
     }
@@ -128,30 +148,36 @@ impl World {
     pub(super) fn release(&mut self, node: &str, refs: &BTreeSet<ObjectKey>, effects: &mut Vec<Effect>) {
         for key in refs {
             let Some(shared) = self.shared.get_mut(key) else { continue };
-            match shared.users.get_mut(node) {
-                Some(count) if *count > 1 => {
-                    *count -= 1;
+            let left = match shared.users.get_mut(node) {
+                Some(user) if user.pods > 1 => {
+                    user.pods -= 1;
                     continue;
                 }
-                _ => drop(shared.users.remove(node)),
-            }
-            if let Value::Present(object) = &shared.value {
+                _ => shared.users.remove(node),
+            };
+            if let Value::Present(object) = &shared.value
+                && left.is_some_and(|user| user.standing == Standing::Admitted)
+            {
                 let uid = object.digest.uid.clone();
                 effects.push(Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid });
             }
-            match shared.users.keys().next() {
-                None => {
-                    self.shared.remove(key);
-                    effects.push(Effect::Unwatch { key: key.clone() });
-                }
+            if shared.users.is_empty() {
+                self.shared.remove(key);
+                effects.push(Effect::Unwatch { key: key.clone() });
+            } else if shared.reader == node {
                 // The API server lets a node read only what its own pods name: read on for another one.
-                Some(other) if shared.reader == node => {
-                    shared.reader.clone_from(other);
-                    shared.begun = self.round;
-                    effects.push(Effect::Watch { key: key.clone(), node: other.clone() });
-                }
-                Some(_) => {}
+                shared.read_by_another(self.round, key, effects);
             }
         }
+    }
+}
+
+/// The nodes that use an object.
+struct Users<'a>(&'a BTreeMap<String, User>);
+
+impl Users<'_> {
+    /// Those to whom it may be told.
+    fn admitted(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().filter(|(_, user)| user.standing == Standing::Admitted).map(|(node, _)| node)
     }
 }

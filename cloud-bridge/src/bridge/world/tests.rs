@@ -37,6 +37,7 @@ fn words(effects: &[Effect]) -> Vec<String> {
         Effect::Withdraw { node, key, uid } => format!("withdraw {node} {} {uid}", key.name),
         Effect::Listed { node, session } => format!("listed {node} {session}"),
         Effect::Watch { key, node } => format!("watch {} for {node}", key.name),
+        Effect::Admit { key, node } => format!("admit {} for {node}", key.name),
         Effect::Ask { node, key, uid } => format!("ask {node} {} {uid}", key.name),
         Effect::Unwatch { key } => format!("unwatch {}", key.name),
         Effect::RestoreReady { node, key, .. } => format!("restore {node} {}", key.name),
@@ -128,7 +129,8 @@ fn the_last_user_takes_the_object_along() {
     world.pod_applied(pod("a", "p", &["m"]));
     world.object_present(object("ConfigMap", "m", "m1"));
     world.pod_applied(pod("a", "q", &["m"]));
-    assert_eq!(words(&world.pod_applied(pod("b", "r", &["m"]))), ["set b m m1", "set b r uid-r"]);
+    assert_eq!(words(&world.pod_applied(pod("b", "r", &["m"]))), ["admit m for b"]);
+    assert_eq!(words(&world.admitted("b", &key("ConfigMap", "m"))), ["set b m m1", "set b r uid-r"]);
     assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
     assert_eq!(
         words(&world.pod_deleted("a", &key("Pod", "q"), "uid-q")),
@@ -282,8 +284,9 @@ fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
     newer.object = object("Pod", "p", "uid-p");
     newer.object.digest.digest = "newer".into();
     let effects = world.seed("a", round, vec![newer, at("s", 9, &["n"])], Some(10));
-    let wanted = ["ask a q uid-q", "set a n n1", "watch m for a", "watch n for b", "set a p uid-p", "set a s uid-s"];
+    let wanted = ["ask a q uid-q", "admit n for a", "watch m for a", "watch n for b", "set a p uid-p"];
     assert_eq!(words(&effects), wanted);
+    assert_eq!(words(&world.admitted("a", &key("ConfigMap", "n"))), ["set a n n1", "set a s uid-s"]);
     assert_eq!(words(&world.pod_applied(at("p", 7, &["m"]))), [""; 0], "a label that was changed since");
     assert_eq!(words(&world.pod_gone("a", &key("Pod", "q"), "uid-q")), ["remove a q uid-q"]);
     assert_eq!(words(&world.object_present(object("ConfigMap", "n", "n2")))[..2], ["remove a n n1", "set a n n2"]);
@@ -298,4 +301,71 @@ fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
     assert!(words(&effects).contains(&"watch n for b".to_owned()), "{effects:?}");
     let effects = world.seed("b", round, vec![BoundPod { node: "b".into(), ..at("r", 6, &["n"]) }], Some(12));
     assert_eq!(words(&effects), ["set b r uid-r"]);
+}
+
+/// What is watched in the name of one node is told to another only when the API has agreed in that one's name.
+#[test]
+fn g27_the_right_of_one_node_is_no_other_ones() {
+    let secret = key("ConfigMap", "m");
+    let mut world = world(&["a", "evil"]);
+    world.pod_applied(pod("a", "p", &["m"]));
+    world.object_present(object("ConfigMap", "m", "m1"));
+    assert_eq!(words(&world.pod_applied(pod("evil", "q", &["m"]))), ["admit m for evil"]);
+    // Refused, asked again, and told nothing meanwhile; its pod, which the API says is its own, waits no longer.
+    let (effects, again) = world.not_admitted("evil", &secret);
+    assert_eq!((words(&effects), again), (vec!["set evil q uid-q".to_owned()], true));
+    assert_eq!(words(&world.object_present(object("ConfigMap", "m", "m2"))), ["remove a m m1", "set a m m2"]);
+    assert_eq!(words(&world.object_absent(&secret)), ["remove a m m2"]);
+    world.object_present(object("ConfigMap", "m", "m3"));
+    assert_eq!(words(&world.pod_deleted("evil", &key("Pod", "q"), "uid-q")), ["remove evil q uid-q"]);
+    assert!(!world.not_admitted("evil", &secret).1, "it has no use for it any more");
+    assert!(world.admitted("evil", &secret).is_empty(), "a late yes");
+
+    // A list of a node that is refused is never complete: what it may hold from before is not deleted.
+    world.refresh("evil", 2);
+    let round = world.round();
+    let effects = world.seed("evil", round, vec![pod("evil", "q", &["m"])], None);
+    assert_eq!(words(&effects), ["admit m for evil", "watch m for a"]);
+    world.object_present(object("ConfigMap", "m", "m3"));
+    assert_eq!(words(&world.not_admitted("evil", &secret).0), ["set evil q uid-q"]);
+    assert_eq!(words(&world.admitted("evil", &secret)), ["set evil m m3", "listed evil 2"]);
+}
+
+/// Who comes first reads for all: one whom the API refuses keeps it from nobody.
+#[test]
+fn g27_a_refused_reader_keeps_nothing_from_others() {
+    let map = key("ConfigMap", "m");
+    let mut world = world(&["a", "b", "evil"]);
+    assert_eq!(words(&world.pod_applied(pod("evil", "q", &["m"]))), ["watch m for evil"]);
+    assert_eq!(words(&world.object_refused(&map)), ["set evil q uid-q"], "nobody else wants it");
+    assert_eq!(words(&world.pod_applied(pod("a", "p", &["m"]))), ["admit m for a"]);
+    assert_eq!(words(&world.admitted("a", &map)), ["watch m for a"]);
+    assert_eq!(words(&world.object_present(object("ConfigMap", "m", "m1"))), ["set a m m1", "set a p uid-p"]);
+
+    // The other way round: others are there already, and wait.
+    let mut world = self::world(&["a", "evil"]);
+    world.pod_applied(pod("evil", "q", &["m"]));
+    world.pod_applied(pod("a", "p", &["m"]));
+    assert_eq!(words(&world.object_refused(&map)), ["admit m for evil", "watch m for a"]);
+    let effects = world.object_present(object("ConfigMap", "m", "m1"));
+    assert_eq!(words(&effects), ["set a m m1", "set a p uid-p", "set evil q uid-q"]);
+    assert!(world.not_admitted("evil", &map).0.is_empty());
+    // One that is refused although it reads for all gives way, and what is known stays.
+    let mut world = self::world(&["a", "b"]);
+    world.pod_applied(pod("a", "p", &["m"]));
+    world.object_present(object("ConfigMap", "m", "m1"));
+    world.pod_applied(pod("b", "r", &["m"]));
+    world.admitted("b", &map);
+    assert_eq!(words(&world.object_refused(&map)), ["admit m for a", "watch m for b"]);
+}
+
+/// What every node may read costs no question.
+#[test]
+fn services_and_runtime_classes_are_for_all_nodes() {
+    let mut world = world(&["a", "b"]);
+    let with =
+        |node: &str, name: &str| BoundPod { refs: [key("RuntimeClass", "quick")].into(), ..pod(node, name, &[]) };
+    world.pod_applied(with("a", "p"));
+    world.object_present(object("RuntimeClass", "quick", "q1"));
+    assert_eq!(words(&world.pod_applied(with("b", "r"))), ["set b quick q1", "set b r uid-r"]);
 }

@@ -1,0 +1,94 @@
+//! Whether a node may read what is watched in the name of another: the API is asked in its own name, for the metadata
+//! alone, which needs the same right as the whole object and costs a fraction of it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use edge_protocol::message::ObjectKey;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kube::api::DynamicObject;
+use kube::{Api, Client};
+use tokio::sync::Semaphore;
+
+use super::ask::Answer;
+use super::resource;
+use crate::bridge::clients::Clients;
+use crate::bridge::refs::CLAIM;
+
+/// Pause before a node that was refused is asked for again, doubled up to the second figure. The API server learns of a
+/// pod's new node by its own watch, and says no until then.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Questions at the API at the same time: all nodes of a fleet may name the same object.
+const TURNS: usize = 32;
+
+/// What the API said.
+pub(super) struct Admission {
+    pub(super) node: String,
+    pub(super) key: ObjectKey,
+    pub(super) may_read: bool,
+    /// Before it was asked.
+    pause: Duration,
+}
+
+/// Questions under way, each once.
+pub(super) struct Admissions {
+    asked: HashSet<(String, ObjectKey)>,
+    turns: Arc<Semaphore>,
+}
+
+impl Default for Admissions {
+    fn default() -> Self {
+        Self { asked: HashSet::new(), turns: Arc::new(Semaphore::new(TURNS)) }
+    }
+}
+
+impl Admissions {
+    /// The question, unless it is under way.
+    pub(super) fn ask(&mut self, clients: &Clients, node: &str, key: &ObjectKey) -> Option<BoxFuture<'static, Answer>> {
+        let first = self.asked.insert((node.to_owned(), key.clone()));
+        first.then(|| self.question(clients, node.to_owned(), key.clone(), Duration::ZERO))
+    }
+
+    /// The same question once more.
+    pub(super) fn ask_again(&self, clients: &Clients, refused: Admission) -> BoxFuture<'static, Answer> {
+        let Admission { node, key, pause, .. } = refused;
+        self.question(clients, node, key, (pause * 2).clamp(AGAIN.0, AGAIN.1))
+    }
+
+    /// It is answered for good.
+    pub(super) fn forget(&mut self, node: &str, key: &ObjectKey) {
+        self.asked.remove(&(node.to_owned(), key.clone()));
+    }
+
+    fn question(&self, clients: &Clients, node: String, key: ObjectKey, pause: Duration) -> BoxFuture<'static, Answer> {
+        let (client, turns) = (clients.as_node(&node), Arc::clone(&self.turns));
+        let ask = async move {
+            tokio::time::sleep(pause).await;
+            // Never closed: it is held here.
+            let _turn = turns.acquire_owned().await;
+            let may_read = may_read(client, &node, &key).await;
+            Answer::Admission(Admission { node, key, may_read, pause })
+        };
+        ask.boxed()
+    }
+}
+
+async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
+    let plural = match key.kind.as_str() {
+        "Secret" => "secrets",
+        CLAIM => "persistentvolumeclaims",
+        _ => "configmaps",
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource(&key.kind, plural));
+    match api.get_metadata_opt(&key.name).await {
+        // That there is none is told only to who may read it.
+        Ok(_) => true,
+        Err(error) => {
+            log::warn!("node {node}: asking for {} {}/{} in its name: {error}", key.kind, key.namespace, key.name);
+            false
+        }
+    }
+}
