@@ -8,6 +8,7 @@
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
 //! | `streaming` | what exec, attach and port-forward speak with their clients |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
+//! | [`panics`], `printable` | what a panic ends and how it is told; texts of strangers in the log |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | [`standalone`], [`serve`] | wiring of the two ways to run |
 //! | [`cli`] | verbs, flags, what is printed |
@@ -19,7 +20,9 @@ pub mod info;
 pub mod kubelet;
 pub mod listen;
 pub mod nodes;
+pub mod panics;
 pub mod pki;
+pub mod printable;
 pub mod serve;
 pub mod signal;
 pub mod standalone;

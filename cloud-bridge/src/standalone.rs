@@ -17,6 +17,7 @@ use crate::bridge::{Bridge, Settings, lifecycle};
 use crate::cli::Standalone;
 use crate::info::{self, Info};
 use crate::listen::{self, Door};
+use crate::panics;
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
@@ -77,8 +78,8 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
         served = api.serve_tls(calls, api_tls) => served.context("serving the API")?,
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
-        () = scheduler::run(client.clone()) => {}
-        () = lifecycle::run(client) => {}
+        () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
+        () = panics::keep("the node lifecycle", || lifecycle::run(client.clone())) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
     bridge.close().await;

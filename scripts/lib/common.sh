@@ -49,6 +49,14 @@ rust_is_new_enough() {
     [ "$(printf '%s\n%s\n' "$rust_minimum" "$have" | sort -V | head -n 1)" = "$rust_minimum" ]
 }
 
+# Both programs for users, side by side in target/release. The node's aborts on panic, for its size; the bridge's unwinds,
+# so that a panic ends one connection and not those of all nodes.
+build_release() {
+    cargo build --release --locked -p edge-runtime
+    cargo build --profile bridge --locked -p cloud-bridge
+    ln -f target/bridge/cloud-bridge target/release/cloud-bridge
+}
+
 # What running pods on this host takes.
 need_runtime() {
     need runc runc

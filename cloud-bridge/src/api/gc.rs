@@ -16,6 +16,7 @@ use super::rest::delete::{self, Options};
 use super::server::Inner;
 use super::storage::{Store, StoreError, Stored};
 use super::{crd, lifecycle};
+use crate::panics;
 
 /// Something to look at. The queue is a set, so its size is bounded by the objects there are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +99,8 @@ pub(super) async fn run(inner: Weak<Inner>, work: Receiver) {
             continue;
         };
         let Some(inner) = inner.upgrade() else { return };
-        if let Err(error) = step(&inner, &item) {
+        // The hook has told of a panic; what is left undone is found again when the server starts.
+        if let Some(Err(error)) = panics::shield("garbage collection", || step(&inner, &item)) {
             log::warn!("garbage collection of {item:?}: {error}");
         }
         drop(inner);

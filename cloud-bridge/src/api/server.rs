@@ -21,6 +21,8 @@ use super::services::ServiceRange;
 use super::storage::{Store, StoreError};
 use super::user::UserInfo;
 use super::{bootstrap, gc, http as front, metrics};
+use crate::panics;
+use crate::printable::printable;
 
 /// The largest request body, as the API server has it.
 pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -103,7 +105,8 @@ impl Server {
         });
         bootstrap::run(&inner)?;
         tokio::spawn(gc::run(Arc::downgrade(&inner), work));
-        tokio::spawn(flush(Arc::downgrade(&inner)));
+        let weak = Arc::downgrade(&inner);
+        tokio::spawn(panics::keep("renewals of leases", move || flush(Weak::clone(&weak))));
         Ok(Self { inner })
     }
 
@@ -127,7 +130,12 @@ impl Server {
     {
         let (parts, body) = request.into_parts();
         match Limited::new(BodyOf(Box::pin(body)), MAX_BODY).collect().await {
-            Ok(body) => front::answer(&self.inner, identity, &parts, body.to_bytes()).await,
+            Ok(body) => {
+                let work = format!("request of {}: {} {}", identity.name, parts.method, printable(parts.uri.path()));
+                let answer = front::answer(&self.inner, identity, &parts, body.to_bytes());
+                let mistake = || front::failure(&ApiError::internal("the server has made a mistake".to_owned()));
+                panics::isolate(work, answer).await.unwrap_or_else(mistake)
+            }
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
                 front::failure(&ApiError::too_large(MAX_BODY))
             }

@@ -44,7 +44,7 @@ pub mod watched;
 pub mod world;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use async_tungstenite::WebSocketStream;
@@ -59,6 +59,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::api::backend::{
     BackendError, BoxFuture, Channels, KubeletBackend, LogOptions, LogStream, PodOnNode, SessionOptions,
 };
+use crate::panics;
 use crate::pki::authority::hex;
 use autonomy::Autonomy;
 use clients::Clients;
@@ -152,7 +153,8 @@ impl Bridge {
             members: Members::default(),
         });
         tokio::spawn(follow::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
-        tokio::spawn(registry::run(Arc::downgrade(&shared), shared.clients.own().clone()));
+        let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());
+        tokio::spawn(panics::keep("the watch of nodes", move || registry::run(Weak::clone(&weak), own.clone())));
         Self { shared }
     }
 

@@ -91,6 +91,8 @@ pub fn metrics(nodes: &[NodeView]) -> String {
     let connected = nodes.iter().filter(|node| node.connected).count();
     family("nodes", "gauge", "Nodes that this bridge knows.", vec![(None, nodes.len() as f64)]);
     family("nodes_connected", "gauge", "Nodes that are connected to this bridge.", vec![(None, connected as f64)]);
+    let help = "Panics of this bridge, each of which has ended one connection or request.";
+    family("panics_total", "counter", help, vec![(None, crate::panics::count() as f64)]);
     let help = "Whether the node is connected to this bridge.";
     family("node_connected", "gauge", help, each(|node| Some(f64::from(u8::from(node.connected)))));
     let help = "When the last frame of the node arrived, in seconds since 1970.";
@@ -137,6 +139,7 @@ mod tests {
         for line in [
             "sampan_bridge_nodes 2",
             "sampan_bridge_nodes_connected 1",
+            "# TYPE sampan_bridge_panics_total counter",
             "sampan_bridge_node_connected{node=\"edge-2\"} 0",
             "sampan_bridge_node_last_seen_seconds{node=\"edge-1\"} 60",
             "sampan_bridge_node_epoch{node=\"edge-1\"} 7",

@@ -28,6 +28,8 @@ use super::nacks::Nacks;
 use super::node::{Command, Link, Node, Open, Pulse};
 use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
+use crate::panics;
+use crate::printable::printable;
 use serving::Serving;
 use socket::{Frame, next_frame, outgoing, write};
 
@@ -71,8 +73,9 @@ pub(super) async fn run<S>(
     let name = node.name.clone();
     let mut connection = Connection::new(shared, Arc::clone(&node), credential, &link);
     connection.place = place;
-    let why = connection.serve(socket, commands).await;
-    log::info!("node {name}: connection {} ended: {why}", link.session);
+    let served = panics::isolate(format!("node {name}"), connection.serve(socket, commands)).await;
+    let why = served.unwrap_or_else(|| "a panic of the bridge".to_owned());
+    log::info!("node {name}: connection {} ended: {}", link.session, printable(why));
     connection.streams.fail(&name);
     let silence = connection.now().saturating_sub(connection.session.last_heard());
     node.detach(link.session, SystemTime::now() - silence);

@@ -222,6 +222,19 @@ mod tests {
     }
 
     #[test]
+    fn nonsense_of_a_node_is_cut_down_to_nonsense() {
+        for text in
+            ["[]", "1", "null", "\"x\"", r#"{"pods":[1,[],null,{"containers":[1,[]]}]}"#, r#"{"node":[],"pods":{}}"#]
+        {
+            let mut summary: Value = serde_json::from_str(text).unwrap();
+            let before = summary.clone();
+            only_cpu_and_memory(&mut summary);
+            assert_eq!(summary, before, "{text}");
+            assert!(resource(Some(&summary)).contains("resource_scrape_error 0"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_summary_is_cut_down() {
         let mut summary = summary();
         only_cpu_and_memory(&mut summary);

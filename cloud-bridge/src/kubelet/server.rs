@@ -24,6 +24,7 @@ use super::query::{self, Asked, Misunderstood};
 use super::read::{self, PLAIN};
 use crate::api::backend::{BackendError, PodOnNode};
 use crate::bridge::Bridge;
+use crate::panics;
 use crate::pki::identity::Subject;
 use crate::streaming::{self, Problem};
 
@@ -67,7 +68,12 @@ async fn connection(socket: TcpStream, acceptor: TlsAcceptor, served: Arc<Served
     let subject = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(Subject::of);
     let service = service_fn(move |request: Request<Incoming>| {
         let (served, subject) = (Arc::clone(&served), subject.clone());
-        async move { Ok::<_, std::convert::Infallible>(answer(&served, subject.as_ref(), request).await) }
+        async move {
+            let work = format!("kubelet request about node {}", served.node);
+            let answer = panics::isolate(work, answer(&served, subject.as_ref(), request)).await;
+            let mistake = || text(StatusCode::INTERNAL_SERVER_ERROR, "the bridge has made a mistake");
+            Ok::<_, std::convert::Infallible>(answer.unwrap_or_else(mistake))
+        }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());

@@ -29,8 +29,10 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::bridge::Bridge;
+use crate::panics;
 use crate::pki::authority::Authority;
 use crate::pki::identity::Holder;
+use crate::printable::printable;
 pub(crate) use overview::OPERATORS;
 use status::Refusal;
 
@@ -105,7 +107,13 @@ async fn serve(
     let permit: Arrival = Arc::new(std::sync::Mutex::new(Some(permit)));
     let service = service_fn(move |request: Request<Incoming>| {
         let (door, holder, permit) = (Arc::clone(&door), holder.clone(), Arc::clone(&permit));
-        async move { Ok::<_, std::convert::Infallible>(route(request, peer, &door, holder.as_ref(), &permit).await) }
+        async move {
+            let answer =
+                panics::isolate(format!("request of {peer}"), route(request, peer, &door, holder.as_ref(), &permit));
+            let answer =
+                answer.await.unwrap_or_else(|| Refusal::internal("the bridge has made a mistake").into_response());
+            Ok::<_, std::convert::Infallible>(answer)
+        }
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -142,7 +150,7 @@ async fn route(
         (_, path) => Err(Refusal::not_found(path)),
     };
     answer.unwrap_or_else(|refusal| {
-        log::warn!("{peer}: refused: {}", refusal.message);
+        log::warn!("{peer}: refused: {}", printable(&refusal.message));
         refusal.into_response()
     })
 }

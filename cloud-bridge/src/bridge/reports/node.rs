@@ -242,6 +242,24 @@ mod tests {
     }
 
     #[test]
+    fn a_status_of_any_shape_is_no_end_of_anything() {
+        for status in [
+            json!(1),
+            json!([]),
+            json!({"conditions": ["x", 1, null, [], {}]}),
+            json!({"conditions": 1}),
+            json!({"addresses": 1, "declaredFeatures": {}}),
+            json!({"addresses": [1, "x"]}),
+        ] {
+            let node = json!({"metadata": {"name": "n", "labels": [], "annotations": 1}, "spec": [], "status": status});
+            for endpoint in [None, Some(KubeletEndpoint { address: [192, 0, 2, 5].into(), port: 1 })] {
+                let wanted = wanted(&node, endpoint, now()).unwrap();
+                without_directives(&wanted.status);
+            }
+        }
+    }
+
+    #[test]
     fn heartbeats_get_the_bridges_time_and_addresses_are_replaced() {
         let node = json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k"}]}, "status": {
             "addresses": [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "Hostname", "address": "n"}],
