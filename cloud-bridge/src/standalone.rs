@@ -80,9 +80,11 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
         () = panics::keep("the node lifecycle", || lifecycle::run(client.clone())) => {}
+        why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
     bridge.close().await;
+    api.close().await?;
     Ok(())
 }
 

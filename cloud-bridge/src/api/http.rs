@@ -23,7 +23,14 @@ const JSON: &str = "application/json";
 
 /// Answers a request of an identified user.
 pub(super) async fn answer(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) -> Response<ApiBody> {
-    match route(inner, user, parts, body).await {
+    let answer = route(inner, user, parts, body).await;
+    // What it says was read or written by now. Nobody is told what a power cut could still take back: neither who
+    // wrote it, nor who reads it and acts on it.
+    let written = inner.store().written();
+    if let Err(error) = inner.durable.reached(written).await {
+        return failure(&ApiError::internal(error));
+    }
+    match answer {
         Ok(response) => response,
         Err(error) => failure(&error),
     }

@@ -18,7 +18,7 @@ use super::body::ApiBody;
 use super::error::ApiError;
 use super::registry::Registry;
 use super::services::ServiceRange;
-use super::storage::{Store, StoreError};
+use super::storage::{Durable, History, Store, StoreError};
 use super::user::UserInfo;
 use super::{bootstrap, gc, http as front, metrics};
 use crate::panics;
@@ -38,6 +38,8 @@ pub struct Config {
     pub history: Duration,
     /// ...but never in more rows than this.
     pub history_rows: u64,
+    /// ...and with no more bytes of replaced states than this.
+    pub history_bytes: u64,
     /// How often a watch that asked for bookmarks gets one.
     pub bookmark_interval: Duration,
     /// Signs service account tokens; without it pods get none.
@@ -54,6 +56,7 @@ impl Config {
             tokens: Vec::new(),
             history: Duration::from_secs(600),
             history_rows: 10_000,
+            history_bytes: 64 << 20,
             bookmark_interval: Duration::from_secs(60),
             accounts: None,
             services: None,
@@ -64,6 +67,7 @@ impl Config {
 pub(super) struct Inner {
     pub(super) config: Config,
     pub(super) store: Mutex<Store>,
+    pub(super) durable: Durable,
     pub(super) registry: Registry,
     pub(super) backend: OnceLock<Arc<dyn KubeletBackend>>,
     pub(super) collector: gc::Handle,
@@ -89,13 +93,19 @@ impl Server {
     /// tokio runtime.
     ///
     /// # Errors
-    /// The file cannot be opened, is no database or is damaged; the error names it. It is never replaced.
+    /// The file cannot be opened, is no database, or is damaged and has no copy; the error names it.
     pub fn open(config: Config) -> Result<Self, StoreError> {
-        let store = Store::open(&config.file, config.history, config.history_rows)?;
+        let history = History { age: config.history, rows: config.history_rows, bytes: config.history_bytes };
+        let store = Store::open(&config.file, history)?;
+        Self::on(config, store)
+    }
+
+    fn on(config: Config, store: Store) -> Result<Self, StoreError> {
         let registry = Registry::new();
         let (collector, work) = gc::channel();
         let inner = Arc::new(Inner {
             config,
+            durable: store.durable(),
             store: Mutex::new(store),
             registry,
             backend: OnceLock::new(),
@@ -106,7 +116,7 @@ impl Server {
         bootstrap::run(&inner)?;
         tokio::spawn(gc::run(Arc::downgrade(&inner), work));
         let weak = Arc::downgrade(&inner);
-        tokio::spawn(panics::keep("renewals of leases", move || flush(Weak::clone(&weak))));
+        tokio::spawn(panics::keep("the state file's upkeep", move || keep(Weak::clone(&weak))));
         Ok(Self { inner })
     }
 
@@ -120,6 +130,25 @@ impl Server {
     /// The API without sockets, for this identity: `kube::Client::new(server.service(user), "default")`.
     pub fn service(&self, identity: UserInfo) -> LocalService {
         LocalService { server: self.clone(), identity }
+    }
+
+    /// Returns when the disk has refused to sync the state file. What a restart will find is then known to nobody, so
+    /// nothing more is shown: whoever runs the server ends it and has it opened again.
+    pub async fn lost_disk(&self) -> String {
+        self.inner.durable.failed().await.to_string()
+    }
+
+    /// Writes what an orderly end should leave in the state file.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the disk does not take it.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let written = {
+            let mut store = self.inner.store();
+            store.settle()?;
+            store.written()
+        };
+        self.inner.durable.reached(written).await.map_err(|unsynced| self.inner.store().unsynced(&unsynced))
     }
 
     /// Answers one request of an identified user.
@@ -144,16 +173,14 @@ impl Server {
     }
 }
 
-/// Commits renewals of Leases that no other write has taken along.
-async fn flush(inner: Weak<Inner>) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+/// Has the storage begin what is due now and then.
+async fn keep(inner: Weak<Inner>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(10));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(inner) = inner.upgrade() else { return };
-        if let Err(error) = inner.store().flush() {
-            log::warn!("renewals of leases: {error}");
-        }
+        inner.store().tick();
     }
 }
 
@@ -202,3 +229,6 @@ where
         Box::pin(async move { Ok(this.server.handle(&this.identity, request).await) })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use super::resource::Resource;
 use super::rest::Context;
 use super::rest::list::{Selection, resource_version};
 use super::server::Inner;
-use super::storage::{Change, ChangeKind, Stored, Subscription};
+use super::storage::{Change, ChangeKind, LEASES, Stored, Subscription};
 use super::strategy::FieldError;
 
 /// What one answer of the stream gathers at most.
@@ -50,6 +50,8 @@ struct Watch {
     columns_sent: bool,
     /// Changes up to this revision are in `pending` already.
     rev: u64,
+    /// What is in `pending` may be shown when this revision is on the disk.
+    written: u64,
     end: Instant,
     bookmark: Option<Duration>,
     ended: bool,
@@ -94,6 +96,7 @@ pub(super) fn open(
         pending: Vec::new(),
         columns_sent: false,
         rev: now,
+        written: store.written(),
         end,
         bookmark: options.bookmarks.then_some(inner.config.bookmark_interval),
         ended: false,
@@ -174,6 +177,10 @@ impl Watch {
     fn show(&mut self, change: &Change) {
         if let Some((kind, object)) = seen(&self.selection, change) {
             self.push(kind, &object);
+            // Renewals of Leases are on no disk, and wait for none.
+            if *self.resource.storage != *LEASES {
+                self.written = change.rev;
+            }
         }
     }
 
@@ -190,6 +197,8 @@ impl Watch {
                 }
             }
             if !self.pending.is_empty() {
+                // A change that a power cut takes back has no successor that would tell of it.
+                self.inner.durable.reached(self.written).await.ok()?;
                 return Some(std::mem::take(&mut self.pending).into());
             }
             if self.ended {
@@ -218,5 +227,6 @@ impl Watch {
             }
         }
         self.pending.extend(output::bookmark(&self.resource, self.form, store.revision(), false));
+        self.written = store.written();
     }
 }

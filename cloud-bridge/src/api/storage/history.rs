@@ -7,13 +7,11 @@ use std::time::SystemTime;
 
 use rusqlite::{OptionalExtension, Rows, params};
 
-use super::batch::LEASES;
+use super::leases::LEASES;
 use super::rows::{deleted_state, place, seconds, unsigned};
+use super::write::set_fact;
 use super::{Change, ChangeKind, Store, StoreError, Stored};
 use crate::api::resource::ObjectKey;
-
-/// Changes of Leases are kept for so many revisions at least.
-const LEASE_ROWS: u64 = 4096;
 
 /// Objects of a storage after a place, and what was changed there since a revision (`?4`), both in key order.
 const EVERYWHERE: [&str; 2] = [
@@ -28,7 +26,7 @@ const IN_NAMESPACE: [&str; 2] = [
      ORDER BY name, rev",
 ];
 
-/// A revision older than the history that is kept, or one that may have been lost.
+/// A revision older than the history that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub asked: u64,
@@ -39,10 +37,8 @@ pub(crate) struct Expired {
 impl Store {
     /// Whether the state and the changes since `rev` are still known.
     pub(crate) fn knows(&self, storage: &str, rev: u64) -> Result<(), Expired> {
-        let lost = rev > self.gap.0 && rev < self.gap.1;
-        let floor = if storage == LEASES { self.floor.max(self.leases_floor) } else { self.floor };
-        if rev < floor || lost {
-            let oldest = if lost { self.gap.1 } else { floor };
+        let oldest = if storage == LEASES { self.leases.floor } else { self.floor };
+        if rev < oldest {
             return Err(Expired { asked: rev, oldest });
         }
         Ok(())
@@ -50,6 +46,9 @@ impl Store {
 
     /// The changes of one storage after `rev`, in order. Call `knows` first.
     pub(crate) fn since(&self, storage: &str, namespace: Option<&str>, rev: u64) -> Result<Vec<Change>, StoreError> {
+        if storage == LEASES {
+            return Ok(self.leases.since(namespace, rev));
+        }
         let rows: Vec<(u64, ObjectKey, i64, Option<Vec<u8>>)> = self
             .conn
             .prepare_cached(
@@ -104,6 +103,11 @@ impl Store {
         limit: Option<usize>,
         select: &dyn Fn(&Stored) -> bool,
     ) -> Result<Vec<Arc<Stored>>, StoreError> {
+        if storage == LEASES {
+            let then = self.leases.at(namespace, rev).into_iter();
+            let then = then.filter(|(key, stored)| after.is_none_or(|after| key > after) && select(stored));
+            return Ok(then.map(|(_, stored)| stored).take(limit.unwrap_or(usize::MAX)).collect());
+        }
         let run = || {
             let (after_ns, after_name) = after.map_or(("", ""), |key| (key.namespace.as_str(), key.name.as_str()));
             let place = params![storage, namespace.unwrap_or(after_ns), after_name, rev.cast_signed()];
@@ -135,41 +139,42 @@ impl Store {
         run().map_err(|e| self.sql(e))
     }
 
-    /// Drops expired objects, then history beyond its age and row limits.
+    /// Drops expired objects, then history beyond its limits of age, rows and bytes.
     pub(super) fn trim(&mut self) -> Result<(), StoreError> {
         let now = seconds(SystemTime::now());
         self.drop_expired(now)?;
-        self.flush()?;
-        self.trim_leases()?;
-        let age = now.saturating_sub(i64::try_from(self.history.as_secs()).unwrap_or(i64::MAX));
-        let by_age: Option<i64> = self
-            .conn
-            .query_row("SELECT rev FROM changes WHERE at < ?1 ORDER BY rev DESC LIMIT 1", [age], |row| row.get(0))
-            .optional()
-            .map_err(|e| self.sql(e))?;
-        let by_rows: Option<i64> = self
-            .conn
-            .query_row(
-                "SELECT rev FROM changes ORDER BY rev DESC LIMIT 1 OFFSET ?1",
-                [self.history_rows.cast_signed()],
-                |row| row.get(0),
-            )
-            .optional()
-            .map_err(|e| self.sql(e))?;
-        // The newest row stays: the counter is read from it.
-        let floor = by_age.max(by_rows).map_or(0, i64::cast_unsigned).min(self.rev.saturating_sub(1));
+        let age = now.saturating_sub(i64::try_from(self.history.age.as_secs()).unwrap_or(i64::MAX));
+        let newest = |sql: &str, limit: i64| -> Result<Option<i64>, StoreError> {
+            self.conn.query_row(sql, [limit], |row| row.get(0)).optional().map_err(|e| self.sql(e))
+        };
+        let by_age = newest("SELECT rev FROM changes WHERE at < ?1 ORDER BY rev DESC LIMIT 1", age)?;
+        let by_rows =
+            newest("SELECT rev FROM changes ORDER BY rev DESC LIMIT 1 OFFSET ?1", self.history.rows.cast_signed())?;
+        let (by_bytes, kept) = self.over_bytes()?;
+        // The newest row stays.
+        let floor = by_age.max(by_rows).max(by_bytes).map_or(0, i64::cast_unsigned).min(self.written.saturating_sub(1));
+        self.history_bytes = kept;
         self.compact(floor)
     }
 
-    /// Renewals of many nodes would leave no room for the history of anything else.
-    fn trim_leases(&mut self) -> Result<(), StoreError> {
-        let floor = self.rev.saturating_sub(LEASE_ROWS);
-        self.conn
-            .prepare_cached("DELETE FROM changes WHERE +storage = ?1 AND rev <= ?2")
-            .and_then(|mut statement| statement.execute(params![LEASES, floor.cast_signed()]))
-            .map_err(|e| self.sql(e))?;
-        self.leases_floor = self.leases_floor.max(floor);
-        Ok(())
+    /// The newest change before which there are too many bytes of replaced states, and how many bytes come after it. With
+    /// some room, so that this is not asked again at once.
+    fn over_bytes(&self) -> Result<(Option<i64>, u64), StoreError> {
+        let room = self.history.bytes - self.history.bytes / 4;
+        let walk = || {
+            let mut rows = self.conn.prepare_cached("SELECT rev, length(before) FROM changes ORDER BY rev DESC")?;
+            let (mut rows, mut kept) = (rows.query([])?, 0_u64);
+            while let Some(row) = rows.next()? {
+                let bytes: Option<i64> = row.get(1)?;
+                let sum = kept.saturating_add(bytes.map_or(0, i64::cast_unsigned));
+                if sum > room {
+                    return Ok((Some(row.get(0)?), kept));
+                }
+                kept = sum;
+            }
+            Ok((None, kept))
+        };
+        walk().map_err(|e| self.sql(e))
     }
 
     /// Forgets the history up to and including `rev`.
@@ -177,12 +182,11 @@ impl Store {
         if rev <= self.floor {
             return Ok(());
         }
-        self.flush()?;
         self.conn
             .unchecked_transaction()
             .and_then(|tx| {
                 tx.execute("DELETE FROM changes WHERE rev <= ?1", [rev.cast_signed()])?;
-                tx.execute("INSERT OR REPLACE INTO facts (name, value) VALUES ('floor', ?1)", [rev.cast_signed()])?;
+                set_fact(&tx, "floor", rev)?;
                 tx.commit()
             })
             .map_err(|e| self.sql(e))?;

@@ -55,8 +55,24 @@ pub(super) enum SchemaError {
     Foreign(i32),
     #[error("it was written by a newer version (schema {found}, this one knows {known})")]
     Newer { found: usize, known: usize },
+    #[error("{0}: {1}")]
+    Io(&'static str, std::io::Error),
     #[error("it is damaged: {0}")]
     Damaged(String),
+}
+
+impl SchemaError {
+    /// Whether the file has lost its contents, as opposed to being of no use to this program.
+    pub(super) fn is_damage(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
+        match self {
+            Self::Damaged(_) => true,
+            Self::Sqlite(error) => {
+                matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase | SystemIoFailure))
+            }
+            Self::Locked | Self::Io(..) | Self::Foreign(_) | Self::Newer { .. } => false,
+        }
+    }
 }
 
 impl From<rusqlite::Error> for SchemaError {
@@ -71,14 +87,16 @@ impl From<rusqlite::Error> for SchemaError {
 /// Sets the connection up, checks the file and brings it to the current version.
 pub(super) fn prepare(conn: &mut Connection) -> Result<(), SchemaError> {
     conn.busy_timeout(std::time::Duration::from_millis(200))?;
-    // Two processes on one file would both count revisions: the second is refused.
-    conn.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
+    // A commit syncs nothing here: `sync` does it on another thread, for many commits at once. Checkpoints do sync.
     conn.pragma_update(None, "synchronous", "NORMAL")?;
     // Kilobytes: the bridge's memory budget pays for this cache.
     conn.pragma_update(None, "cache_size", -512)?;
-    // A checkpoint syncs while requests wait; this many pages make it rare.
-    conn.pragma_update(None, "wal_autocheckpoint", 2000)?;
+    // Checkpoints sync too: `keeper` makes them on its thread. Writers that never pause keep it from ending one; then
+    // the log would grow without end, so one that is this long is written back while requests wait.
+    conn.pragma_update(None, "wal_autocheckpoint", 16_000)?;
+    // What a burst has made it is given back.
+    conn.pragma_update(None, "journal_size_limit", 16 << 20)?;
     let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
         return Err(SchemaError::Damaged(verdict));

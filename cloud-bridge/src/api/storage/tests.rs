@@ -1,13 +1,29 @@
 //! What `storage` promises, case by case.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::json;
 
 use super::*;
 
+const HISTORY: History = History { age: Duration::from_secs(600), rows: 10_000, bytes: 1 << 20 };
+
 fn open(dir: &tempfile::TempDir) -> Store {
-    Store::open(&dir.path().join("api.db"), Duration::from_secs(600), 10_000).unwrap()
+    Store::open(&dir.path().join("api.db"), HISTORY).unwrap()
+}
+
+/// The files as a crash of the program leaves them, elsewhere.
+fn crashed(dir: &tempfile::TempDir) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["api.db", "api.db-wal"] {
+        std::fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
+    }
+    copy
+}
+
+fn number(stored: &Stored) -> u64 {
+    stored.value()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
 fn object(name: &str, data: &str) -> Value {
@@ -101,7 +117,6 @@ fn a_new_run_never_gives_a_revision_twice() {
     let store = open(&dir);
     assert!(store.revision() > last);
     assert_eq!(store.knows("things", last), Ok(()));
-    assert!(store.knows("things", last + 1).is_err());
     assert_eq!(store.knows("things", store.revision()), Ok(()));
     assert_eq!(store.list("things", None, None, None).unwrap().len(), 1);
 }
@@ -111,7 +126,7 @@ fn a_damaged_file_is_named_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("api.db");
     std::fs::write(&path, b"this is no database at all, but long enough to look at").unwrap();
-    let error = Store::open(&path, Duration::from_secs(1), 10).err().unwrap().to_string();
+    let error = Store::open(&path, HISTORY).err().unwrap().to_string();
     assert!(error.contains("api.db"), "{error}");
     assert!(std::fs::read(&path).unwrap().starts_with(b"this is no database"));
 }
@@ -157,38 +172,194 @@ fn a_slow_watcher_is_cut_off() {
 }
 
 #[test]
-fn renewals_are_seen_at_once_and_durable_with_the_next_write() {
+fn renewals_are_seen_at_once_and_written_at_an_orderly_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);
     let mut watcher = store.subscribe(LEASES, Box::new(|_| true));
-    let mut lease = store.write(LEASES, object("n", "0"), None, None).unwrap();
-    for n in 1..=10 {
-        lease = store.write(LEASES, object("n", &n.to_string()), Some(&lease), None).unwrap();
-        assert_eq!(store.get(LEASES, &lease.key).unwrap().unwrap().value()["data"], n.to_string());
+    let made = store.write(LEASES, lease("n", "n", 0), None, None).unwrap();
+    let log = || std::fs::metadata(dir.path().join("api.db-wal")).unwrap().len();
+    let before = (log(), store.written());
+    let mut newest = Arc::clone(&made);
+    for n in 1..=1000 {
+        newest = store.write(LEASES, lease("n", "n", n), Some(&newest), None).unwrap();
+        assert_eq!(store.get(LEASES, &newest.key).unwrap().unwrap().value()["spec"]["renewTime"], n);
     }
-    assert_eq!(std::iter::from_fn(|| watcher.try_recv().ok()).count(), 11);
-    store.write("things", object("x", "1"), None, None).unwrap();
-    // As a crash leaves it: nothing is flushed any more.
-    let copy = tempfile::tempdir().unwrap();
-    for name in ["api.db", "api.db-wal"] {
-        std::fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
+    assert_eq!((log(), store.written()), before, "not a byte");
+    assert_eq!(std::iter::from_fn(|| watcher.try_recv().ok()).count(), 1001);
+    assert_eq!(store.since(LEASES, None, newest.rev - 10).unwrap().len(), 10);
+    let then = store.list_at(LEASES, None, newest.rev - 10, None, None, &|_| true).unwrap();
+    assert_eq!(then[0].value()["spec"]["renewTime"], 990);
+    assert!(store.list_at(LEASES, None, made.rev - 1, None, None, &|_| true).unwrap().is_empty());
+    drop(store);
+    let store = open(&dir);
+    let kept = store.get(LEASES, &newest.key).unwrap().unwrap();
+    assert_eq!(kept.value()["spec"]["renewTime"], 1000);
+    assert!(kept.rev > newest.rev && number(&kept) == kept.rev, "nobody takes it for what was shown before");
+}
+
+#[test]
+fn a_crash_loses_times_of_renewals_and_nothing_else_of_leases() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut last = store.write(LEASES, lease("n", "one", 0), None, None).unwrap();
+    last = store.write(LEASES, lease("n", "two", 1), Some(&last), None).unwrap();
+    for n in 2..=100 {
+        last = store.write(LEASES, lease("n", "two", n), Some(&last), None).unwrap();
     }
-    let copied = open(&copy);
-    assert_eq!(copied.get(LEASES, &lease.key).unwrap().unwrap().value()["data"], "10");
+    let gone = store.write(LEASES, lease("gone", "x", 0), None, None).unwrap();
+    store.delete(LEASES, &gone).unwrap();
+    let (shown, key) = (store.revision(), last.key.clone());
+    let copy = crashed(&dir);
+    let store = open(&copy);
+    let kept = store.get(LEASES, &key).unwrap().unwrap();
+    assert_eq!(kept.value()["spec"]["holderIdentity"], "two");
+    assert_eq!(kept.value()["spec"]["renewTime"], 1);
+    assert!(kept.rev > shown && number(&kept) == kept.rev, "a revision never goes back");
+    assert!(store.revision() > shown);
+    assert_eq!(store.list(LEASES, None, None, None).unwrap().len(), 1);
+    assert!(store.knows(LEASES, shown).is_err(), "what was changed since then is not known");
+    assert_eq!(store.knows(LEASES, store.revision()), Ok(()));
+    assert_eq!(store.knows("pods", shown), Ok(()), "all of what was shown of others is in the file");
+}
+
+fn lease(name: &str, holder: &str, time: u64) -> Value {
+    json!({"metadata": {"name": name, "namespace": "a", "uid": name}, "spec": {"holderIdentity": holder, "renewTime": time}})
 }
 
 #[test]
 fn renewals_leave_room_for_the_history_of_others() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&dir.path().join("api.db"), Duration::from_secs(600), 10_000).unwrap();
+    let mut store = open(&dir);
     let pod = store.write("pods", object("p", "1"), None, None).unwrap();
-    let mut lease = store.write(LEASES, object("n", "0"), None, None).unwrap();
-    let first = lease.rev;
-    for n in 0..10_000 {
-        lease = store.write(LEASES, object("n", &n.to_string()), Some(&lease), None).unwrap();
+    let mut last = store.write(LEASES, lease("n", "n", 0), None, None).unwrap();
+    let first = last.rev;
+    for n in 1..10_000 {
+        last = store.write(LEASES, lease("n", "n", n), Some(&last), None).unwrap();
     }
     store.trim().unwrap();
     assert_eq!(store.knows("pods", pod.rev), Ok(()), "10,000 renewals later");
     assert!(store.knows(LEASES, first).is_err());
-    assert_eq!(store.knows(LEASES, lease.rev - 100), Ok(()));
+    assert_eq!(store.knows(LEASES, last.rev - 100), Ok(()));
+}
+
+#[test]
+fn revisions_have_a_ceiling_that_is_raised_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut last = store.write(LEASES, lease("n", "n", 0), None, None).unwrap();
+    for n in 1..3 {
+        // As if a million renewals had been.
+        store.rev = store.ceiling - 600_000;
+        for _ in 0..200_000 {
+            store.rev += 1;
+        }
+        last = store.write(LEASES, lease("n", "n", n), Some(&last), None).unwrap();
+        assert!(store.ceiling > last.rev + 400_000);
+        assert!(open(&crashed(&dir)).revision() > last.rev);
+    }
+}
+
+#[test]
+fn the_history_is_bounded_in_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let large = "x".repeat(100 << 10);
+    let mut stored = store.write("things", object("x", &large), None, None).unwrap();
+    let first = stored.rev;
+    for _ in 0..100 {
+        stored = store.write("things", object("x", &large), Some(&stored), None).unwrap();
+        assert!(store.history_bytes <= HISTORY.bytes);
+    }
+    let kept: i64 = store.conn.query_row("SELECT sum(length(before)) FROM changes", [], |row| row.get(0)).unwrap();
+    assert!(kept > 500 << 10 && kept <= 1 << 20, "{kept}");
+    assert!(store.knows("things", first).is_err());
+    assert_eq!(store.knows("things", stored.rev - 5), Ok(()));
+    assert_eq!(store.since("things", None, stored.rev - 5).unwrap().len(), 5);
+}
+
+/// A state file with a copy; returns what was written before the copy and after it.
+fn copied(dir: &tempfile::TempDir) -> (Arc<Stored>, Arc<Stored>) {
+    let mut store = open(dir);
+    let old = store.write("things", object("old", "1"), None, None).unwrap();
+    store.tick();
+    let copy = dir.path().join("api.db.copy");
+    let began = Instant::now();
+    while !copy.exists() {
+        assert!(began.elapsed() < Duration::from_secs(30), "no copy");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let new = store.write("things", object("new", "1"), None, None).unwrap();
+    (old, new)
+}
+
+#[test]
+fn a_damaged_file_is_replaced_by_its_copy() {
+    type Damage = fn(PathBuf);
+    let damages: [Damage; 5] = [
+        |path| std::fs::write(path, b"this is no database at all, but long enough to look at").unwrap(),
+        |path| {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[8192..].fill(0xa5);
+            std::fs::write(path, bytes).unwrap();
+        },
+        |path| File::options().write(true).open(path).unwrap().set_len(5000).unwrap(),
+        |path| File::options().write(true).open(path).unwrap().set_len(0).unwrap(),
+        |path| std::fs::remove_file(path).unwrap(),
+    ];
+    for (number, damage) in damages.into_iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("api.db");
+        let (old, new) = copied(&dir);
+        damage(path.clone());
+        let damaged = std::fs::read(&path).ok();
+        let mut store = open(&dir);
+        let names: Vec<_> =
+            store.list("things", None, None, None).unwrap().iter().map(|one| one.key.name.clone()).collect();
+        assert_eq!(names, ["old"], "damage {number}");
+        for shown in [old.rev, new.rev, new.rev + 1_000_000] {
+            assert!(store.knows("things", shown).is_err(), "a watcher of then has to list again");
+            assert!(shown < store.revision());
+        }
+        let next = store.write("things", object("new", "2"), None, None).unwrap();
+        assert!(next.rev > new.rev + 1_000_000);
+        assert_eq!(std::fs::read(dir.path().join("api.db.damaged")).ok(), damaged, "it is kept");
+        drop(store);
+        assert_eq!(open(&dir).list("things", None, None, None).unwrap().len(), 2, "and goes on from there");
+    }
+}
+
+#[test]
+fn a_copy_that_is_damaged_too_replaces_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("api.db");
+    copied(&dir);
+    for file in ["api.db", "api.db.copy"] {
+        std::fs::write(dir.path().join(file), b"this is no database at all, but long enough to look at").unwrap();
+    }
+    let error = Store::open(&path, HISTORY).err().unwrap().to_string();
+    assert!(error.contains("api.db") && error.contains("copy"), "{error}");
+    assert!(std::fs::read(&path).unwrap().starts_with(b"this is no database"));
+}
+
+#[test]
+fn a_log_that_lost_its_end_is_read_up_to_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    for n in 0..20 {
+        store.write("things", object(&format!("o{n:02}"), "1"), None, None).unwrap();
+    }
+    let mut before = 21;
+    for cut in [0, 1, 4096, 9000, 20_000] {
+        let copy = crashed(&dir);
+        let log = File::options().write(true).open(copy.path().join("api.db-wal")).unwrap();
+        let length = log.metadata().unwrap().len();
+        log.set_len(length - cut).unwrap();
+        let store = open(&copy);
+        let names = store.list("things", None, None, None).unwrap();
+        let expected: Vec<_> = (0..names.len()).map(|n| format!("o{n:02}")).collect();
+        assert_eq!(names.iter().map(|one| one.key.name.as_str()).collect::<Vec<_>>(), expected, "a prefix");
+        assert!(names.len() <= before);
+        before = names.len();
+    }
+    assert!(before < 20);
 }

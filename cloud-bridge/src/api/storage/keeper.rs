@@ -1,0 +1,206 @@
+//! The slow work on the state file, on a thread with a connection of its own: checkpoints of the write-ahead log, and
+//! the copy that a damaged file is replaced by.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use rusqlite::Connection;
+
+/// Changed pages that a checkpoint writes at a time, about. Fewer would write the same pages again and again.
+const CHECKPOINT_PAGES: u64 = 2000;
+/// So many bytes of copies are written in a second on average, whatever the file's size: a card wears out.
+const COPY_BYTES_PER_SECOND: u64 = 1024;
+/// Copies are never closer than this and, while anything changes, never further apart than that.
+const COPY_AFTER: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(24 * 3600));
+
+enum Order {
+    Checkpoint,
+    Copy,
+}
+
+/// The thread; it ends with this.
+pub(super) struct Keeper {
+    orders: Option<SyncSender<Order>>,
+    thread: Option<JoinHandle<()>>,
+    /// Changed pages since the last checkpoint that was ordered.
+    pages: u64,
+    /// When to copy next, and whether anything was written since the last time.
+    copy_at: Instant,
+    changed: bool,
+    path: PathBuf,
+}
+
+impl Keeper {
+    /// Starts the thread, and makes the first copy when there is none of the last minutes.
+    pub(super) fn start(path: &Path) -> io::Result<Self> {
+        let (orders, work) = sync_channel(2);
+        let file = path.to_owned();
+        let thread = std::thread::Builder::new()
+            .name("api-keep".to_owned())
+            .stack_size(512 * 1024)
+            .spawn(move || run(&file, &work))?;
+        let due = due_in(path);
+        let keeper = Self {
+            orders: Some(orders),
+            thread: Some(thread),
+            pages: 0,
+            copy_at: Instant::now() + due,
+            changed: true,
+            path: path.to_owned(),
+        };
+        Ok(keeper)
+    }
+
+    /// A write of so many bytes was made: orders what is due.
+    pub(super) fn wrote(&mut self, bytes: usize) {
+        // The body, in `objects` and as `before` in the history, and the pages of the tables' indexes.
+        self.pages += 2 * (bytes as u64).div_ceil(4096) + 4;
+        self.changed = true;
+        if self.pages >= CHECKPOINT_PAGES && self.order(Order::Checkpoint) {
+            self.pages = 0;
+        }
+    }
+
+    /// Time has passed: orders a copy when one is due.
+    pub(super) fn tick(&mut self) {
+        if self.changed && Instant::now() >= self.copy_at && self.order(Order::Copy) {
+            self.changed = false;
+            self.copy_at = Instant::now() + interval(&self.path);
+        }
+    }
+
+    /// False while the thread has enough to do; the next write asks again.
+    fn order(&self, order: Order) -> bool {
+        self.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where the copy of a state file lies.
+pub(super) fn copy_of(path: &Path) -> PathBuf {
+    beside(path, "copy")
+}
+
+/// The file's path with one more ending.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+/// Syncs the folder that a file was renamed in.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// How long one copy is good for.
+fn interval(path: &Path) -> Duration {
+    let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+    Duration::from_secs(bytes / COPY_BYTES_PER_SECOND).clamp(COPY_AFTER.0, COPY_AFTER.1)
+}
+
+/// How long the copy that is there is still good for. One of the future is as good as none: the clock was wrong.
+fn due_in(path: &Path) -> Duration {
+    let made = std::fs::metadata(copy_of(path)).and_then(|copy| copy.modified()).ok();
+    let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
+    age.map_or(Duration::ZERO, |age| interval(path).saturating_sub(age))
+}
+
+fn run(path: &Path, work: &Receiver<Order>) {
+    while let Ok(order) = work.recv() {
+        let (what, done) = match order {
+            Order::Checkpoint => ("writing the log back into it", checkpoint(path).map_err(io::Error::other)),
+            Order::Copy => ("copying it", copy(path)),
+        };
+        if let Err(error) = done {
+            log::warn!("state file {}: {what}: {error}", path.display());
+        }
+    }
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let conn = Connection::open(path)?;
+    conn.busy_timeout(Duration::from_secs(5))?;
+    conn.pragma_update(None, "synchronous", "NORMAL")?;
+    conn.pragma_update(None, "cache_size", -256)?;
+    Ok(conn)
+}
+
+/// Writers are not kept waiting: what they add meanwhile is left to the next one.
+fn checkpoint(path: &Path) -> rusqlite::Result<()> {
+    open(path)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
+/// Replaces the copy by one of now: complete and on the disk before it takes the name.
+fn copy(path: &Path) -> io::Result<()> {
+    let (copy, new) = (copy_of(path), beside(path, "copy.new"));
+    let written = (|| {
+        // SQLite takes an empty file for its own; this one nobody else can read.
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        let conn = open(path).map_err(io::Error::other)?;
+        let target = new.to_str().ok_or_else(|| io::Error::other("its path is no text"))?;
+        conn.execute("VACUUM INTO ?1", [target]).map_err(io::Error::other)?;
+        file.sync_all()?;
+        std::fs::rename(&new, &copy)?;
+        sync_folder(&copy)
+    })();
+    if written.is_err() {
+        // The room is worth more than half a copy.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_larger_the_file_the_rarer_its_copies() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("api.db");
+        let file = File::create(&path).unwrap();
+        for (bytes, seconds) in [(0, 600), (4 << 20, 4096), (1 << 30, 24 * 3600)] {
+            file.set_len(bytes).unwrap();
+            assert_eq!(interval(&path).as_secs(), seconds, "{bytes}");
+        }
+        assert_eq!(due_in(&path), Duration::ZERO, "there is none");
+        File::create(copy_of(&path)).unwrap();
+        assert!(due_in(&path) > Duration::from_secs(23 * 3600));
+        let later = SystemTime::now() + Duration::from_secs(1000);
+        File::options().write(true).open(copy_of(&path)).unwrap().set_modified(later).unwrap();
+        assert_eq!(due_in(&path), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_copy_is_whole_and_private_and_replaces_the_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("api.db");
+        let conn = Connection::open(&path).unwrap();
+        conn.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+        for rows in 1..=2 {
+            copy(&path).unwrap();
+            let copied = Connection::open(copy_of(&path)).unwrap();
+            assert_eq!(copied.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0)).unwrap(), rows);
+            assert_eq!(std::fs::metadata(copy_of(&path)).unwrap().permissions().mode() & 0o777, 0o600);
+            conn.execute_batch("INSERT INTO t VALUES (2)").unwrap();
+        }
+        assert!(!beside(&path, "copy.new").exists());
+    }
+}

@@ -1,0 +1,206 @@
+//! Opening the state file: one process at a time, checked, and from its copy when it is damaged.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::keeper::{Keeper, beside, copy_of, sync_folder};
+use super::leases::{LEASES, Leases};
+use super::schema::{self, SchemaError};
+use super::sync::{Sync, Syncer};
+use super::write::set_fact;
+use super::{History, Store, StoreError, subscribers};
+use crate::api::meta;
+use crate::api::resource::ObjectKey;
+
+/// How far the counter jumps when the file had no ceiling of its own: a run that lost power had shown revisions that
+/// the file does not know.
+const REOPEN_JUMP: u64 = 1000;
+/// How far it jumps when a copy takes the place of the file: further than any run can have come since the copy. Revisions
+/// are 63 bits; this is done eight million times before they run out.
+const RESTORE_JUMP: u64 = 1 << 40;
+
+impl Store {
+    /// Opens or creates the file. A damaged one is set aside, and its copy takes its place.
+    ///
+    /// # Errors
+    /// `StoreError::Open` names the file; nothing is changed in a file that cannot be used and has no copy.
+    pub(crate) fn open(path: &Path, history: History) -> Result<Self, StoreError> {
+        Self::open_with(path, history, None)
+    }
+
+    /// As `open`, with another way to sync.
+    pub(crate) fn open_with(path: &Path, history: History, sync: Option<Sync>) -> Result<Self, StoreError> {
+        let fail = |reason: String| StoreError::Open { path: path.to_owned(), reason };
+        let lock = lock(path).map_err(|e| fail(e.to_string()))?;
+        let conn = usable(path).map_err(|e| fail(e.to_string()))?;
+        let start = |e: io::Error| fail(e.to_string());
+        let mut store = Self {
+            keeper: Keeper::start(path).map_err(start)?,
+            syncer: Syncer::start(0, Box::new(|| Ok(()))).map_err(start)?,
+            path: path.to_owned(),
+            rev: 0,
+            written: 0,
+            ceiling: 0,
+            floor: 0,
+            history,
+            history_bytes: 0,
+            writes: 0,
+            leases: Leases::default(),
+            subscribers: subscribers::Subscribers::default(),
+            conn,
+            _lock: lock,
+        };
+        store.read_state().map_err(|e| fail(e.to_string()))?;
+        store.read_leases()?;
+        // The ceiling's write makes the log, which lives as long as the connection.
+        store.raise_ceiling(store.rev + 1_000_000)?;
+        let log = File::open(with_suffix(path, "-wal")).map_err(start)?;
+        let mut sync = sync.unwrap_or_else(|| Box::new(move || log.sync_data()));
+        sync().and_then(|()| sync_folder(path)).map_err(start)?;
+        store.syncer = Syncer::start(store.written, sync).map_err(start)?;
+        Ok(store)
+    }
+
+    fn read_state(&mut self) -> rusqlite::Result<()> {
+        let number = |sql: &str| -> rusqlite::Result<Option<u64>> {
+            let value: Option<Option<i64>> = self.conn.query_row(sql, [], |row| row.get(0)).optional()?;
+            Ok(value.flatten().map(i64::cast_unsigned))
+        };
+        let last = number("SELECT max(rev) FROM changes")?;
+        let ceiling = number("SELECT value FROM facts WHERE name = 'ceiling'")?;
+        let floor = number("SELECT value FROM facts WHERE name = 'floor'")?;
+        let bytes = number("SELECT sum(length(before)) FROM changes")?;
+        self.rev = ceiling.or(last.map(|last| last + REOPEN_JUMP)).unwrap_or(1).max(last.unwrap_or(0));
+        self.written = self.rev;
+        self.floor = floor.unwrap_or(0);
+        self.history_bytes = bytes.unwrap_or(0);
+        Ok(())
+    }
+
+    /// Whoever saw a Lease may have seen renewals that the file does not have: it gets a revision of this run.
+    fn read_leases(&mut self) -> Result<(), StoreError> {
+        let rows: Vec<(ObjectKey, Vec<u8>)> = self
+            .conn
+            .prepare("SELECT ns, name, body FROM objects WHERE storage = ?1")
+            .and_then(|mut statement| {
+                let row = |row: &rusqlite::Row<'_>| {
+                    Ok((ObjectKey { namespace: row.get(0)?, name: row.get(1)? }, row.get(2)?))
+                };
+                statement.query_map([LEASES], row)?.collect()
+            })
+            .map_err(|e| self.sql(e))?;
+        for (key, body) in rows {
+            let mut value: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            meta::set(&mut value, "resourceVersion", self.rev.to_string().into());
+            let body = self.encode(LEASES, &key, &value)?;
+            self.leases.load(key, self.rev, body);
+        }
+        self.leases.floor = self.rev;
+        Ok(())
+    }
+}
+
+/// Two processes on one file would both count revisions: the second is refused.
+fn lock(path: &Path) -> Result<File, SchemaError> {
+    let io = |e: io::Error| SchemaError::Io("its lock", e);
+    let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(with_suffix(path, "-lock")).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => Err(SchemaError::Locked),
+        Err(std::fs::TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
+/// A connection to the file, or to what its copy says.
+fn usable(path: &Path) -> Result<Connection, SchemaError> {
+    let gone = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
+    let copy = copy_of(path);
+    let found = if gone && copy.exists() {
+        Err(SchemaError::Damaged("it is missing or empty, and its copy is there".to_owned()))
+    } else {
+        connect(path)
+    };
+    let damage = match found {
+        Err(damage) if damage.is_damage() && copy.exists() => damage,
+        other => return other,
+    };
+    log::error!("state file {}: {damage}", path.display());
+    restore(path, &copy)?;
+    let made = std::fs::metadata(&copy).and_then(|copy| copy.modified()).ok();
+    let made =
+        made.and_then(|at| jiff::Timestamp::try_from(at).ok()).map_or(String::new(), |at| format!(" of {at:.0}"));
+    log::error!(
+        "state file {}: its copy{made} takes its place: what was written since is lost; the damaged file is kept as {}",
+        path.display(),
+        beside(path, "damaged").display(),
+    );
+    connect(path)
+}
+
+fn connect(path: &Path) -> Result<Connection, SchemaError> {
+    let mut conn = Connection::open(path)?;
+    // It holds Secrets. SQLite gives its journals the mode of the file, so this comes before the first write.
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|e| SchemaError::Io("its mode", e))?;
+    schema::prepare(&mut conn)?;
+    conn.set_prepared_statement_cache_capacity(32);
+    Ok(conn)
+}
+
+/// Puts the copy in the file's place, whole or not at all, with a counter that no watcher has seen the like of.
+fn restore(path: &Path, copy: &Path) -> Result<(), SchemaError> {
+    let new = beside(path, "new");
+    let fill = || -> io::Result<()> {
+        // Whatever an attempt before this one has left.
+        remove_if_there(&new)?;
+        remove_if_there(&with_suffix(&new, "-journal"))?;
+        std::fs::copy(copy, &new)?;
+        std::fs::set_permissions(&new, Permissions::from_mode(0o600))?;
+        jump(&new).map_err(io::Error::other)?;
+        File::open(&new)?.sync_all()?;
+        let damaged = beside(path, "damaged");
+        for suffix in ["-wal", "-shm", ""] {
+            let from = with_suffix(path, suffix);
+            if from.exists() {
+                std::fs::rename(from, with_suffix(&damaged, suffix))?;
+            }
+        }
+        std::fs::rename(&new, path)?;
+        sync_folder(path)
+    };
+    fill().map_err(|e| SchemaError::Io("it is damaged, and its copy cannot take its place", e))
+}
+
+fn jump(path: &Path) -> Result<(), SchemaError> {
+    let mut conn = Connection::open(path)?;
+    schema::prepare(&mut conn)?;
+    // One file again, with no log beside it.
+    conn.pragma_update(None, "journal_mode", "DELETE")?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    let last: Option<i64> = conn.query_row("SELECT max(rev) FROM changes", [], |row| row.get(0))?;
+    let ceiling: Option<i64> =
+        conn.query_row("SELECT value FROM facts WHERE name = 'ceiling'", [], |row| row.get(0)).optional()?;
+    let next = last.max(ceiling).map_or(0, i64::cast_unsigned) + RESTORE_JUMP;
+    let tx = conn.transaction()?;
+    tx.execute("DELETE FROM changes", [])?;
+    set_fact(&tx, "ceiling", next)?;
+    set_fact(&tx, "floor", next)?;
+    tx.commit()?;
+    Ok(())
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,113 @@
+//! What is stored now: single objects, lists, counts, and who owns what.
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::leases::LEASES;
+use super::rows::{place, unsigned};
+use super::{Store, StoreError, Stored};
+use crate::api::resource::ObjectKey;
+
+impl Store {
+    /// One object.
+    pub(crate) fn get(&self, storage: &str, key: &ObjectKey) -> Result<Option<Arc<Stored>>, StoreError> {
+        if storage == LEASES {
+            return Ok(self.leases.get(key));
+        }
+        self.conn
+            .prepare_cached("SELECT rev, body FROM objects WHERE storage = ?1 AND ns = ?2 AND name = ?3")
+            .and_then(|mut statement| {
+                statement
+                    .query_row(params![storage, key.namespace, key.name], |row| {
+                        Ok(Arc::new(Stored::new(key.clone(), unsigned(row, 0)?, row.get::<_, Vec<u8>>(1)?)))
+                    })
+                    .optional()
+            })
+            .map_err(|e| self.sql(e))
+    }
+
+    /// Objects of one storage in key order, at most `limit` after `after`.
+    pub(crate) fn list(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        after: Option<&ObjectKey>,
+        limit: Option<usize>,
+    ) -> Result<Vec<Arc<Stored>>, StoreError> {
+        if storage == LEASES {
+            return Ok(self.leases.list(namespace, after).take(limit.unwrap_or(usize::MAX)).collect());
+        }
+        let (after_ns, after_name) = after.map_or(("", ""), |key| (key.namespace.as_str(), key.name.as_str()));
+        let limit = limit.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
+        let sql = if namespace.is_some() {
+            "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND ns = ?2 AND name > ?4 \
+             AND ?3 = ?3 ORDER BY name LIMIT ?5"
+        } else {
+            "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND (ns, name) > (?3, ?4) \
+             AND ?2 = ?2 ORDER BY ns, name LIMIT ?5"
+        };
+        self.conn
+            .prepare_cached(sql)
+            .and_then(|mut statement| {
+                let rows = statement.query_map(
+                    params![storage, namespace.unwrap_or(""), after_ns, after_name, limit],
+                    |row| {
+                        let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
+                        Ok(Arc::new(Stored::new(key, unsigned(row, 2)?, row.get::<_, Vec<u8>>(3)?)))
+                    },
+                )?;
+                rows.collect()
+            })
+            .map_err(|e| self.sql(e))
+    }
+
+    /// How many objects of one storage come after `after`.
+    pub(crate) fn count(&self, storage: &str, namespace: Option<&str>, after: &ObjectKey) -> Result<u64, StoreError> {
+        if storage == LEASES {
+            return Ok(self.leases.list(namespace, Some(after)).count() as u64);
+        }
+        self.conn
+            .prepare_cached(
+                "SELECT count(*) FROM objects WHERE storage = ?1 AND (?2 = '' OR ns = ?2) AND (ns, name) > (?3, ?4)",
+            )
+            .and_then(|mut statement| {
+                statement.query_row(params![storage, namespace.unwrap_or(""), after.namespace, after.name], |row| {
+                    unsigned(row, 0)
+                })
+            })
+            .map_err(|e| self.sql(e))
+    }
+
+    /// Where every object with this uid is stored.
+    pub(crate) fn by_uid(&self, uid: &str) -> Result<Option<(String, ObjectKey)>, StoreError> {
+        self.conn
+            .prepare_cached("SELECT storage, ns, name FROM objects WHERE uid = ?1")
+            .and_then(|mut statement| statement.query_row([uid], place).optional())
+            .map_err(|e| self.sql(e))
+    }
+
+    /// The objects whose ownerReferences name this uid.
+    pub(crate) fn dependents(&self, uid: &str) -> Result<Vec<(String, ObjectKey)>, StoreError> {
+        self.conn
+            .prepare_cached("SELECT storage, ns, name FROM owners WHERE owner = ?1")
+            .and_then(|mut statement| statement.query_map([uid], place)?.collect())
+            .map_err(|e| self.sql(e))
+    }
+
+    /// Every uid that is named as an owner.
+    pub(crate) fn owner_uids(&self) -> Result<Vec<String>, StoreError> {
+        self.conn
+            .prepare("SELECT DISTINCT owner FROM owners")
+            .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+            .map_err(|e| self.sql(e))
+    }
+
+    /// The storages that hold something in this namespace.
+    pub(crate) fn storages_in(&self, namespace: &str) -> Result<Vec<String>, StoreError> {
+        self.conn
+            .prepare("SELECT DISTINCT storage FROM objects WHERE ns = ?1")
+            .and_then(|mut statement| statement.query_map([namespace], |row| row.get(0))?.collect())
+            .map_err(|e| self.sql(e))
+    }
+}

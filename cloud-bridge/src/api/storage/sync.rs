@@ -1,0 +1,218 @@
+//! When what was written is on the disk. A thread of its own syncs the write-ahead log: the thread that serves waits
+//! for no disk, and writes that come while one sync runs share the next. Knows revisions and a way to sync, no SQL.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::watch;
+
+/// Syncs all that was written before the call.
+pub(crate) type Sync = Box<dyn FnMut() -> io::Result<()> + Send>;
+
+/// A write may not be on the disk: nobody can say what a restart will find.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the state file was not synced: {0}")]
+pub(crate) struct Unsynced(Arc<str>);
+
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// Everything up to this revision is on the disk.
+    synced: u64,
+    failed: Option<Unsynced>,
+}
+
+/// Tells when a revision is on the disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Durable(watch::Receiver<State>);
+
+impl Durable {
+    /// Returns once what was written up to `rev` would survive a power cut.
+    pub(crate) async fn reached(&self, rev: u64) -> Result<(), Unsynced> {
+        let mut state = self.0.clone();
+        let state = state.wait_for(|state| state.synced >= rev || state.failed.is_some()).await;
+        match state {
+            Ok(state) if state.synced >= rev => Ok(()),
+            Ok(state) => Err(state.failed.clone().unwrap_or_else(closed)),
+            Err(_) => Err(closed()),
+        }
+    }
+
+    /// Returns when the disk has refused a sync.
+    pub(crate) async fn failed(&self) -> Unsynced {
+        let mut state = self.0.clone();
+        match state.wait_for(|state| state.failed.is_some()).await {
+            Ok(state) => state.failed.clone().unwrap_or_else(closed),
+            // The storage was closed in order.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+fn closed() -> Unsynced {
+    Unsynced("it is closed".into())
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    written: u64,
+    /// Something that has no revision was written.
+    more: bool,
+    end: bool,
+}
+
+/// The thread that syncs; it ends, after a last sync, when this is dropped.
+pub(super) struct Syncer {
+    wanted: Arc<(Mutex<Wanted>, Condvar)>,
+    state: watch::Receiver<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    /// Starts the thread; what was written up to `synced` is on the disk already.
+    pub(super) fn start(synced: u64, sync: Sync) -> io::Result<Self> {
+        let wanted = Arc::new((Mutex::new(Wanted { written: synced, more: false, end: false }), Condvar::new()));
+        let (tell, state) = watch::channel(State { synced, failed: None });
+        let shared = Arc::clone(&wanted);
+        let thread = std::thread::Builder::new()
+            .name("api-sync".to_owned())
+            .stack_size(64 * 1024)
+            .spawn(move || work(&shared, &tell, sync))?;
+        Ok(Self { wanted, state, thread: Some(thread) })
+    }
+
+    /// The revision `rev` was written.
+    pub(super) fn wrote(&self, rev: u64) {
+        let (wanted, wake) = &*self.wanted;
+        wanted.lock().unwrap_or_else(PoisonError::into_inner).written = rev;
+        wake.notify_one();
+    }
+
+    /// Something was written that has no revision of its own.
+    pub(super) fn wrote_more(&self) {
+        let (wanted, wake) = &*self.wanted;
+        wanted.lock().unwrap_or_else(PoisonError::into_inner).more = true;
+        wake.notify_one();
+    }
+
+    /// Whether the disk has refused.
+    pub(super) fn failed(&self) -> bool {
+        self.state.borrow().failed.is_some()
+    }
+
+    pub(super) fn durable(&self) -> Durable {
+        Durable(self.state.clone())
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        let (wanted, wake) = &*self.wanted;
+        wanted.lock().unwrap_or_else(PoisonError::into_inner).end = true;
+        wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(shared: &(Mutex<Wanted>, Condvar), tell: &watch::Sender<State>, mut sync: Sync) {
+    let (wanted, wake) = shared;
+    let mut synced = tell.borrow().synced;
+    loop {
+        let written = {
+            let mut now = wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            while now.written == synced && !now.more && !now.end {
+                now = wake.wait(now).unwrap_or_else(PoisonError::into_inner);
+            }
+            if now.written == synced && !now.more {
+                return;
+            }
+            now.more = false;
+            now.written
+        };
+        match sync() {
+            Ok(()) => {
+                synced = written;
+                tell.send_modify(|state| state.synced = written);
+            }
+            Err(error) => {
+                // A second sync would succeed and say nothing: the kernel reports a lost page once.
+                tell.send_modify(|state| state.failed = Some(Unsynced(error.to_string().into())));
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A sync that ends when it is told how.
+    fn by_hand() -> (Sync, mpsc::Receiver<()>, mpsc::Sender<io::Result<()>>) {
+        let (began, seen) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let sync = move || {
+            let _ = began.send(());
+            ended.recv().unwrap_or(Ok(()))
+        };
+        (Box::new(sync), seen, end)
+    }
+
+    async fn waits(durable: &Durable, rev: u64) -> bool {
+        tokio::time::timeout(Duration::from_millis(50), durable.reached(rev)).await.is_err()
+    }
+
+    #[tokio::test]
+    async fn writes_that_come_during_a_sync_share_the_next() {
+        let (sync, began, end) = by_hand();
+        let syncer = Syncer::start(5, sync).unwrap();
+        let durable = syncer.durable();
+        durable.reached(5).await.unwrap();
+        syncer.wrote(6);
+        began.recv().unwrap();
+        for rev in 7..=100 {
+            syncer.wrote(rev);
+        }
+        assert!(waits(&durable, 6).await);
+        end.send(Ok(())).unwrap();
+        durable.reached(6).await.unwrap();
+        began.recv().unwrap();
+        assert!(waits(&durable, 7).await, "it was written after that sync had begun");
+        end.send(Ok(())).unwrap();
+        durable.reached(100).await.unwrap();
+        assert!(began.try_recv().is_err(), "one sync for all of them");
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_refuses_is_never_believed_again() {
+        let (sync, began, end) = by_hand();
+        let syncer = Syncer::start(0, sync).unwrap();
+        let durable = syncer.durable();
+        syncer.wrote(1);
+        began.recv().unwrap();
+        end.send(Err(io::Error::from_raw_os_error(5))).unwrap();
+        assert!(durable.reached(1).await.unwrap_err().to_string().contains("not synced"));
+        durable.failed().await;
+        syncer.wrote(2);
+        assert!(durable.reached(2).await.is_err());
+        assert!(began.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn the_end_waits_for_what_was_written() {
+        let (sync, began, end) = by_hand();
+        let syncer = Syncer::start(0, sync).unwrap();
+        let durable = syncer.durable();
+        end.send(Ok(())).unwrap();
+        syncer.wrote(1);
+        drop(syncer);
+        began.try_recv().unwrap();
+        durable.reached(1).await.unwrap();
+        assert!(durable.reached(2).await.is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! Writing and deleting objects, each in one transaction of the file, and the counter that every write takes a
+//! revision from.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rusqlite::{Connection, params};
+use serde_json::Value;
+
+use super::leases::{self, LEASES};
+use super::rows::{deleted_state, insert_change, owners_of, seconds, set_owners};
+use super::{Change, ChangeKind, Store, StoreError, Stored};
+use crate::api::meta;
+use crate::api::resource::ObjectKey;
+
+/// Watch history is trimmed once in so many writes.
+const TRIM_EVERY: u64 = 1024;
+/// The ceiling of revisions is raised by so many at a time.
+const CEILING_STEP: u64 = 1_000_000;
+
+impl Store {
+    /// Writes an object: creation without `before`, replacement with it. Sets its resourceVersion and tells
+    /// the watchers. `expires` is when the object may be dropped (events).
+    pub(crate) fn write(
+        &mut self,
+        storage: &str,
+        mut value: Value,
+        before: Option<&Arc<Stored>>,
+        expires: Option<SystemTime>,
+    ) -> Result<Arc<Stored>, StoreError> {
+        let key = ObjectKey::of(&value);
+        let rev = self.next_revision()?;
+        meta::set(&mut value, "resourceVersion", rev.to_string().into());
+        let body = self.encode(storage, &key, &value)?;
+        let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
+        let only_renews = storage == LEASES && before.is_some_and(|b| leases::only_renews(b.value(), &value));
+        if !only_renews {
+            let now = seconds(SystemTime::now());
+            let owners = owners_of(&value);
+            let old_owners = before.map(|b| owners_of(b.value())).unwrap_or_default();
+            let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
+            let put = || {
+                // The history of Leases is in memory.
+                if storage != LEASES {
+                    insert_change(&tx, storage, &key, rev, kind, now, before)?;
+                }
+                put(&tx, storage, &key, rev, &body, meta::text(&value, "uid"), expires, before.is_some())?;
+                set_owners(&tx, storage, &key, &old_owners, &owners)
+            };
+            put().and_then(|()| tx.commit()).map_err(|e| self.sql(e))?;
+            self.wrote(rev, body.len(), before);
+        }
+        self.rev = rev;
+        let stored = Arc::new(Stored::new(key, rev, body));
+        let _ = stored.value.set(value);
+        let change = Change { rev, kind, object: Arc::clone(&stored), before: before.cloned() };
+        self.announce(storage, change, only_renews);
+        Ok(stored)
+    }
+
+    /// Removes an object. Returns its last state with the revision of the deletion.
+    pub(crate) fn delete(&mut self, storage: &str, before: &Arc<Stored>) -> Result<Arc<Stored>, StoreError> {
+        let rev = self.next_revision()?;
+        let key = &before.key;
+        let last = deleted_state(before, rev);
+        let now = seconds(SystemTime::now());
+        let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
+        let delete =
+            || {
+                if storage != LEASES {
+                    insert_change(&tx, storage, key, rev, ChangeKind::Deleted, now, Some(before))?;
+                }
+                tx.prepare_cached("DELETE FROM objects WHERE storage = ?1 AND ns = ?2 AND name = ?3")?
+                    .execute(params![storage, key.namespace, key.name])?;
+                set_owners(&tx, storage, key, &owners_of(before.value()), &[])
+            };
+        delete().and_then(|()| tx.commit()).map_err(|e| self.sql(e))?;
+        self.wrote(rev, 0, Some(before));
+        self.rev = rev;
+        let kind = ChangeKind::Deleted;
+        self.announce(
+            storage,
+            Change { rev, kind, object: Arc::clone(&last), before: Some(Arc::clone(before)) },
+            false,
+        );
+        Ok(last)
+    }
+
+    /// The revision of the next write.
+    fn next_revision(&mut self) -> Result<u64, StoreError> {
+        // Long before it is needed: the ceiling is on the disk before a revision above the last one is seen.
+        if self.rev.saturating_add(CEILING_STEP / 2) >= self.ceiling {
+            self.raise_ceiling(self.rev + CEILING_STEP)?;
+        }
+        Ok(self.rev + 1)
+    }
+
+    /// Writes down that revisions below `ceiling` may be given out.
+    pub(super) fn raise_ceiling(&mut self, ceiling: u64) -> Result<(), StoreError> {
+        set_fact(&self.conn, "ceiling", ceiling).map_err(|e| self.sql(e))?;
+        self.ceiling = ceiling;
+        self.syncer.wrote_more();
+        Ok(())
+    }
+
+    /// A transaction is in the file.
+    fn wrote(&mut self, rev: u64, bytes: usize, before: Option<&Arc<Stored>>) {
+        self.written = rev;
+        self.history_bytes += before.map_or(0, |before| before.body.len() as u64);
+        self.syncer.wrote(rev);
+        self.keeper.wrote(bytes);
+    }
+
+    /// Writes what is only in memory, before an orderly end.
+    pub(crate) fn settle(&mut self) -> Result<(), StoreError> {
+        if self.ceiling == 0 {
+            // It was never open.
+            return Ok(());
+        }
+        let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
+        let write = || {
+            for (key, rev, body) in self.leases.renewed() {
+                tx.prepare_cached(
+                    "UPDATE objects SET rev = ?4, body = ?5 WHERE storage = ?1 AND ns = ?2 AND name = ?3",
+                )?
+                .execute(params![
+                    LEASES,
+                    key.namespace,
+                    key.name,
+                    rev.cast_signed(),
+                    body.as_ref()
+                ])?;
+            }
+            set_fact(&tx, "ceiling", self.rev + 1)
+        };
+        write().and_then(|()| tx.commit()).map_err(|e| self.sql(e))?;
+        self.leases.settled();
+        self.ceiling = self.rev + 1;
+        self.written = self.rev;
+        self.syncer.wrote(self.rev);
+        Ok(())
+    }
+
+    fn announce(&mut self, storage: &str, change: Change, only_renews: bool) {
+        if storage == LEASES {
+            self.leases.took(&change, change.kind == ChangeKind::Deleted, only_renews);
+        }
+        self.subscribers.send(storage, change);
+        self.writes += u64::from(!only_renews);
+        let full = self.history_bytes > self.history.bytes;
+        if !only_renews && (full || self.writes.is_multiple_of(TRIM_EVERY)) {
+            // History that stays too long is no reason to fail the write that found it.
+            if let Err(error) = self.trim() {
+                log::warn!("trimming the watch history: {error}");
+            }
+        }
+    }
+
+    pub(super) fn encode(&self, storage: &str, key: &ObjectKey, value: &Value) -> Result<Vec<u8>, StoreError> {
+        serde_json::to_vec(value).map_err(|e| StoreError::Body {
+            storage: storage.to_owned(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            reason: e.to_string(),
+        })
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "the columns of one row")]
+fn put(
+    conn: &Connection,
+    storage: &str,
+    key: &ObjectKey,
+    rev: u64,
+    body: &[u8],
+    uid: &str,
+    expires: Option<SystemTime>,
+    replaces: bool,
+) -> rusqlite::Result<()> {
+    let sql = if replaces {
+        "UPDATE objects SET rev = ?4, body = ?5, uid = ?6, expires = ifnull(?7, expires) \
+         WHERE storage = ?1 AND ns = ?2 AND name = ?3"
+    } else {
+        "INSERT INTO objects (storage, ns, name, rev, body, uid, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
+    };
+    let columns = params![storage, key.namespace, key.name, rev.cast_signed(), body, uid, expires.map(seconds)];
+    conn.prepare_cached(sql)?.execute(columns).map(drop)
+}
+
+pub(super) fn set_fact(conn: &Connection, name: &str, value: u64) -> rusqlite::Result<()> {
+    conn.prepare_cached("INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)")?
+        .execute(params![name, value.cast_signed()])
+        .map(drop)
+}
