@@ -23,6 +23,7 @@
 //! | `tokens` | service account tokens of the pods here |
 
 mod admit;
+mod calm;
 mod collect;
 mod containers;
 mod events;
@@ -65,6 +66,7 @@ use crate::store::{Store, StoreError};
 use crate::sys::clock::Clock;
 use crate::sys::reserve::Reserve;
 
+use calm::Calm;
 use collect::Collect;
 use guard::Guard;
 use hooks::Hooks;
@@ -127,6 +129,7 @@ pub struct Node {
     reserve: Reserve,
     streams: Streams,
     tokens: Tokens,
+    calm: Calm,
     /// Names of manifest files that were refused, so that each is complained about once per content.
     refused_manifests: BTreeMap<String, String>,
     /// Static pods whose mirror the bridge was asked to make since the link came up.
@@ -139,6 +142,8 @@ impl Node {
     /// # Errors
     /// The store fails for good: better to end, and begin again from what is durable, than to go on unremembered.
     async fn run(&mut self, sources: &Sources) -> Result<(), StoreError> {
+        // Starting up is work.
+        self.calm.disturb(self.mono());
         loop {
             let now = self.clock.now().mono;
             let tokens = self.renew_tokens();
@@ -146,12 +151,16 @@ impl Node {
                 Ok(()) => return self.leave().await,
                 Err(again) => again,
             };
+            if self.calm.rested(now) {
+                crate::sys::memory::trim();
+            }
             let wake = [
                 self.pods.wake_due(now),
                 self.outgoing.flush(self.link.as_ref(), now),
                 self.report.due(),
                 tokens,
                 shutdown,
+                self.calm.due(),
             ];
             let wake = wake.into_iter().flatten().min();
             let news =
@@ -175,6 +184,7 @@ impl Node {
                 && let Some(uid) = self.pods.next_dirty()
             {
                 self.settle(&uid)?;
+                self.calm.disturb(now);
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;
             }

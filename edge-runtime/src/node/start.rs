@@ -11,6 +11,7 @@ use crate::sys::tasks::Tasks;
 use edge_protocol::message::Report;
 use nix::fcntl::{Flock, FlockArg};
 
+use super::calm::Calm;
 use super::collect::Collect;
 use super::events::about_node;
 use super::guard::Guard;
@@ -271,6 +272,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         reserve,
         streams: Streams::default(),
         tokens: Tokens::default(),
+        calm: Calm::default(),
         refused_manifests: BTreeMap::new(),
         mirrors_asked: BTreeSet::new(),
     })

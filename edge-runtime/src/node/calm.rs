@@ -1,0 +1,50 @@
+//! Gives memory back once the node has come to rest: what starting and ending pods touched is not needed by one that
+//! only keeps its link. Knows nothing of what the work was.
+
+use std::time::Duration;
+
+use crate::pod::clock::Mono;
+
+/// Rest before memory is given back. Longer than pods that are started together take, shorter than anybody looks.
+const REST: Duration = Duration::from_secs(10);
+
+/// Since when there was work.
+#[derive(Debug, Default)]
+pub(super) struct Calm {
+    trim_at: Option<Mono>,
+}
+
+impl Calm {
+    /// There is work.
+    pub(super) fn disturb(&mut self, now: Mono) {
+        self.trim_at = Some(now.after(REST));
+    }
+
+    /// Whether the node has come to rest; once, and not again before there was more work.
+    pub(super) fn rested(&mut self, now: Mono) -> bool {
+        self.trim_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// When to ask.
+    pub(super) const fn due(&self) -> Option<Mono> {
+        self.trim_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rest_is_told_once_and_after_the_last_work() {
+        let mut calm = Calm::default();
+        assert!(!calm.rested(Mono(0)));
+        calm.disturb(Mono(1_000));
+        calm.disturb(Mono(5_000));
+        assert!(!calm.rested(Mono(11_000)));
+        assert_eq!(calm.due(), Some(Mono(15_000)));
+        assert!(calm.rested(Mono(15_000)));
+        assert!(!calm.rested(Mono(15_001)));
+        assert_eq!(calm.due(), None);
+    }
+}
