@@ -36,6 +36,8 @@ pub struct Batch {
     pub refused: Vec<(ObjectDigest, String)>,
     /// Put into the outbox with the same commit, by row.
     pub reports: Vec<(u64, Report)>,
+    /// A complete list ends with it: what the store does not have is not wanted.
+    pub complete: bool,
 }
 
 /// One durable commit for the batch, its position included. Acknowledge and act only after this. `manifest_of` gives
@@ -51,6 +53,7 @@ pub fn commit(
 ) -> Result<Option<Batch>, StoreError> {
     let Some(last) = changes.last() else { return Ok(None) };
     let (seq, position) = (last.seq(), last.position(stream));
+    let complete = changes.iter().any(|change| matches!(change, Change::SyncComplete { .. }));
     let mut rows = Vec::new();
     let (mut applied, mut refused, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     for change in changes {
@@ -102,9 +105,19 @@ pub fn commit(
         let (stream, seq) = position.clone().map_or_else(Default::default, |at| (at.stream, at.seq.to_string()));
         writer.set_fact(Fact::Stream, &stream)?;
         writer.set_fact(Fact::LastSequence, &seq)?;
+        if complete {
+            writer.clear_fact(Fact::Incomplete)?;
+        }
         gone.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()
     })?;
-    Ok(Some(Batch { seq, applied, refused, reports: ids.into_iter().zip(gone).collect() }))
+    Ok(Some(Batch { seq, applied, refused, reports: ids.into_iter().zip(gone).collect(), complete }))
+}
+
+/// Marks the API's copy of a static pod; its value is the static pod's uid.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+
+fn is_mirror(pod: &Pod) -> bool {
+    pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR))
 }
 
 /// A pod that is being deleted: whether it can be read or not, it must end.
@@ -176,7 +189,10 @@ pub struct Restored {
     pub recorded: Vec<Recorded>,
     /// Pods that were sent and never had a turn.
     pub wanted: Vec<(Pod, Option<Refusal>)>,
-    /// What could not be read, for the log; the cloud sends it again, or it is lost.
+    /// Pods of which something runs, perhaps, but which nobody can attend to, by uid, and why: their row does not parse,
+    /// or they have none in a store that [is incomplete](Store::is_incomplete), so that they may have ended long ago.
+    pub kept: BTreeMap<String, String>,
+    /// What else could not be read, for the log; the cloud sends it again, or it is lost.
     pub lost: Vec<String>,
 }
 
@@ -190,7 +206,8 @@ pub fn restore(store: &Store) -> Result<Restored, StoreError> {
     // By its row, not by its body: an object that cannot be read is not gone.
     let held: HashSet<String> = store.held()?.into_iter().filter(|o| o.key.kind == "Pod").map(|o| o.uid).collect();
     let left_out = |error: &StoreError| format!("{error}; left out until the cloud sends it again");
-    let mut restored = Restored { lost: unreadable.iter().chain(&bad).map(left_out).collect(), ..Restored::default() };
+    let mut restored = Restored { lost: unreadable.iter().map(left_out).collect(), ..Restored::default() };
+    restored.kept = bad.into_iter().map(|(uid, error)| (uid, error.to_string())).collect();
     let parse = |body| serde_json::from_value::<Pod>(body).ok();
     let mut wanted: BTreeMap<String, (Pod, Option<Refusal>)> = BTreeMap::new();
     for body in objects {
@@ -210,9 +227,18 @@ pub fn restore(store: &Store) -> Result<Restored, StoreError> {
             }
             None => {
                 let (namespace, name) = (pod.record.namespace, pod.record.name);
-                restored.lost.push(format!("pod {namespace}/{name} has no readable manifest; it is dropped"));
+                restored.kept.insert(pod.record.uid, format!("pod {namespace}/{name} has no readable manifest"));
             }
         }
+    }
+    wanted.retain(|uid, _| !restored.kept.contains_key(uid));
+    if store.is_incomplete()? {
+        let unrecorded = |uid| (uid, "what is recorded of it is lost".to_owned());
+        // The API's copies of static pods have no record anyway.
+        let lost: Vec<String> =
+            wanted.iter().filter(|(_, (pod, _))| !is_mirror(pod)).map(|(uid, _)| uid.clone()).collect();
+        wanted.retain(|_, (pod, _)| is_mirror(pod));
+        restored.kept.extend(lost.into_iter().map(unrecorded));
     }
     restored.wanted.extend(wanted.into_values());
     Ok(restored)

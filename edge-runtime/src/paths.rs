@@ -120,9 +120,14 @@ impl Paths {
         self.run().join("ns").join(uid)
     }
 
+    /// One folder per pod.
+    pub fn all_pod_logs(&self) -> PathBuf {
+        self.root.join("var/log/pods")
+    }
+
     /// Log files of one pod, in the layout kubectl's ecosystem expects.
     pub fn pod_logs(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
-        self.root.join("var/log/pods").join(format!("{namespace}_{name}_{uid}"))
+        self.all_pod_logs().join(format!("{namespace}_{name}_{uid}"))
     }
 
     /// Log file of one container attempt: `CONTAINER/N.log`.

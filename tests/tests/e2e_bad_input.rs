@@ -160,6 +160,8 @@ fn a_damaged_store_is_set_aside_and_filled_again() {
     let kubectl = &cluster.kubectl;
     kubectl.apply_all(&[pod("p", &node.name, json!([shell("c", "exec sleep 1000")]))]);
     kubectl.wait_ready("p");
+    let before = node.container_pids();
+    node.edge_ok(&["copy"]);
     node.kill();
     let state = node.root().join("var/lib/edge-runtime");
     std::fs::write(state.join("store.db"), [0x5a; 8192]).expect("overwritten");
@@ -173,15 +175,14 @@ fn a_damaged_store_is_set_aside_and_filled_again() {
     });
     let aside = std::fs::read_dir(&state).expect("a folder").flatten();
     assert!(aside.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("store.db.")));
-    // Images were known to the store alone; the pod of the cloud comes back with them.
-    node.edge_ok(&["import", &cluster.folder().join("busybox.tar").display().to_string()]);
-    let mut after = Default::default();
-    until(Duration::from_secs(40), "one container runs", || {
-        after = node.container_pids();
-        let pod = kubectl.get("pod", "p")?;
-        let ready = sampan_tests::kubectl::is_ready(&pod);
-        if ready && after.len() == 1 { Ok(()) } else { Err(format!("{after:?} {}", pod["status"])) }
+    node.wait_connected(&cluster);
+    until(Duration::from_secs(20), "the list has come", || {
+        let log = node.log();
+        if log.contains("the list is complete") { Ok(()) } else { Err(log) }
     });
+    kubectl.wait_ready("p");
+    assert_eq!(node.container_pids(), before, "the copy knew the pod");
+    assert!(node.edge_ok(&["images"]).contains(BUSYBOX));
 }
 
 #[test]

@@ -36,8 +36,9 @@ pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
         return Err(CliError::Failed(format!("container {name} of pod {} is not running", pod.name)));
     };
     let paths = super::paths(args.root)?;
-    let config = Config::load(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))
-        .map_err(CliError::failed)?;
+    let config = Config::load_lenient(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))
+        .map_err(CliError::failed)?
+        .0;
     let runtime = Runtimes::new(&config).of_container(id, &paths);
     let mut words = runtime.beginning();
     let mut command = Command::new(words.next().unwrap_or_default());

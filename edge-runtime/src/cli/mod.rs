@@ -2,6 +2,7 @@
 //! with exit codes, the log. Knows nothing of what a verb does.
 
 mod as_container;
+mod copy;
 mod exec;
 mod find;
 mod images;
@@ -45,6 +46,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   pull IMAGE                                    fetch an image from its registry
   as-container BUNDLE PROGRAM [ARGUMENT]...     become a program that counts as the container's own when memory is gone;
                                                 started by run
+  copy                                          make the second copy of the store; started by run
   monitor                                       parent of the containers; started by run
   pause                                         first process of a shared pid namespace
   own                                           give a volume to a pod's group; started by run
@@ -100,7 +102,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
     };
     let parser = lexopt::Parser::from_args(args);
     // Helpers that hold what others decide the size of.
-    if matches!(verb.to_str(), Some("import" | "own" | "pull" | "sweep" | "usage")) {
+    if matches!(verb.to_str(), Some("copy" | "import" | "own" | "pull" | "sweep" | "usage")) {
         oom::give_up_protection();
     }
     match verb.to_str() {
@@ -114,6 +116,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("reset") => reset::run(parser),
         Some("selftest") => selftest::run(parser),
         Some("exec") => exec::run(parser),
+        Some("copy") => copy::run(parser),
         Some("as-container") => as_container::run(parser),
         Some("logs") => logs::run(parser),
         Some("monitor") => monitor::run(parser),

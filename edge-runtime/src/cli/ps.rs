@@ -44,7 +44,7 @@ pub(super) fn stored_pods(root: Option<PathBuf>) -> Result<Vec<PodRecord>, CliEr
     }
     let store = Store::open_shared(&paths.store()).map_err(CliError::failed)?;
     let (pods, bad) = store.pods().map_err(CliError::failed)?;
-    for error in bad {
+    for (_, error) in bad {
         writeln!(std::io::stderr(), "{error}").map_err(CliError::failed)?;
     }
     let mut records: Vec<PodRecord> = pods.into_iter().map(|pod| pod.record).collect();

@@ -104,9 +104,10 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     let name = identity.map_or_else(|| "reset".into(), |identity| identity.node);
     // The configuration names bridge and cgroup; a broken one must not keep the host dirty.
     let overrides = Overrides { node_name: Some(name) };
-    let config = Config::load(&paths.config_file(), paths.root(), &overrides, None)
-        .or_else(|_| Config::load(Path::new("/nonexistent"), paths.root(), &overrides, None))
-        .map_err(CliError::failed)?;
+    let config = Config::load_lenient(&paths.config_file(), paths.root(), &overrides, None)
+        .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides, None))
+        .map_err(CliError::failed)?
+        .0;
     Launcher::for_teardown(paths, Rc::new(config))
         .and_then(|mut launcher| launcher.teardown_node())
         .map_err(CliError::failed)?;

@@ -16,6 +16,8 @@ use crate::sys::{oom, signal};
 
 /// Between attempts on a disk that takes nothing.
 const PAUSE: Duration = Duration::from_secs(10);
+/// Before a store is opened anew that was held by others, or that was found damaged and is made of what is left.
+const SHORT: Duration = Duration::from_secs(1);
 
 pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let mut root: Option<PathBuf> = None;
@@ -36,7 +38,13 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     // A damaged one is no reason not to run the pods that are known.
     let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
     let joined = identity.as_ref().map(|identity| identity.node.as_str());
-    let config = Config::load(&file, paths.root(), &overrides, joined).map_err(CliError::failed)?;
+    // Whoever asks to see it is told of a key that is wrong; a node runs, though its program was perhaps rolled back.
+    let (config, left_out) = if print {
+        Config::load(&file, paths.root(), &overrides, joined).map(|config| (config, Vec::new()))
+    } else {
+        Config::load_lenient(&file, paths.root(), &overrides, joined)
+    }
+    .map_err(CliError::failed)?;
     if let Some(joined) = joined.filter(|joined| *joined != config.node_name) {
         return Err(CliError::Failed(format!(
             "this device joined as node {joined}, but is configured as {}: remove node-name from {} or join again",
@@ -48,6 +56,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         return super::version::print(&format!("{config:#?}"));
     }
     super::start_log();
+    left_out.iter().for_each(|said| log::warn!("{said}; the node runs without that key"));
     if let Some(error) = damage {
         log::error!("{error}; the node runs its pods without a cloud until it joins again (edge-runtime join)");
     }
@@ -55,19 +64,20 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         log::info!("the node may be killed for want of memory like any process (oom_score_adj {}): {error}", oom::NODE);
     }
     match node::run(&paths, config, identity) {
-        Err(StartError::Store(error)) if error.is_of_disk() => Err(begin_again(&error)),
+        Err(StartError::Store(error)) if error.is_passing() || error.is_damage() => Err(begin_again(&error, SHORT)),
+        Err(StartError::Store(error)) if error.is_of_disk() => Err(begin_again(&error, PAUSE)),
         done => done.map(|()| ExitCode::SUCCESS).map_err(CliError::failed),
     }
 }
 
-/// On a disk that takes nothing the node has to begin again from what is stored. It does so itself, as the same
+/// On a disk that takes nothing, or a store that answers nothing, the node has to begin again from what is stored. It does so itself, as the same
 /// process: a supervisor gives up after a few quick restarts (systemd's StartLimitBurst), and nobody would be there
 /// once there is room again.
-fn begin_again(error: &StoreError) -> CliError {
-    log::error!("{error}; beginning again in {} s", PAUSE.as_secs());
+fn begin_again(error: &StoreError, pause: Duration) -> CliError {
+    log::error!("{error}; beginning again in {} s", pause.as_secs());
     // Can be ended while it waits.
     let _ = signal::unmask_self();
-    std::thread::sleep(PAUSE);
+    std::thread::sleep(pause);
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
     CliError::failed(Command::new("/proc/self/exe").arg0(name).args(args).exec())

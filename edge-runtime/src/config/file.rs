@@ -1,4 +1,4 @@
-//! The shape of `config.yaml`: every key optional, an unknown one refused. Knows no defaults.
+//! The shape of `config.yaml`: every key optional, an unknown one refused (or, see `lenient`, left out). Knows no defaults.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@
 mod defaults;
 pub mod devices;
 mod file;
+mod lenient;
 mod resources;
 mod security;
 pub mod swap;
@@ -109,6 +110,21 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let parsed = ConfigFile::read(file)?;
         Self::from_file(parsed, file, root, overrides, joined_name)
+    }
+
+    /// As [`Config::load`] for a node that has to run: keys that are not known are left out. Gives what is to be said
+    /// of each.
+    ///
+    /// # Errors
+    /// As [`Config::load`] for everything else.
+    pub fn load_lenient(
+        file: &Path,
+        root: &Path,
+        overrides: &Overrides,
+        joined_name: Option<&str>,
+    ) -> Result<(Self, Vec<String>), ConfigError> {
+        let (parsed, left_out) = ConfigFile::read_lenient(file)?;
+        Ok((Self::from_file(parsed, file, root, overrides, joined_name)?, left_out))
     }
 
     /// The same from an already parsed file: pure but for the host's name and memory size.

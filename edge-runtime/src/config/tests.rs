@@ -76,3 +76,21 @@ fn pods_can_have_both_families() {
     let families: Vec<bool> = config.network.subnets.iter().map(|subnet| subnet.is_ipv4()).collect();
     assert_eq!(families, [true, false]);
 }
+
+#[test]
+fn keys_of_another_version_are_left_out_of_a_node_that_has_to_run() {
+    let file = Path::new("/etc/edge-runtime/config.yaml");
+    let text = "max-podz: 4\nmax-pods: 3\nlogs: {max-files: 3, colour: red}\nregistry:\n- host: a.b\n  speed: 3\n\
+                network:\n  bridge: br7\n  cni: {more: [1]}\nruntimes: {a: {command: crun, colour: red}}\nnew: {a: {b: 1}}\n";
+    assert!(load(text).is_err(), "whoever checks a configuration is told");
+    let (parsed, left_out) = ConfigFile::parse_lenient(text.to_owned(), file).expect("runs");
+    assert_eq!((parsed.max_pods, parsed.logs.max_files), (Some(3), Some(3)));
+    assert_eq!((parsed.network.bridge.as_deref(), parsed.registry.len(), parsed.runtimes.len()), (Some("br7"), 1, 1));
+    for key in ["max-podz", "colour", "speed", "more", "`new`"] {
+        assert!(left_out.iter().any(|said| said.contains(key) && said.contains("config.yaml")), "{key}: {left_out:?}");
+    }
+    assert_eq!(left_out.len(), 6, "{left_out:?}");
+    // A wrong value is no key of another version.
+    assert!(ConfigFile::parse_lenient("max-pods: many\nnew: 1\n".to_owned(), file).is_err());
+    assert!(ConfigFile::parse_lenient("[unknown field `a`".to_owned(), file).is_err());
+}

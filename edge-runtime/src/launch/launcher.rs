@@ -272,6 +272,20 @@ impl Launcher {
         self.cgroups.controllers().memory
     }
 
+    /// Whether there is a pod's cgroup, and with it perhaps what runs.
+    pub fn has_cgroup_of(&self, uid: &str) -> bool {
+        self.cgroups.pods().iter().any(|(_, found)| found == uid)
+    }
+
+    /// Kills what runs for a pod of which nothing is recorded.
+    pub fn kill_unknown(&self, uid: &str) {
+        for (class, uid) in self.cgroups.pods().into_iter().filter(|(_, found)| found == uid) {
+            if let Err(error) = self.cgroups.kill_pod(class, &uid) {
+                log::warn!("pod {uid}: {error}");
+            }
+        }
+    }
+
     /// Links, pinned namespaces and cgroups of pods that are no longer known: left by a crash.
     ///
     /// # Errors

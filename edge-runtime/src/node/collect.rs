@@ -82,6 +82,10 @@ impl Node {
 
     /// Forgets the longest unused images and has their files deleted; how many bytes were chosen.
     fn collect_images(&mut self, bytes: u64) -> Result<u64, StoreError> {
+        // Which images are in use nobody can tell while pods may be missing.
+        if self.doubt.any() {
+            return Ok(0);
+        }
         let images = self.store.images()?;
         let wall = self.wall().as_second();
         let used = self.images_in_use();

@@ -101,6 +101,13 @@ impl Node {
         self.resumed = true;
         let running = containers.iter().filter(|one| matches!(one.phase, Phase::Running { .. })).count();
         log::info!("the monitor has {} containers, {running} running", containers.len());
+        let (_, own) = containers.into_iter().partition::<Vec<_>, _>(|container| self.is_stranger(container));
+        let uids: Vec<String> = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        self.match_with(own, uids)
+    }
+
+    /// What runs is matched with what is recorded of these pods.
+    pub(super) fn match_with(&mut self, containers: Vec<ContainerState>, uids: Vec<String>) -> Result<(), StoreError> {
         let mut live = std::collections::BTreeMap::new();
         // No pod may act on its news before it knows what runs: the next attempt that an exit makes it start is not
         // in the monitor's list, and would be taken for lost and started once more.
@@ -128,7 +135,6 @@ impl Node {
                 }
             }
         }
-        let uids: Vec<String> = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
         for uid in uids {
             let Some(entry) = self.pods.get(&uid) else { continue };
             let sandbox_exists = self.launcher.sandbox_exists(&entry.pod);

@@ -12,7 +12,9 @@
 //! | `objects` | what the cloud sent: into the store, then to the pods |
 //! | `guard`, `storage`, `collect` | running short: eviction, pods' disk use, unused images |
 //! | `hooks` | lifecycle hooks that run |
+//! | `backup` | when the store is copied |
 //! | `containers` | what the monitor said |
+//! | `doubt` | what runs on while the store may not know it |
 //! | `pulls`, `prepull`, `pull_secrets` | images to fetch, one at a time |
 //! | `shutdown` | the machine goes down |
 //! | `events`, `series` | Kubernetes events: made, and kept few |
@@ -23,9 +25,11 @@
 //! | `tokens` | service account tokens of the pods here |
 
 mod admit;
+mod backup;
 mod calm;
 mod collect;
 mod containers;
+mod doubt;
 mod events;
 mod execute;
 mod guard;
@@ -66,8 +70,10 @@ use crate::store::{Store, StoreError};
 use crate::sys::clock::Clock;
 use crate::sys::reserve::Reserve;
 
+use backup::Backup;
 use calm::Calm;
 use collect::Collect;
+use doubt::Doubt;
 use guard::Guard;
 use hooks::Hooks;
 use network::{Connecting, HostPorts};
@@ -111,6 +117,8 @@ pub struct Node {
     link: Option<LinkHandle>,
     host: HostFacts,
     pods: Pods,
+    doubt: Doubt,
+    backup: Backup,
     /// By container id.
     owners: BTreeMap<String, Owner>,
     /// Pods whose network takes other processes, by uid.

@@ -9,16 +9,13 @@ use serde_json::Value;
 
 use super::Node;
 use super::pods::Entry;
-use crate::intake::{self, Applied};
+use crate::intake::{self, Applied, MIRROR};
 use crate::link::LinkEvent;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::services;
 use crate::store::{Fact, StoreError};
-
-/// Marks the API's copy of a static pod; its value is the static pod's uid.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Grace of a pod that does not say (`DefaultTerminationGracePeriodSeconds`).
 const DEFAULT_GRACE_S: u32 = 30;
@@ -89,6 +86,7 @@ impl Node {
             link.committed(batch.seq);
         }
         self.outgoing.queue(batch.reports.into_iter());
+        self.backup.changed();
         for effect in batch.applied {
             match effect {
                 Applied::Pod(pod, refusal) => self.pod_wanted(*pod, refusal),
@@ -98,7 +96,7 @@ impl Node {
                 Applied::Gone(key, uid) => self.object_gone(&key, &uid),
             }
         }
-        Ok(())
+        if batch.complete { self.listed() } else { Ok(()) }
     }
 
     /// The newest object of a pod bound to this node.
@@ -125,8 +123,14 @@ impl Node {
             if let Some(before) = before {
                 self.pod_gone(&before);
             }
-            let record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.clock.now());
-            self.pods.insert(Entry { refusal, ..Entry::new(pod, record) });
+            match self.lost_and_found(&uid) {
+                Some(record) => self.adopt(Entry { refusal, ..Entry::new(pod, record) }),
+                None => {
+                    self.end_unattended(&uid);
+                    let record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.clock.now());
+                    self.pods.insert(Entry { refusal, ..Entry::new(pod, record) });
+                }
+            }
         }
         if let Some(entry) = self.pods.get(&uid) {
             let pod = Rc::clone(&entry.pod);

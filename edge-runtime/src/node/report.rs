@@ -75,6 +75,7 @@ impl Node {
         self.expire_events(now)?;
         super::start::tend(&self.reserve, &self.paths);
         self.follow_addresses();
+        self.copy_store(now);
         if !self.is_shutting_down() {
             self.guard(now)?;
             self.prepull(now);

@@ -11,8 +11,10 @@ use crate::sys::tasks::Tasks;
 use edge_protocol::message::Report;
 use nix::fcntl::{Flock, FlockArg};
 
+use super::backup::Backup;
 use super::calm::Calm;
 use super::collect::Collect;
+use super::doubt::Doubt;
 use super::events::about_node;
 use super::guard::Guard;
 use super::hooks::Hooks;
@@ -41,9 +43,10 @@ use crate::link::{self, LinkSettings};
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
 use crate::paths::Paths;
+use crate::pod::record::PodRecord;
 use crate::pod::status::HostFacts;
 use crate::probe::{ExecProbe, Supervisor};
-use crate::store::{Fact, Store, StoreError};
+use crate::store::{Fact, Quarantined, Store, StoreError};
 use crate::sys::board::Sensors;
 use crate::sys::clock::Clock;
 use crate::sys::files::{self, private_dir};
@@ -100,10 +103,17 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
         let mut node = build(paths, config, &executor, senders)?;
         node.look(node.mono());
         node.load_pods()?;
-        node.scan_manifests()?;
         match identity {
-            Some(identity) => node.link = Some(node.start_link(identity)?),
-            None => log::warn!("this node has not joined a cluster: only static pods run (edge-runtime join)"),
+            Some(identity) => {
+                node.link = Some(node.start_link(identity)?);
+                node.scan_manifests()?;
+            }
+            None => {
+                log::warn!("this node has not joined a cluster: only static pods run (edge-runtime join)");
+                // All that there is for it.
+                node.scan_manifests()?;
+                node.listed()?;
+            }
         }
         node.run(&sources).await?;
         log::info!("stopping; containers go on");
@@ -184,9 +194,12 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
     let mut store = opened.store;
     store.keep_secrets_in_memory(config.security.secrets_in_memory)?;
     let mut notes = vec![(false, "Starting", "Starting edge-runtime.".to_owned())];
-    if let Some((aside, why)) = &opened.quarantined {
+    if let Some(Quarantined { aside, why, rows }) = &opened.quarantined {
         let aside = aside.display();
-        let text = format!("the store was damaged ({why}) and is now {aside}; pods come back from the cloud");
+        let text = format!(
+            "the store was damaged ({why}) and is now {aside}; {rows} rows of it and of its copy are used until the \
+             cloud has sent what there is"
+        );
         log::error!("{text}");
         notes.push((true, "StoreDamaged", text));
     }
@@ -236,6 +249,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
     let now = clock.now();
     let conditions = store.fact(Fact::Conditions)?;
+    let doubt = Doubt::new(store.is_incomplete()?);
     let sensors = Sensors::find(Path::new("/sys"), vec![paths.state(), paths.layers()]);
     store.write(|writer| {
         notes.iter().try_for_each(|(warning, reason, message)| {
@@ -256,6 +270,8 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         link: None,
         host,
         pods: Pods::default(),
+        doubt,
+        backup: Backup::default(),
         owners: BTreeMap::new(),
         connecting: BTreeMap::new(),
         host_ports: super::network::HostPorts::default(),
@@ -314,12 +330,7 @@ impl Node {
         restored.lost.iter().for_each(|lost| log::error!("{lost}"));
         for Recorded { pod: manifest, record, gone } in restored.recorded {
             let uid = record.uid.clone();
-            for (name, container) in &record.containers {
-                for attempt in container.garbage.keys().copied().chain([container.attempt]) {
-                    let id = crate::pod::id::container_id(&uid, name, attempt);
-                    self.owners.insert(id, Owner { uid: uid.clone(), container: name.clone(), attempt });
-                }
-            }
+            self.own(&record);
             let manifest = Rc::new(manifest);
             self.pods.insert(Entry::new(Rc::clone(&manifest), record));
             self.want_tokens(&uid, &manifest);
@@ -330,13 +341,22 @@ impl Node {
         for (pod, refusal) in restored.wanted {
             self.pod_wanted(pod, refusal);
         }
-        let known = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
-        if let Err(error) = self.launcher.sweep(&known) {
-            log::warn!("leftovers of an earlier run stay: {error}");
-        }
+        self.doubt.keep(restored.kept);
+        self.begin_in_doubt()?;
         self.rules_at_start();
         self.plugins_at_start();
         Ok(())
+    }
+
+    /// Whose containers these are.
+    pub(super) fn own(&mut self, record: &PodRecord) {
+        let uid = &record.uid;
+        for (name, container) in &record.containers {
+            for attempt in container.garbage.keys().copied().chain([container.attempt]) {
+                let id = crate::pod::id::container_id(uid, name, attempt);
+                self.owners.insert(id, Owner { uid: uid.clone(), container: name.clone(), attempt });
+            }
+        }
     }
 
     fn start_link(&mut self, identity: Identity) -> Result<link::LinkHandle, StoreError> {

@@ -30,9 +30,10 @@ impl Node {
             self.pod_gone(&uid);
         }
         for (uid, pod) in wanted {
-            if self.pods.contains(&uid) {
+            if self.pods.contains(&uid) || self.runs_unattended(&uid) {
                 continue;
             }
+            self.end_unattended(&uid);
             let meta = &pod.metadata;
             let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
             if self.pods.by_name(&namespace, &name).is_some() {

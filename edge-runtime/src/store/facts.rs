@@ -21,9 +21,26 @@ pub enum Fact {
     Conditions,
     /// Events dropped from the outbox that no summary has told of yet.
     Dropped,
+    /// Why rows may be missing, until a complete list of the cloud has said what there is: the store was damaged.
+    Incomplete,
 }
 
 impl Fact {
+    const ALL: [Self; 8] = [
+        Self::Stream,
+        Self::LastSequence,
+        Self::Cluster,
+        Self::TimeFloor,
+        Self::BootId,
+        Self::Conditions,
+        Self::Dropped,
+        Self::Incomplete,
+    ];
+
+    pub(super) fn is_key(text: &str) -> bool {
+        Self::ALL.iter().any(|fact| fact.key() == text)
+    }
+
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Stream => "stream",
@@ -33,11 +50,20 @@ impl Fact {
             Self::BootId => "boot-id",
             Self::Conditions => "conditions",
             Self::Dropped => "dropped",
+            Self::Incomplete => "incomplete",
         }
     }
 }
 
 impl Store {
+    /// Whether rows may be missing ([`Fact::Incomplete`]): what is not in here may be wanted all the same.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn is_incomplete(&self) -> Result<bool, StoreError> {
+        Ok(self.fact(Fact::Incomplete)?.is_some())
+    }
+
     /// # Errors
     /// SQLite fails.
     pub fn fact(&self, fact: Fact) -> Result<Option<String>, StoreError> {
@@ -53,5 +79,11 @@ impl Writer<'_> {
     /// SQLite fails.
     pub fn set_fact(&self, fact: Fact, value: &str) -> Result<(), StoreError> {
         self.execute("INSERT OR REPLACE INTO facts (key, value) VALUES (?1, ?2)", (fact.key(), value)).map(drop)
+    }
+
+    /// # Errors
+    /// SQLite fails.
+    pub fn clear_fact(&self, fact: Fact) -> Result<(), StoreError> {
+        self.execute("DELETE FROM facts WHERE key = ?1", [fact.key()]).map(drop)
     }
 }

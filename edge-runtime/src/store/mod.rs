@@ -5,11 +5,13 @@
 //! is safe) and *batched* (safe against the death of the process, written out by SQLite when it
 //! likes: a power cut ends every container anyway). An idle node writes nothing.
 
+mod copy;
 mod facts;
 mod images;
 mod objects;
 mod outbox;
 mod pods;
+mod salvage;
 mod schema;
 pub mod secrets;
 mod tokens;
@@ -26,6 +28,9 @@ use crate::sys::reserve::Reserve;
 pub use facts::Fact;
 pub use outbox::{OUTBOX_BYTES, OUTBOX_LIMIT, OUTBOX_TTL_S, OutboxRow, subject as outbox_subject};
 pub use pods::StoredPod;
+
+/// How long another's commit is waited for: some may wait for a slow disk.
+const BUSY: Duration = Duration::from_secs(5);
 
 /// Why the store could not answer. The path is in every message.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +59,27 @@ impl StoreError {
         matches!(self, Self::Io { .. }) || matches!(self.code(), Some(DiskFull | ReadOnly | SystemIoFailure))
     }
 
+    /// Nothing is wrong with disk or store: others hold it, memory or descriptors are short.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OutOfMemory};
+        matches!(self.code(), Some(CannotOpen | DatabaseBusy | DatabaseLocked | OutOfMemory))
+    }
+
+    /// A block of the store cannot be read, while others perhaps can.
+    fn is_unreadable(&self) -> bool {
+        use rusqlite::ffi::{SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ};
+        let Self::Sqlite { source, .. } = self else { return false };
+        let code = source.sqlite_error().map(|error| error.extended_code);
+        matches!(code, Some(SQLITE_IOERR_READ | SQLITE_IOERR_SHORT_READ))
+    }
+
+    /// The store itself is damaged: opening it again makes one of what is left.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Sqlite { source, .. } if is_corruption(source))
+    }
+
     fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Sqlite { source, .. } => source.sqlite_error_code(),
@@ -70,24 +96,39 @@ pub struct Store {
     secrets_in_memory: bool,
 }
 
-/// A store and, when the old file had to be set aside, where it went and why.
+/// A store and, when it had to be made anew from a damaged one, how that went.
 pub struct Opened {
     pub store: Store,
-    pub quarantined: Option<(PathBuf, String)>,
+    pub quarantined: Option<Quarantined>,
+}
+
+/// A damaged store.
+#[derive(Debug)]
+pub struct Quarantined {
+    /// Where it is now.
+    pub aside: PathBuf,
+    pub why: String,
+    /// How many rows the new one has.
+    pub rows: usize,
 }
 
 impl Store {
     /// Opens the store at `path`, makes it if absent, migrates it if old. A file that is no sound
-    /// database is renamed to `<path>.corrupt-<n>` and an empty store takes its place: the node boots.
+    /// database is renamed to `<path>.corrupt-<n>` and a store made from what can still be read takes its place.
     ///
     /// # Errors
     /// The folder cannot be written, the disk is full, or a newer version made the file.
     pub fn open(path: &Path) -> Result<Opened, StoreError> {
+        let cut_short = salvage::finish(path)?;
         match Self::open_sound(path) {
-            Ok(store) => Ok(Opened { store, quarantined: None }),
-            Err(StoreError::Sqlite { source, .. }) if is_corruption(&source) => {
-                let aside = set_aside(path)?;
-                Ok(Opened { store: Self::open_sound(path)?, quarantined: Some((aside, source.to_string())) })
+            Ok(store) => {
+                let told = |aside| Quarantined { aside, why: "found at an earlier start".into(), rows: 0 };
+                Ok(Opened { store, quarantined: cut_short.map(told) })
+            }
+            Err(error) if error.is_damage() || error.is_unreadable() => {
+                let (aside, rows) = salvage::replace(path)?;
+                let quarantined = Some(Quarantined { aside, why: error.to_string(), rows });
+                Ok(Opened { store: Self::open_sound(path)?, quarantined })
             }
             Err(error) => Err(error),
         }
@@ -111,7 +152,7 @@ impl Store {
         let mut db = Connection::open(path).map_err(sqlite)?;
         restrict_mode(path)?;
         // The helpers (pull, import) write images while the daemon runs.
-        db.busy_timeout(Duration::from_secs(5)).map_err(sqlite)?;
+        db.busy_timeout(BUSY).map_err(sqlite)?;
         db.pragma_update(None, "journal_mode", "WAL").map_err(sqlite)?;
         db.pragma_update(None, "synchronous", "NORMAL").map_err(sqlite)?;
         // In KiB when negative: the whole database of fifty pods fits.
@@ -244,21 +285,11 @@ fn restrict_mode(path: &Path) -> Result<(), StoreError> {
         .map_err(|source| StoreError::Io { path: path.into(), source })
 }
 
-fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
-    let named = |number: u32| PathBuf::from(format!("{}.corrupt-{number}", path.display()));
-    let free = (0..).map(named).find(|candidate| !candidate.exists()).unwrap_or_else(|| named(u32::MAX));
-    std::fs::rename(path, &free).map_err(|source| StoreError::Io { path: path.into(), source })?;
-    for extra in ["-wal", "-shm"] {
-        let from = PathBuf::from(format!("{}{extra}", path.display()));
-        let to = PathBuf::from(format!("{}{extra}", free.display()));
-        match std::fs::rename(&from, &to) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StoreError::Io { path: from, source });
-            }
-            _ => {}
-        }
-    }
-    Ok(free)
+/// An empty file for a store, for nobody but root.
+fn create_private(path: &Path) -> Result<File, StoreError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let made = File::options().create(true).truncate(true).write(true).mode(0o600).open(path);
+    made.map_err(|source| StoreError::Io { path: path.into(), source })
 }
 
 #[cfg(test)]

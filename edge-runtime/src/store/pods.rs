@@ -1,5 +1,7 @@
 //! What the runtime knows of each pod it runs, and the manifest it was last told to run.
 
+use rusqlite::OptionalExtension;
+
 use super::{Store, StoreError, Writer};
 use crate::pod::record::PodRecord;
 
@@ -11,11 +13,11 @@ pub struct StoredPod {
 }
 
 impl Store {
-    /// Every stored pod. A row that does not parse is left out and named in the second list.
+    /// Every stored pod. A row that does not parse is left out and named in the second list, by the pod's uid.
     ///
     /// # Errors
     /// SQLite fails.
-    pub fn pods(&self) -> Result<(Vec<StoredPod>, Vec<StoreError>), StoreError> {
+    pub fn pods(&self) -> Result<(Vec<StoredPod>, Vec<(String, StoreError)>), StoreError> {
         let run = || {
             let mut statement = self.db.prepare("SELECT uid, record, manifest FROM pods")?;
             let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
@@ -30,10 +32,23 @@ impl Store {
             });
             match parsed {
                 Ok(pod) => good.push(pod),
-                Err(error) => bad.push(error),
+                Err(error) => bad.push((uid, error)),
             }
         }
         Ok((good, bad))
+    }
+}
+
+impl Store {
+    /// What is recorded of one pod; none as well if it does not parse.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn pod_record(&self, uid: &str) -> Result<Option<PodRecord>, StoreError> {
+        let sql = "SELECT record FROM pods WHERE uid = ?1";
+        let text: Option<String> =
+            self.db.query_row(sql, [uid], |row| row.get(0)).optional().map_err(|source| self.sqlite(source))?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 }
 

@@ -153,7 +153,7 @@ fn a_corrupt_file_is_set_aside_and_the_node_boots() {
     let path = folder.path().join("store.db");
     std::fs::write(&path, b"this was a database until the power went".repeat(100)).expect("writes");
     let opened = Store::open(&path).expect("opens all the same");
-    let (aside, why) = opened.quarantined.expect("tells");
+    let Quarantined { aside, why, .. } = opened.quarantined.expect("tells");
     assert!(aside.exists() && !why.is_empty());
     assert!(opened.store.held().expect("reads").is_empty());
 }

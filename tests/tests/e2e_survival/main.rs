@@ -1,6 +1,8 @@
 //! Death of each of our processes in any order and moment: containers go on, exit codes stay true, nothing starts
 //! twice, and everything comes back without a network.
 
+mod store;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

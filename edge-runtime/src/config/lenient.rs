@@ -1,0 +1,70 @@
+//! A configuration of another version: keys that this one does not know are left out and named, so that a node whose
+//! program was rolled back runs all the same. Knows nothing of what the keys mean.
+
+use std::path::Path;
+
+use serde_yaml_ng::Value;
+
+use super::file::{ConfigError, ConfigFile};
+
+/// A file with more keys to leave out is none of ours.
+const LIMIT: usize = 64;
+
+impl ConfigFile {
+    /// As [`ConfigFile::read`], but keys that are not known are left out. Gives what is to be said of each.
+    ///
+    /// # Errors
+    /// As [`ConfigFile::read`] for everything else.
+    pub fn read_lenient(file: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse_lenient(text, file),
+            Err(_) => Self::read(file).map(|parsed| (parsed, Vec::new())),
+        }
+    }
+
+    /// # Errors
+    /// As [`ConfigFile::read_lenient`]; `file` is only named in them.
+    pub fn parse_lenient(mut text: String, file: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+        let mut left_out = Vec::new();
+        loop {
+            let error = match Self::parse(&text, file) {
+                Ok(parsed) => return Ok((parsed, left_out)),
+                Err(error) => error,
+            };
+            let shorter = match &error {
+                ConfigError::Parse { message, .. } if left_out.len() < LIMIT => without_unknown(&text, message),
+                _ => None,
+            };
+            let Some(shorter) = shorter else { return Err(error) };
+            text = shorter;
+            left_out.push(error.to_string());
+        }
+    }
+}
+
+/// The text without the key of which `message` says "PATH: unknown field `KEY`, expected ...".
+fn without_unknown(text: &str, message: &str) -> Option<String> {
+    let (path, rest) = message.split_once("unknown field `")?;
+    let (key, _) = rest.split_once('`')?;
+    let mut value: Value = serde_yaml_ng::from_str(text).ok()?;
+    let path = path.trim_end().trim_end_matches(':');
+    at(&mut value, path)?.as_mapping_mut()?.remove(key)?;
+    serde_yaml_ng::to_string(&value).ok()
+}
+
+/// What is at `a.b[2].c`. A key may have dots itself.
+fn at<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    if path.is_empty() {
+        return Some(value);
+    }
+    if let Some((index, rest)) = path.strip_prefix('[').and_then(|path| path.split_once(']')) {
+        let item = value.as_sequence_mut()?.get_mut(index.parse::<usize>().ok()?)?;
+        return at(item, rest.trim_start_matches('.'));
+    }
+    let begins = |key: &str| path.strip_prefix(key).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+    let mapping = value.as_mapping_mut()?;
+    let key = mapping.keys().filter_map(Value::as_str).filter(|key| begins(key).is_some()).max_by_key(|key| key.len());
+    let key = key?.to_owned();
+    let rest = path.get(key.len()..)?.trim_start_matches('.');
+    at(mapping.get_mut(key.as_str())?, rest)
+}

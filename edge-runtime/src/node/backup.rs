@@ -1,0 +1,76 @@
+//! When the store is copied: soon after a boot, so that a damaged store never costs more than what came since, then
+//! once a day, or an hour after the cloud has changed something. An idle node writes its store's size a day for it.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::Node;
+use crate::pod::clock::Mono;
+
+/// After the start, when the pods of a boot are up.
+const FIRST: Duration = Duration::from_secs(60);
+const AFTER_CHANGES: Duration = Duration::from_secs(3600);
+const PERIOD: Duration = Duration::from_secs(24 * 3600);
+/// Below the run folder, which a boot empties: when the last copy was begun, in milliseconds since boot.
+const MARK: &str = "store-copied";
+
+#[derive(Default)]
+pub(super) struct Backup {
+    last: Option<Mono>,
+    changed: bool,
+    first: Option<Mono>,
+}
+
+impl Backup {
+    pub(super) fn changed(&mut self) {
+        self.changed = true;
+    }
+
+    fn due(&mut self, now: Mono) -> Mono {
+        match self.last {
+            None => *self.first.get_or_insert(now.after(FIRST)),
+            Some(last) => last.after(if self.changed { AFTER_CHANGES } else { PERIOD }),
+        }
+    }
+}
+
+impl Node {
+    /// Has the store copied if it is time. The helper ends by itself.
+    pub(super) fn copy_store(&mut self, now: Mono) {
+        let mark = self.paths.run().join(MARK);
+        if self.backup.last.is_none() && self.backup.first.is_none() {
+            // Of a daemon before this one.
+            let text = std::fs::read_to_string(&mark).unwrap_or_default();
+            self.backup.last = text.trim().parse().ok().map(Mono);
+        }
+        // What was filled from the copy is no better than it.
+        if now < self.backup.due(now) || self.doubt.any() {
+            return;
+        }
+        (self.backup.last, self.backup.changed) = (Some(now), false);
+        let mut helper = smol::process::Command::new("/proc/self/exe");
+        helper.arg("copy").arg("--root").arg(self.paths.root());
+        helper.stdin(Stdio::null()).stdout(Stdio::null());
+        let begun = helper.spawn().map(drop).and_then(|()| std::fs::write(&mark, now.0.to_string()));
+        if let Err(error) = begun {
+            log::warn!("the store is not copied: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_made_after_a_boot_then_daily_and_an_hour_after_changes() {
+        let mut backup = Backup::default();
+        let at = |seconds: u64| Mono::from_duration(Duration::from_secs(seconds));
+        assert_eq!(backup.due(at(5)), at(65));
+        assert_eq!(backup.due(at(50)), at(65));
+        backup.last = Some(at(65));
+        assert_eq!(backup.due(at(70)), at(65 + 24 * 3600));
+        backup.changed();
+        assert_eq!(backup.due(at(70)), at(65 + 3600));
+    }
+}

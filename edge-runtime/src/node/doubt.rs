@@ -1,0 +1,171 @@
+//! Pods of which the store may know too little: a damaged store was filled from what was left, or the row of a pod does
+//! not parse. What runs for them runs on, unattended, until a complete list of the cloud (for a node without one, its
+//! manifests) has said what there is; only then what nobody knows of is ended, and what it left is swept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Node;
+use super::pods::Entry;
+use crate::intake;
+use crate::monitor::protocol::{ContainerState, Phase};
+use crate::pod::record::PodRecord;
+use crate::store::{Fact, StoreError};
+
+/// What is not known for sure.
+#[derive(Default)]
+pub(super) struct Doubt {
+    /// Rows of the store may be missing.
+    incomplete: bool,
+    /// Pods whose row or object cannot be read, by uid, and why.
+    kept: BTreeMap<String, String>,
+    /// Containers in the monitor's hands that no pod here owns.
+    strangers: BTreeMap<String, ContainerState>,
+}
+
+impl Doubt {
+    pub(super) fn new(incomplete: bool) -> Self {
+        Self { incomplete, ..Self::default() }
+    }
+
+    pub(super) fn keep(&mut self, kept: BTreeMap<String, String>) {
+        self.kept = kept;
+    }
+
+    /// Whether something may be wanted of which the store does not know.
+    pub(super) fn any(&self) -> bool {
+        self.incomplete || !self.kept.is_empty()
+    }
+}
+
+impl Node {
+    /// At start, when all pods are known that the store can give.
+    pub(super) fn begin_in_doubt(&mut self) -> Result<(), StoreError> {
+        if !self.doubt.any() {
+            self.sweep_kernel();
+            return Ok(());
+        }
+        log::warn!("the store may not know every pod: nothing that runs is ended before the cloud has sent its list");
+        for (uid, why) in self.doubt.kept.clone() {
+            let text = format!("pod {uid} is kept as it is until the cloud has sent its list: {why}");
+            log::error!("{text}");
+            self.node_event(true, "PodRecordDamaged", &text)?;
+        }
+        // The next connection lists, and does not go on where the last one ended.
+        self.store.write(|writer| {
+            writer.clear_fact(Fact::Stream)?;
+            writer.clear_fact(Fact::LastSequence)
+        })
+    }
+
+    /// A container that the monitor has and no pod here owns, while the store is in doubt.
+    pub(super) fn is_stranger(&mut self, container: &ContainerState) -> bool {
+        if !self.doubt.any() || self.owners.contains_key(&container.id) {
+            return false;
+        }
+        if let Phase::Running { .. } = container.phase {
+            log::warn!("container {} runs, but no pod here is known to own it: it is left alone for now", container.id);
+        }
+        self.doubt.strangers.insert(container.id.clone(), container.clone());
+        true
+    }
+
+    /// What is recorded of a pod whose object could not be read, now that it has come.
+    pub(super) fn lost_and_found(&self, uid: &str) -> Option<PodRecord> {
+        if !self.doubt.kept.contains_key(uid) {
+            return None;
+        }
+        self.store.pod_record(uid).unwrap_or_else(|error| {
+            log::error!("{error}");
+            None
+        })
+    }
+
+    /// Takes up a pod again with what runs of it.
+    pub(super) fn adopt(&mut self, entry: Entry) {
+        let uid = entry.record.uid.clone();
+        self.own(&entry.record);
+        self.pods.insert(entry);
+        self.doubt.kept.remove(&uid);
+        if !self.resumed {
+            return;
+        }
+        let own = |id: &String| self.owners.get(id).is_some_and(|owner| owner.uid == uid);
+        let ids: Vec<String> = self.doubt.strangers.keys().filter(|id| own(id)).cloned().collect();
+        let containers = ids.iter().filter_map(|id| self.doubt.strangers.remove(id)).collect();
+        if let Err(error) = self.match_with(containers, vec![uid]) {
+            log::error!("{error}");
+        }
+    }
+
+    /// Whether something runs for a static pod that the store has lost: it is left to run, and not begun beside it.
+    pub(super) fn runs_unattended(&self, uid: &str) -> bool {
+        self.doubt.any() && self.link.is_some() && self.launcher.has_cgroup_of(uid)
+    }
+
+    /// A pod is begun of which nothing is recorded: what still runs of it ends first.
+    pub(super) fn end_unattended(&mut self, uid: &str) {
+        if self.doubt.any() {
+            self.launcher.kill_unknown(uid);
+        }
+    }
+
+    /// A complete list has been committed: what is not known now is not wanted.
+    pub(super) fn listed(&mut self) -> Result<(), StoreError> {
+        let doubt = std::mem::take(&mut self.doubt);
+        if doubt.any() {
+            log::info!("the list is complete: what it does not have ends now");
+            // Those that are in no list have no object, and their rows tell nothing.
+            let unreadable: Vec<&String> = doubt.kept.keys().filter(|uid| !self.pods.contains(uid)).collect();
+            self.store.write(|writer| {
+                unreadable.iter().try_for_each(|uid| writer.forget_pod(uid))?;
+                writer.clear_fact(Fact::Incomplete)
+            })?;
+            for uid in unreadable {
+                self.launcher.kill_unknown(uid);
+            }
+            for id in doubt.strangers.keys().filter(|id| !self.owners.contains_key(*id)) {
+                self.send_signal(id, nix::sys::signal::Signal::SIGKILL as i32);
+                self.delete_container(id, std::time::Duration::ZERO);
+            }
+            for (pod, refusal) in intake::restore(&self.store)?.wanted {
+                if pod.metadata.uid.as_ref().is_some_and(|uid| !self.pods.contains(uid)) {
+                    self.pod_wanted(pod, refusal);
+                }
+            }
+            self.scan_manifests()?;
+            self.report.images_changed();
+        }
+        self.sweep_kernel();
+        self.sweep_folders();
+        Ok(())
+    }
+
+    fn sweep_kernel(&mut self) {
+        let known = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        if let Err(error) = self.launcher.sweep(&known) {
+            log::warn!("leftovers of an earlier run stay: {error}");
+        }
+    }
+
+    /// Folders and logs of pods that are known to nobody any more: left by a death between a pod's end and its last
+    /// step. They would count for the disk's pressure and end others.
+    fn sweep_folders(&mut self) {
+        let known: BTreeSet<&str> = self.pods.iter().map(|(uid, _)| uid.as_str()).collect();
+        let names = |folder: &std::path::Path| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        let (pods, logs) = (self.paths.pods(), self.paths.all_pod_logs());
+        let folders = names(&pods).into_iter().filter(|uid| !known.contains(uid.as_str())).map(|uid| pods.join(uid));
+        // NAMESPACE_NAME_UID, in which only the separators are underscores.
+        let of = |name: &str| name.rsplit_once('_').map(|(_, uid)| uid.to_owned());
+        let unknown = |name: &String| of(name).is_some_and(|uid| !known.contains(uid.as_str()));
+        let logs = names(&logs).into_iter().filter(unknown).map(|name| logs.join(name));
+        for path in folders.chain(logs) {
+            log::info!("{} is of no pod that is known: it is deleted", path.display());
+            if let Err(error) = self.launcher.trash.throw(&path) {
+                log::warn!("{error}");
+            }
+        }
+    }
+}

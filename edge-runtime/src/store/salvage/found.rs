@@ -1,0 +1,132 @@
+//! Which table a row of a damaged store was in, told by its shape and by what is in it, and its way into another store.
+//! A row that is not what its table holds is left behind, except that a pod's is kept for its name: that something of it
+//! may run is worth knowing.
+
+use rusqlite::Connection;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::btree::{Column, Row};
+use crate::image::ImageRecord;
+use crate::pod::record::PodRecord;
+use crate::store::facts::Fact;
+use crate::volume::token::Held;
+
+/// Longest text that is a name.
+const NAME_LIMIT: usize = 512;
+
+/// A row of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Found {
+    Fact { key: String, value: String },
+    Object { kind: String, namespace: String, name: String, uid: String, body: String },
+    Pod { uid: String, record: String, manifest: Option<String> },
+    Image { id: String, record: String },
+    Reference { reference: String, image: String },
+    Token { uid: String, name: String, record: String },
+    Report { id: i64, subject: Option<String>, report: String },
+}
+
+impl Found {
+    pub(super) fn of(row: Row) -> Option<Self> {
+        use Column::{Integer, Null, Other, Text};
+        match (row.id, <[Column; 6]>::try_from(padded(row.columns)?).ok()?) {
+            (None, [Text(kind), Text(namespace), Text(name), Text(uid), Text(_), body]) => {
+                let body = if let Text(body) = body { body } else { String::new() };
+                let readable = parses::<IgnoredAny>(&body) || (body.is_empty() && kind == "Secret");
+                let named = is_name(&kind) && is_name(&name) && (namespace.is_empty() || is_name(&namespace));
+                (named && (readable || kind == "Pod")).then_some(Self::Object { kind, namespace, name, uid, body })
+            }
+            (None, [Text(uid), Text(name), Text(record), Null, Null, Null]) if parses::<Held>(&record) => {
+                Some(Self::Token { uid, name, record })
+            }
+            (None, [Text(key), Text(text), Null, Null, Null, Null]) => Self::pair(key, text),
+            (None, [Text(uid), record, manifest @ (Null | Text(_) | Other), Null, Null, Null]) => {
+                Self::pod(uid, record, manifest)
+            }
+            (Some(id), [Null, subject @ (Null | Text(_)), Text(report), Null | Integer(_), Null, Null]) => {
+                let subject = if let Text(subject) = subject { Some(subject) } else { None };
+                // Of a version that knew more, perhaps: then it is still that version's to send.
+                parses::<IgnoredAny>(&report).then_some(Self::Report { id, subject, report })
+            }
+            _ => None,
+        }
+    }
+
+    /// The tables of two columns, and pods without a manifest.
+    fn pair(key: String, text: String) -> Option<Self> {
+        if serde_json::from_str::<ImageRecord>(&text).is_ok_and(|image| image.id == key) {
+            return Some(Self::Image { id: key, record: text });
+        }
+        if Fact::is_key(&key) {
+            return Some(Self::Fact { key, value: text });
+        }
+        if text.starts_with("sha256:") && text.len() < NAME_LIMIT {
+            return Some(Self::Reference { reference: key, image: text });
+        }
+        Self::pod(key, Column::Text(text), Column::Null)
+    }
+
+    fn pod(uid: String, record: Column, manifest: Column) -> Option<Self> {
+        let text = |column| if let Column::Text(text) = column { text } else { String::new() };
+        let (record, manifest) = (text(record), if manifest == Column::Null { None } else { Some(text(manifest)) });
+        let sound = serde_json::from_str::<PodRecord>(&record).is_ok_and(|record| record.uid == uid);
+        // The key of another table's row that is damaged is no uid.
+        let uid_like = uid.len() >= 32 && uid.len() <= 64 && uid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+        (sound || uid_like).then_some(Self::Pod { uid, record, manifest })
+    }
+
+    /// Whose this is, if it goes with a pod.
+    pub(super) fn pod_uid(&self) -> Option<&str> {
+        match self {
+            Self::Object { kind, uid, .. } if kind == "Pod" => Some(uid),
+            Self::Pod { uid, .. } | Self::Token { uid, .. } => Some(uid),
+            _ => None,
+        }
+    }
+
+    /// Adds it to the store unless it has one of that name. Objects lose their digest: a changed letter does not show,
+    /// so that the next list brings each of them again. Whether it was added.
+    pub(super) fn add(&self, db: &Connection) -> rusqlite::Result<bool> {
+        let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
+            db.prepare_cached(sql).and_then(|mut statement| statement.execute(values)).map(|rows| rows > 0)
+        };
+        match self {
+            Self::Fact { key, value } => run("INSERT OR IGNORE INTO facts (key, value) VALUES (?1, ?2)", &[key, value]),
+            Self::Object { kind, namespace, name, uid, body } => run(
+                "INSERT OR IGNORE INTO objects (kind, namespace, name, uid, digest, body) VALUES (?1, ?2, ?3, ?4, '', ?5)",
+                &[kind, namespace, name, uid, body],
+            ),
+            Self::Pod { uid, record, manifest } => {
+                run("INSERT OR IGNORE INTO pods (uid, record, manifest) VALUES (?1, ?2, ?3)", &[uid, record, manifest])
+            }
+            Self::Image { id, record } => {
+                run("INSERT OR IGNORE INTO images (id, record) VALUES (?1, ?2)", &[id, record])
+            }
+            Self::Reference { reference, image } => {
+                run("INSERT OR IGNORE INTO image_references (reference, image) VALUES (?1, ?2)", &[reference, image])
+            }
+            Self::Token { uid, name, record } => {
+                run("INSERT OR IGNORE INTO tokens (uid, name, record) VALUES (?1, ?2, ?3)", &[uid, name, record])
+            }
+            Self::Report { id, subject, report } => {
+                run("INSERT OR IGNORE INTO outbox (id, subject, report) VALUES (?1, ?2, ?3)", &[id, subject, report])
+            }
+        }
+    }
+}
+
+fn padded(mut columns: Vec<Column>) -> Option<Vec<Column>> {
+    if columns.len() < 2 || columns.len() > 6 {
+        return None;
+    }
+    columns.resize(6, Column::Null);
+    Some(columns)
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= NAME_LIMIT && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn parses<T: DeserializeOwned>(text: &str) -> bool {
+    serde_json::from_str::<T>(text).is_ok()
+}

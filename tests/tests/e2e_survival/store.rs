@@ -1,0 +1,103 @@
+//! Pods outlive the store that knew them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sampan_tests::{Cluster, EdgeNode, can_run, until};
+
+use super::{sleeper, wait_running};
+
+const PAGE: usize = 4096;
+
+/// Ruins the page of the store that `is_it`, of those that are in the file.
+fn ruin(state: &Path, is_it: impl Fn(usize, &[u8]) -> bool) {
+    let file = state.join("store.db");
+    // What is in the log would be laid over the damage.
+    let db = std::fs::read(&file).expect("a store");
+    let page = (0..db.len() / PAGE).find(|page| is_it(*page, &db[page * PAGE..(page + 1) * PAGE]));
+    let page = page.expect("such a page");
+    let mut db = db;
+    db[page * PAGE..(page + 1) * PAGE].fill(0xa5);
+    std::fs::write(file, db).expect("written");
+}
+
+/// The daemon dies and leaves its store in one file.
+fn kill_and_fold(node: &mut EdgeNode) {
+    node.kill();
+    // The last one to close it writes the log out.
+    node.edge_ok(&["status"]);
+    assert!(!node.root().join("var/lib/edge-runtime/store.db-wal").exists());
+}
+
+fn is_leaf_with(page: &[u8], text: &str) -> bool {
+    page[0] == 10 && page.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// The five pods run on, whatever page of the store is lost while there is no cloud; and when there is one, all is as
+/// it was. Without a copy of what was on that page they run on as well, until the cloud has said what they are.
+#[test]
+fn five_pods_outlive_a_bad_page_without_a_cloud() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("page");
+    let mut node = cluster.node("edge");
+    let names = ["a", "b", "c", "d", "e"];
+    cluster.kubectl.apply_all(&names.map(|name| sleeper(name, &node.name)));
+    names.iter().for_each(|name| drop(cluster.kubectl.wait_ready(name)));
+    let before = wait_running(&node, 5);
+    node.edge_ok(&["copy"]);
+    let state = node.root().join("var/lib/edge-runtime");
+    let stale = state.join("pods/00000000-0000-4000-8000-000000000000");
+    std::fs::create_dir_all(stale.join("volumes")).expect("a folder");
+
+    let first = |page: usize, _: &[u8]| page == 0;
+    let records = |_: usize, page: &[u8]| is_leaf_with(page, "\"boot_id\":");
+    let objects = |_: usize, page: &[u8]| is_leaf_with(page, "Pod") && is_leaf_with(page, "default");
+    let pages: [(&str, &dyn Fn(usize, &[u8]) -> bool); 3] =
+        [("first", &first), ("records", &records), ("objects", &objects)];
+    for (what, page) in pages {
+        cluster.kill_bridge();
+        kill_and_fold(&mut node);
+        ruin(&state, page);
+        node.start();
+        until(Duration::from_secs(20), "it has looked at what runs", || {
+            let log = node.log();
+            let log = log.rsplit("the store was damaged").next().unwrap_or_default();
+            if log.contains("the monitor has 5 containers, 5 running") { Ok(()) } else { Err(log.to_owned()) }
+        });
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(wait_running(&node, 5), before, "{what}: {}", node.log());
+        assert!(node.edge_ok(&["images"]).contains("busybox"), "{what}");
+        assert!(stale.exists(), "nothing is swept before the list");
+        cluster.start_bridge();
+        node.wait_connected(&cluster);
+        for name in names {
+            let pod = cluster.kubectl.wait_ready(name);
+            assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{what}: {pod}");
+        }
+        until(Duration::from_secs(20), "what is of nobody is swept after the list", || {
+            if stale.exists() { Err(node.log()) } else { Ok(()) }
+        });
+        assert_eq!(wait_running(&node, 5), before, "{what}: {}", node.log());
+        assert!(!node.log().contains("pulling"), "{what}");
+        std::fs::create_dir_all(&stale).expect("a folder");
+    }
+
+    // What was on the page is nowhere else.
+    cluster.kill_bridge();
+    kill_and_fold(&mut node);
+    std::fs::remove_file(state.join("store.db.copy")).expect("the copy");
+    ruin(&state, records);
+    node.start();
+    until(Duration::from_secs(20), "it says what it does not know", || {
+        let log = node.log();
+        if log.contains("what is recorded of it is lost") { Ok(()) } else { Err(log) }
+    });
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(wait_running(&node, 5), before, "{}", node.log());
+    cluster.start_bridge();
+    node.wait_connected(&cluster);
+    wait_running(&node, 5);
+    names.iter().for_each(|name| drop(cluster.kubectl.wait_ready(name)));
+}
