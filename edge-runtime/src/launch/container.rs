@@ -151,6 +151,7 @@ impl Launcher {
         }
         let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
         let cwd = working_dir(container, image);
+        super::cwd::check(&root, &cwd).map_err(create)?;
         Runtimes::mark(&bundle, &handler, &cwd).map_err(create)?;
         let runtime = self.runtimes.of_handler(&handler, &self.paths);
         let devices = granted(&prepared.devices, &user).map_err(create)?;

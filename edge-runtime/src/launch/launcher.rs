@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::devices::{self, Devices, Grant};
 use super::owning::Owners;
-use super::runtimes::Runtimes;
+use super::runtimes::{Runtimes, Said};
 use super::security::{admit, apparmor};
 use super::user_ns::{self, Ids};
 use super::{oci_spec, resources};
@@ -63,6 +63,10 @@ pub struct Launcher {
     host_ips: Vec<IpAddr>,
     /// The OCI runtime can make everything below a mount read-only.
     pub recursive_read_only: bool,
+    /// What the default OCI runtime says of itself.
+    pub runtime: Said,
+    /// Texts about runtimes that are known to let containers out.
+    pub outdated: BTreeSet<String>,
     /// Large folders of pods that have gone.
     pub(crate) trash: Trash,
     pub(super) helpers: Owners,
@@ -110,7 +114,18 @@ impl Launcher {
         if let Err(why) = &user_ids {
             log::info!("pods cannot have users of their own (hostUsers: false): {why}");
         }
-        let handlers = runtimes.detect(user_ids.is_ok());
+        let said = runtimes.ask_all();
+        let outdated: BTreeSet<String> = said.iter().filter_map(|(_, said)| said.warning()).collect();
+        warnings.extend(outdated.iter().cloned());
+        let handlers = said
+            .iter()
+            .map(|(name, said)| NodeRuntimeHandler {
+                name: Some(name.clone()),
+                features: Some(said.features(user_ids.is_ok())),
+            })
+            .collect();
+        // The default one comes first.
+        let runtime = said.into_iter().next().map(|(_, said)| said).unwrap_or_default();
         let (apparmor, warning) = apparmor::detect();
         warnings.extend(warning);
         let dns = NodeDns {
@@ -120,7 +135,6 @@ impl Launcher {
             node_resolv_conf: String::new(),
         };
         let plugins = Rc::new(Plugins::new(config.network.cni_bin_dirs.clone()));
-        let recursive_read_only = host::recursive_read_only(&config.runtime.command);
         let launcher = Self {
             host_ips: main_family_first(host::internal_ips(), &config.network.subnets),
             paths: paths.clone(),
@@ -139,7 +153,9 @@ impl Launcher {
             dns,
             last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
-            recursive_read_only,
+            recursive_read_only: runtime.recursive_read_only,
+            runtime,
+            outdated,
             trash: Trash::new(paths.trash()),
             helpers: Owners::default(),
         };
@@ -169,6 +185,8 @@ impl Launcher {
             last_addresses: Vec::new(),
             prepared: BTreeMap::new(),
             recursive_read_only: false,
+            runtime: Said::default(),
+            outdated: BTreeSet::new(),
             host_ips: Vec::new(),
             trash: Trash::new(paths.trash()),
             helpers: Owners::default(),

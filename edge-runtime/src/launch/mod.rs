@@ -1,6 +1,7 @@
 //! From a pod that should run to containers that do: bundle, OCI configuration, start.
 
 pub mod container;
+mod cwd;
 pub mod devices;
 pub mod launcher;
 pub mod oci_spec;

@@ -1,18 +1,19 @@
 //! The OCI runtimes of this node by handler name (`runtimeClassName`): which program starts a pod's containers, and
-//! which kept a given one. Reads what each says of itself.
+//! which kept a given one. What each says of itself is read by [`said`].
+
+mod said;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{NodeRuntimeHandler, NodeRuntimeHandlerFeatures, Pod};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Pod;
 
 use super::launcher::Objects;
 use crate::config::Config;
 use crate::monitor::exec::Runtime;
 use crate::paths::Paths;
 use crate::sys::cgroup::Driver;
-use crate::sys::host;
+pub use said::Said;
 
 /// In a bundle, and in a pod's folder: name of the handler that runs it; absent for the node's default one.
 const MARK: &str = "handler";
@@ -140,36 +141,17 @@ impl Runtimes {
         Self::marked(folder).map_or_else(|| self.handler_of(pod, objects), Ok)
     }
 
-    /// What each can do, for `status.runtimeHandlers`. Runs every program once. User namespaces are the node's own
-    /// work, for all of them.
-    pub fn detect(&self, user_namespaces: bool) -> Vec<NodeRuntimeHandler> {
+    /// What each says of itself, the default one first. Runs every program, bounded in time: call once.
+    pub fn ask_all(&self) -> Vec<(String, Said)> {
         let default = std::iter::once((String::new(), &self.default));
         let named = self.handlers.iter().map(|(name, handler)| (name.clone(), handler));
-        default
-            .chain(named)
-            .map(|(name, handler)| NodeRuntimeHandler {
-                name: Some(name),
-                features: Some(features(
-                    &host::runtime_features(&handler.program).unwrap_or_default(),
-                    user_namespaces,
-                )),
-            })
-            .collect()
-    }
-}
-
-/// From the answer to `features` (OCI runtime specification, features.md).
-fn features(said: &Value, user_namespaces: bool) -> NodeRuntimeHandlerFeatures {
-    let options = said["mountOptions"].as_array().into_iter().flatten();
-    NodeRuntimeHandlerFeatures {
-        recursive_read_only_mounts: Some(options.into_iter().any(|option| option == "rro")),
-        user_namespaces: Some(user_namespaces),
+        default.chain(named).map(|(name, handler)| (name, Said::by(&handler.program))).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -205,13 +187,5 @@ mod tests {
             (kept.program.as_path(), kept.root.file_name().unwrap().to_str()),
             (Path::new("/opt/crun"), Some("runtime-crun"))
         );
-    }
-
-    #[test]
-    fn what_a_runtime_says() {
-        let can = features(&json!({"mountOptions": ["ro", "rro"]}), true);
-        assert_eq!(can.recursive_read_only_mounts, Some(true));
-        assert_eq!(can.user_namespaces, Some(true));
-        assert_eq!(features(&Value::Null, false).recursive_read_only_mounts, Some(false));
     }
 }

@@ -1,7 +1,7 @@
 //! Who a container runs as: security context and image USER, names looked up in the image's own files.
 //!
 //! Rules of the kubelet (pkg/kubelet/kuberuntime/security_context_others.go) and, for the image's `USER`, of
-//! containerd. The image is a stranger's: its files are opened beneath its root and read only so far.
+//! containerd (pkg/oci, `WithUser`: digits are a number). The image is a stranger's: its files are opened beneath its root and read only so far.
 
 mod files;
 #[cfg(test)]
@@ -91,6 +91,10 @@ pub fn resolve(pod: &Pod, container: &Container, image_user: &str, rootfs: &Path
         Some(uid) => (uid, passwd.iter().find(|p| p.uid == uid)),
         None => image_uid(image_name, &passwd)?,
     };
+    // Once more, of what came out: whatever the image's files say, the policy holds.
+    if wish.non_root && uid == 0 {
+        return Err(UserError::ImageRunsAsRoot { pod: pod_text(pod), container: container.name.clone() });
+    }
     // The image's group goes with the image's user only.
     let from_image = image_group.filter(|_| wish.user.is_none());
     let gid = match (wish.group, from_image) {
@@ -108,21 +112,28 @@ pub fn resolve(pod: &Pod, container: &Container, image_user: &str, rootfs: &Path
     Ok(User { uid, gid, groups: groups.into_iter().collect() })
 }
 
+/// A number is never looked up as a name: the image would decide then which user a number is, after the policy was
+/// checked against the number.
 fn image_uid<'a>(name: &str, passwd: &'a [Passwd]) -> Result<(u32, Option<&'a Passwd>), UserError> {
-    let name = if name.is_empty() { "0" } else { name };
-    // A name made of digits is a number unless the image has a user of that name, as Docker decides it.
-    if let Some(entry) = passwd.iter().find(|p| p.name == name) {
-        return Ok((entry.uid, Some(entry)));
+    match name.parse::<i64>() {
+        Ok(uid) => {
+            let uid = number("user of the image", uid)?;
+            Ok((uid, passwd.iter().find(|p| p.uid == uid)))
+        }
+        Err(_) if name.is_empty() => Ok((0, passwd.iter().find(|p| p.uid == 0))),
+        Err(_) => match passwd.iter().find(|p| p.name == name) {
+            Some(entry) => Ok((entry.uid, Some(entry))),
+            None => Err(UserError::UnknownUser(name.to_owned())),
+        },
     }
-    let uid = name.parse().map_err(|_| UserError::UnknownUser(name.to_owned()))?;
-    Ok((uid, passwd.iter().find(|p| p.uid == uid)))
 }
 
 fn image_gid(name: &str, groups: &[Group]) -> Result<u32, UserError> {
-    match groups.iter().find(|g| g.name == name) {
-        Some(group) => Ok(group.gid),
-        None => name.parse().map_err(|_| UserError::UnknownGroup(name.to_owned())),
+    if let Ok(gid) = name.parse() {
+        return number("group of the image", gid);
     }
+    let group = groups.iter().find(|g| g.name == name);
+    group.map(|group| group.gid).ok_or_else(|| UserError::UnknownGroup(name.to_owned()))
 }
 
 fn wish(pod: &Pod, container: &Container) -> Result<Wish, UserError> {
@@ -154,10 +165,7 @@ fn number(name: &'static str, value: i64) -> Result<u32, UserError> {
 }
 
 fn check_non_root(wish: &Wish, image_name: &str, pod: &Pod, container: &Container) -> Result<(), UserError> {
-    let meta = &pod.metadata;
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    let pod = format!("{}_{}({})", text(&meta.name), text(&meta.namespace), text(&meta.uid));
-    let container = container.name.clone();
+    let (pod, container) = (pod_text(pod), container.name.clone());
     match (wish.user, image_name.parse::<i64>()) {
         (Some(0), _) => Err(UserError::RunAsRoot { pod, container }),
         (Some(_), _) => Ok(()),
@@ -169,4 +177,11 @@ fn check_non_root(wish: &Wish, image_name: &str, pod: &Pod, container: &Containe
         (None, Err(_)) if image_name.is_empty() => Err(UserError::ImageRunsAsRoot { pod, container }),
         (None, Err(_)) => Err(UserError::CannotVerify { user: image_name.to_owned(), pod, container }),
     }
+}
+
+/// As the kubelet's `format.Pod`.
+fn pod_text(pod: &Pod) -> String {
+    let meta = &pod.metadata;
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    format!("{}_{}({})", text(&meta.name), text(&meta.namespace), text(&meta.uid))
 }

@@ -5,16 +5,8 @@ mod parse;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
 
 use crate::net::netlink::{Socket, address};
-use crate::sys::program;
-
-/// Longest that an OCI runtime may think about itself: the node starts without its answer then.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Of such an answer; runc's features are 10 kB.
-const ANSWER_LIMIT: usize = 1 << 20;
 
 /// What does not change while the machine is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,31 +179,6 @@ pub fn pid_usage() -> Option<(u64, u64)> {
     Some((used, max))
 }
 
-/// `runc://1.1.5`, from `PROGRAM --version`. Blocks for one process start: call once.
-pub fn runtime_version(program: &Path) -> Option<String> {
-    let mut command = Command::new(program);
-    command.arg("--version");
-    let output = program::ask(command, ANSWER_LIMIT, PATIENCE).ok()?;
-    parse::runtime_version(&String::from_utf8_lossy(&output.stdout))
-}
-
-/// Whether the OCI runtime offers recursive read-only mounts (`PROGRAM features`, mount option `rro`), which the kernel
-/// has since 5.12. Blocks for one process start: call once.
-pub fn recursive_read_only(program: &Path) -> bool {
-    let features = runtime_features(program);
-    let options = features.as_ref().and_then(|features| features["mountOptions"].as_array());
-    options.is_some_and(|options| options.iter().any(|option| option == "rro"))
-}
-
-/// What the OCI runtime says of itself (`PROGRAM features`, OCI runtime specification, features.md). Blocks for one
-/// process start.
-pub fn runtime_features(program: &Path) -> Option<serde_json::Value> {
-    let mut command = Command::new(program);
-    command.arg("features");
-    let output = program::ask(command, ANSWER_LIMIT, PATIENCE).ok()?;
-    serde_json::from_slice(&output.stdout).ok()
-}
-
 /// Whether a process is there and has not ended.
 pub fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -236,11 +203,6 @@ mod tests {
         let (used, max) = pid_usage().unwrap();
         assert!(used > 0 && used < max);
         assert!(min_oom_score_adj() <= 1000);
-    }
-
-    #[test]
-    fn a_missing_runtime_has_no_version() {
-        assert_eq!(runtime_version(Path::new("/nowhere/runc")), None);
     }
 
     #[test]

@@ -39,16 +39,21 @@ pub(super) fn group(rootfs: &Path) -> Result<Vec<Group>, UserError> {
 fn parse_passwd(line: &str) -> Option<Passwd> {
     let mut fields = line.trim().split(':');
     let (name, _password) = (fields.next()?, fields.next()?);
-    Some(Passwd { name: name.to_owned(), uid: fields.next()?.parse().ok()?, gid: fields.next()?.parse().ok()? })
+    Some(Passwd { name: name.to_owned(), uid: id(fields.next()?)?, gid: id(fields.next()?)? })
 }
 
 fn parse_group(line: &str) -> Option<Group> {
     let mut fields = line.trim().split(':');
     let (name, _password) = (fields.next()?, fields.next()?);
-    let gid = fields.next()?.parse().ok()?;
+    let gid = id(fields.next()?)?;
     let members = fields.next().unwrap_or_default();
     let members = members.split(',').filter(|m| !m.is_empty()).map(str::to_owned).collect();
     Some(Group { name: name.to_owned(), gid, members })
+}
+
+/// Of 31 bits, as everywhere in Kubernetes: the kernel's -1 is no id.
+fn id(field: &str) -> Option<u32> {
+    field.parse().ok().filter(|id| i32::try_from(*id).is_ok())
 }
 
 /// Empty if the image has no such file.

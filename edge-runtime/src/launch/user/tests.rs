@@ -12,7 +12,7 @@ fn root() -> tempfile::TempDir {
     fs::create_dir(dir.path().join("etc")).unwrap();
     fs::write(
         dir.path().join("etc/passwd"),
-        "root:x:0:0::/root:/bin/sh\nbroken\nweb:x:33:34::/:/bin/false\n7:x:700:701::/:/\n",
+        "root:x:0:0::/root:/bin/sh\nbroken\nweb:x:33:34::/:/bin/false\n7:x:700:701::/:/\nminus:x:4294967295:0::/:/\n",
     )
     .unwrap();
     fs::write(dir.path().join("etc/group"), "root:x:0:root\ngame:x:60:web,other\nadm:x:4:\n").unwrap();
@@ -42,7 +42,11 @@ fn the_images_user_in_all_its_forms() {
     assert_eq!(got("web:adm"), Ok(user(33, 4, &[60])));
     assert_eq!(got("1000:2000"), Ok(user(1000, 2000, &[])));
     assert_eq!(got("1000"), Ok(user(1000, 0, &[])));
-    assert_eq!(got("7"), Ok(user(700, 701, &[])), "a user whose name is a number");
+    assert_eq!(got("7"), Ok(user(7, 0, &[])), "a number is no name");
+    assert_eq!(got("web:4"), Ok(user(33, 4, &[60])));
+    assert_eq!(got("minus"), Err("unable to find user minus: no matching entries in passwd file".into()));
+    assert_eq!(got("4294967295"), Err("user of the image 4294967295 is out of range".into()));
+    assert_eq!(got("web:-1"), Err("group of the image -1 is out of range".into()));
     assert_eq!(got("nobody"), Err("unable to find user nobody: no matching entries in passwd file".into()));
     assert_eq!(got("web:nogroup"), Err("unable to find group nogroup: no matching entries in group file".into()));
 }
@@ -86,6 +90,23 @@ fn non_root_is_checked_in_the_kubelets_words() {
     assert_eq!(refused(json!({"runAsUser": 0}), "33"), format!("container's runAsUser breaks non-root policy {place}"));
     assert!(run(json!({"runAsNonRoot": true}), json!({}), "33", dir.path()).is_ok());
     assert!(run(json!({"runAsNonRoot": true}), json!({"runAsNonRoot": false}), "", dir.path()).is_ok());
+}
+
+/// Files of a hostile image that make root of a number.
+#[test]
+fn a_number_stays_the_number_that_the_policy_saw() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("etc")).unwrap();
+    fs::write(dir.path().join("etc/passwd"), "1000:x:0:0::/:/bin/sh\n+1000:x:0:0::/:/\n").unwrap();
+    fs::write(dir.path().join("etc/group"), "1000:x:0:\n2000:x:0:1000\n").unwrap();
+    let got = |image: &str| run(json!({"runAsNonRoot": true}), json!({}), image, dir.path());
+    assert_eq!(got("1000").unwrap(), user(1000, 0, &[]));
+    assert_eq!(got("+1000").unwrap().uid, 1000);
+    assert_eq!(got("1000:1000").unwrap(), user(1000, 1000, &[]));
+    assert_eq!(run(json!({}), json!({}), "1000:2000", dir.path()).unwrap(), user(1000, 2000, &[]));
+    for root in ["0", "00", "-0", "+0:1000"] {
+        assert!(matches!(got(root), Err(UserError::ImageRunsAsRoot { .. })), "{root}");
+    }
 }
 
 #[test]

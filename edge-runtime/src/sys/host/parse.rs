@@ -34,14 +34,6 @@ pub(super) fn tasks(loadavg: &str) -> Option<u64> {
     loadavg.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
 }
 
-/// `runc version 1.1.5+ds1` or `crun version 1.8.1` to `runc://1.1.5+ds1`.
-pub(super) fn runtime_version(output: &str) -> Option<String> {
-    let mut words = output.lines().next()?.split_whitespace();
-    let name = words.next()?;
-    let version = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
-    Some(format!("{name}://{version}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,10 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_versions() {
+    fn names() {
         assert_eq!(pretty_name("ID=x\nPRETTY_NAME=\"Debian 12\"\n").as_deref(), Some("Debian 12"));
-        assert_eq!(runtime_version("runc version 1.1.5+ds1\nspec: 1\n").as_deref(), Some("runc://1.1.5+ds1"));
-        assert_eq!(runtime_version("youki version: 0.5.1\n").as_deref(), Some("youki://0.5.1"));
-        assert_eq!(runtime_version("").as_deref(), None);
     }
 }

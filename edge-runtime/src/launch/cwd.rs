@@ -1,0 +1,124 @@
+//! In which folders a container may not begin: `/proc` there shows what the OCI runtime still has open of the host
+//! (CVE-2024-21626). Old runtimes follow it; this is the second lock.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
+use nix::sys::stat::{SFlag, fstatat};
+
+/// As the kernel has it (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+
+/// Why a working folder is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "working directory {0:?} lies below /proc, where the files of the OCI runtime are: it is refused (workingDir of \
+     the container, WORKDIR of the image)"
+)]
+pub(super) struct Refused(String);
+
+/// Refuses a `cwd` that leads below `/proc`, by its name or through the links of the image at `root`.
+///
+/// # Errors
+/// It does.
+pub(super) fn check(root: &Path, cwd: &str) -> Result<(), Refused> {
+    let refused = || Refused(cwd.chars().take(200).collect());
+    let mut todo: VecDeque<OsString> = parts(Path::new(cwd));
+    let mut here = PathBuf::new();
+    let mut links = 0;
+    while let Some(part) = todo.pop_front() {
+        if part == ".." {
+            here.pop();
+            continue;
+        }
+        here.push(&part);
+        if here.starts_with("proc") && here.components().count() > 1 {
+            return Err(refused());
+        }
+        // What is not there holds no links.
+        let Ok(Some(target)) = link(root, &here) else { continue };
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(refused());
+        }
+        here.pop();
+        let target = PathBuf::from(target);
+        if target.is_absolute() {
+            here = PathBuf::new();
+        }
+        for part in parts(&target).into_iter().rev() {
+            todo.push_front(part);
+        }
+    }
+    Ok(())
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let names = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    names.collect()
+}
+
+/// Where a link of the image leads; none for what is no link. Only the last part of `path` may be one.
+fn link(root: &Path, path: &Path) -> io::Result<Option<OsString>> {
+    let root = File::open(root)?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let parent = openat2(&root, parent, how)?;
+    let found = fstatat(&parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    if SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT != SFlag::S_IFLNK {
+        return Ok(None);
+    }
+    Ok(Some(OsString::from_vec(readlinkat(&parent, name)?.into_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn no_way_leads_below_proc() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("srv/deep")).unwrap();
+        symlink("/proc/self/fd/7", at("direct")).unwrap();
+        symlink("../../proc/self", at("srv/deep/up")).unwrap();
+        symlink("deep/up", at("srv/chain")).unwrap();
+        symlink("/", at("top")).unwrap();
+        symlink("/proc", at("p")).unwrap();
+        symlink("circle", at("circle")).unwrap();
+        for bad in [
+            "/proc/self/fd/7",
+            "/proc/./self/fd/7/",
+            "/srv/../proc/self/fd/8",
+            "//proc//1/cwd",
+            "/nowhere/../proc/self",
+            "proc/self/fd/7",
+            "/direct",
+            "/direct/../../x",
+            "/srv/chain/fd/9",
+            "/top/top/proc/thread-self/fd/7",
+            "/p/self/fd/7",
+            "/circle",
+        ] {
+            assert!(check(root.path(), bad).is_err(), "{bad}");
+        }
+        for good in ["/", "", "/srv", "/srv/deep/../x", "/top/srv", "/nowhere/at/all", "/processes/x", "/proc"] {
+            check(root.path(), good).unwrap();
+        }
+    }
+}
