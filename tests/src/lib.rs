@@ -11,6 +11,7 @@ pub mod kubectl;
 pub mod manifest;
 pub mod node;
 pub mod process;
+pub mod silent;
 #[cfg(test)]
 mod sources;
 pub mod uplink;
@@ -21,6 +22,7 @@ pub use cluster::Cluster;
 pub use faults::{FaultProxy, Faults};
 pub use kubectl::Kubectl;
 pub use node::EdgeNode;
+pub use silent::Silent;
 pub use uplink::Uplink;
 pub use wait::until;
 

@@ -7,6 +7,7 @@ use lexopt::prelude::*;
 
 use super::CliError;
 use crate::image::digest::hex;
+use crate::image::gc::Sweep;
 use crate::image::helper::Helper;
 use crate::image::{ImageError, ImageRecord, Reference};
 use crate::paths::Paths;
@@ -16,21 +17,29 @@ use crate::store::{Store, StoreError};
 /// # Errors
 /// Called wrongly, or the store cannot be read.
 pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let (mut root, mut json, mut verify, mut collect, mut remove) = (None, false, false, false, Vec::new());
+    let (mut root, mut json, mut verify, mut collect, mut remove) = (None, false, false, None, Vec::new());
     while let Some(arg) = args.next()? {
         match arg {
             Long("root") => root = Some(args.value()?.into()),
             Long("json") => json = true,
             Long("verify") => verify = true,
-            Long("collect") => collect = true,
+            // For the daemon: what no image needs. How much of it says how short the disk is.
+            Long("collect") => {
+                collect = Some(match args.value()?.string()?.as_str() {
+                    "usual" => Sweep::USUAL,
+                    "short" => Sweep::SHORT,
+                    "shortest" => Sweep::SHORTEST,
+                    other => return Err(CliError::Usage(format!("--collect knows no {other:?}"))),
+                });
+            }
             Long("remove") => remove.push(args.value()?.string()?),
             _ => return Err(arg.unexpected().into()),
         }
     }
     super::start_log();
     let paths = super::paths(root)?;
-    if collect {
-        let Err(error) = Helper::begin(&paths).and_then(|helper| helper.collect()) else {
+    if let Some(how) = collect {
+        let Err(error) = Helper::open(&paths).and_then(|helper| helper.sweep(how)) else {
             return Ok(ExitCode::SUCCESS);
         };
         // The daemon makes an event of it.
@@ -71,12 +80,15 @@ fn verify_all(paths: &Paths) -> Result<Vec<String>, ImageError> {
     let mut helper = Helper::begin(paths)?;
     let images = helper.images()?;
     let broken = crate::image::gc::select_broken(&images, |layer| helper.layers.verify(layer));
+    let lock = helper.layers.lock()?;
     for layer in images.iter().filter(|image| broken.contains(&image.id)).flat_map(|image| &image.layers) {
         if !helper.layers.verify(layer) {
             helper.layers.retire(layer)?;
         }
     }
-    helper.remove(&broken)?;
+    drop(lock);
+    helper.forget(&broken)?;
+    helper.sweep(Sweep::USUAL)?;
     Ok(broken)
 }
 

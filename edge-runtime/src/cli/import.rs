@@ -40,13 +40,14 @@ fn import(paths: &Paths, file: &Path, reference: Option<&str>) -> Result<Vec<Ima
     let name = reference.map(Reference::parse).transpose()?;
     let mut helper = Helper::begin(paths)?;
     let path = (file != Path::new("-")).then_some(file);
-    let source = Source::open(path, helper.layers.incoming(), &helper.limits)?;
+    let source = Source::open(path, helper.layers.incoming().dir(), &helper.limits)?;
     let records = Import {
         layers: &helper.layers,
         wanted: &Wanted::here(),
         limits: &helper.limits,
         name: name.as_ref(),
         now: super::pull::now(),
+        wants: &helper.wants,
     }
     .run(&source)?;
     helper.commit(records)

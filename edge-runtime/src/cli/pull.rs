@@ -24,12 +24,13 @@ const LONGEST_REQUEST: u64 = 4 << 20;
 /// # Errors
 /// Called wrongly, or the image cannot be had.
 pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let (mut root, mut image, mut auth, mut helper) = (None, None, None, false);
+    let (mut root, mut image, mut auth, mut helper, mut check) = (None, None, None, false, false);
     while let Some(arg) = args.next()? {
         match arg {
             Long("root") => root = Some(args.value()?.into()),
             Long("auth") => auth = Some(PathBuf::from(args.value()?)),
             Long("helper") => helper = true,
+            Long("check") => check = true,
             Value(name) if image.is_none() => image = Some(name.string()?),
             _ => return Err(arg.unexpected().into()),
         }
@@ -38,7 +39,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     super::start_log();
     let paths = super::paths(root)?;
     if helper {
-        return answer(&paths, &image);
+        return answer(&paths, &image, check);
     }
     let config = ConfigFile::read(&paths.config_file()).map_err(CliError::failed)?;
     let document = auth.as_deref().map(read_auth).transpose()?;
@@ -55,13 +56,14 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
 }
 
 /// The contract with `image::spawn`: whatever happens, one line says it.
-fn answer(paths: &Paths, image: &str) -> Result<ExitCode, CliError> {
+fn answer(paths: &Paths, image: &str, only_check: bool) -> Result<ExitCode, CliError> {
     let mut text = Vec::new();
     io::stdin().take(LONGEST_REQUEST).read_to_end(&mut text).map_err(CliError::failed)?;
     let request: Request = serde_json::from_slice(&text).map_err(|e| CliError::Usage(format!("the request: {e}")))?;
-    let done = pull(paths, image, &request);
+    let done = if only_check { check(paths, image, &request) } else { pull(paths, image, &request).map(Some) };
     let answer = match &done {
-        Ok(record) => Answer::Image(record.id.clone()),
+        Ok(Some(record)) => Answer::Image(record.id.clone()),
+        Ok(None) => Answer::Stale,
         Err(error) => Answer::Error { reason: error.reason().to_owned(), message: error.to_string() },
     };
     let line = serde_json::to_string(&answer).map_err(CliError::failed)?;
@@ -70,8 +72,43 @@ fn answer(paths: &Paths, image: &str) -> Result<ExitCode, CliError> {
 }
 
 fn pull(paths: &Paths, image: &str, request: &Request) -> Result<ImageRecord, ImageError> {
-    let registries = &request.registries;
     let reference = Reference::parse(image)?;
+    let keyring = keyring(image, &reference, request)?;
+    let mut helper = Helper::begin(paths)?;
+    helper.limits.bytes_per_second = request.bytes_per_second;
+    let record = work(&helper, request, &keyring, |pull| pull.run(&reference))?;
+    let records = helper.commit(vec![record])?;
+    Ok(records.into_iter().next().unwrap_or_else(|| unreachable!("one record was committed")))
+}
+
+/// Nothing is written where nothing new was learned: a restart of a container costs the card nothing.
+fn check(paths: &Paths, image: &str, request: &Request) -> Result<Option<ImageRecord>, ImageError> {
+    let reference = Reference::parse(image)?;
+    let keyring = keyring(image, &reference, request)?;
+    let mut helper = Helper::open(paths)?;
+    let Some(record) = work(&helper, request, &keyring, |pull| pull.check(&reference))? else { return Ok(None) };
+    let known = helper.known(&record.id);
+    if known.is_some_and(|known| known.access == record.access && known.references == record.references) {
+        return Ok(Some(record));
+    }
+    Ok(helper.commit(vec![record])?.into_iter().next())
+}
+
+fn work<T>(helper: &Helper, request: &Request, keyring: &Keyring, job: impl FnOnce(&Pull<'_>) -> T) -> T {
+    job(&Pull {
+        layers: &helper.layers,
+        wanted: &Wanted::here(),
+        limits: &helper.limits,
+        registries: &request.registries,
+        keyring,
+        known: &|key| helper.known(key),
+        may_share: &|layer, keys| helper.may_share(layer, keys),
+        wants: &helper.wants,
+        now: now(),
+    })
+}
+
+fn keyring(image: &str, reference: &Reference, request: &Request) -> Result<Keyring, ImageError> {
     let mut keyring = Keyring::default();
     let mut add = |document: &[u8], from: &str, secret: Option<&str>| {
         let broken = |why| ImageError::Broken { image: image.to_owned(), what: from.to_owned(), why };
@@ -83,7 +120,7 @@ fn pull(paths: &Paths, image: &str, request: &Request) -> Result<ImageRecord, Im
     if let Some(document) = &request.auth {
         add(document.as_bytes(), "pull secret", None)?;
     }
-    let own = registry_for(registries, &reference.registry).auth_file;
+    let own = registry_for(&request.registries, &reference.registry).auth_file;
     for path in own.into_iter().chain(request.auth_file.clone()) {
         let document = std::fs::read(&path).map_err(|source| ImageError::Io {
             path: path.clone(),
@@ -92,20 +129,7 @@ fn pull(paths: &Paths, image: &str, request: &Request) -> Result<ImageRecord, Im
         })?;
         add(&document, &path.display().to_string(), None)?;
     }
-    let mut helper = Helper::begin(paths)?;
-    helper.limits.bytes_per_second = request.bytes_per_second;
-    let record = Pull {
-        layers: &helper.layers,
-        wanted: &Wanted::here(),
-        limits: &helper.limits,
-        registries,
-        keyring: &keyring,
-        known: &|key| helper.known(key),
-        now: now(),
-    }
-    .run(&reference)?;
-    let records = helper.commit(vec![record])?;
-    Ok(records.into_iter().next().unwrap_or_else(|| unreachable!("one record was committed")))
+    Ok(keyring)
 }
 
 fn read_auth(path: &Path) -> Result<Vec<u8>, CliError> {

@@ -55,6 +55,11 @@ pub fn after_pull(earlier: Option<Access>, repository: &str, with: BTreeSet<Stri
     access
 }
 
+/// Whether who logs in with these keys may have the content of the image, by whatever name.
+pub fn is_open_to(access: &Access, keys: &BTreeSet<String>) -> bool {
+    access.is_empty() || access.values().any(|known| known.is_empty() || !known.is_disjoint(keys))
+}
+
 /// Whether a pod with these pull secrets may use the image by this name without asking a registry. `registries` is the
 /// node's own table: a login may be one for a mirror.
 pub fn may_use(image: &ImageRecord, reference: &Reference, registries: &[RegistryConfig], logins: &[PodLogin]) -> bool {
@@ -126,6 +131,16 @@ mod tests {
         assert!(!may(&private, &[bodiless("other")]));
         // By another repository the same content has to be asked for.
         assert!(!may_use(&private, &Reference::parse("reg.example/b:1").unwrap(), &[], &[first]));
+    }
+
+    #[test]
+    fn content_is_shared_among_those_who_may_have_it() {
+        let keys = keys_of(&login("secret:n/s:1", "right"));
+        let others = keys_of(&login("secret:n/t:2", "other"));
+        let private = after_pull(None, "reg.example/a", keys.clone());
+        assert!(is_open_to(&private, &keys) && is_open_to(&Access::new(), &BTreeSet::new()));
+        assert!(!is_open_to(&private, &others) && !is_open_to(&private, &BTreeSet::new()));
+        assert!(is_open_to(&after_pull(Some(private), "reg.example/b", BTreeSet::new()), &others), "public elsewhere");
     }
 
     #[test]

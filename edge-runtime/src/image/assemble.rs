@@ -35,6 +35,17 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Checks what all layers together hold.
+///
+/// # Errors
+/// It is too much.
+pub(super) fn check_unpacked(bytes: u64, limits: &Limits, image: &str) -> Result<(), ImageError> {
+    if bytes > limits.image_bytes {
+        return Err(ImageError::Limit { what: format!("size of {image}, unpacked,"), limit: limits.image_bytes });
+    }
+    Ok(())
+}
+
 /// Bytes of an image as the manifest claims them.
 pub(super) fn size(manifest: &Manifest) -> u64 {
     manifest.layers.iter().fold(manifest.config.size, |sum, layer| sum.saturating_add(layer.size))

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ureq::Body;
@@ -11,14 +11,21 @@ use ureq::http::{Response, StatusCode};
 
 use crate::image::ImageError;
 use crate::image::digest::{Hasher, hex};
+use crate::image::incoming::{BLOB, Claim, Incoming};
 use crate::image::limits::Limits;
 use crate::image::manifest::Descriptor;
 use crate::image::registry::Repository;
+use crate::sys::writeback::Writeback;
 
 /// Tries in a row that may bring nothing, with pauses of 1, 2, 4, 8 seconds between them.
 const FRUITLESS: u32 = 5;
+/// A registry that sends less than this a minute counts as silent: one that sends drop by drop would else hold its
+/// place for hours. GPRS brings a hundred times as much.
+const SLOWEST: u64 = 16 * 1024;
+const MINUTE: Duration = Duration::from_secs(60);
 
-/// Fetches a blob into `incoming` and checks it; returns the file, which the caller removes when it is used up.
+/// Fetches a blob into `incoming` and checks it; returns the file, which the caller removes when it is used up. Waits for
+/// another process that fetches the same.
 ///
 /// # Errors
 /// The registry does not have it or stopped answering (what came stays for the next run), it is larger than
@@ -26,14 +33,16 @@ const FRUITLESS: u32 = 5;
 pub fn blob(
     repository: &mut Repository<'_>,
     blob: &Descriptor,
-    incoming: &Path,
+    incoming: &Incoming,
     limits: &Limits,
-) -> Result<PathBuf, ImageError> {
-    let path = incoming.join(format!("blob-{}", hex(&blob.digest)));
+) -> Result<Claim, ImageError> {
     if blob.size > limits.blob_bytes {
         let what = format!("size of blob {} of {}", blob.digest, repository.image());
         return Err(ImageError::Limit { what, limit: limits.blob_bytes });
     }
+    let claim = incoming.claim_file(&format!("{BLOB}{}", hex(&blob.digest)));
+    let claim = claim.map_err(incoming.error("cannot make a download in"))?;
+    let path = claim.path.clone();
     let mut part = Part::open(path.clone(), blob.size).map_err(ImageError::io(&path, "cannot open"))?;
     let resumed = part.length > 0;
     part.pace = limits.bytes_per_second;
@@ -46,7 +55,7 @@ pub fn blob(
         found = part.hasher.clone().finish();
     }
     if found == blob.digest {
-        return Ok(path);
+        return Ok(claim);
     }
     let _ = fs::remove_file(&path);
     let what = format!("blob {} of {}", blob.digest, repository.image());
@@ -61,6 +70,7 @@ struct Part {
     hasher: Hasher,
     /// Bytes per second.
     pace: Option<u64>,
+    writeback: Writeback,
 }
 
 enum Failure {
@@ -81,11 +91,16 @@ impl Part {
         loop {
             let n = file.read(&mut buffer)?;
             if n == 0 {
-                return Ok(Self { file, path, length, hasher, pace: None });
+                return Ok(Self { file, path, length, hasher, pace: None, writeback: Writeback::default() });
             }
             hasher.update(&buffer[..n]);
             length += n as u64;
         }
+    }
+
+    /// Bytes a minute that count as progress; half of what a configured pace would let through.
+    fn slowest(&self) -> u64 {
+        self.pace.map_or(SLOWEST, |pace| SLOWEST.min(pace.saturating_mul(30)))
     }
 
     fn restart(&mut self) -> io::Result<()> {
@@ -104,7 +119,7 @@ impl Part {
                 Ok(()) => {}
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Link(error)) => {
-                    fruitless = if self.length > before { 0 } else { fruitless + 1 };
+                    fruitless = if self.length >= before.saturating_add(self.slowest()) { 0 } else { fruitless + 1 };
                     if fruitless == FRUITLESS {
                         return Err(error);
                     }
@@ -132,6 +147,7 @@ impl Part {
         let mut body = response.into_body().into_with_config().limit(u64::MAX).reader();
         let mut buffer = vec![0; 64 * 1024];
         let (began, from) = (Instant::now(), self.length);
+        let mut meter = Meter { slowest: self.slowest(), since: began, bytes: 0 };
         loop {
             // The peer is slowed by what is not read.
             if let Some(pace) = self.pace {
@@ -147,6 +163,10 @@ impl Part {
                 Err(error) => return Err(Failure::Link(repository.unreachable(error))),
             };
             self.length += n as u64;
+            if meter.is_stalled(Instant::now(), n as u64) {
+                let why = format!("it sends less than {} bytes a minute", meter.slowest);
+                return Err(Failure::Link(repository.unreachable(why)));
+            }
             if self.length > blob.size {
                 let _ = fs::remove_file(&self.path);
                 let what = format!("content of blob {} of {}", blob.digest, repository.image());
@@ -155,8 +175,29 @@ impl Part {
             self.file
                 .write_all(&buffer[..n])
                 .map_err(|e| Failure::Final(ImageError::io(&self.path, "cannot write the download")(e)))?;
+            self.writeback.wrote(&self.file, n);
             self.hasher.update(&buffer[..n]);
         }
+    }
+}
+
+/// Whether enough arrives.
+struct Meter {
+    /// Bytes a minute.
+    slowest: u64,
+    since: Instant,
+    bytes: u64,
+}
+
+impl Meter {
+    fn is_stalled(&mut self, now: Instant, bytes: u64) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if now.saturating_duration_since(self.since) < MINUTE {
+            return false;
+        }
+        let stalled = self.bytes < self.slowest;
+        (self.since, self.bytes) = (now, 0);
+        stalled
     }
 }
 
@@ -167,4 +208,22 @@ fn starts_at(response: &Response<Body>) -> Option<u64> {
     }
     let range = response.headers().get("content-range")?.to_str().ok()?;
     range.strip_prefix("bytes ")?.split_once('-')?.0.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drop_by_drop_is_silence() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut meter = Meter { slowest: 100, since: begun, bytes: 0 };
+        assert!(!meter.is_stalled(at(59), 1));
+        assert!(!meter.is_stalled(at(60), 99), "a hundred in a minute");
+        assert!(!meter.is_stalled(at(119), 98));
+        assert!(meter.is_stalled(at(121), 1));
+        assert!(!meter.is_stalled(at(150), 0), "and the next minute begins");
+        assert!(meter.is_stalled(at(900), 99));
+    }
 }

@@ -1,12 +1,12 @@
 //! What may go: images nobody uses, layers of no image, and records whose layers are broken. Decisions are pure;
-//! [`sweep`] and [`forget_broken`] act on them.
+//! [`sweep`] acts on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::image::layers::Layers;
-use crate::image::{ImageError, ImageRecord};
-use crate::store::Store;
+use crate::image::incoming::DROP;
+use crate::image::layers::{Layers, read_json};
+use crate::image::{ImageError, ImageRecord, wants};
 
 /// What [`select_unused`] needs to know beside the images.
 pub struct Rules<'a> {
@@ -41,38 +41,72 @@ pub fn select_unused(images: &[ImageRecord], rules: &Rules<'_>, bytes: u64) -> V
     chosen
 }
 
-/// Ids of images with a layer that `has` does not know: after a power cut on a medium that lied. Their records are to
-/// be dropped, so that the next use pulls just what is missing.
+/// Ids of images with a layer that `has` does not know: after a power cut on a medium that lied. They leave the store,
+/// while their records beside the layers stay, so that the next use pulls just what is missing.
 pub fn select_broken(images: &[ImageRecord], has: impl Fn(&str) -> bool) -> Vec<String> {
     images.iter().filter(|image| !image.layers.iter().all(|layer| has(layer))).map(|image| image.id.clone()).collect()
 }
 
-/// For the start of the daemon: drops the records of images whose layers a power cut has spoiled and returns their
-/// ids. A few system calls per layer; `edge-runtime images --verify` looks deeper.
-///
-/// # Errors
-/// The store cannot be read or written.
-pub fn forget_broken(store: &mut Store, layers: &Layers) -> Result<Vec<String>, ImageError> {
-    let broken = select_broken(&store.images()?, |layer| layers.has(layer));
-    if !broken.is_empty() {
-        store.write(|writer| broken.iter().try_for_each(|id| writer.image_remove(id)))?;
-    }
-    Ok(broken)
+/// What a sweep takes besides what was removed and what nobody works on any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep {
+    /// Unfinished downloads, and layers of pulls that never finished, are kept this long for another try.
+    pub keep: Duration,
+    /// Layers that nothing names. Without need they stay: a node that lost its records may find them of use.
+    pub orphans: bool,
 }
 
-/// Removes half-made layers, and after `keep` also unfinished downloads and layers that belong to no image
-/// (`in_use`: those that do). The caller holds the lock.
+impl Sweep {
+    /// At every occasion.
+    pub const USUAL: Self = Self { keep: Duration::from_secs(7 * 24 * 3600), orphans: false };
+    /// For want of disk: downloads stay.
+    pub const SHORT: Self = Self { orphans: true, ..Self::USUAL };
+    /// For want of disk that was not met by [`Sweep::SHORT`].
+    pub const SHORTEST: Self = Self { keep: Duration::ZERO, orphans: true };
+}
+
+/// Removes layers that belong to no image any more, half-made ones, and old downloads. `in_use` is asked once nobody
+/// else changes anything: the layers of all images in the store.
 ///
 /// # Errors
-/// Something cannot be removed.
-pub fn sweep(layers: &Layers, in_use: &BTreeSet<String>, keep: Duration) -> Result<(), ImageError> {
-    for orphan in layers.list()?.iter().filter(|layer| !in_use.contains(*layer)) {
-        // A layer of a pull that was cut short waits for the pull to go on.
-        if !layers.has(orphan) || layers.age(orphan).is_none_or(|age| age > keep) {
-            layers.retire(orphan)?;
+/// Something cannot be removed; all the rest is.
+pub fn sweep(
+    layers: &Layers,
+    in_use: impl FnOnce() -> Result<BTreeSet<String>, ImageError>,
+    how: Sweep,
+) -> Result<(), ImageError> {
+    let incoming = layers.incoming();
+    let lock = layers.lock()?;
+    let (live, old) = wants::sort(incoming, how.keep).map_err(incoming.error("cannot read the notes in"))?;
+    let mut in_use = in_use()?;
+    in_use.extend(layers.records().into_iter().flat_map(|image| image.layers));
+    in_use.extend(live.into_iter().flat_map(|want| want.layers));
+    let notes = incoming.entries(DROP).map_err(incoming.error("cannot read"))?;
+    let mut going: BTreeSet<String> = old.into_iter().flat_map(|want| want.layers).collect();
+    going.extend(notes.iter().filter_map(|note| read_json::<ImageRecord>(note)).flat_map(|image| image.layers));
+    for layer in layers.list()? {
+        // One that is not whole serves nobody.
+        if how.orphans || !layers.has(&layer) {
+            going.insert(layer);
         }
     }
-    layers.empty_incoming(keep)
+    let mut result = going.difference(&in_use).try_for_each(|layer| layers.retire(layer));
+    if result.is_ok() {
+        let removed = notes.iter().try_for_each(std::fs::remove_file);
+        result = removed.map_err(incoming.error("cannot remove a note in"));
+    }
+    let drafts = layers.remove_drafts().map_err(incoming.error("cannot remove the drafts beside"));
+    let cleared = incoming.clear(how.keep).map_err(incoming.error("cannot clear"));
+    drop(lock);
+    let deleted = incoming.delete_gone().map_err(incoming.error("cannot delete in"));
+    result.and(drafts).and(cleared).and(deleted)
+}
+
+/// Whether a [`sweep`] of the short kind would find something, given the layers of all images in the store.
+pub fn has_leftovers(layers: &Layers, in_use: &BTreeSet<String>) -> bool {
+    let named: BTreeSet<String> = layers.records().into_iter().flat_map(|image| image.layers).collect();
+    let orphan = |layer: &String| !in_use.contains(layer) && !named.contains(layer);
+    layers.list().is_ok_and(|all| all.iter().any(orphan)) || layers.incoming().has_entries()
 }
 
 #[cfg(test)]
@@ -114,11 +148,5 @@ mod tests {
     fn an_image_without_one_of_its_layers_is_broken() {
         let images = [image("whole", 1, 0, &["x"]), image("half", 1, 0, &["x", "y"]), image("empty", 1, 0, &[])];
         assert_eq!(select_broken(&images, |layer| layer == "x"), ["half"]);
-        let temp = tempfile::tempdir().unwrap();
-        let mut store = Store::in_memory().unwrap();
-        store.write(|writer| images.iter().try_for_each(|image| writer.image_put(image))).unwrap();
-        let none = Layers::new(&crate::paths::Paths::new(temp.path()));
-        assert_eq!(forget_broken(&mut store, &none).unwrap(), ["half", "whole"]);
-        assert_eq!(store.images().unwrap().len(), 1, "an image without layers lacks none");
     }
 }

@@ -1,42 +1,52 @@
-//! The frame of a helper process that changes images: limits first, then the lock, then the store; at the end one
-//! durable commit. Knows neither registries nor archives.
+//! The frame of a helper process that changes images: limits first, then what earlier ones left half-made, then the
+//! store; at the end one durable commit of records and their copies beside the layers. Knows neither registries nor archives.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use crate::image::gc;
-use crate::image::layers::{Layers, Lock};
+use crate::image::access::{self, Access};
+use crate::image::gc::{self, Sweep};
+use crate::image::layers::Layers;
 use crate::image::limits::{Limits, confine_process};
+use crate::image::wants::{self, Wants};
 use crate::image::{ImageError, ImageRecord};
 use crate::paths::Paths;
 use crate::store::Store;
 use crate::sys::files::private_dir;
 
-/// Unfinished downloads, and layers of pulls that never finished, are kept this long for another attempt.
-pub const KEEP: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// What a helper works with. While it exists no other helper changes the layers.
+/// What a helper works with. Others may be at work, too: see [`crate::image::incoming`].
 pub struct Helper {
     pub layers: Layers,
     pub limits: Limits,
+    pub wants: Wants,
     store: Store,
-    _lock: Lock,
 }
 
 impl Helper {
-    /// Confines this process, waits for other helpers, and clears what earlier ones left half-made.
+    /// Confines this process and clears what earlier ones left half-made.
     ///
     /// # Errors
     /// The state folder or the store cannot be used.
     pub fn begin(paths: &Paths) -> Result<Self, ImageError> {
+        let helper = Self::open(paths)?;
+        if let Err(error) = helper.sweep(Sweep::USUAL) {
+            // In the way of nothing but itself.
+            log::warn!("leftovers stay: {error}");
+        }
+        Ok(helper)
+    }
+
+    /// As [`Helper::begin`], leaving everything as it is.
+    ///
+    /// # Errors
+    /// As [`Helper::begin`].
+    pub fn open(paths: &Paths) -> Result<Self, ImageError> {
         let limits = Limits::default();
         confine_process(&limits);
         private_dir(&paths.state()).map_err(ImageError::io(paths.state(), "cannot make"))?;
         let layers = Layers::new(paths);
-        let lock = layers.lock()?;
+        layers.prepare()?;
         let store = Store::open_shared(&paths.store())?;
-        let helper = Self { layers, limits, store, _lock: lock };
-        gc::sweep(&helper.layers, &helper.store.layers_in_use()?, KEEP)?;
-        Ok(helper)
+        Ok(Self { layers, limits, wants: Wants::default(), store })
     }
 
     /// The image a reference or id leads to. A store that cannot answer knows none: the image is fetched again.
@@ -55,41 +65,73 @@ impl Helper {
         Ok(self.store.images()?)
     }
 
+    /// Whether everyone with one of these logins (`keys`, see [`access::keys`]) may have this layer, by what the images
+    /// that it belongs to remember, and by what pulls that were cut short brought.
+    pub fn may_share(&self, diff_id: &str, keys: &BTreeSet<String>) -> bool {
+        let has = |layers: &[String]| layers.iter().any(|layer| layer == diff_id);
+        let open = |(layers, access): (Vec<String>, Access)| has(&layers) && access::is_open_to(&access, keys);
+        let images = self.store.images().unwrap_or_default().into_iter().chain(self.layers.records());
+        let tried = wants::all(self.layers.incoming()).into_iter().map(|want| (want.brought, want.access));
+        images.map(|image| (image.layers, image.access)).chain(tried).any(open)
+    }
+
     /// Makes images known; their layers are durable already. Names that an image of the same id has are kept.
     ///
     /// # Errors
-    /// The store cannot be written; nothing is known then.
+    /// A layer is there no more, or the store cannot be written; nothing is known then.
     pub fn commit(&mut self, mut records: Vec<ImageRecord>) -> Result<Vec<ImageRecord>, ImageError> {
+        let lock = self.layers.lock()?;
+        let mut losing = Vec::new();
         for record in &mut records {
+            if let Some(gone) = record.layers.iter().find(|layer| !self.layers.has(layer)) {
+                let why = "was removed meanwhile; try again".to_owned();
+                return Err(ImageError::Broken { image: record.id.clone(), what: format!("layer {gone}"), why });
+            }
             for earlier in self.known(&record.id).map(|known| known.references).unwrap_or_default() {
                 if !record.references.contains(&earlier) {
                     record.references.push(earlier);
                 }
             }
+            // Images that this one takes a name from.
+            let others = record.references.iter().filter_map(|name| self.known(name));
+            losing.extend(others.filter(|other| other.id != record.id).map(|other| other.id));
         }
+        // Beside the layers first: what only the store knew could be lost with it.
+        records.iter().try_for_each(|record| self.layers.put_record(record, true))?;
         self.store.write_durable(|writer| records.iter().try_for_each(|record| writer.image_put(record)))?;
+        for other in losing.iter().filter_map(|id| self.known(id)) {
+            self.layers.put_record(&other, true)?;
+        }
+        drop(lock);
+        self.wants.done();
         Ok(records)
     }
 
-    /// Removes every layer that belongs to no image. Needs no free space: renames and deletes.
+    /// Removes what no image needs. Needs no free space: renames and deletes.
     ///
     /// # Errors
-    /// The store cannot be read, or a layer cannot be removed.
-    pub fn collect(&self) -> Result<(), ImageError> {
-        gc::sweep(&self.layers, &self.store.layers_in_use()?, Duration::ZERO)
+    /// The store cannot be read, or something cannot be removed; all the rest is.
+    pub fn sweep(&self, how: Sweep) -> Result<(), ImageError> {
+        gc::sweep(&self.layers, || Ok(self.store.layers_in_use()?), how)
     }
 
-    /// Forgets images and removes the layers that no other image needs. Images of containers must not be among them.
+    /// Forgets images whose layers are damaged. What is whole of them stays, and so do their records beside it.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn forget(&mut self, ids: &[String]) -> Result<(), ImageError> {
+        let _lock = self.layers.lock()?;
+        Ok(self.store.write_durable(|writer| ids.iter().try_for_each(|id| writer.image_remove(id)))?)
+    }
+
+    /// Removes images and the layers that no other image needs. Images of containers must not be among them.
     ///
     /// # Errors
     /// The store cannot be written, or a layer cannot be removed.
     pub fn remove(&mut self, ids: &[String]) -> Result<(), ImageError> {
         let removed: Vec<ImageRecord> = ids.iter().filter_map(|id| self.known(id)).collect();
+        removed.iter().try_for_each(|image| self.layers.drop_record(image))?;
         self.store.write_durable(|writer| removed.iter().try_for_each(|image| writer.image_remove(&image.id)))?;
-        let in_use = self.store.layers_in_use()?;
-        for layer in removed.iter().flat_map(|image| &image.layers).filter(|layer| !in_use.contains(*layer)) {
-            self.layers.retire(layer)?;
-        }
-        self.layers.empty_incoming(KEEP)
+        self.sweep(Sweep::USUAL)
     }
 }

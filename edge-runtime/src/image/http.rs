@@ -27,13 +27,18 @@ const CA_FILES: [&str; 4] = [
 
 /// A silent peer is given up after this, whatever it was asked.
 const SILENCE: Duration = Duration::from_secs(60);
-const CONNECT: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(15);
+/// For all name servers together, whatever `/etc/resolv.conf` says.
+const RESOLVE: Duration = Duration::from_secs(15);
+/// A manifest, a configuration or a token is here by then; layers have a meter of their own.
+pub const DOCUMENT: Duration = Duration::from_secs(120);
 
 /// A client that follows redirects without taking credentials along, and returns error statuses as responses.
+/// `only_tls`: no redirect leads out of TLS.
 ///
 /// # Errors
 /// `ca` cannot be read.
-pub fn agent(ca: Option<&Path>, insecure: bool) -> Result<Agent, ImageError> {
+pub fn agent(ca: Option<&Path>, insecure: bool, only_tls: bool) -> Result<Agent, ImageError> {
     let mut roots = Vec::new();
     if !insecure {
         let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
@@ -56,6 +61,7 @@ pub fn agent(ca: Option<&Path>, insecure: bool) -> Result<Agent, ImageError> {
         .tls_config(tls)
         .http_status_as_error(false)
         .max_redirects(5)
+        .https_only(only_tls)
         .user_agent(concat!("edge-runtime/", env!("CARGO_PKG_VERSION")))
         .timeout_connect(Some(CONNECT))
         .timeout_recv_response(Some(SILENCE))
@@ -82,7 +88,7 @@ impl Resolver for Names {
     fn resolve(&self, uri: &Uri, config: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let host = uri.host().ok_or(ureq::Error::HostNotFound)?.trim_matches(['[', ']']);
         let default = if uri.scheme_str() == Some("http") { 80 } else { 443 };
-        let found = resolve_blocking(host, uri.port_u16().unwrap_or(default))
+        let found = resolve_blocking(host, uri.port_u16().unwrap_or(default), RESOLVE)
             .map_err(|error| ureq::Error::Other(Box::new(error)))?;
         let mut addresses = self.empty();
         // The resolver gives at most as many as there is room for.

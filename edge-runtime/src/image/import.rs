@@ -3,12 +3,14 @@
 
 use serde::Deserialize;
 
+use crate::image::access::Access;
 use crate::image::archive::Source;
 use crate::image::digest::{hex, sha256, sha256_of};
 use crate::image::layers::Layers;
 use crate::image::limits::Limits;
 use crate::image::manifest::{Configuration, Descriptor, Document, parse_configuration, parse_document};
 use crate::image::platform::Wanted;
+use crate::image::wants::Wants;
 use crate::image::{ImageError, ImageRecord, Reference, assemble};
 
 /// What an import needs to know besides the archive.
@@ -20,6 +22,7 @@ pub struct Import<'a> {
     pub name: Option<&'a Reference>,
     /// Unix seconds.
     pub now: i64,
+    pub wants: &'a Wants,
 }
 
 /// `manifest.json` of `docker save`.
@@ -39,7 +42,7 @@ const FULL_NAME: &str = "io.containerd.image.name";
 const REF_NAME: &str = "org.opencontainers.image.ref.name";
 
 impl Import<'_> {
-    /// Unpacks every image of the archive that fits this machine. The caller holds the lock of the layers.
+    /// Unpacks every image of the archive that fits this machine.
     ///
     /// # Errors
     /// The archive is neither kind, is cut or lies about its content, has an image without a name, or none for this machine.
@@ -89,6 +92,7 @@ impl Import<'_> {
         };
         let configuration = parse_configuration(&self.document(source, &manifest.config.digest)?, &image)?;
         assemble::check(&configuration, manifest.layers.len(), self.wanted, self.limits, &image)?;
+        self.begin(&manifest.config.digest, &configuration)?;
         for (layer, diff_id) in manifest.layers.iter().zip(&configuration.diff_ids) {
             if self.layers.has(diff_id) {
                 continue;
@@ -100,7 +104,9 @@ impl Import<'_> {
                 return Err(ImageError::WrongDigest { what, wanted: layer.digest.clone(), found });
             }
             self.layers.add(diff_id, source.stream(&path)?, self.limits, &image)?;
+            self.wants.brought(diff_id);
         }
+        self.check_unpacked(&configuration, &image)?;
         let size = assemble::size(&manifest);
         Ok(assemble::record(manifest.config.digest, references, configuration, size, self.now))
     }
@@ -128,16 +134,31 @@ impl Import<'_> {
             let configuration: Configuration = parse_configuration(&bytes, &image)?;
             let files = saved.layers.unwrap_or_default();
             assemble::check(&configuration, files.len(), self.wanted, self.limits, &image)?;
+            let id = sha256(&bytes);
+            self.begin(&id, &configuration)?;
             // Layers have no digest of their own here: the diff id is checked while unpacking.
             for (file, diff_id) in files.iter().zip(&configuration.diff_ids) {
                 if !self.layers.has(diff_id) {
                     self.layers.add(diff_id, source.stream(file)?, self.limits, &image)?;
+                    self.wants.brought(diff_id);
                 }
             }
+            self.check_unpacked(&configuration, &image)?;
             let size = bytes.len() as u64 + files.iter().map(|file| source.size(file)).sum::<u64>();
-            records.push(assemble::record(sha256(&bytes), references, configuration, size, self.now));
+            records.push(assemble::record(id, references, configuration, size, self.now));
         }
         self.not_empty(source, records)
+    }
+
+    /// Until the record is there the image's layers are known by a note.
+    fn begin(&self, id: &str, configuration: &Configuration) -> Result<(), ImageError> {
+        self.wants.begin(self.layers.incoming(), id, &configuration.diff_ids, Access::new())
+    }
+
+    fn check_unpacked(&self, configuration: &Configuration, image: &str) -> Result<(), ImageError> {
+        let bytes = |layer: &String| self.layers.contents(layer).unwrap_or_default().bytes;
+        let sum = configuration.diff_ids.iter().map(bytes).fold(0, u64::saturating_add);
+        assemble::check_unpacked(sum, self.limits, image)
     }
 
     /// An index, manifest or configuration, checked against the digest it is asked by.

@@ -1,30 +1,37 @@
-//! Unpacked layers on disk. Owns the folders `layers` and `incoming` and the rule that a layer is visible only when
-//! all of it is durable; knows neither images nor registries.
+//! Unpacked layers on disk. Owns the folder `layers` and the rule that a layer is visible only when all of it is
+//! durable; knows no registries.
 //!
 //! A layer is unpacked below `incoming`, written out, and renamed into place. Beside it stands `<hex>.layer`, a small
 //! file with the number of its entries and bytes: a medium that lied about a write leaves it empty or the counts wrong,
 //! and the layer is fetched again.
 
+mod records;
+
 use std::fs::{self, File};
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::image::ImageError;
 use crate::image::compress::plain;
 use crate::image::digest::{HashingReader, hex};
+use crate::image::incoming::{Incoming, Lock};
 use crate::image::limits::Limits;
 use crate::image::rootfs::layer_dir;
-use crate::image::unpack::{remove_tree, unpack};
+use crate::image::unpack::unpack;
 use crate::paths::Paths;
+use crate::sys::delete::delete_tree;
+pub(in crate::image) use records::read_json;
+
+/// Extension of files that are not whole yet.
+const DRAFT: &str = "draft";
 
 /// The layers of one node.
 #[derive(Clone, Debug)]
 pub struct Layers {
     layers: PathBuf,
-    incoming: PathBuf,
+    incoming: Incoming,
 }
 
 /// What was counted when the layer was made.
@@ -35,39 +42,27 @@ pub struct Contents {
     pub bytes: u64,
 }
 
-/// Held by whoever changes the folders: one helper at a time, and not while the daemon sweeps.
-pub type Lock = Flock<File>;
-
 impl Layers {
     pub fn new(paths: &Paths) -> Self {
-        Self { layers: paths.layers(), incoming: paths.incoming() }
+        Self { layers: paths.layers(), incoming: Incoming::new(paths.incoming()) }
     }
 
-    pub fn incoming(&self) -> &Path {
+    #[cfg(test)]
+    pub(in crate::image) fn dir(&self) -> &Path {
+        &self.layers
+    }
+
+    pub fn incoming(&self) -> &Incoming {
         &self.incoming
     }
 
-    /// Makes the folders and waits until no other process changes them.
+    /// Makes the folders.
     ///
     /// # Errors
-    /// The folders cannot be made.
-    pub fn lock(&self) -> Result<Lock, ImageError> {
-        let file = self.lock_file()?;
-        Flock::lock(file, FlockArg::LockExclusive)
-            .map_err(|(_, error)| ImageError::io(&self.incoming, "cannot lock")(error.into()))
-    }
-
-    /// As [`Layers::lock`], but none when another process has the lock.
-    ///
-    /// # Errors
-    /// The folders cannot be made.
-    pub fn try_lock(&self) -> Result<Option<Lock>, ImageError> {
-        Ok(Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock).ok())
-    }
-
-    fn lock_file(&self) -> Result<File, ImageError> {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        for dir in [&self.layers, &self.incoming] {
+    /// They cannot be made.
+    pub fn prepare(&self) -> Result<(), ImageError> {
+        use std::os::unix::fs::DirBuilderExt;
+        for dir in [self.layers.as_path(), self.incoming.dir()] {
             // Set-user-id programs of images must not be within reach of the host's users.
             fs::DirBuilder::new()
                 .recursive(true)
@@ -75,14 +70,16 @@ impl Layers {
                 .create(dir)
                 .map_err(ImageError::io(dir, "cannot make"))?;
         }
-        let path = self.incoming.join("lock");
-        File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(ImageError::io(path, "cannot open"))
+        Ok(())
+    }
+
+    /// Waits until no other process changes layers or records: see [`Incoming`].
+    ///
+    /// # Errors
+    /// The folders cannot be made.
+    pub fn lock(&self) -> Result<Lock, ImageError> {
+        self.prepare()?;
+        self.incoming.lock().map_err(self.incoming.error("cannot lock"))
     }
 
     /// Whether the layer is there, by its folder and its counts. Cheap; see [`Layers::verify`] for the rest.
@@ -96,12 +93,8 @@ impl Layers {
         counted.is_some() && counted == self.contents(diff_id)
     }
 
-    /// How long the layer has been there.
-    pub fn age(&self, diff_id: &str) -> Option<std::time::Duration> {
-        fs::metadata(self.counts_file(diff_id)).and_then(|meta| meta.modified()).ok()?.elapsed().ok()
-    }
-
-    fn contents(&self, diff_id: &str) -> Option<Contents> {
+    /// What was counted when the layer was made.
+    pub fn contents(&self, diff_id: &str) -> Option<Contents> {
         serde_json::from_slice(&fs::read(self.counts_file(diff_id)).ok()?).ok()
     }
 
@@ -110,21 +103,41 @@ impl Layers {
     }
 
     /// Unpacks a layer (compressed or not) and makes it visible when it is whole, is what `diff_id` says, and is on
-    /// the medium. `what` names its source in errors.
+    /// the medium. `what` names its source in errors. Waits for another process that unpacks the same layer.
     ///
     /// # Errors
     /// A hostile or cut archive, another digest, a full disk: nothing of the layer is visible then.
     pub fn add(&self, diff_id: &str, source: impl BufRead, limits: &Limits, what: &str) -> Result<(), ImageError> {
         let target = layer_dir(&self.layers, diff_id)?;
-        let half = self.incoming.join(format!("layer-{}", hex(diff_id)));
-        remove_tree(&half).map_err(ImageError::io(&half, "cannot remove"))?;
-        let made = self.unpack_checked(diff_id, source, limits, what, &half).and_then(|contents| {
-            self.publish(diff_id, &half, &target, contents).map_err(ImageError::io(&target, "cannot store the layer"))
+        let had = self.has(diff_id);
+        let half = self.incoming.claim_folder(&format!("layer-{}", hex(diff_id)));
+        let half = half.map_err(self.incoming.error("cannot make a folder in"))?;
+        if !had && self.has(diff_id) {
+            // By the process that was waited for.
+            let _ = fs::remove_dir(&half.path);
+            return Ok(());
+        }
+        let made = self.unpack_checked(diff_id, source, limits, what, &half.path).and_then(|contents| {
+            let stored = self.publish(diff_id, &half.path, &target, contents);
+            stored.map_err(ImageError::io(&target, "cannot store the layer"))
         });
-        if made.is_err() {
-            let _ = remove_tree(&half);
+        if made.is_err()
+            && let Err(error) = delete_tree(&half.path)
+        {
+            log::warn!("{} stays until the next sweep: {error}", half.path.display());
         }
         made
+    }
+
+    /// Whether `source` has the content of the layer, which is here: what its sender shows with it is that it may be used.
+    ///
+    /// # Errors
+    /// It has other content.
+    pub fn prove(&self, diff_id: &str, source: impl BufRead, limits: &Limits, what: &str) -> Result<(), ImageError> {
+        let broken = |error| broken(diff_id, what, &error);
+        let mut reader = HashingReader::new(plain(source).map_err(broken)?, stream_limit(limits));
+        io::copy(&mut reader, &mut io::sink()).map_err(broken)?;
+        same(diff_id, reader.finish().0, what)
     }
 
     fn unpack_checked(
@@ -135,27 +148,20 @@ impl Layers {
         what: &str,
         half: &Path,
     ) -> Result<Contents, ImageError> {
-        let broken = |error: io::Error| ImageError::Broken {
-            image: what.to_owned(),
-            what: format!("layer {diff_id}"),
-            why: error.to_string(),
-        };
-        fs::create_dir(half).map_err(ImageError::io(half, "cannot make"))?;
-        // Headers and padding come on top of the content that unpack counts.
-        let limit = limits.layer_bytes.saturating_add(limits.entries.saturating_mul(1024));
-        let mut reader = HashingReader::new(plain(source).map_err(broken)?, limit);
+        let broken = |error| broken(diff_id, what, &error);
+        let mut reader = HashingReader::new(plain(source).map_err(broken)?, stream_limit(limits));
         unpack(&mut reader, half, limits).map_err(|error| match error {
             ImageError::Entry { entry, why } => broken(io::Error::other(format!("entry {entry:?}: {why}"))),
             other => other,
         })?;
         // The digest covers what stands behind the end mark, too.
         io::copy(&mut reader, &mut io::sink()).map_err(broken)?;
-        let (found, _) = reader.finish();
-        if found != diff_id {
-            let what = format!("the unpacked content of a layer of {what}");
-            return Err(ImageError::WrongDigest { what, wanted: diff_id.to_owned(), found });
-        }
-        count(half).map_err(ImageError::io(half, "cannot read"))
+        same(diff_id, reader.finish().0, what)?;
+        count(half).map_err(|error| match error.raw_os_error() {
+            // By links in the layer it goes deeper than any path.
+            Some(nix::libc::ENAMETOOLONG) => broken(error),
+            _ => ImageError::io(half, "cannot read")(error),
+        })
     }
 
     fn publish(&self, diff_id: &str, half: &Path, target: &Path, contents: Contents) -> io::Result<()> {
@@ -164,17 +170,19 @@ impl Layers {
         if fs::metadata(half)?.permissions().mode() & 0o777 == 0 {
             fs::set_permissions(half, fs::Permissions::from_mode(0o755))?;
         }
-        // One call for all files instead of a sync of each.
+        // One call for all files instead of a sync of each; most is on the medium already.
         nix::unistd::syncfs(File::open(half)?)?;
-        // An earlier copy is there only if it was found broken.
-        remove_tree(target)?;
-        let counts = self.counts_file(diff_id);
-        let draft = counts.with_extension("draft");
+        // Drafts are made under the lock: what the next to hold it finds of them is left over.
+        let lock = self.incoming.lock()?;
+        let draft = self.counts_file(diff_id).with_extension(DRAFT);
         let mut file = File::create(&draft)?;
         file.write_all(&serde_json::to_vec(&contents)?)?;
         file.sync_all()?;
-        fs::rename(&draft, &counts)?;
+        // An earlier copy is there only if it was found broken.
+        self.incoming.set_aside(target)?;
+        fs::rename(&draft, self.counts_file(diff_id))?;
         fs::rename(half, target)?;
+        drop(lock);
         File::open(&self.layers)?.sync_all()
     }
 
@@ -199,44 +207,48 @@ impl Layers {
         Ok(ids)
     }
 
-    /// Takes a layer out of sight at once; its files go with [`Layers::empty_incoming`].
+    /// Takes a layer out of sight at once; its files go with [`Incoming::delete_gone`]. The caller holds the lock.
     ///
     /// # Errors
     /// The rename fails.
     pub fn retire(&self, diff_id: &str) -> Result<(), ImageError> {
         let dir = layer_dir(&self.layers, diff_id)?;
-        let gone = self.incoming.join(format!("gone-{}", hex(diff_id)));
-        let not_found = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
-        remove_tree(&gone)
-            .and_then(|()| fs::remove_file(self.counts_file(diff_id)).or_else(not_found))
-            .and_then(|()| fs::rename(&dir, &gone).or_else(not_found))
-            .map_err(ImageError::io(dir, "cannot remove the layer"))
-    }
-
-    /// Removes half-made layers and what was retired. Partial downloads younger than `keep_downloads` stay: the next
-    /// pull goes on where they end. The caller holds the lock.
-    ///
-    /// # Errors
-    /// Something cannot be removed.
-    pub fn empty_incoming(&self, keep_downloads: std::time::Duration) -> Result<(), ImageError> {
-        let failed = ImageError::io(&self.incoming, "cannot clear");
-        let clear = || -> io::Result<()> {
-            for entry in fs::read_dir(&self.incoming)? {
-                let entry = entry?;
-                let name = entry.file_name();
-                let name = name.to_string_lossy();
-                let old = || {
-                    let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-                    age.is_some_and(|age| age > keep_downloads)
-                };
-                if name != "lock" && (!name.starts_with("blob-") || old()) {
-                    remove_tree(&entry.path())?;
-                }
-            }
-            Ok(())
+        let gone = match fs::remove_file(self.counts_file(diff_id)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.incoming.set_aside(&dir),
         };
-        clear().map_err(failed)
+        gone.map_err(ImageError::io(dir, "cannot remove the layer"))
     }
+}
+
+impl Layers {
+    /// Removes what was being written when its process was killed. The caller holds the lock.
+    pub(in crate::image) fn remove_drafts(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.layers)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == DRAFT) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Headers and padding come on top of the content that is counted while unpacking.
+fn stream_limit(limits: &Limits) -> u64 {
+    limits.layer_bytes.saturating_add(limits.entries.saturating_mul(1024))
+}
+
+fn broken(diff_id: &str, what: &str, error: &io::Error) -> ImageError {
+    ImageError::Broken { image: what.to_owned(), what: format!("layer {diff_id}"), why: error.to_string() }
+}
+
+fn same(diff_id: &str, found: String, what: &str) -> Result<(), ImageError> {
+    if found == diff_id {
+        return Ok(());
+    }
+    let what = format!("the unpacked content of a layer of {what}");
+    Err(ImageError::WrongDigest { what, wanted: diff_id.to_owned(), found })
 }
 
 fn count(dir: &Path) -> io::Result<Contents> {
@@ -260,3 +272,5 @@ fn count(dir: &Path) -> io::Result<Contents> {
 #[cfg(test)]
 #[allow(clippy::print_stderr, reason = "a skipped test says why")]
 mod tests;
+#[cfg(test)]
+pub(in crate::image) mod tests_support;

@@ -13,6 +13,8 @@ pub struct Limits {
     pub blob_bytes: u64,
     /// Bytes of an index, manifest or configuration.
     pub document_bytes: u64,
+    /// Bytes of all layers of one image, packed or unpacked.
+    pub image_bytes: u64,
     /// Layers of one image: overlayfs stacks at most 500, other runtimes 127.
     pub layers: usize,
     /// Most that a download may take of the link.
@@ -26,19 +28,22 @@ impl Default for Limits {
             layer_bytes: 16 << 30,
             blob_bytes: 8 << 30,
             document_bytes: 4 << 20,
+            image_bytes: 64 << 30,
             layers: 127,
             bytes_per_second: None,
         }
     }
 }
 
-/// Bounds this process before it reads anything from outside: memory, file size, processor time, no core file.
+/// Bounds this process before it reads anything from outside: memory, file size, processor time, no core file. And puts
+/// it behind everything else that runs here.
 /// A limit that the process may not set stays as it was.
 pub fn confine_process(limits: &Limits) {
     // Room for the largest window that a zstd frame of the usual tools needs (8 MiB, 128 MiB with
     // --ultra), SQLite and TLS; address space, so unused mappings count.
     const MEMORY: u64 = 512 << 20;
     const CPU_SECONDS: u64 = 3600;
+    crate::sys::writeback::stay_behind();
     for (resource, value) in [
         (Resource::RLIMIT_AS, MEMORY),
         (Resource::RLIMIT_FSIZE, limits.layer_bytes),

@@ -17,6 +17,7 @@ pub mod gc;
 pub mod helper;
 pub mod http;
 pub mod import;
+pub mod incoming;
 pub mod layers;
 pub mod limits;
 pub mod manifest;
@@ -27,8 +28,10 @@ pub mod reference;
 pub mod registry;
 pub mod registry_config;
 pub mod rootfs;
+pub mod settle;
 pub mod spawn;
 pub mod unpack;
+pub mod wants;
 
 pub use error::ImageError;
 pub use record::{ImageConfig, ImageRecord};

@@ -8,10 +8,11 @@ use std::io::BufReader;
 use crate::image::auth::Keyring;
 use crate::image::layers::Layers;
 use crate::image::limits::Limits;
-use crate::image::manifest::{Document, parse_configuration, parse_document};
+use crate::image::manifest::{Descriptor, Document, Manifest, parse_configuration, parse_document};
 use crate::image::platform::Wanted;
 use crate::image::registry::{Endpoint, Repository, endpoints, without_tls};
 use crate::image::registry_config::{RegistryConfig, registry_for};
+use crate::image::wants::Wants;
 use crate::image::{ImageError, ImageRecord, Reference, access, assemble, download};
 
 /// What a pull needs to know besides the name.
@@ -23,25 +24,49 @@ pub struct Pull<'a> {
     pub keyring: &'a Keyring,
     /// The image a reference or an id leads to on this node.
     pub known: &'a dyn Fn(&str) -> Option<ImageRecord>,
+    /// Whether a layer that is here may be had with these keys of a login ([`access::keys`]) without fetching it.
+    pub may_share: &'a dyn Fn(&str, &BTreeSet<String>) -> bool,
+    pub wants: &'a Wants,
     /// Unix seconds.
     pub now: i64,
 }
 
 impl Pull<'_> {
-    /// Fetches what is missing of the image and returns its record. The caller holds the lock of the layers.
+    /// Fetches what is missing of the image and returns its record.
     ///
     /// # Errors
     /// Of the last place asked, which is the registry itself; what was fetched stays for the next attempt.
     pub fn run(&self, reference: &Reference) -> Result<ImageRecord, ImageError> {
+        self.ask(reference, |mut repository| match self.unchanged(&mut repository, reference)? {
+            Some(record) => Ok(record),
+            None => self.fetch(&mut repository, reference),
+        })
+    }
+
+    /// The record of the image if it is here and the registry has no other by this name; fetches nothing.
+    ///
+    /// # Errors
+    /// As [`Pull::run`].
+    pub fn check(&self, reference: &Reference) -> Result<Option<ImageRecord>, ImageError> {
+        self.ask(reference, |mut repository| self.unchanged(&mut repository, reference))
+    }
+
+    /// One place after the other.
+    fn ask<T>(
+        &self,
+        reference: &Reference,
+        work: impl Fn(Repository<'_>) -> Result<T, ImageError>,
+    ) -> Result<T, ImageError> {
         let config = registry_for(self.registries, &reference.registry);
         let mut places = endpoints(&config, &reference.registry).into_iter().peekable();
+        let from = |place: Endpoint| work(Repository::new(place, &config, reference, self.keyring, self.limits)?);
         loop {
             let Some(place) = places.next() else {
                 return Err(ImageError::InvalidName { name: reference.to_string(), why: "it names no registry" });
             };
-            let mut done = self.from(place.clone(), &config, reference);
+            let mut done = from(place.clone());
             if let Some(plain) = done.as_ref().err().and_then(|error| without_tls(&place, error)) {
-                done = self.from(plain, &config, reference);
+                done = from(plain);
             }
             match done {
                 // Content that is wrong in itself would be so everywhere.
@@ -56,19 +81,26 @@ impl Pull<'_> {
         }
     }
 
-    fn from(&self, place: Endpoint, config: &RegistryConfig, reference: &Reference) -> Result<ImageRecord, ImageError> {
+    fn unchanged(
+        &self,
+        repository: &mut Repository<'_>,
+        reference: &Reference,
+    ) -> Result<Option<ImageRecord>, ImageError> {
         let image = reference.to_string();
-        let mut repository = Repository::new(place, config, reference, self.keyring, self.limits)?;
-        if self.complete(&image).is_some()
-            && let Some(digest) = repository.head(reference.manifest())?
-            && let Some(record) = self.complete(&format!("{}@{digest}", reference.name()))
-        {
-            return Ok(self.named(record, [image], &repository, reference));
+        if self.complete(&image).is_none() {
+            return Ok(None);
         }
+        let Some(digest) = repository.head(reference.manifest())? else { return Ok(None) };
+        let record = self.complete(&format!("{}@{digest}", reference.name()));
+        Ok(record.map(|record| self.named(record, [image], repository, reference)))
+    }
+
+    fn fetch(&self, repository: &mut Repository<'_>, reference: &Reference) -> Result<ImageRecord, ImageError> {
+        let image = reference.to_string();
         let top = repository.manifest(reference.manifest())?;
         let names = [image.clone(), format!("{}@{}", reference.name(), top.digest)];
         if let Some(record) = self.complete(&names[1]) {
-            return Ok(self.named(record, names, &repository, reference));
+            return Ok(self.named(record, names, repository, reference));
         }
         let mut document = parse_document(&top.bytes, &image, &top.digest)?;
         if let Document::Index(builds) = &document {
@@ -79,29 +111,67 @@ impl Pull<'_> {
             let why = "is an index inside an index".to_owned();
             return Err(ImageError::Broken { image, what: top.digest, why });
         };
-        if let Some(record) = self.complete(&manifest.config.digest) {
-            return Ok(self.named(record, names, &repository, reference));
-        }
+        self.check_size(&manifest, &image)?;
         let configuration = parse_configuration(&repository.small_blob(&manifest.config.digest)?, &image)?;
+        // Not before it was sent: to know a digest is no right to what it is of.
+        let keys = repository.used().map(access::keys).unwrap_or_default();
+        if let Some(record) = self.complete(&manifest.config.digest)
+            && access::is_open_to(&record.access, &keys)
+        {
+            return Ok(self.named(record, names, repository, reference));
+        }
         assemble::check(&configuration, manifest.layers.len(), self.wanted, self.limits, &image)?;
+        let open_to = access::after_pull(None, &reference.name(), keys.clone());
+        self.wants.begin(self.layers.incoming(), &manifest.config.digest, &configuration.diff_ids, open_to)?;
+        let mut unpacked = 0_u64;
         for (layer, diff_id) in manifest.layers.iter().zip(&configuration.diff_ids) {
-            if self.layers.has(diff_id) {
-                continue;
-            }
-            let path = download::blob(&mut repository, layer, self.layers.incoming(), self.limits)?;
-            let file = File::open(&path).map_err(ImageError::io(&path, "cannot read the download"))?;
-            let source = BufReader::with_capacity(64 * 1024, file);
-            let added = self.layers.add(diff_id, source, self.limits, &image);
-            // A layer that does not unpack never will; one that did is needed no more.
-            let full = matches!(&added, Err(ImageError::Io { .. }));
-            if !full {
-                let _ = fs::remove_file(&path);
-            }
-            added?;
+            self.layer(repository, layer, diff_id, &keys, &image)?;
+            unpacked = unpacked.saturating_add(self.layers.contents(diff_id).unwrap_or_default().bytes);
+            assemble::check_unpacked(unpacked, self.limits, &image)?;
         }
         let size = assemble::size(&manifest);
         let record = assemble::record(manifest.config.digest, names.to_vec(), configuration, size, self.now);
-        Ok(self.named(record, names, &repository, reference))
+        Ok(self.named(record, names, repository, reference))
+    }
+
+    /// Makes a layer be there, rightfully.
+    fn layer(
+        &self,
+        repository: &mut Repository<'_>,
+        layer: &Descriptor,
+        diff_id: &str,
+        keys: &BTreeSet<String>,
+        image: &str,
+    ) -> Result<(), ImageError> {
+        if self.layers.has(diff_id) && (self.may_share)(diff_id, keys) {
+            return Ok(());
+        }
+        let claim = download::blob(repository, layer, self.layers.incoming(), self.limits)?;
+        let path = &claim.path;
+        let file = File::open(path).map_err(ImageError::io(path, "cannot read the download"))?;
+        let source = BufReader::with_capacity(64 * 1024, file);
+        // One that is here for others: that this registry has it too is all there is to see.
+        let added = match self.layers.has(diff_id) {
+            true => self.layers.prove(diff_id, source, self.limits, image),
+            false => self.layers.add(diff_id, source, self.limits, image),
+        };
+        // A layer that does not unpack never will; one that did is needed no more.
+        let full = matches!(&added, Err(ImageError::Io { .. }));
+        if !full {
+            let _ = fs::remove_file(path);
+        }
+        added?;
+        self.wants.brought(diff_id);
+        Ok(())
+    }
+
+    /// By what the manifest says, before any of it is fetched.
+    fn check_size(&self, manifest: &Manifest, image: &str) -> Result<(), ImageError> {
+        let limit = self.limits.image_bytes;
+        if assemble::size(manifest) > limit {
+            return Err(ImageError::Limit { what: format!("size of {image}"), limit });
+        }
+        Ok(())
     }
 
     /// An image of this node with all its layers.

@@ -5,6 +5,7 @@ mod login;
 
 use std::fmt::Write;
 use std::io::Read;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use ureq::http::{Response, StatusCode};
@@ -86,6 +87,7 @@ pub struct Fetched {
 
 /// Bytes of an error page that are read for its text.
 const ERROR_BYTES: u64 = 4096;
+const ERROR_TIME: Duration = Duration::from_secs(5);
 
 impl<'a> Repository<'a> {
     /// Nothing is sent yet.
@@ -99,7 +101,8 @@ impl<'a> Repository<'a> {
         keyring: &Keyring,
         limits: &'a Limits,
     ) -> Result<Self, ImageError> {
-        let agent = http::agent(config.ca.as_deref(), config.insecure)?;
+        let only_tls = endpoint.base.starts_with("https:");
+        let agent = http::agent(config.ca.as_deref(), config.insecure, only_tls)?;
         let mut credentials: Vec<_> =
             keyring.matching(&endpoint.host, reference).into_iter().cloned().map(Some).collect();
         if credentials.is_empty() {
@@ -164,9 +167,7 @@ impl<'a> Repository<'a> {
 
     fn document(&self, response: Response<Body>, what: &str, wanted: Option<&str>) -> Result<Fetched, ImageError> {
         let limit = self.limits.document_bytes;
-        let mut bytes = Vec::new();
-        let mut body = response.into_body().into_with_config().limit(u64::MAX).reader().take(limit + 1);
-        body.read_to_end(&mut bytes).map_err(|error| self.unreachable(error))?;
+        let bytes = read_within(response, limit + 1, http::DOCUMENT).map_err(|error| self.unreachable(error))?;
         let what = format!("{what} of {}", self.reference);
         if bytes.len() as u64 > limit {
             return Err(ImageError::Limit { what: format!("size of {what}"), limit });
@@ -254,6 +255,24 @@ impl<'a> Repository<'a> {
     }
 }
 
+/// The first `limit` bytes of a body that is all here in `time`, give or take one silence: who sends byte by byte must
+/// not hold a pull for hours.
+fn read_within(response: Response<Body>, limit: u64, time: Duration) -> std::io::Result<Vec<u8>> {
+    let begun = Instant::now();
+    let mut body = response.into_body().into_with_config().limit(u64::MAX).reader().take(limit);
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 8192]);
+    loop {
+        let n = body.read(&mut buffer)?;
+        if n == 0 {
+            return Ok(bytes);
+        }
+        bytes.extend_from_slice(&buffer[..n]);
+        if begun.elapsed() > time {
+            return Err(std::io::Error::other(format!("its answer was not complete after {} s", time.as_secs())));
+        }
+    }
+}
+
 /// What the registry itself says, in brackets, without anything that could upset a terminal.
 fn error_text(response: Response<Body>) -> String {
     #[derive(Deserialize)]
@@ -265,8 +284,7 @@ fn error_text(response: Response<Body>) -> String {
         #[serde(default)]
         message: String,
     }
-    let mut bytes = Vec::new();
-    let _ = response.into_body().into_with_config().limit(u64::MAX).reader().take(ERROR_BYTES).read_to_end(&mut bytes);
+    let bytes = read_within(response, ERROR_BYTES, ERROR_TIME).unwrap_or_default();
     let page: Option<Page> = serde_json::from_slice(&bytes).ok();
     let messages: Vec<_> = page.map(|page| page.errors).unwrap_or_default().into_iter().map(|e| e.message).collect();
     let text: String = messages.join("; ").chars().filter(|c| !c.is_control()).take(200).collect();

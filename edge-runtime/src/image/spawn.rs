@@ -43,6 +43,8 @@ pub struct Request {
 pub enum Answer {
     /// Id of the image.
     Image(String),
+    /// Asked for a look only: the image that is here is not the one to use.
+    Stale,
     Error {
         reason: String,
         message: String,
@@ -60,9 +62,36 @@ const LONGEST_ANSWER: u64 = 1 << 20;
 /// # Errors
 /// What the helper says, or how it ended.
 pub async fn pull(paths: &Paths, image: &str, request: &Request) -> Result<String, ImageError> {
+    match help(paths, image, request, None).await? {
+        Said::Image(id) => Ok(id),
+        Said::Stale => Err(ImageError::Helper {
+            reason: "ErrImagePull".into(),
+            why: format!("{image}: the pull ended and fetched nothing"),
+        }),
+    }
+}
+
+/// Asks the registry whether `image`, which is here, is what it has by that name and gives to these logins: its id, or
+/// none where it must be pulled.
+///
+/// # Errors
+/// As [`pull`].
+pub async fn check(paths: &Paths, image: &str, request: &Request) -> Result<Option<String>, ImageError> {
+    match help(paths, image, request, Some("--check")).await? {
+        Said::Image(id) => Ok(Some(id)),
+        Said::Stale => Ok(None),
+    }
+}
+
+enum Said {
+    Image(String),
+    Stale,
+}
+
+async fn help(paths: &Paths, image: &str, request: &Request, more: Option<&str>) -> Result<Said, ImageError> {
     let helper = |source| ImageError::Io { path: "/proc/self/exe".into(), what: "cannot run the pull helper", source };
     let mut command = Command::new("/proc/self/exe");
-    command.arg("pull").arg("--root").arg(paths.root()).arg("--helper").arg("--").arg(image);
+    command.arg("pull").arg("--root").arg(paths.root()).arg("--helper").args(more).arg("--").arg(image);
     let output = run(command, &serde_json::to_vec(request).map_err(|e| helper(e.into()))?).await.map_err(helper)?;
     interpret(&output, image)
 }
@@ -141,11 +170,12 @@ impl Drop for Guard {
     }
 }
 
-fn interpret(output: &Output, image: &str) -> Result<String, ImageError> {
+fn interpret(output: &Output, image: &str) -> Result<Said, ImageError> {
     let failed =
         |why: String| Err(ImageError::Helper { reason: "ErrImagePull".into(), why: format!("{image}: {why}") });
     match serde_json::from_slice(&output.stdout) {
-        Ok(Answer::Image(id)) => return Ok(id),
+        Ok(Answer::Image(id)) => return Ok(Said::Image(id)),
+        Ok(Answer::Stale) => return Ok(Said::Stale),
         Ok(Answer::Error { reason, message }) => return Err(ImageError::Helper { reason, why: message }),
         Err(_) => {}
     }
@@ -170,12 +200,16 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         let output = smol::block_on(run(command, input)).unwrap();
-        interpret(&output, "app:v1")
+        match interpret(&output, "app:v1")? {
+            Said::Image(id) => Ok(id),
+            Said::Stale => Ok("stale".to_owned()),
+        }
     }
 
     #[test]
     fn the_one_line_becomes_a_result() {
         assert_eq!(run_shell(r#"cat >/dev/null; echo '{"image":"sha256:1"}'"#, &[b'x'; 200_000]).unwrap(), "sha256:1");
+        assert_eq!(run_shell(r#"echo '"stale"'"#, b"").unwrap(), "stale");
         let error =
             run_shell(r#"echo '{"error":{"reason":"RegistryUnavailable","message":"no road"}}'"#, &[b'x'; 200_000]);
         let error = error.unwrap_err();

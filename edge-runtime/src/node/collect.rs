@@ -9,6 +9,8 @@ use super::Node;
 use super::sources::News;
 use crate::eviction::Signal;
 use crate::image::gc;
+use crate::image::layers::Layers;
+use crate::image::{ImageRecord, Reference};
 use crate::pod::clock::Mono;
 use crate::pod::record::PodSource;
 use crate::store::StoreError;
@@ -25,12 +27,30 @@ pub(super) struct Collect {
     /// For want of disk: not again before.
     next_all: Option<Mono>,
     running: bool,
+    /// What the last helper for want of disk took, until nothing was left to take.
+    taken: Option<Taken>,
     /// Seconds of wall time at which an image was last seen in use.
     used_at: BTreeMap<String, i64>,
     failed: bool,
 }
 
+/// Steps of clearing up for want of disk, the later the dearer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Taken {
+    /// Layers of no image.
+    Orphans,
+    /// Downloads that wait for another try, too.
+    Downloads,
+}
+
 impl Node {
+    /// Clears what an earlier run left half-made, and ends the collection that it did not end.
+    pub(super) fn sweep_images(&mut self) {
+        if Layers::new(&self.paths).incoming().has_entries() {
+            self.run_sweep("usual");
+        }
+    }
+
     /// Frees the images' file system down to the low mark when it is above the high one.
     pub(super) fn collect_images_by_mark(&mut self, now: Mono) -> Result<(), StoreError> {
         let policy = &self.config.images;
@@ -49,6 +69,11 @@ impl Node {
         let free = space.capacity / 100 * (100 - policy.gc_low_percent);
         let wanted = free.saturating_sub(space.available);
         let freed = self.collect_images(wanted)?;
+        let layers = Layers::new(&self.paths);
+        let idle = !self.collect.running && !self.doubt.any();
+        if idle && gc::has_leftovers(&layers, &self.store.layers_in_use()?) {
+            self.run_sweep("short");
+        }
         if freed >= wanted {
             self.collect.failed = false;
             return Ok(());
@@ -75,9 +100,33 @@ impl Node {
         if self.collect.next_all.is_some_and(|next| now < next) {
             return Ok(false);
         }
-        let freed = self.collect_images(u64::MAX)?;
-        self.collect.next_all = (freed == 0).then(|| now.after(FRUITLESS));
+        // It takes more with each second; what it has so far is kept for the next try.
+        self.stop_pulls("the node is short of disk; the pull goes on when it is not");
+        self.collect_images(u64::MAX)?;
+        if !self.collect.running {
+            self.collect_leftovers()?;
+        }
+        if !self.collect.running {
+            self.collect.taken = None;
+            self.collect.next_all = Some(now.after(FRUITLESS));
+        }
         Ok(self.collect.running)
+    }
+
+    /// With no image left to remove: what a collection or a pull that was cut short left.
+    fn collect_leftovers(&mut self) -> Result<(), StoreError> {
+        let layers = Layers::new(&self.paths);
+        if self.doubt.any() || !gc::has_leftovers(&layers, &self.store.layers_in_use()?) {
+            return Ok(());
+        }
+        let (next, word) = match self.collect.taken {
+            None => (Taken::Orphans, "short"),
+            Some(Taken::Orphans) => (Taken::Downloads, "shortest"),
+            Some(Taken::Downloads) => return Ok(()),
+        };
+        self.collect.taken = Some(next);
+        self.run_sweep(word);
+        Ok(())
     }
 
     /// Forgets the longest unused images and has their files deleted; how many bytes were chosen.
@@ -86,9 +135,14 @@ impl Node {
         if self.doubt.any() {
             return Ok(0);
         }
-        let images = self.store.images()?;
+        let mut images = self.store.images()?;
+        // Damaged ones left the store, but not the disk.
+        let layers = Layers::new(&self.paths);
+        let mut damaged = layers.records();
+        damaged.retain(|record| images.iter().all(|image| image.id != record.id));
         let wall = self.wall().as_second();
-        let used = self.images_in_use();
+        let used = self.images_in_use(&damaged);
+        images.append(&mut damaged);
         self.collect.used_at.retain(|id, _| images.iter().any(|image| image.id == *id));
         self.collect.used_at.extend(used.iter().map(|id| (id.clone(), wall)));
         let min_age = i64::try_from(self.config.images.gc_min_age.as_secs()).unwrap_or(i64::MAX);
@@ -100,21 +154,25 @@ impl Node {
         let freed = images.iter().filter(|image| chosen.contains(&image.id)).map(|image| image.size).sum();
         for image in images.iter().filter(|image| chosen.contains(&image.id)) {
             log::info!("removing unused image {} {:?}", image.id, image.references);
+            if let Err(error) = layers.drop_record(image) {
+                // Its layers are then found as those of no image.
+                log::warn!("{error}");
+            }
         }
         self.store.write_durable(|writer| chosen.iter().try_for_each(|id| writer.image_remove(id)))?;
-        self.delete_orphans();
+        self.run_sweep("short");
         self.report.images_changed();
         Ok(freed)
     }
 
-    /// Runs beside everything else; a pull under way is waited for, so that its layers are not taken for orphans.
-    fn delete_orphans(&mut self) {
+    /// Runs beside everything else, also beside pulls.
+    fn run_sweep(&mut self, how: &'static str) {
         self.collect.running = true;
         let (news, root) = (self.senders.news.clone(), self.paths.root().to_path_buf());
         self.executor
             .spawn(async move {
                 let mut helper = std::process::Command::new("/proc/self/exe");
-                helper.arg("images").arg("--collect").arg("--root").arg(root).stderr(Stdio::inherit());
+                helper.arg("images").arg("--collect").arg(how).arg("--root").arg(root).stderr(Stdio::inherit());
                 let result = crate::image::spawn::talk(helper, &[]).await.map(drop).map_err(|error| error.to_string());
                 let _ = news.send(News::Collected(result)).await;
             })
@@ -131,7 +189,7 @@ impl Node {
     }
 
     /// Ids of images of all containers that run or will, of static pods, and pinned ones.
-    fn images_in_use(&self) -> BTreeSet<String> {
+    fn images_in_use(&self, damaged: &[ImageRecord]) -> BTreeSet<String> {
         let mut names: BTreeSet<&str> = self.config.images.pinned.iter().map(String::as_str).collect();
         for (_, entry) in self.pods.iter() {
             if entry.record.terminal.is_some() && entry.record.source != PodSource::Static {
@@ -148,6 +206,13 @@ impl Node {
             );
             names.extend(spec.ephemeral_containers.iter().flatten().filter_map(|c| c.image.as_deref()));
         }
-        names.into_iter().filter_map(|name| Some(self.image_record(name, name)?.id)).collect()
+        let of_damaged = |name: &str| {
+            let full = Reference::parse(name).map(|name| name.to_string()).unwrap_or_default();
+            let is_it = |image: &&ImageRecord| image.references.iter().any(|known| *known == full || known == name);
+            damaged.iter().find(is_it).map(|image| image.id.clone())
+        };
+        let mut used: BTreeSet<String> = names.iter().filter_map(|name| of_damaged(name)).collect();
+        used.extend(names.into_iter().filter_map(|name| Some(self.image_record(name, name)?.id)));
+        used
     }
 }

@@ -95,6 +95,11 @@ impl Node {
         &self.guard.seen
     }
 
+    /// Whether a threshold of a disk is met now; the condition lasts longer.
+    pub(super) fn is_short_of_disk(&self) -> bool {
+        self.guard.met.iter().any(|met| !matches!(met.signal, Signal::MemoryAvailable | Signal::PidAvailable))
+    }
+
     pub(super) fn separate_images(&self) -> bool {
         self.guard.separate_images
     }

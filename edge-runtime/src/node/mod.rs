@@ -215,7 +215,7 @@ impl Node {
             }
             News::Probe(event) => self.take_probe(event),
             News::HookDone(call, done) => self.hook_done(call, done),
-            News::Pulled { reference, result } => self.pulled(&reference, result),
+            News::Pulled { job, result } => self.pulled(job, result),
             News::Walked(result) => self.walked(result),
             News::Collected(result) => self.collected(result),
             News::ManifestsChanged => self.scan_manifests(),

@@ -10,8 +10,9 @@ use crate::pod::clock::Mono;
 const AGAIN: Duration = Duration::from_secs(300);
 
 impl Node {
-    /// Begins to fetch the first that is missing, if nothing is under way.
+    /// Begins to fetch the first that is missing, if nothing is under way; and what may begin beside a pull that takes long.
     pub(super) fn prepull(&mut self, now: Mono) {
+        self.begin_pulls();
         if !self.resumed || self.pulls.is_busy() || self.pulls.prepull_at.is_some_and(|at| now < at) {
             return;
         }
@@ -19,7 +20,7 @@ impl Node {
         // With all of them there, somebody may still remove one by hand.
         self.pulls.prepull_at = Some(now.after(AGAIN));
         if let Some(name) = missing {
-            self.fetch(name);
+            self.fetch(&name);
         }
     }
 }

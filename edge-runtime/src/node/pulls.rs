@@ -1,9 +1,16 @@
-//! Images to fetch, one at a time (the kubelet's `serializeImagePulls`), each for all who wait for it.
+//! Images to fetch, one at a time ([`queue`]), each for all who wait for it. One that is here and has to be asked about
+//! (`imagePullPolicy: Always`) waits for no download: the registry has a few seconds to say that it has another.
 
-use std::collections::{BTreeMap, VecDeque};
+mod queue;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
+use async_executor::Task;
 use k8s_openapi::api::core::v1::{Container, Pod};
+use smol::future::or;
+use smol::lock::Semaphore;
 
 use super::Node;
 use super::sources::News;
@@ -15,9 +22,16 @@ use crate::pod::event::{ImageFailure, PodEvent};
 use crate::pod::record::ContainerKind;
 use crate::pod::step::EventDraft;
 use crate::store::StoreError;
+use queue::{Job, Queue, Stage};
 
-/// Id of the image, or why it could not be had.
-pub(super) type PullResult = Result<String, ImageError>;
+/// Id of the image, or why it could not be had. None: the image that is here is not the one to use.
+pub(super) type PullResult = Result<Option<String>, ImageError>;
+
+/// What a registry has to answer about an image that is here, from the moment it was asked for: with twenty such pods
+/// and no way out a board is up three seconds later, not minutes.
+const CHECK: Duration = Duration::from_secs(3);
+/// Registries asked at once: each time it is a process.
+const MOST_CHECKS: usize = 8;
 
 /// Somebody waits for an image.
 struct Waiter {
@@ -30,26 +44,24 @@ struct Waiter {
     asked: Mono,
 }
 
-/// One image to fetch.
-struct Job {
-    /// Normalized.
-    name: String,
-    /// The pods' pull secrets.
-    secrets: Vec<PodLogin>,
-    waiters: Vec<Waiter>,
-    begun: Mono,
+pub(super) struct Pulls {
+    queue: Queue<Waiter>,
+    /// By number of the job; one that is dropped is stopped.
+    tasks: BTreeMap<u64, Task<()>>,
+    checks: Rc<Semaphore>,
+    pub(super) prepull_at: Option<Mono>,
 }
 
-/// The first job is the one under way.
-#[derive(Default)]
-pub(super) struct Pulls {
-    jobs: VecDeque<Job>,
-    pub(super) prepull_at: Option<Mono>,
+impl Default for Pulls {
+    fn default() -> Self {
+        let checks = Rc::new(Semaphore::new(MOST_CHECKS));
+        Self { queue: Queue::default(), tasks: BTreeMap::new(), checks, prepull_at: None }
+    }
 }
 
 impl Pulls {
     pub(super) fn is_busy(&self) -> bool {
-        !self.jobs.is_empty()
+        !self.queue.is_empty()
     }
 }
 
@@ -68,67 +80,136 @@ impl Node {
         let waiter = Waiter { uid, container, for_volume, reference, asked };
         let message = format!("Pulling image {:?}", waiter.reference);
         self.image_event(&waiter, false, "Pulling", message);
-        if let Some(job) = self.pulls.jobs.iter_mut().find(|job| job.name == name && job.secrets == secrets) {
+        if let Some(job) = self.pulls.queue.same(name, &secrets) {
             job.waiters.push(waiter);
             return;
         }
-        self.enqueue(Job { name: name.to_owned(), secrets, waiters: vec![waiter], begun: asked });
+        let stage = if self.stored_image(name).is_some() { Stage::Checked } else { Stage::Waiting };
+        self.enqueue(name, secrets, vec![waiter], stage);
     }
 
     /// Asks for an image that no pod waits for.
-    pub(super) fn fetch(&mut self, name: String) {
-        let begun = self.mono();
-        self.enqueue(Job { name, secrets: Vec::new(), waiters: Vec::new(), begun });
+    pub(super) fn fetch(&mut self, name: &str) {
+        self.enqueue(name, Vec::new(), Vec::new(), Stage::Waiting);
     }
 
-    fn enqueue(&mut self, job: Job) {
-        self.pulls.jobs.push_back(job);
-        if self.pulls.jobs.len() == 1 {
-            self.begin_pull();
+    fn enqueue(&mut self, name: &str, secrets: Vec<PodLogin>, waiters: Vec<Waiter>, stage: Stage) {
+        let registry = Reference::parse(name).map(|name| name.registry).unwrap_or_default();
+        let (name, begun) = (name.to_owned(), self.mono());
+        let number = self.pulls.queue.add(Job { number: 0, name, registry, secrets, waiters, stage, begun });
+        match stage {
+            Stage::Checked => self.begin_check(number),
+            _ => self.begin_pulls(),
         }
     }
 
-    fn begin_pull(&mut self) {
+    /// Begins what is next, if it is time.
+    pub(super) fn begin_pulls(&mut self) {
+        // Not into a disk that is being cleared: this one would have to end for it.
+        let short = self.is_short_of_disk();
         let now = self.clock.now();
-        let Some(job) = self.pulls.jobs.front_mut() else { return };
-        job.begun = now.mono;
-        let (name, secrets) = (job.name.clone(), job.secrets.clone());
-        let (paths, news) = (self.paths.clone(), self.senders.news.clone());
-        let request = Request {
-            auth: None,
-            secrets,
-            registries: self.config.registries.clone(),
-            auth_file: self.config.pull.auth_file.clone(),
-            bytes_per_second: self.config.pull.bytes_per_second,
-        };
-        let window = self.config.pull.window.clone();
-        let open = window.as_ref().map(|window| window.open_for(now.wall.as_second()));
-        log::info!("pulling {name}");
-        self.executor
-            .spawn(async move {
-                let fetch = spawn::pull(&paths, &name, &request);
+        while let Some(job) = self.pulls.queue.begin(now.mono) {
+            let (number, name) = (job.number, job.name.clone());
+            let request = Self::request(&self.config, &job.secrets);
+            let (paths, news) = (self.paths.clone(), self.senders.news.clone());
+            let window = self.config.pull.window.clone();
+            let open = window.as_ref().map(|window| window.open_for(now.wall.as_second()));
+            log::info!("pulling {name}");
+            let task = self.executor.spawn(async move {
+                let fetch = async { spawn::pull(&paths, &name, &request).await.map(Some) };
                 let closed = |left: Duration| async move {
                     smol::Timer::after(left).await;
                     let hours = window.map(|window| window.text).unwrap_or_default();
-                    // As if there were no link: what is on the node is used.
-                    let reason = "RegistryUnavailable".to_owned();
-                    let why = format!("this node pulls images only from {hours} UTC (pull.window)");
-                    Err(ImageError::Helper { reason, why })
+                    Err(not_asked(format!("this node pulls images only from {hours} UTC (pull.window)")))
                 };
                 let result = match open {
+                    _ if short => Err(ImageError::Helper {
+                        reason: "ErrImagePull".to_owned(),
+                        why: format!("{name} is not pulled while the node is short of disk"),
+                    }),
                     None => fetch.await,
                     Some(None) => closed(Duration::ZERO).await,
                     // Stopped in the middle, the next pull goes on where this one ended.
-                    Some(Some(left)) => smol::future::or(fetch, closed(left)).await,
+                    Some(Some(left)) => or(fetch, closed(left)).await,
                 };
-                let _ = news.send(News::Pulled { reference: name.clone(), result }).await;
-            })
-            .detach();
+                let _ = news.send(News::Pulled { job: number, result }).await;
+            });
+            self.pulls.tasks.insert(number, task);
+        }
     }
 
-    pub(super) fn pulled(&mut self, name: &str, result: PullResult) -> Result<(), StoreError> {
-        let Some(job) = self.pulls.jobs.pop_front() else { return Ok(()) };
-        self.begin_pull();
+    /// Asks beside all downloads whether the image that is here is still the one that the registry has.
+    fn begin_check(&mut self, number: u64) {
+        let now = self.clock.now();
+        let Some(job) = self.pulls.queue.get(number) else { return };
+        let (name, registry) = (job.name.clone(), job.registry.clone());
+        let request = Self::request(&self.config, &job.secrets);
+        let (paths, news, checks) = (self.paths.clone(), self.senders.news.clone(), Rc::clone(&self.pulls.checks));
+        let closed = self.config.pull.window.as_ref().filter(|window| window.open_for(now.wall.as_second()).is_none());
+        let why_not = match closed {
+            Some(window) => Some(format!("this node pulls images only from {} UTC (pull.window)", window.text)),
+            None if self.pulls.queue.is_silent(&registry, now.mono) => {
+                Some(format!("registry {registry} cannot be reached for {name}: it was silent less than a minute ago"))
+            }
+            None => None,
+        };
+        let task = self.executor.spawn(async move {
+            let check = async {
+                let _permit = checks.acquire().await;
+                spawn::check(&paths, &name, &request).await
+            };
+            let late = async {
+                smol::Timer::after(CHECK).await;
+                let seconds = CHECK.as_secs();
+                Err(not_asked(format!("registry {registry} cannot be reached for {name}: no answer in {seconds} s")))
+            };
+            let result = match why_not {
+                Some(why) => Err(not_asked(why)),
+                None => or(check, late).await,
+            };
+            let _ = news.send(News::Pulled { job: number, result }).await;
+        });
+        self.pulls.tasks.insert(number, task);
+    }
+
+    fn request(config: &crate::config::Config, secrets: &[PodLogin]) -> Request {
+        Request {
+            auth: None,
+            secrets: secrets.to_vec(),
+            registries: config.registries.clone(),
+            auth_file: config.pull.auth_file.clone(),
+            bytes_per_second: config.pull.bytes_per_second,
+        }
+    }
+
+    /// Ends the downloads under way; what they have stays for the next try.
+    pub(super) fn stop_pulls(&mut self, why: &str) {
+        for number in self.pulls.queue.fetched() {
+            let reason = "ErrImagePull".to_owned();
+            let name = self.pulls.queue.get(number).map(|job| job.name.clone()).unwrap_or_default();
+            log::warn!("the pull of {name} is stopped: {why}");
+            let error = ImageError::Helper { reason, why: format!("{name}: {why}") };
+            if let Err(error) = self.pulled(number, Err(error)) {
+                log::error!("{error}");
+            }
+        }
+    }
+
+    pub(super) fn pulled(&mut self, number: u64, result: PullResult) -> Result<(), StoreError> {
+        // Kills a helper that is still at it.
+        self.pulls.tasks.remove(&number);
+        if matches!(result, Ok(None)) {
+            self.pulls.queue.wait(number);
+            self.begin_pulls();
+            return Ok(());
+        }
+        let Some(job) = self.pulls.queue.end(number) else { return Ok(()) };
+        let unreachable = matches!(&result, Err(error) if error.reason() == "RegistryUnavailable");
+        if job.stage == Stage::Fetched || !self.pulls.queue.is_silent(&job.registry, self.mono()) {
+            let now = self.mono();
+            self.pulls.queue.heard(&job.registry, !unreachable, now);
+        }
+        self.begin_pulls();
         for waiter in &job.waiters {
             let present = self.image_for(&waiter.reference, &job.secrets);
             let container = waiter.container.clone();
@@ -139,7 +220,7 @@ impl Node {
                     PodEvent::ImageReady { container, image_id }
                 }
                 // Offline is normal here: what the registry cannot refresh is used as it is.
-                (Err(error), Some(image_id)) if error.reason() == "RegistryUnavailable" => {
+                (Err(error), Some(image_id)) if unreachable => {
                     let message = format!("{error}; using the image that is on this node");
                     self.image_event(waiter, true, "Failed", message);
                     PodEvent::ImageReady { container, image_id }
@@ -149,7 +230,7 @@ impl Node {
                     PodEvent::ImageFailed { container, failure: ImageFailure::Pull, message }
                 }
                 (Ok(_), None) => {
-                    let message = format!("image {name} was pulled but is not in the store");
+                    let message = format!("image {} was pulled but is not in the store", job.name);
                     PodEvent::ImageFailed { container, failure: ImageFailure::Inspect, message }
                 }
             };
@@ -239,6 +320,11 @@ impl Node {
             None
         })
     }
+}
+
+/// As if there were no link: what is on the node is used.
+fn not_asked(why: String) -> ImageError {
+    ImageError::Helper { reason: "RegistryUnavailable".to_owned(), why }
 }
 
 /// As Go prints a duration cut to milliseconds: `734ms`, `1.5s`, `2m3.25s`.

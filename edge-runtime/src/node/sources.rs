@@ -53,7 +53,7 @@ pub(super) enum News {
     /// A lifecycle hook has ended.
     HookDone(HookRef, HookDone),
     Pulled {
-        reference: String,
+        job: u64,
         result: PullResult,
     },
     /// The helper has measured pods' disk use, or could not.

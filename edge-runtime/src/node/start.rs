@@ -31,8 +31,8 @@ use super::tokens::Tokens;
 use super::{Node, Owner};
 use crate::config::Config;
 use crate::eviction::{Manager, measure};
-use crate::image::gc;
 use crate::image::layers::Layers;
+use crate::image::settle::settle;
 use crate::intake::{self, Recorded};
 use crate::launch::Launcher;
 use crate::launch::launcher::LauncherError;
@@ -103,6 +103,7 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
         let mut node = build(paths, config, &executor, senders)?;
         node.look(node.mono());
         node.load_pods()?;
+        node.sweep_images();
         match identity {
             Some(identity) => {
                 node.link = Some(node.start_link(identity)?);
@@ -203,10 +204,16 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         log::error!("{text}");
         notes.push((true, "StoreDamaged", text));
     }
-    // A power cut may have taken part of a layer: what is damaged is forgotten, so that it is pulled again.
-    match gc::forget_broken(&mut store, &Layers::new(paths)) {
-        Ok(broken) => {
-            broken.iter().for_each(|image| log::error!("image {image} is damaged on disk; it will be pulled again"))
+    // A power cut may have taken part of a layer: what is damaged is forgotten, so that it is pulled again. And what a
+    // lost store knew of images stands beside their layers.
+    match settle(&mut store, &Layers::new(paths)) {
+        Ok(settled) => {
+            let broken = settled.broken.iter();
+            broken.for_each(|image| log::error!("image {image} is damaged on disk; it will be pulled again"));
+            settled
+                .restored
+                .iter()
+                .for_each(|image| log::warn!("image {image} was not in the store; it is known again"));
         }
         Err(error) => log::error!("images could not be checked: {error}"),
     }
@@ -232,18 +239,18 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
     exec::sweep(&paths.runtime_root());
     let settings = Settings { workers: config.runtime.parallel, ..Settings::default() };
     let monitor = MonitorClient::connect_or_spawn(executor, paths.clone(), settings, senders.monitor.clone());
-    let version = host::runtime_version(&config.runtime.command);
+    let version = launcher.runtime.version();
     if version.is_none() {
         log::error!(
             "the OCI runtime {} does not run: install it, or name another as runtime.command",
             config.runtime.command.display()
         );
     }
-    let runtime = version.as_deref().and_then(|version| version.split_once("://")).map(|(name, _)| name.to_owned());
+    notes.extend(launcher.outdated.iter().map(|text| (true, "OutdatedRuntime", text.clone())));
     let host = HostFacts {
         host_ips: launcher.host_ips().to_vec(),
         recursive_read_only: launcher.recursive_read_only,
-        runtime: runtime.unwrap_or_default(),
+        runtime: launcher.runtime.name.clone(),
     };
     let probes = Supervisor::new(executor.clone(), exec_probe(paths, launcher.runtimes()), tell_probe(&senders));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());

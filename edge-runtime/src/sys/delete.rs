@@ -17,6 +17,8 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 /// Entries read before they are deleted: bounds the memory that a full folder takes.
 const BATCH: usize = 256;
 
+const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
 /// Deletes `top` and all in it; fine when it does not exist. A link is deleted, not followed.
 ///
 /// # Errors
@@ -31,18 +33,39 @@ pub fn delete_tree(top: &Path) -> io::Result<()> {
 /// # Errors
 /// As [`delete_tree`].
 pub fn delete_some(top: &Path, budget: usize) -> io::Result<bool> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let root = match open(top, flags, Mode::empty()) {
+    let root = match open(top, FOLDER, Mode::empty()) {
         Ok(root) => root,
         Err(Errno::ENOENT) => return Ok(true),
         Err(Errno::ENOTDIR | Errno::ELOOP) => return std::fs::remove_file(top).map(|()| true),
         Err(errno) => return Err(errno.into()),
     };
+    if !empty(root, budget)? {
+        return Ok(false);
+    }
+    std::fs::remove_dir(top).map(|()| true)
+}
+
+/// As [`delete_tree`], of whatever is called `name` in the folder `parent`.
+///
+/// # Errors
+/// As [`delete_tree`].
+pub fn delete_at(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
+        Err(Errno::EISDIR) => {}
+        Err(Errno::ENOENT) => return Ok(()),
+        other => return Ok(other?),
+    }
+    empty(openat(parent, name, FOLDER, Mode::empty())?, usize::MAX)?;
+    Ok(unlinkat(parent, name, UnlinkatFlags::RemoveDir)?)
+}
+
+/// Deletes about `budget` entries in a folder; whether none is left.
+fn empty(root: OwnedFd, budget: usize) -> io::Result<bool> {
     let mut work = Work { root, lifted: 0, left: budget };
     loop {
         let batch = read_batch(&work.root)?;
         if batch.is_empty() {
-            break;
+            return Ok(true);
         }
         for (name, is_folder) in batch {
             let done = if is_folder { work.folder(&name)? } else { work.file(None, &name)? };
@@ -51,8 +74,6 @@ pub fn delete_some(top: &Path, budget: usize) -> io::Result<bool> {
             }
         }
     }
-    drop(work);
-    std::fs::remove_dir(top).map(|()| true)
 }
 
 struct Work {
@@ -143,12 +164,11 @@ fn is_folder(dir: &OwnedFd, name: &CStr) -> io::Result<bool> {
 }
 
 fn enter(dir: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let resolve = ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    match openat2(dir, name, OpenHow::new().flags(flags).resolve(resolve)) {
+    match openat2(dir, name, OpenHow::new().flags(FOLDER).resolve(resolve)) {
         // Before kernel 5.6. The callers unmount first; a mount of another file system is still seen.
         Err(Errno::ENOSYS) => {
-            let inner = openat(dir, name, flags, Mode::empty())?;
+            let inner = openat(dir, name, FOLDER, Mode::empty())?;
             let (outside, inside) = (nix::sys::stat::fstat(dir)?, nix::sys::stat::fstat(&inner)?);
             if outside.st_dev == inside.st_dev { Ok(inner) } else { Err(Errno::EXDEV.into()) }
         }
@@ -203,15 +223,25 @@ mod tests {
     fn depth_costs_no_descriptors() {
         let temp = tempfile::tempdir().unwrap();
         let top = temp.path().join("top");
-        fs::create_dir(&top).unwrap();
-        // Deeper than the usual limit of 1024 descriptors, and than any path can name.
-        let mut current: OwnedFd = fs::File::open(&top).unwrap().into();
-        for _ in 0..3000 {
-            nix::sys::stat::mkdirat(&current, "d", Mode::S_IRWXU).unwrap();
-            current = openat(&current, "d", OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
-        }
-        drop(current);
+        let deep = || {
+            fs::create_dir(&top).unwrap();
+            // Deeper than the usual limit of 1024 descriptors, and than any path can name.
+            let mut current: OwnedFd = fs::File::open(&top).unwrap().into();
+            for _ in 0..3000 {
+                nix::sys::stat::mkdirat(&current, "d", Mode::S_IRWXU).unwrap();
+                current = openat(&current, "d", FOLDER, Mode::empty()).unwrap();
+            }
+        };
+        deep();
         delete_tree(&top).unwrap();
         assert!(!top.exists());
+        deep();
+        let parent: OwnedFd = fs::File::open(temp.path()).unwrap().into();
+        fs::write(temp.path().join("file"), "").unwrap();
+        symlink("top", temp.path().join("link")).unwrap();
+        for name in [&b"link"[..], b"none", b"file", b"top", b"top"] {
+            delete_at(&parent, name).unwrap();
+        }
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
     }
 }

@@ -22,3 +22,4 @@ pub mod tcp;
 pub mod terminal;
 pub mod trash;
 pub mod watch;
+pub mod writeback;

@@ -11,7 +11,7 @@ use search::{Begin, Search};
 use smol::{Async, Timer};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most addresses that are given back.
 const MAX_ADDRESSES: usize = 16;
@@ -72,23 +72,26 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveEr
     Err(search.failure())
 }
 
-/// Addresses of a host; blocks for the time-outs of `/etc/resolv.conf`. For helper processes only.
+/// Addresses of a host; blocks for the time-outs of `/etc/resolv.conf`, at most for `patience`. For helper processes only.
 ///
 /// # Errors
 /// The name is malformed or unknown, or no server answered in time.
-pub fn resolve_blocking(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
+pub fn resolve_blocking(host: &str, port: u16, patience: Duration) -> Result<Vec<SocketAddr>, ResolveError> {
     let mut search = match Search::begin(host)? {
         Begin::Found(addresses) => return Ok(with_port(addresses, port)),
         Begin::Ask(search) => search,
     };
-    while let Some(question) = search.next_question()? {
+    let end = Instant::now() + patience;
+    while Instant::now() < end
+        && let Some(question) = search.next_question()?
+    {
         let socket = UdpSocket::bind(any_address(question.server)).map_err(|e| search.io(e))?;
         let sent = socket.connect(question.server);
         let sent = sent.and_then(|()| question.queries.iter().try_for_each(|q| socket.send(q).map(drop)));
         let mut buffer = [0; MAX_REPLY];
         if sent.is_ok() {
             while search.waiting() {
-                let left = search.until(&question).saturating_duration_since(Instant::now());
+                let left = search.until(&question).min(end).saturating_duration_since(Instant::now());
                 if left.is_zero() || socket.set_read_timeout(Some(left)).is_err() {
                     break;
                 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::deep;
 use crate::node::Node;
 use crate::wire::{Answer, Request, Served, Server, layer, sha256};
 
@@ -68,8 +69,38 @@ fn hostile_layers_leave_nothing_behind() {
         node.pull(&image).expect_error(&[&image, name, expect]);
         assert!(node.images().is_empty());
         assert_eq!(node.listing("layers").len(), 2, "the good layer and its counts");
+        let left = node.listing("incoming");
+        assert!(left.len() == 1 && left[0].starts_with("want-"), "a note about the good layer: {left:?}");
+        node.run("images", &["--collect", "shortest"]).expect();
+        nothing_is_visible(&node);
         assert!(node.listing("incoming").is_empty(), "{:?}", node.listing("incoming"));
     }
+}
+
+/// Folders in folders, deeper than descriptors and paths reach, by links through which each entry goes on where the
+/// last one ended. None of it may keep the next pull or import from its work.
+#[test]
+fn bottomless_layers_block_nothing() {
+    let hard = Served::new(&[deep::by_links(40, 100)]);
+    let long = Served::new(&[deep::by_name(2040)]);
+    let fair = Served::new(&[layer("file", b"content")]);
+    let answers = move |request: &Request| match request.path.strip_prefix("/v2/") {
+        Some(path) if path.starts_with("hard/") => hard.answer_as("hard", request),
+        Some(path) if path.starts_with("long/") => long.answer_as("long", request),
+        _ => fair.answer(request),
+    };
+    let server = Server::start(answers);
+    let node = node_for(&server);
+    for name in ["hard:v1", "long:v1", "hard:v1"] {
+        node.limited("pull", &[&server.image(name)], 1024).expect_error(&[name.split(':').next().unwrap()]);
+        nothing_is_visible(&node);
+        assert!(node.listing("incoming").is_empty(), "{:?}", node.listing("incoming"));
+    }
+    // As a helper left it that was killed.
+    deep::make(&node.state("incoming/layer-00"), 1500);
+    node.limited("pull", &[&server.image("app:v1")], 1024).expect();
+    assert!(node.listing("incoming").is_empty(), "{:?}", node.listing("incoming"));
+    assert_eq!(node.images().len(), 1);
 }
 
 #[test]

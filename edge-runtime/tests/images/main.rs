@@ -2,9 +2,12 @@
 
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
+mod cuts;
+mod deep;
 mod import;
 mod liars;
 mod node;
+mod private;
 mod pull;
 mod registry;
 mod wire;

@@ -48,6 +48,15 @@ impl Node {
         done(self.command(verb).args(args).output().unwrap())
     }
 
+    /// As [`Node::run`], with so many descriptors.
+    pub(crate) fn limited(&self, verb: &str, args: &[&str], descriptors: u32) -> Done {
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""));
+        let plain = self.command(verb);
+        command.arg(plain.get_program()).args(plain.get_args()).args(args);
+        done(command.output().unwrap())
+    }
+
     pub(crate) fn run_with_input(&self, verb: &str, args: &[&str], input: &[u8]) -> Done {
         let mut command = self.command(verb);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -67,6 +76,14 @@ impl Node {
 
     pub(crate) fn state(&self, path: &str) -> PathBuf {
         self.root().join("var/lib/edge-runtime").join(path)
+    }
+
+    /// Times at which records and store were written last.
+    pub(crate) fn written(&self) -> Vec<std::time::SystemTime> {
+        let time = |path: PathBuf| fs::metadata(path).and_then(|meta| meta.modified()).unwrap();
+        let mut records = self.listing("layers");
+        records.retain(|name| name.ends_with(".image"));
+        records.iter().map(|name| time(self.state("layers").join(name))).chain([time(self.state("store.db"))]).collect()
     }
 
     /// Names in a folder of the state, without the helpers' lock.

@@ -112,6 +112,7 @@ pub(crate) fn cutting_proxy(target: String, bytes: u64) -> SocketAddr {
 }
 
 /// An image in memory, served under `/v2/app/`.
+#[derive(Clone)]
 pub(crate) struct Served {
     /// By path below `/v2/app/`.
     pub(crate) content: BTreeMap<String, Vec<u8>>,
@@ -150,7 +151,12 @@ impl Served {
 
     /// As an honest registry without ranges does.
     pub(crate) fn answer(&self, request: &Request) -> Answer {
-        let path = request.path.strip_prefix("/v2/app/").unwrap_or_default();
+        self.answer_as("app", request)
+    }
+
+    /// The same, as a repository of another name.
+    pub(crate) fn answer_as(&self, repository: &str, request: &Request) -> Answer {
+        let path = request.path.strip_prefix(&format!("/v2/{repository}/")).unwrap_or_default();
         match self.content.get(path.split('?').next().unwrap_or_default()) {
             Some(body) => Answer::ok(body.clone()),
             None => Answer::status(404, ""),

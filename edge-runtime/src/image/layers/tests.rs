@@ -2,27 +2,13 @@
 
 use std::time::Duration;
 
+use super::tests_support::{add, image, layer, node};
 use super::*;
+use crate::image::access::Access;
 use crate::image::digest::sha256;
+use crate::image::gc::{self, Sweep};
 use crate::image::rootfs::{mount_rootfs, unmount_rootfs};
-
-fn node() -> (tempfile::TempDir, Layers) {
-    let temp = tempfile::tempdir().unwrap();
-    let layers = Layers::new(&Paths::new(temp.path()));
-    (temp, layers)
-}
-
-fn layer(content: &str) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    let mut header = tar::Header::new_gnu();
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mode(0o644);
-    header.set_mtime(0);
-    header.set_size(content.len() as u64);
-    builder.append_data(&mut header, "etc/file", content.as_bytes()).unwrap();
-    builder.into_inner().unwrap()
-}
+use crate::image::wants::{self, Wants};
 
 fn entries(dir: &Path) -> usize {
     fs::read_dir(dir).unwrap().count()
@@ -31,7 +17,7 @@ fn entries(dir: &Path) -> usize {
 #[test]
 fn a_layer_is_there_whole_or_not_at_all() {
     let (_temp, layers) = node();
-    let _lock = layers.lock().unwrap();
+    layers.prepare().unwrap();
     let tar = layer("content");
     let id = sha256(&tar);
     assert!(!layers.has(&id));
@@ -40,7 +26,7 @@ fn a_layer_is_there_whole_or_not_at_all() {
     for cut in [0, 300, tar.len() - 1024] {
         assert!(layers.add(&id, &tar[..cut], &Limits::default(), "x").is_err(), "cut at {cut}");
     }
-    assert_eq!((entries(&layers.layers), entries(&layers.incoming)), (0, 1), "only the lock file");
+    assert_eq!((entries(&layers.layers), entries(layers.incoming.dir())), (0, 1), "only the lock file");
     layers.add(&id, &tar[..], &Limits::default(), "x").unwrap();
     assert!(layers.has(&id) && layers.verify(&id));
     assert_eq!(layers.list().unwrap(), [id]);
@@ -49,7 +35,7 @@ fn a_layer_is_there_whole_or_not_at_all() {
 #[test]
 fn damage_is_found_and_repaired_by_adding_again() {
     let (_temp, layers) = node();
-    let _lock = layers.lock().unwrap();
+    layers.prepare().unwrap();
     let tar = layer("content");
     let id = sha256(&tar);
     let add = || layers.add(&id, &tar[..], &Limits::default(), "x").unwrap();
@@ -69,25 +55,87 @@ fn damage_is_found_and_repaired_by_adding_again() {
     assert!(layers.has(&id));
 }
 
+fn usual(layers: &Layers, in_use: &[&str]) {
+    sweep(layers, in_use, Sweep::USUAL);
+}
+
+fn sweep(layers: &Layers, in_use: &[&str], how: Sweep) {
+    gc::sweep(layers, || Ok(in_use.iter().map(|layer| (*layer).to_owned()).collect()), how).unwrap();
+}
+
 #[test]
-fn what_is_retired_or_half_made_is_cleared_and_downloads_stay() {
+fn half_made_layers_of_the_dead_go_and_those_of_the_living_stay() {
     let (_temp, layers) = node();
-    let lock = layers.lock().unwrap();
-    assert!(layers.try_lock().unwrap().is_none());
-    drop(lock);
-    let _lock = layers.try_lock().unwrap().unwrap();
-    let tar = layer("content");
-    let id = sha256(&tar);
-    layers.add(&id, &tar[..], &Limits::default(), "x").unwrap();
-    layers.retire(&id).unwrap();
-    layers.retire(&id).unwrap();
-    assert!(!layers.has(&id) && layers.list().unwrap().is_empty());
-    fs::create_dir_all(layers.incoming.join("layer-00/etc")).unwrap();
-    fs::write(layers.incoming.join("blob-00"), "part").unwrap();
-    layers.empty_incoming(Duration::from_secs(60)).unwrap();
-    assert_eq!(entries(&layers.incoming), 2, "lock and download");
-    layers.empty_incoming(Duration::ZERO).unwrap();
-    assert_eq!(entries(&layers.incoming), 1);
+    layers.prepare().unwrap();
+    let at = |name: &str| layers.incoming.dir().join(name);
+    fs::create_dir_all(at("layer-00/etc")).unwrap();
+    fs::create_dir_all(at("gone-1-0/etc")).unwrap();
+    fs::write(at("blob-00"), "part").unwrap();
+    fs::write(at("anything"), "").unwrap();
+    let claim = layers.incoming.claim_folder("layer-11").unwrap();
+    let blob = layers.incoming.claim_file("blob-11").unwrap();
+    fs::write(claim.path.join("file"), "").unwrap();
+    usual(&layers, &[]);
+    assert!(!at("layer-00").exists() && !at("gone-1-0").exists() && !at("anything").exists());
+    assert!(at("blob-00").exists(), "a download waits for the next try");
+    sweep(&layers, &[], Sweep::SHORTEST);
+    assert!(!at("blob-00").exists() && blob.path.exists() && claim.path.join("file").exists());
+    drop((claim, blob));
+    // The next to work on it begins with nothing.
+    let claim = layers.incoming.claim_folder("layer-11").unwrap();
+    assert_eq!(entries(&claim.path), 0);
+    drop(claim);
+    sweep(&layers, &[], Sweep::SHORTEST);
+    assert_eq!(entries(layers.incoming.dir()), 1, "only the lock file");
+}
+
+#[test]
+fn a_layer_goes_only_when_nobody_may_want_it() {
+    let (_temp, layers) = node();
+    let ids: Vec<String> = ["used", "noted", "wanted", "orphan", "removed"].map(|text| add(&layers, text)).into();
+    let [used, noted, wanted, orphan, removed] = [0, 1, 2, 3, 4].map(|n| ids[n].as_str());
+    layers.put_record(&image(1, "reg/noted:1", &[noted]), true).unwrap();
+    let gone = image(2, "reg/removed:1", &[removed, used]);
+    layers.put_record(&gone, true).unwrap();
+    let wants = Wants::default();
+    wants.begin(&layers.incoming, &image(3, "", &[]).id, &[wanted.to_owned()], Access::new()).unwrap();
+    wants.brought(wanted);
+    let left = || ids.iter().map(|id| layers.has(id)).collect::<Vec<_>>();
+    // Old, by a clock that is right and by one that was not yet: without need nothing goes that nobody removed.
+    for id in &ids {
+        let file = File::options().write(true).open(layers.counts_file(id)).unwrap();
+        file.set_modified(
+            std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(if id == used { 5 } else { 4_000_000_000 }),
+        )
+        .unwrap();
+    }
+    usual(&layers, &[used]);
+    assert_eq!(left(), [true; 5]);
+    layers.drop_record(&gone).unwrap();
+    // A collection that ended here goes on at the next occasion.
+    usual(&layers, &[used]);
+    assert_eq!(left(), [true, true, true, true, false], "shared layers stay");
+    assert!(gc::has_leftovers(&layers, &[used.to_owned()].into()), "{orphan}");
+    sweep(&layers, &[used], Sweep::SHORTEST);
+    assert_eq!(left(), [true, true, true, false, false], "a pull under way keeps what it needs");
+    drop(wants);
+    sweep(&layers, &[used], Sweep::SHORT);
+    assert!(layers.has(wanted), "and so does one that was cut short");
+    assert_eq!(wants::all(&layers.incoming)[0].brought, [wanted]);
+    sweep(&layers, &[used], Sweep::SHORTEST);
+    assert_eq!(left(), [true, true, false, false, false]);
+    assert!(!gc::has_leftovers(&layers, &[used.to_owned()].into()));
+    assert_eq!(entries(layers.incoming.dir()), 1, "only the lock file");
+}
+
+#[test]
+fn a_layer_is_proven_by_its_content() {
+    let (_temp, layers) = node();
+    let id = add(&layers, "content");
+    let prove = |tar: &[u8]| layers.prove(&id, tar, &Limits::default(), "x");
+    prove(&layer("content")).unwrap();
+    assert!(prove(&layer("other")).unwrap_err().to_string().contains("announced as"));
+    assert!(prove(&layer("content")[..512]).is_err());
 }
 
 /// What the specification says of changesets, seen through the mount: the reason for all of it.
@@ -98,7 +146,7 @@ fn stacked_layers_show_what_the_image_means() {
         return;
     }
     let (temp, layers) = node();
-    let _lock = layers.lock().unwrap();
+    layers.prepare().unwrap();
     let below = ["dir/old", "opaque/old", "gone/old", "file", "replaced/old"];
     let above = ["dir/new", "opaque/.wh..wh..opq", "opaque/new", ".wh.gone", "file", "replaced"];
     let mut ids = Vec::new();

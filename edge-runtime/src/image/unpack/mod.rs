@@ -29,9 +29,9 @@ use tar::{Archive, Entry, EntryType};
 use crate::image::ImageError;
 use crate::image::error::one_line;
 use crate::image::limits::Limits;
+use crate::sys::writeback::Writeback;
 use meta::{Meta, device};
 use path::{Place, place, show, split};
-pub(in crate::image) use tree::remove_tree;
 use tree::{Tree, is_dir, is_whiteout};
 
 /// Unpacks `layer` (a plain tar) below `root`, an existing empty directory that only this process uses.
@@ -50,6 +50,7 @@ pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<(), Imag
         bytes: 0,
         dir_times: Vec::new(),
         buffer: vec![0; 128 * 1024],
+        writeback: Writeback::default(),
     };
     let truncated = |error: io::Error| ImageError::Entry { entry: "(archive)".into(), why: one_line(error) };
     let mut archive = Archive::new(layer);
@@ -68,6 +69,7 @@ struct Unpacker<'a> {
     /// Times of directories, set last: every file made inside changes them.
     dir_times: Vec<(Vec<u8>, TimeSpec)>,
     buffer: Vec<u8>,
+    writeback: Writeback,
 }
 
 impl Unpacker<'_> {
@@ -153,6 +155,7 @@ impl Unpacker<'_> {
                 self.own(&parent, name, &meta)?;
                 fchmod(&file, meta.mode)?;
                 meta.set_xattrs(file.as_fd())?;
+                self.writeback.finished(file);
                 set_time(&parent, name, meta.mtime)
             }
             EntryType::Symlink => {
@@ -235,6 +238,7 @@ impl Unpacker<'_> {
                 Err(error) => return Err(error),
             };
             file.write_all(&self.buffer[..n])?;
+            self.writeback.wrote(file, n);
             left = left.saturating_sub(n as u64);
         }
         Ok(())

@@ -4,6 +4,8 @@ use crate::image::ImageError;
 
 /// Longer paths than the kernel takes are of no use.
 const LONGEST_PATH: usize = 4096;
+/// Folders in folders; the deepest of honest images have some sixty.
+const MOST_PARTS: usize = 256;
 
 /// What an entry's name asks for (OCI image-spec, "Layer Filesystem Changeset").
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,9 @@ pub(super) fn split(path: &[u8]) -> Result<Vec<&[u8]>, ImageError> {
         return fail("its path has a zero byte");
     }
     let parts: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").collect();
+    if parts.len() > MOST_PARTS {
+        return fail("its path has more than 256 folders");
+    }
     if parts.iter().any(|p| *p == b"..") {
         return fail("its path climbs with \"..\"; a layer must stay below its root");
     }
@@ -87,9 +92,20 @@ mod tests {
 
     #[test]
     fn climbing_names_are_refused() {
-        for bad in [&b"../etc"[..], b"a/../../b", b"..", b"/..", b"a\0b", b".wh.", b"a/.wh...", &[b'a'; 5000]] {
+        for bad in [
+            &b"../etc"[..],
+            b"a/../../b",
+            b"..",
+            b"/..",
+            b"a\0b",
+            b".wh.",
+            b"a/.wh...",
+            &[b'a'; 5000],
+            &b"a/".repeat(257),
+        ] {
             assert!(place(bad).is_err(), "{}", show(bad));
         }
+        assert!(place(&b"a/".repeat(256)).is_ok());
         assert!(place(b"a/../b").unwrap_err().to_string().contains(r#""a/../b""#));
     }
 

@@ -1,19 +1,17 @@
 //! File operations that cannot leave one directory. Every call goes through a descriptor of the parent, which
 //! is found without ever leaving the root; the last part of a path is never followed. Knows no tar.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, major, minor, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::sys::delete::delete_at;
 
 /// A directory nobody else writes to while this exists.
 pub(super) struct Tree {
@@ -103,7 +101,7 @@ impl Tree {
     pub(super) fn remove(&mut self, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
         // What was the parent of the last entry may be what goes away.
         self.last = None;
-        remove_all(parent, name)
+        delete_at(parent, name)
     }
 
     /// Makes a new file at `name`, where nothing may stand.
@@ -129,44 +127,4 @@ pub(super) fn is_whiteout(stat: &FileStat) -> bool {
 
 fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
-}
-
-fn remove_all(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
-    match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
-        Err(Errno::EISDIR) => {}
-        Err(Errno::ENOENT) => return Ok(()),
-        other => return Ok(other?),
-    }
-    let dir = openat(parent, name, DIRECTORY.union(OFlag::O_NOFOLLOW), Mode::empty())?;
-    for child in children(&dir)? {
-        remove_all(&dir, &child)?;
-    }
-    Ok(unlinkat(parent, name, UnlinkatFlags::RemoveDir)?)
-}
-
-fn children(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
-    let mut listing = Dir::openat(dir, ".", DIRECTORY, Mode::empty())?;
-    let mut names = Vec::new();
-    for entry in listing.iter() {
-        let name = entry?.file_name().to_bytes().to_vec();
-        if name != b"." && name != b".." {
-            names.push(name);
-        }
-    }
-    Ok(names)
-}
-
-/// Removes a tree by path, as far as it exists.
-///
-/// # Errors
-/// Something in it cannot be removed.
-pub(in crate::image) fn remove_tree(path: &Path) -> io::Result<()> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    match openat(AT_FDCWD, parent, DIRECTORY, Mode::empty()) {
-        Ok(parent) => remove_all(&parent, OsStr::as_bytes(name)),
-        Err(Errno::ENOENT) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }

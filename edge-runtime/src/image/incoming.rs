@@ -1,0 +1,221 @@
+//! The folder `incoming`: what is on its way into the layers, and who works on it. Knows neither images nor registries.
+//!
+//! Whoever works on an entry holds a lock on the file or folder itself, so that a killed process lets go of everything
+//! and what nobody holds is left over. Looking for an entry and taking it is one step under the lock of the folder,
+//! which nobody holds for longer than a few renames and one commit: a pull of hours keeps no collection waiting.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::image::ImageError;
+use crate::sys::delete::delete_tree;
+
+/// Held while entries are taken, layers appear or go, and records of images change.
+pub type Lock = Flock<File>;
+
+/// Begins the names of partial downloads.
+pub(super) const BLOB: &str = "blob-";
+/// Begins the names of notes on what a pull or import under way needs, see `wants`.
+pub(super) const WANT: &str = "want-";
+/// Begins the names of records of images that were removed and whose layers are to go.
+pub(super) const DROP: &str = "drop-";
+/// Begins the names of folders that are to be deleted.
+const GONE: &str = "gone-";
+const LOCK: &str = "lock";
+
+/// The folder of one node.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    dir: PathBuf,
+}
+
+/// An entry that only this process works on, until this is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    pub path: PathBuf,
+    pub held: Flock<File>,
+}
+
+impl Incoming {
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Waits until no other process changes layers or records. The folder must exist.
+    ///
+    /// # Errors
+    /// The lock's file cannot be opened.
+    pub fn lock(&self) -> io::Result<Lock> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = self.dir.join(LOCK);
+        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
+    }
+
+    /// A file to go on with, empty if it is new. Waits while another process works on it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn claim_file(&self, name: &str) -> io::Result<Claim> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = self.dir.join(name);
+        loop {
+            let lock = self.lock()?;
+            let mut options = File::options();
+            let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            if let Some(held) = take_or_wait(file, lock)? {
+                return Ok(Claim { path, held });
+            }
+        }
+    }
+
+    /// An empty folder. Waits while another process works on one of this name; what a process that is no more left in
+    /// it is put aside.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn claim_folder(&self, name: &str) -> io::Result<Claim> {
+        let path = self.dir.join(name);
+        loop {
+            let lock = self.lock()?;
+            match File::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(left) => match take_or_wait(left, lock)? {
+                    // Under the lock again, where nobody else can have taken it since.
+                    Some(held) => {
+                        let lock = self.lock()?;
+                        self.set_aside(&path)?;
+                        drop((held, lock));
+                        continue;
+                    }
+                    None => continue,
+                },
+            }
+            fs::create_dir(&path)?;
+            let made = File::open(&path)?;
+            let held =
+                Flock::lock(made, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| io::Error::from(error))?;
+            return Ok(Claim { path, held });
+        }
+    }
+
+    /// Puts a folder where the next sweep deletes it. The caller holds the lock.
+    ///
+    /// # Errors
+    /// It cannot be renamed; a missing one is fine.
+    pub fn set_aside(&self, path: &Path) -> io::Result<()> {
+        let process = std::process::id();
+        for number in 0.. {
+            match fs::rename(path, self.dir.join(format!("{GONE}{process}-{number}"))) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists) => {}
+                done => return done,
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries whose names begin so.
+    ///
+    /// # Errors
+    /// The folder cannot be read; one that is not there has none.
+    pub fn entries(&self, prefix: &str) -> io::Result<Vec<PathBuf>> {
+        let entries = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut paths = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
+                paths.push(entry.path());
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Whether anything but the lock is there.
+    pub fn has_entries(&self) -> bool {
+        self.entries("").is_ok_and(|paths| paths.iter().any(|path| path.file_name().is_some_and(|name| name != LOCK)))
+    }
+
+    /// Puts aside what processes that are no more left half-made, and downloads that nobody went on with for `keep`.
+    /// Notes are not looked at. The caller holds the lock; [`Incoming::delete_gone`] follows without it.
+    ///
+    /// # Errors
+    /// Something cannot be put aside; all the rest is.
+    pub fn clear(&self, keep: Duration) -> io::Result<()> {
+        let mut result = Ok(());
+        for path in self.entries("")? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_note = [WANT, DROP, GONE].iter().any(|prefix| name.starts_with(prefix)) || name == LOCK;
+            if is_note || is_claimed(&path) || (name.starts_with(BLOB) && !is_older(&path, keep)) {
+                continue;
+            }
+            let done = if path.is_dir() { self.set_aside(&path) } else { fs::remove_file(&path) };
+            result = result.and(done.map_err(|error| named(&path, &error)));
+        }
+        result
+    }
+
+    /// Deletes what was put aside. Takes as long as it takes, holding nothing but these folders.
+    ///
+    /// # Errors
+    /// Something cannot be deleted; all the rest is.
+    pub fn delete_gone(&self) -> io::Result<()> {
+        let mut result = Ok(());
+        for path in self.entries(GONE)? {
+            let lock = self.lock()?;
+            let held = File::open(&path).map(|dir| Flock::lock(dir, FlockArg::LockExclusiveNonblock));
+            drop(lock);
+            // Gone by now, or being deleted by another process.
+            let Ok(Ok(_held)) = held else { continue };
+            result = result.and(delete_tree(&path).map_err(|error| named(&path, &error)));
+        }
+        result
+    }
+
+    pub(super) fn error(&self, what: &'static str) -> impl FnOnce(io::Error) -> ImageError {
+        ImageError::io(&self.dir, what)
+    }
+}
+
+/// None after another process has let go of it: it may be another file by now, or none.
+fn take_or_wait(file: File, lock: Lock) -> io::Result<Option<Flock<File>>> {
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(held) => Ok(Some(held)),
+        Err((file, Errno::EWOULDBLOCK)) => {
+            drop(lock);
+            drop(Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))?);
+            Ok(None)
+        }
+        Err((_, error)) => Err(error.into()),
+    }
+}
+
+/// Whether a living process works on it. The caller holds the lock of the folder.
+pub(super) fn is_claimed(path: &Path) -> bool {
+    let taken = |file| Flock::lock(file, FlockArg::LockExclusiveNonblock).err().map(|(_, error)| error);
+    File::open(path).is_ok_and(|file| taken(file) == Some(Errno::EWOULDBLOCK))
+}
+
+/// By the wall clock; one that was set back since makes nothing old.
+pub(super) fn is_older(path: &Path, than: Duration) -> bool {
+    let age = fs::metadata(path).and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
+    than.is_zero() || age.is_some_and(|age| age > than)
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,84 @@
+//! Records of images beside their layers: `<hex>.image` in the folder of the layers, so that a node that lost its store
+//! still knows what it has. The store is asked first; these come back into it at the start ([`crate::image::settle`]).
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::{DRAFT, Layers};
+use crate::image::digest::{hex, is_sha256};
+use crate::image::incoming::DROP;
+use crate::image::{ImageError, ImageRecord};
+
+/// A record has the image's environment and labels in it, which come in a document of at most 4 MiB.
+const LONGEST: u64 = 32 << 20;
+
+impl Layers {
+    /// Writes the record of an image; `durable`: on the medium when this returns.
+    ///
+    /// # Errors
+    /// The disk takes it not, or the id is no digest.
+    pub fn put_record(&self, image: &ImageRecord, durable: bool) -> Result<(), ImageError> {
+        let path = self.record_file(&image.id);
+        let write = || -> io::Result<()> {
+            if !is_sha256(&image.id) {
+                return Err(io::Error::other("an image's id must be a sha256 digest"));
+            }
+            use std::os::unix::fs::OpenOptionsExt;
+            let draft = path.with_extension(format!("image.{DRAFT}"));
+            let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+            file.write_all(&serde_json::to_vec(image)?)?;
+            if durable {
+                file.sync_all()?;
+            }
+            fs::rename(&draft, &path)?;
+            if durable { File::open(&self.layers)?.sync_all() } else { Ok(()) }
+        };
+        write().map_err(ImageError::io(&path, "cannot write"))
+    }
+
+    /// All records; what cannot be read is none.
+    pub fn records(&self) -> Vec<ImageRecord> {
+        let entries = fs::read_dir(&self.layers).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "image"));
+        let mut records: Vec<ImageRecord> = paths.filter_map(|path| read_json(&path)).collect();
+        // The name of the file is nobody's word.
+        records.retain(|record| is_sha256(&record.id) && self.record_file(&record.id).exists());
+        records.sort_by(|a, b| a.id.cmp(&b.id));
+        records
+    }
+
+    /// Takes the record of an image away and leaves a note that its layers are to go with the next sweep.
+    ///
+    /// # Errors
+    /// Neither can be done.
+    pub fn drop_record(&self, image: &ImageRecord) -> Result<(), ImageError> {
+        let path = self.record_file(&image.id);
+        let note = self.incoming.dir().join(format!("{DROP}{}", hex(&image.id)));
+        let done = match fs::rename(&path, &note) {
+            // Of an image from before there were such records.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                serde_json::to_vec(image).map_err(io::Error::from).and_then(|text| fs::write(&note, text))
+            }
+            done => done,
+        };
+        done.map_err(ImageError::io(path, "cannot remove"))
+    }
+
+    fn record_file(&self, id: &str) -> PathBuf {
+        self.layers.join(format!("{}.image", hex(id)))
+    }
+}
+
+/// What a small file of this module's kind says, if it can be read.
+pub(in crate::image) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
+    match serde_json::from_slice(&text) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            log::warn!("{} does not parse: {error}", path.display());
+            None
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Notes on pulls and imports under way, in `incoming`: which layers they need, so that nobody takes these for leftovers,
+//! and which they brought themselves, so that the next try may go on with them. A note outlives a try that was cut short;
+//! its lock does not.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, Seek, Write};
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use crate::image::ImageError;
+use crate::image::access::Access;
+use crate::image::digest::hex;
+use crate::image::incoming::{Claim, Incoming, WANT, is_claimed, is_older};
+use crate::image::layers::read_json;
+
+/// What a note says.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Want {
+    /// Diff ids of the image.
+    pub layers: Vec<String>,
+    /// Those that were fetched for it.
+    pub brought: Vec<String>,
+    /// Who may use what was brought.
+    pub access: Access,
+}
+
+/// The notes of this process.
+#[derive(Debug, Default)]
+pub struct Wants(RefCell<Vec<(Want, Option<Claim>, std::path::PathBuf)>>);
+
+impl Wants {
+    /// Begins a note for image `id`. One of an earlier try is taken over, and only what it brought for the same users
+    /// is believed.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn begin(&self, incoming: &Incoming, id: &str, layers: &[String], access: Access) -> Result<(), ImageError> {
+        let path = incoming.dir().join(format!("{WANT}{}", hex(id)));
+        let earlier: Want = read_json(&path).unwrap_or_default();
+        let brought = if earlier.access == access { earlier.brought } else { Vec::new() };
+        let want = Want { layers: layers.to_vec(), brought, access };
+        let begin = || -> io::Result<Option<Claim>> {
+            let _lock = incoming.lock()?;
+            let file = fs::File::options().write(true).create(true).truncate(false).open(&path)?;
+            // Held by another process that wants the same image: its note says the same.
+            let Ok(held) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
+            let mut claim = Claim { path: path.clone(), held };
+            write(&mut claim, &want)?;
+            Ok(Some(claim))
+        };
+        let claim = begin().map_err(ImageError::io(&path, "cannot write"))?;
+        self.0.borrow_mut().push((want, claim, path));
+        Ok(())
+    }
+
+    /// The image that was begun last has this layer by its own pull.
+    pub fn brought(&self, diff_id: &str) {
+        let mut all = self.0.borrow_mut();
+        let Some((want, claim, path)) = all.last_mut() else { return };
+        want.brought.push(diff_id.to_owned());
+        // Costs the next try a download, nothing else.
+        if let Some(Err(error)) = claim.as_mut().map(|claim| write(claim, want)) {
+            log::warn!("{}: {error}", path.display());
+        }
+    }
+
+    /// The images have records now.
+    pub fn done(&self) {
+        for (_, claim, path) in self.0.borrow_mut().drain(..) {
+            if claim.is_some() {
+                // What stays is cleared when it is old.
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+impl Drop for Wants {
+    fn drop(&mut self) {
+        // A try that failed and brought nothing has nothing to go on with.
+        for (want, claim, path) in self.0.borrow_mut().drain(..) {
+            if claim.is_some() && want.brought.is_empty() {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+fn write(claim: &mut Claim, want: &Want) -> io::Result<()> {
+    claim.held.set_len(0)?;
+    claim.held.rewind()?;
+    claim.held.write_all(&serde_json::to_vec(want)?)
+}
+
+/// All notes, but those that nobody went on with for `keep`: these are removed and given second. The caller holds the
+/// lock.
+///
+/// # Errors
+/// The folder cannot be read, or a note not be removed.
+pub(super) fn sort(incoming: &Incoming, keep: Duration) -> io::Result<(Vec<Want>, Vec<Want>)> {
+    let (mut live, mut old) = (Vec::new(), Vec::new());
+    for path in incoming.entries(WANT)? {
+        let want = read_json(&path).unwrap_or_default();
+        if !is_claimed(&path) && is_older(&path, keep) {
+            fs::remove_file(&path)?;
+            old.push(want);
+        } else {
+            live.push(want);
+        }
+    }
+    Ok((live, old))
+}
+
+/// All notes.
+pub(super) fn all(incoming: &Incoming) -> Vec<Want> {
+    incoming.entries(WANT).unwrap_or_default().iter().filter_map(|path| read_json(path)).collect()
+}

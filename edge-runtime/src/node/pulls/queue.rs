@@ -1,0 +1,165 @@
+//! Which image is fetched next, and which registries were silent a moment ago. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::image::access::PodLogin;
+use crate::pod::clock::Mono;
+
+/// A registry that could not be reached is not asked about images that are here for so long.
+const SILENT: Duration = Duration::from_secs(60);
+/// Silent registries that are remembered; more than a node's images come from.
+const MOST_SILENT: usize = 64;
+/// One pull at a time (the kubelet's `serializeImagePulls`). But one that takes longer than this, as a registry that sends
+/// drop by drop makes it, holds up none of other registries.
+const LONG: Duration = Duration::from_secs(120);
+/// Pulls at once, whatever they take: each is a process.
+const MOST: usize = 4;
+
+/// What is being done for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The registry is asked whether the image that is here is still the right one.
+    Checked,
+    Waiting,
+    Fetched,
+}
+
+/// One image to fetch.
+pub(super) struct Job<W> {
+    pub(super) number: u64,
+    /// Normalized.
+    pub(super) name: String,
+    pub(super) registry: String,
+    /// The pods' pull secrets.
+    pub(super) secrets: Vec<PodLogin>,
+    pub(super) waiters: Vec<W>,
+    pub(super) stage: Stage,
+    pub(super) begun: Mono,
+}
+
+/// All jobs, in the order in which they were asked for.
+pub(super) struct Queue<W> {
+    jobs: Vec<Job<W>>,
+    last: u64,
+    silent: BTreeMap<String, Mono>,
+}
+
+impl<W> Default for Queue<W> {
+    fn default() -> Self {
+        Self { jobs: Vec::new(), last: 0, silent: BTreeMap::new() }
+    }
+}
+
+impl<W> Queue<W> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The job for the same image and logins, if there is one.
+    pub(super) fn same(&mut self, name: &str, secrets: &[PodLogin]) -> Option<&mut Job<W>> {
+        self.jobs.iter_mut().find(|job| job.name == name && job.secrets == secrets)
+    }
+
+    /// Number of the new job.
+    pub(super) fn add(&mut self, job: Job<W>) -> u64 {
+        self.last += 1;
+        self.jobs.push(Job { number: self.last, ..job });
+        self.last
+    }
+
+    /// The next that may be fetched, which is under way from now on.
+    pub(super) fn begin(&mut self, now: Mono) -> Option<&Job<W>> {
+        let fetched = || self.jobs.iter().filter(|job| job.stage == Stage::Fetched);
+        if fetched().count() >= MOST || fetched().any(|job| now.since(job.begun) < LONG) {
+            return None;
+        }
+        let busy = |registry: &str| fetched().any(|job| job.registry == registry);
+        let at = self.jobs.iter().position(|job| job.stage == Stage::Waiting && !busy(&job.registry))?;
+        let job = self.jobs.get_mut(at)?;
+        (job.stage, job.begun) = (Stage::Fetched, now);
+        Some(job)
+    }
+
+    /// A job whose image here is not the right one any more, or not for these pods.
+    pub(super) fn wait(&mut self, number: u64) {
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.number == number) {
+            job.stage = Stage::Waiting;
+        }
+    }
+
+    /// Takes a job out, if it is still there.
+    pub(super) fn end(&mut self, number: u64) -> Option<Job<W>> {
+        let at = self.jobs.iter().position(|job| job.number == number)?;
+        Some(self.jobs.remove(at))
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Job<W>> {
+        self.jobs.iter().find(|job| job.number == number)
+    }
+
+    /// Numbers of the jobs that take room on the disk.
+    pub(super) fn fetched(&self) -> Vec<u64> {
+        self.jobs.iter().filter(|job| job.stage == Stage::Fetched).map(|job| job.number).collect()
+    }
+
+    /// The registry answered, or did not.
+    pub(super) fn heard(&mut self, registry: &str, answered: bool, now: Mono) {
+        self.silent.retain(|_, until| now < *until);
+        if answered {
+            self.silent.remove(registry);
+        } else if self.silent.len() < MOST_SILENT {
+            self.silent.insert(registry.to_owned(), now.after(SILENT));
+        }
+    }
+
+    pub(super) fn is_silent(&self, registry: &str, now: Mono) -> bool {
+        self.silent.get(registry).is_some_and(|until| now < *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str, registry: &str, stage: Stage) -> Job<()> {
+        let (name, registry) = (name.to_owned(), registry.to_owned());
+        Job { number: 0, name, registry, secrets: Vec::new(), waiters: Vec::new(), stage, begun: Mono(0) }
+    }
+
+    #[test]
+    fn one_at_a_time_but_for_those_that_take_long() {
+        let mut queue = Queue::default();
+        for (name, registry) in [("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"), ("e", "v"), ("f", "w")] {
+            queue.add(job(name, registry, Stage::Waiting));
+        }
+        queue.add(job("here", "x", Stage::Checked));
+        let minutes = |n: u64| Mono(n * 60_000);
+        let mut begin = |at| queue.begin(at).map(|job| job.name.clone());
+        assert_eq!(begin(minutes(0)).as_deref(), Some("a"));
+        assert_eq!(begin(minutes(1)), None);
+        assert_eq!(begin(minutes(2)).as_deref(), Some("c"), "of another registry");
+        assert_eq!(begin(minutes(3)), None);
+        assert_eq!(begin(minutes(4)).as_deref(), Some("d"));
+        assert_eq!(begin(minutes(6)).as_deref(), Some("e"));
+        assert_eq!(begin(minutes(60)), None, "four processes are enough");
+        let first = queue.same("a", &[]).unwrap().number;
+        assert!(queue.end(first).is_some() && queue.end(first).is_none());
+        assert_eq!(queue.begin(minutes(60)).map(|job| job.name.clone()).as_deref(), Some("b"));
+        assert_eq!(queue.fetched().len(), 4);
+    }
+
+    #[test]
+    fn a_silent_registry_is_remembered_for_a_minute() {
+        let mut queue: Queue<()> = Queue::default();
+        queue.heard("x", false, Mono(0));
+        assert!(queue.is_silent("x", Mono(59_000)) && !queue.is_silent("x", Mono(60_000)));
+        assert!(!queue.is_silent("y", Mono(0)));
+        queue.heard("x", true, Mono(1000));
+        assert!(!queue.is_silent("x", Mono(1000)));
+        (0..1000).for_each(|n| queue.heard(&n.to_string(), false, Mono(0)));
+        assert_eq!(queue.silent.len(), MOST_SILENT);
+        queue.heard("z", false, Mono(70_000));
+        assert!(queue.is_silent("z", Mono(70_000)));
+    }
+}

@@ -1,0 +1,3 @@
+//! Programs and peers that never answer: each is the trouble of one pod.
+
+mod registry;

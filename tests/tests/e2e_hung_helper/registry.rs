@@ -1,0 +1,159 @@
+//! Registries and name servers that take a question and say nothing, and a network that swallows everything.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::process::signal;
+use sampan_tests::wait::patient;
+use sampan_tests::{Cluster, EdgeNode, Silent, Uplink, can_run, until};
+use serde_json::{Value, json};
+
+/// What the node gives all registries together before it uses what it has.
+const CHECK: Duration = Duration::from_secs(3);
+
+fn container(image: &str, policy: &str) -> Value {
+    with(shell("c", "exec sleep 1000"), &json!({"image": image, "imagePullPolicy": policy}))
+}
+
+/// A shell that runs the node with this `/etc/resolv.conf`.
+fn with_name_server(folder: &Path, server: &str) -> Vec<String> {
+    let file = folder.join("resolv.conf");
+    std::fs::write(&file, format!("nameserver {server}\n")).expect("written");
+    let script = format!("mount --bind {} /etc/resolv.conf && exec \"$0\" \"$@\"", file.display());
+    ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned).into()
+}
+
+fn take_in(node: &EdgeNode, cluster: &Cluster, image: &str) {
+    let archive = cluster.folder().join("busybox.tar").display().to_string();
+    node.edge_ok(&["import", &archive, "--reference", image]);
+}
+
+fn running(node: &EdgeNode, count: usize) {
+    until(Duration::from_secs(60), "all containers run", || {
+        let now = node.container_pids().len();
+        if now == count { Ok(()) } else { Err(format!("{now} of {count}: {}", node.log())) }
+    });
+}
+
+#[test]
+fn a_silent_registry_is_one_pods_trouble() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("silentreg");
+    let registry = Silent::tcp("127.0.0.1:0".parse().expect("an address"));
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let here = format!("{}/here:latest", registry.address);
+    take_in(&node, &cluster, &here);
+    // One image has to come from there: a download that never begins.
+    let missing = format!("{}/missing:latest", registry.address);
+    kubectl.apply_all(&[pod("stuck", &node.name, json!([container(&missing, "IfNotPresent")]))]);
+    until(
+        Duration::from_secs(20),
+        "the pull has begun",
+        || {
+            if registry.heard() > 0 { Ok(()) } else { Err(node.log()) }
+        },
+    );
+    kubectl.apply_all(&[pod("always", &node.name, json!([container(&here, "Always")]))]);
+    kubectl.wait_ready("always");
+    let events = || kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=always"]);
+    until(Duration::from_secs(20), "the event names the registry", || {
+        let events = events();
+        let told = events.contains("using the image that is on this node") && events.contains(&here);
+        if told { Ok(()) } else { Err(events) }
+    });
+    // A restart beside the download that goes on.
+    let begun = Instant::now();
+    signal(*node.container_pids().values().next().expect("it runs"), "KILL");
+    kubectl.wait_pod("always", 30, "runs again", |pod| {
+        let status = &pod["status"]["containerStatuses"][0];
+        status["restartCount"] == 1 && status["ready"] == true
+    });
+    assert!(begun.elapsed() < patient(CHECK * 3), "{:?}", begun.elapsed());
+    let stuck = kubectl.get("pod", "stuck").expect("it is there");
+    assert_eq!(stuck["status"]["phase"], "Pending");
+    // It ends with words, not never.
+    until(Duration::from_secs(90), "the pull is given up", || {
+        let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=stuck"]);
+        let told = events.contains("cannot be reached") && events.contains(&registry.address.to_string());
+        if told { Ok(()) } else { Err(events) }
+    });
+}
+
+#[test]
+fn a_silent_name_server_is_one_pods_trouble() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("silentdns");
+    // No resolver of this host listens there.
+    let server = Silent::udp(SocketAddr::from(([127, 213, 0, 53], 53)));
+    let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
+    let here = "registry.example/here:latest";
+    take_in(&node, &cluster, here);
+    node.wrapper = with_name_server(cluster.folder(), &server.address.ip().to_string());
+    node.start();
+    node.wait_ready();
+    let kubectl = &cluster.kubectl;
+    kubectl.apply_all(&[
+        pod("stuck", &node.name, json!([container("other.example/missing:latest", "Always")])),
+        pod("always", &node.name, json!([container(here, "Always")])),
+    ]);
+    kubectl.wait_ready("always");
+    assert!(server.heard() > 0, "it was asked");
+    until(Duration::from_secs(60), "the event names the host", || {
+        let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=stuck"]);
+        if events.contains("other.example: no answer from") { Ok(()) } else { Err(events) }
+    });
+}
+
+#[test]
+fn a_network_that_swallows_everything_costs_a_boot_three_seconds() {
+    const PODS: usize = 20;
+    if !can_run() {
+        return;
+    }
+    let uplink = Rc::new(Uplink::new());
+    let cluster = Cluster::start_at("blackhole", uplink.bridge_ip(), &[]);
+    let name = format!("edge-{}", cluster.kubectl.namespace);
+    let bridge = format!("https://{}", cluster.listen);
+    let mut node = EdgeNode::prepare_behind(&cluster, &name, &bridge, Some(Rc::clone(&uplink)));
+    // Half of them by name, half by address, each of a registry of its own.
+    let image = |n: usize| match n % 2 {
+        0 => format!("r{n}.example/app:latest"),
+        _ => format!("192.0.2.{n}:5000/app:latest"),
+    };
+    (0..PODS).for_each(|n| take_in(&node, &cluster, &image(n)));
+    node.wrapper = with_name_server(cluster.folder(), "192.0.2.53");
+    // What goes out is lost on the way; nothing comes back.
+    uplink.lose(100, 0);
+    let manifests = node.root().join("etc/edge-runtime/manifests");
+    std::fs::create_dir_all(&manifests).expect("a folder");
+    let mut times = Vec::new();
+    for policy in ["IfNotPresent", "Always"] {
+        for n in 0..PODS {
+            let mut manifest = pod(&format!("p{n}"), "", json!([container(&image(n), policy)]));
+            manifest["metadata"]["namespace"] = json!("default");
+            manifest["spec"].as_object_mut().expect("a spec").remove("nodeName");
+            std::fs::write(manifests.join(format!("p{n}.yaml")), manifest.to_string()).expect("written");
+        }
+        let begun = Instant::now();
+        node.start();
+        running(&node, PODS);
+        times.push(begun.elapsed());
+        (0..PODS).for_each(|n| std::fs::remove_file(manifests.join(format!("p{n}.yaml"))).expect("removed"));
+        until(Duration::from_secs(60), "all have gone", || {
+            let left = node.container_pids().len();
+            if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
+        });
+        node.kill();
+    }
+    let (without, asking) = (times[0], times[1]);
+    eprintln!("{PODS} pods: {without:?} where no registry is asked, {asking:?} where each is");
+    assert!(asking < without + patient(CHECK), "{without:?}, then {asking:?}");
+}
