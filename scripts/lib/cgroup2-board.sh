@@ -51,6 +51,8 @@ board_disk() {
     echo '127.0.0.1 localhost' >"$root/etc/hosts"
     echo 'nameserver 10.0.2.3' >"$root/etc/resolv.conf"
     [ "${INIT:-busybox}" != systemd ] || board_systemd "$root"
+    # What a script wants besides.
+    ! declare -F board_extra >/dev/null || board_extra "$root"
     # Where the tests look for it.
     mkdir -p "$root$repo/scripts" "$root$repo/tests"
     cp -R "$repo/scripts/lib" "$root$repo/scripts/"
