@@ -4,6 +4,7 @@
 //! What the node should hold is [`NodeState`]'s. Knows nothing of sockets, clocks or the Kubernetes API.
 
 mod down;
+mod names;
 mod receive;
 mod settings;
 
@@ -26,6 +27,8 @@ use std::time::Duration;
 /// Reports a node may have under way, and their bytes; its own window is smaller.
 const MAX_REPORTS: usize = 256;
 const MAX_REPORT_BYTES: usize = 4 << 20;
+/// What they take in memory, parsed as they wait. A node's own window is of 512 KiB of text, and one more.
+const MAX_REPORT_WEIGHT: usize = 16 << 20;
 
 /// Token requests a node may have under way.
 const MAX_TOKENS: usize = 64;
@@ -45,8 +48,9 @@ pub struct BridgeSession {
     phase: Phase,
     down: Down,
     /// Under way, with their sizes.
-    reports: HashMap<u64, usize>,
+    reports: HashMap<u64, Size>,
     report_bytes: usize,
+    report_weight: usize,
     acks: Vec<u64>,
     tokens: HashSet<u64>,
     renewing: bool,
@@ -58,6 +62,13 @@ pub struct BridgeSession {
     decoder: Decoder,
     out: Outgoing<ToEdge>,
     events: VecDeque<BridgeEvent>,
+}
+
+/// Of a report.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    bytes: usize,
+    weight: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +92,7 @@ impl BridgeSession {
             rtt_ms: None,
             reports: HashMap::new(),
             report_bytes: 0,
+            report_weight: 0,
             acks: Vec::new(),
             tokens: HashSet::new(),
             renewing: false,
@@ -188,7 +200,9 @@ impl BridgeSession {
 
     fn settle(&mut self, id: u64) -> bool {
         let size = self.reports.remove(&id);
-        self.report_bytes -= size.unwrap_or_default();
+        let Size { bytes, weight } = size.unwrap_or_default();
+        self.report_bytes -= bytes;
+        self.report_weight -= weight;
         if self.reports.is_empty() {
             self.reports = HashMap::new();
         }

@@ -3,6 +3,7 @@
 //! Owns the codec. Knows nothing of sessions, sockets or what a message means.
 
 use crate::message::{ToCloud, ToEdge};
+use crate::weight::weight;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A longer frame is refused before it is parsed. The websocket layer should have the same limit.
@@ -15,6 +16,10 @@ pub const MAX_TO_EDGE: usize = 8 << 20;
 /// The same to the cloud. The largest honest report is the copy of a static pod.
 pub const MAX_TO_CLOUD: usize = 2 << 20;
 
+/// A message to the cloud that takes more memory than this is refused before it is parsed. The largest honest one is a
+/// report; its text is a tenth of this.
+pub const MAX_WEIGHT_TO_CLOUD: usize = 8 << 20;
+
 /// Messages longer than this travel in slices of this size, so that heartbeats find a gap between them
 /// on a slow line. Escaping at most doubles the slice: JSON text holds no raw control characters.
 pub const PART: usize = 64 << 10;
@@ -26,6 +31,8 @@ pub enum FrameError {
     FrameTooLarge(usize),
     #[error("message of {size} bytes or more is over the limit of {limit}")]
     MessageTooLarge { size: usize, limit: usize },
+    #[error("a message that takes {weight} bytes is over the limit of {limit}")]
+    TooHeavy { weight: usize, limit: usize },
     #[error("frame is not an object with one message name as its key")]
     NotAMessage,
     #[error("message {message}: field {field}: {problem}")]
@@ -48,6 +55,8 @@ pub enum Decoded<T> {
 pub trait Message: Serialize + DeserializeOwned + Sized {
     /// Longest text of a message.
     const MAX: usize;
+    /// Most memory that a message takes.
+    const MAX_WEIGHT: usize;
     /// Names of all variants as they stand on the wire.
     const NAMES: &'static [&'static str];
     fn part(more: bool, data: String) -> Self;
@@ -55,9 +64,10 @@ pub trait Message: Serialize + DeserializeOwned + Sized {
 }
 
 macro_rules! message {
-    ($type:ty, $max:expr, $names:expr) => {
+    ($type:ty, $max:expr, $weight:expr, $names:expr) => {
         impl Message for $type {
             const MAX: usize = $max;
+            const MAX_WEIGHT: usize = $weight;
             const NAMES: &'static [&'static str] = $names;
 
             fn part(more: bool, data: String) -> Self {
@@ -77,6 +87,8 @@ macro_rules! message {
 message!(
     ToEdge,
     MAX_TO_EDGE,
+    // The node trusts its bridge, and takes an object as large as the API lets it be.
+    usize::MAX,
     &[
         "welcome",
         "refuse",
@@ -102,6 +114,7 @@ message!(
 message!(
     ToCloud,
     MAX_TO_CLOUD,
+    MAX_WEIGHT_TO_CLOUD,
     &[
         "hello",
         "ack",
@@ -146,6 +159,7 @@ pub fn split<T: Message>(text: String) -> Vec<String> {
 pub struct Decoder {
     slices: String,
     last_size: usize,
+    last_weight: usize,
 }
 
 impl Decoder {
@@ -154,12 +168,18 @@ impl Decoder {
         self.last_size
     }
 
+    /// What it takes in memory, as [`weight`] says.
+    pub fn last_weight(&self) -> usize {
+        self.last_weight
+    }
+
     /// # Errors
     /// Any error means that the peer cannot be followed any further: drop the connection.
     pub fn decode<T: Message>(&mut self, frame: &str) -> Result<Decoded<T>, FrameError> {
         if frame.len() > MAX_FRAME {
             return Err(FrameError::FrameTooLarge(frame.len()));
         }
+        self.last_weight = weigh::<T>(frame)?;
         let message = match parse::<T>(frame)? {
             Decoded::Message(message) => message,
             other => return Ok(other),
@@ -180,13 +200,22 @@ impl Decoder {
             return Ok(Decoded::Incomplete);
         }
         self.last_size = length;
-        match parse::<T>(&std::mem::take(&mut self.slices))? {
+        let text = std::mem::take(&mut self.slices);
+        self.last_weight = weigh::<T>(&text)?;
+        match parse::<T>(&text)? {
             Decoded::Message(message) => match message.into_part() {
                 Ok(_) => Err(FrameError::NestedPart),
                 Err(whole) => Ok(Decoded::Message(whole)),
             },
             other => Ok(other),
         }
+    }
+}
+
+fn weigh<T: Message>(text: &str) -> Result<usize, FrameError> {
+    match weight(text) {
+        weight if weight > T::MAX_WEIGHT => Err(FrameError::TooHeavy { weight, limit: T::MAX_WEIGHT }),
+        weight => Ok(weight),
     }
 }
 
@@ -198,7 +227,8 @@ fn parse<T: Message>(text: &str) -> Result<Decoded<T>, FrameError> {
     serde_json::from_str(text).map(Decoded::Message).map_err(|e| FrameError::Bad {
         message: name.to_owned(),
         field: field_at(text, offset(text, &e)),
-        problem: e.to_string(),
+        // It may repeat a text of the peer.
+        problem: crate::shorten(e.to_string()),
     })
 }
 

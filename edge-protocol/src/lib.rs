@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`message`] | [`ToEdge`](message::ToEdge) and [`ToCloud`](message::ToCloud): all that crosses |
 //! | [`frame`] | text of a frame, size caps, slices of large messages |
+//! | [`weight`] | what a text takes once it is parsed |
 //! | [`compress`] | texts of frames made smaller, where both sides can |
 //! | [`wire`] | frames as websocket messages: text, packed text, bytes of streams |
 //! | [`version`] | hello, welcome, skew rules |
@@ -83,6 +84,7 @@ mod outgoing;
 pub mod state;
 pub mod stream;
 pub mod version;
+pub mod weight;
 pub mod wire;
 
 use std::time::Duration;

@@ -147,6 +147,10 @@ impl Streams {
     pub(crate) fn data(&mut self, stream: StreamId, data: Vec<u8>) -> Option<StreamEvent> {
         let entry = self.open.get_mut(&stream)?;
         let length = data.len() as u64;
+        // Takes no credit: without end of these nobody would be held up, and each would wait for the reader.
+        if length == 0 {
+            return None;
+        }
         if length > entry.window {
             let error = format!("{length} bytes came where {} were allowed", entry.window);
             self.fail(stream, error.clone());
@@ -164,7 +168,7 @@ impl Streams {
 
     pub(crate) fn ended(&mut self, stream: StreamId, error: Option<String>) -> Option<StreamEvent> {
         self.open.remove(&stream)?;
-        Some(StreamEvent::Closed { stream, error })
+        Some(StreamEvent::Closed { stream, error: error.map(crate::shorten) })
     }
 
     /// Bytes that [`send`](Self::send) would take now.

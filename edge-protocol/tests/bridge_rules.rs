@@ -54,6 +54,44 @@ fn strangers_are_told_why_and_sent_away() {
 }
 
 #[test]
+fn g17_what_reports_take_in_memory_is_bounded() {
+    let mut state = listed("s");
+    let (mut bridge, result) = after_hello(&mut state, hello());
+    result.expect("welcome");
+    let report =
+        || Report::Node { node: serde_json::from_str(&format!("[{}0]", "{\"\":0},".repeat(5_000))).expect("JSON") };
+    let refused =
+        (0..100).find(|id| feed(&mut bridge, &mut state, &[ToCloud::Up { id: *id, report: report() }]).is_err());
+    assert!(refused.is_some_and(|id| (2..10).contains(&id)), "{refused:?}");
+    assert!(bridge.report_bytes() < 1 << 20, "of text it was little");
+}
+
+#[test]
+fn g17_names_longer_than_any_object_has_are_a_breach() {
+    let long = "x".repeat(254);
+    let named = |kind: &str, name: &str, uid: &str| {
+        let mut key = key(name);
+        key.kind = kind.into();
+        ObjectRef { key, uid: uid.into() }
+    };
+    let nack = |object| ToCloud::Nack { object, reason: "x".repeat(1 << 16) };
+    let gone = Report::PodGone { namespace: "ns".into(), name: "p".into(), uid: long.clone() };
+    for message in [
+        nack(named(&long, "p", "u")),
+        nack(named("Pod", &long, "u")),
+        nack(named("Pod", "p", &long)),
+        ToCloud::Up { id: 1, report: gone },
+    ] {
+        let mut state = listed("s");
+        let (mut bridge, _) = after_hello(&mut state, hello());
+        let result = feed(&mut bridge, &mut state, &[nack(named("Pod", &"x".repeat(253), "u"))]);
+        assert_eq!(result, Ok(()));
+        let result = feed(&mut bridge, &mut state, &[message]);
+        assert!(matches!(&result, Err(SessionError::Violation(why)) if why.contains("254 bytes")), "{result:?}");
+    }
+}
+
+#[test]
 fn another_body_under_one_digest_is_for_those_who_come_later() {
     let mut pair = Pair::new(listed("s"), EdgeFacts::new("n", "b"));
     pair.state.set(object("a", 1)).expect("fits");

@@ -46,6 +46,25 @@ fn g19_too_much_is_refused_before_it_is_parsed_or_kept() {
     assert_eq!(Decoder::default().decode::<ToCloud>(&nested), Err(FrameError::NestedPart));
 }
 
+/// A tree takes a hundred times its text: what is refused is counted in memory, before it is parsed.
+#[test]
+fn g19_what_grows_when_it_is_parsed_is_refused_before() {
+    let up = |fields: usize| {
+        let many = format!("[{}0]", "{\"\":0},".repeat(fields));
+        format!("{{\"up\":{{\"id\":1,\"report\":{{\"report\":\"node\",\"node\":{many}}}}}}}")
+    };
+    assert!(Decoder::default().decode::<ToCloud>(&up(5_000)).is_ok());
+    let refused = Decoder::default().decode::<ToCloud>(&up(100_000));
+    assert!(matches!(refused, Err(FrameError::TooHeavy { .. })), "{refused:?}");
+    let text = up(100_000);
+    let (head, tail) = text.split_at(PART);
+    let mut decoder = Decoder::default();
+    let slice = |more, data: &str| encode(&ToCloud::Part { more, data: data.into() });
+    assert_eq!(decoder.decode::<ToCloud>(&slice(true, head)), Ok(Decoded::Incomplete));
+    let refused = decoder.decode::<ToCloud>(&slice(false, tail));
+    assert!(matches!(refused, Err(FrameError::TooHeavy { .. })), "{refused:?}");
+}
+
 #[test]
 fn errors_name_message_and_field() {
     let error = |text: &str| Decoder::default().decode::<ToEdge>(text).expect_err(text).to_string();

@@ -31,6 +31,21 @@ fn received(pair: &mut Pair, stream: u64) -> Vec<u8> {
     all
 }
 
+/// They take no credit: a flood of them would wait for the reader without end.
+#[test]
+fn g17_frames_without_bytes_are_no_news() {
+    let mut pair = pair();
+    let stream = pair.bridge.open_stream(StreamRequest::Unknown).expect("room");
+    pair.run(NOW).expect("opens");
+    for _ in 0..10_000 {
+        let empty = encode(&ToCloud::StreamData { stream, data: Vec::new() });
+        pair.bridge.handle(&mut pair.state, &empty, NOW).expect("no breach");
+        let nobodys = encode(&ToCloud::StreamData { stream: stream + 7, data: vec![1] });
+        pair.bridge.handle(&mut pair.state, &nobodys, NOW).expect("no breach");
+    }
+    assert_eq!(pair.bridge.poll_event(), None);
+}
+
 #[test]
 fn sync_goes_before_stream_data_and_streams_take_turns() {
     let mut pair = pair();

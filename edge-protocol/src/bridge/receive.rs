@@ -1,6 +1,9 @@
 //! What each message of a node does to the bridge's session. Every rule that a node could break is here.
 
-use super::{BridgeEvent, BridgeSession, MAX_REPORT_BYTES, MAX_REPORTS, MAX_TOKENS, MAX_UNLISTED, Phase};
+use super::{
+    BridgeEvent, BridgeSession, MAX_REPORT_BYTES, MAX_REPORT_WEIGHT, MAX_REPORTS, MAX_TOKENS, MAX_UNLISTED, Phase,
+    Size, names,
+};
 use crate::message::{ToCloud, ToEdge};
 use crate::state::NodeState;
 use crate::version::{self, Hello, RefuseReason, Welcome};
@@ -63,6 +66,7 @@ impl BridgeSession {
                 None
             }
             ToCloud::Nack { object, reason } => {
+                names::of_object(&object.key, &object.uid)?;
                 let reason = shorten(reason);
                 self.events.push_back(BridgeEvent::Nacked { key: object.key, uid: object.uid, reason });
                 None
@@ -72,18 +76,25 @@ impl BridgeSession {
                 if objects.len() > MAX_UNLISTED || !self.down.listed_nothing() {
                     return Err(SessionError::violation(format!("{} objects in doubt", objects.len())));
                 }
+                objects.iter().try_for_each(|object| names::of_object(&object.key, &object.uid))?;
                 self.events.push_back(BridgeEvent::Unlisted(objects));
                 None
             }
             ToCloud::Up { id, report } => {
-                if self.reports.len() >= MAX_REPORTS || self.report_bytes >= MAX_REPORT_BYTES {
+                let (bytes, weight) = (self.decoder.last_size(), self.decoder.last_weight());
+                if self.reports.len() >= MAX_REPORTS
+                    || self.report_bytes >= MAX_REPORT_BYTES
+                    || self.report_weight + weight > MAX_REPORT_WEIGHT
+                {
                     return Err(SessionError::violation("more reports under way than any window allows"));
                 }
-                let size = self.decoder.last_size();
+                names::of_report(&report)?;
+                let size = Size { bytes, weight };
                 if self.reports.insert(id, size).is_some() {
                     return Err(SessionError::violation(format!("report {id} came again while under way")));
                 }
-                self.report_bytes += size;
+                self.report_bytes += bytes;
+                self.report_weight += weight;
                 self.events.push_back(BridgeEvent::Report { id, report });
                 None
             }
@@ -91,6 +102,7 @@ impl BridgeSession {
             ToCloud::StreamCredit { stream, bytes } => self.streams.credit(stream, bytes),
             ToCloud::StreamEnd { stream, error } => self.streams.ended(stream, error),
             ToCloud::TokenRequest { id, request } => {
+                names::of_token(&request)?;
                 if self.tokens.len() >= MAX_TOKENS || !self.tokens.insert(id) {
                     return Err(SessionError::violation("more token requests under way than any node has"));
                 }

@@ -1,0 +1,38 @@
+//! How long names are that a node says. They are kept, asked for and shown; longer ones than any object has are a breach
+//! of the protocol. What else may stand in them is for who uses them.
+
+use crate::SessionError;
+use crate::message::{ObjectKey, Report, TokenRequest};
+
+/// Of an object's name and namespace (RFC 1123 subdomain), and of whatever else is a word.
+const LONGEST: usize = 253;
+/// Of an audience, which is often a URL.
+const LONGEST_AUDIENCE: usize = 1024;
+
+pub(super) fn of_object(key: &ObjectKey, uid: &str) -> Result<(), SessionError> {
+    [&*key.kind, &*key.namespace, &*key.name, uid].into_iter().try_for_each(|name| check(name, LONGEST))
+}
+
+pub(super) fn of_report(report: &Report) -> Result<(), SessionError> {
+    let names = match report {
+        Report::PodStatus { namespace, name, uid, .. } | Report::PodGone { namespace, name, uid } => {
+            [namespace, name, uid]
+        }
+        Report::MirrorGone { namespace, name, static_uid } => [namespace, name, static_uid],
+        Report::Node { .. } | Report::Event { .. } | Report::MirrorPod { .. } | Report::Unknown => return Ok(()),
+    };
+    names.into_iter().try_for_each(|name| check(name, LONGEST))
+}
+
+pub(super) fn of_token(request: &TokenRequest) -> Result<(), SessionError> {
+    let TokenRequest { namespace, pod, uid, audience, .. } = request;
+    check(audience, LONGEST_AUDIENCE)?;
+    [namespace, pod, uid].into_iter().try_for_each(|name| check(name, LONGEST))
+}
+
+fn check(name: &str, longest: usize) -> Result<(), SessionError> {
+    if name.len() <= longest {
+        return Ok(());
+    }
+    Err(SessionError::violation(format!("a name of {} bytes", name.len())))
+}
