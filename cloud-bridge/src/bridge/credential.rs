@@ -26,17 +26,20 @@ impl Credential {
     /// What the node is told. A certificate that does not say when it was issued is to be renewed at once.
     pub(super) fn terms(&self, now: SystemTime) -> IdentityTerms {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let left = if self.issued == UNIX_EPOCH { Duration::ZERO } else { self.left(now) };
+        let life = self.expires.duration_since(self.issued).unwrap_or_default();
+        // A join may date it a little ahead of this clock.
+        let left = if self.issued == UNIX_EPOCH { Duration::ZERO } else { self.left(now).min(life) };
         IdentityTerms {
             now_ms: millis(now.duration_since(UNIX_EPOCH).unwrap_or_default()),
             left_ms: millis(left),
-            life_ms: millis(self.expires.duration_since(self.issued).unwrap_or_default()),
+            life_ms: millis(life),
         }
     }
 
     /// Signs a certificate for a new key of the node that this connection has proven to be.
     pub(super) fn renew(&self, node: &str, request: &[u8]) -> RenewAnswer {
-        match self.authority.node(node, request) {
+        // Never older than this connection's own: a join may have set a time that this clock has not reached.
+        match self.authority.node_at(node, request, SystemTime::now().max(self.issued)) {
             Ok(certificate) => {
                 log::info!("node {node}: its certificate was renewed");
                 let authorities = vec![Der(self.authority.certificate().to_vec())];

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
@@ -122,31 +122,48 @@ pub(super) async fn look_up(client: &Client, node: &str) -> Result<Option<Member
     }
 }
 
-/// Makes a node part of the cluster: only certificates issued from now on are good, and no earlier word against it
-/// counts any more. `as_node` may create the node's own object, `own` may change it.
-pub(super) async fn welcome(own: Client, as_node: Client, node: &str, from: Timestamp) -> kube::Result<()> {
-    let from = from.to_string();
-    let metadata = json!({
-        "labels": {BRIDGED_LABEL: "true"},
-        "annotations": {ISSUED_FROM: from, REVOKED: Value::Null},
-    });
-    let (path, patch) = (format!("/api/v1/nodes/{node}"), json!({ "metadata": metadata }));
-    match Requests::new(own.clone()).patch(&path, Patch::Merge, &patch).await {
+/// Clocks of bridges over one API may differ by so much.
+const SKEW: SignedDuration = SignedDuration::from_secs(2);
+
+/// Makes a node part of the cluster: only certificates issued from the time that is returned are good, and no earlier
+/// word against it counts any more. `as_node` may create the node's own object, `own` may change it.
+///
+/// The time is written twice. A renewal is signed first and then looked up in the API: one whose look-up was before the
+/// first time was signed before the second, and one whose look-up was after it is refused.
+pub(super) async fn welcome(own: Client, as_node: Client, node: &str, replicated: bool) -> kube::Result<Timestamp> {
+    let path = format!("/api/v1/nodes/{node}");
+    let write = async |metadata: Value| {
+        Requests::new(own.clone()).patch(&path, Patch::Merge, &json!({ "metadata": metadata })).await.map(drop)
+    };
+    match write(json!({"annotations": {ISSUED_FROM: now().to_string()}})).await {
+        // No node, no renewal.
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        other => return other.map(drop),
+        other => other?,
+    }
+    let from = if replicated { now().saturating_add(SKEW).unwrap_or(Timestamp::MAX) } else { now() };
+    let labels = json!({BRIDGED_LABEL: "true"});
+    let metadata = json!({"labels": labels, "annotations": {ISSUED_FROM: from.to_string(), REVOKED: Value::Null}});
+    match write(metadata.clone()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        other => return other.map(|()| from),
     }
     let object = json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": node, "labels": {BRIDGED_LABEL: "true"}, "annotations": {ISSUED_FROM: from}},
+        "metadata": {"name": node, "labels": labels, "annotations": {ISSUED_FROM: from.to_string()}},
     });
     match Requests::new(as_node).create("/api/v1/nodes", &object).await {
         // Somebody made it in between.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            Requests::new(own).patch(&path, Patch::Merge, &patch).await.map(drop)
-        }
-        other => other.map(drop),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => write(metadata).await?,
+        other => drop(other?),
     }
+    Ok(from)
+}
+
+/// As exact as the time in a certificate.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
 #[cfg(test)]

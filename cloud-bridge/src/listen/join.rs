@@ -36,17 +36,15 @@ pub(super) async fn answer(request: Request<Incoming>, door: &Door) -> Result<Re
     let join = read(&body.to_bytes())?;
     let csr = STANDARD.decode(&join.csr).map_err(|error| Refusal::bad_request(format!("csr: not base64: {error}")))?;
     // A request that cannot be signed must not cost the token.
-    let now = Timestamp::now();
-    // As exact as the time in a certificate.
-    let from = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-    let certificate = door.authority.node(&join.node, &csr).map_err(of_pki)?;
+    door.authority.node(&join.node, &csr).map_err(of_pki)?;
     token::redeem(&door.client, &door.authority.fingerprint(), &join.token, &join.node, Timestamp::now())
         .await
         .map_err(of_token)?;
     // The token is used up: who cannot be let in now needs another, as who was cut off here does.
-    door.bridge.welcome(&join.node, from).await.map_err(|error| {
+    let from = door.bridge.welcome(&join.node).await.map_err(|error| {
         Refusal::unavailable(format!("the Node object was not written, join again with a fresh token: {error}"))
     })?;
+    let certificate = door.authority.node_at(&join.node, &csr, from.into()).map_err(of_pki)?;
     log::info!("node {} joined", join.node);
     let answer = json!({
         "certificate": STANDARD.encode(&certificate),

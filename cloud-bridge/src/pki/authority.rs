@@ -123,6 +123,11 @@ impl Authority {
     /// [`PkiError::Request`] when the request is unreadable, has a wrong signature, has a key other than
     /// ECDSA P-256, or asks for another node's identity.
     pub fn node(&self, node: &str, request: &[u8]) -> Result<CertificateDer<'static>, PkiError> {
+        self.node_at(node, request, SystemTime::now())
+    }
+
+    /// As [`node`](Self::node), saying that it was issued at this time.
+    pub fn node_at(&self, node: &str, request: &[u8], issued: SystemTime) -> Result<CertificateDer<'static>, PkiError> {
         if request.len() > MAX_REQUEST {
             return Err(PkiError::Request(format!("longer than {MAX_REQUEST} bytes")));
         }
@@ -140,8 +145,8 @@ impl Authority {
         }
         let mut params = subject(&wanted, Some(NODE_GROUP));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        params.serial_number = Some(serial::new(SystemTime::now(), &SystemRandom::new())?);
-        set_validity(&mut params, self.node_life);
+        params.serial_number = Some(serial::new(issued, &SystemRandom::new())?);
+        set_validity_from(&mut params, issued, self.node_life);
         let signed =
             params.signed_by(&request.public_key, &self.issuer()?).map_err(failed("signing a node certificate"))?;
         Ok(signed.der().clone())
@@ -231,9 +236,13 @@ fn common_name(name: &DistinguishedName) -> Option<String> {
 /// Devices without a clock battery compare with the build time of their software: a certificate made after
 /// it must not look as if it came from the future. So validity begins long ago.
 fn set_validity(params: &mut CertificateParams, life: Duration) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    set_validity_from(params, SystemTime::now(), life);
+}
+
+fn set_validity_from(params: &mut CertificateParams, from: SystemTime, life: Duration) {
+    let from = from.duration_since(UNIX_EPOCH).unwrap_or_default();
     params.not_before = date_time_ymd(2024, 1, 1);
-    params.not_after = date_time_ymd(1970, 1, 1) + now + life;
+    params.not_after = date_time_ymd(1970, 1, 1) + from + life;
 }
 
 /// Serial numbers that say when a certificate was issued: its `notBefore` cannot, see [`set_validity`].
