@@ -6,9 +6,15 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 
+use crate::printable::printable;
+
 /// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(20);
+/// Between attempts that the API refused for a reason that somebody may mend, doubled up to the second figure.
+const REFUSED_PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
+/// Reports of one node that wait so. They take room of its window; of more the refusal is final.
+const MOST_REFUSED: usize = 16;
 
 /// What reports have in common that must stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +53,8 @@ pub enum Outcome {
     Refused(String),
     /// The API could not be asked, or had no time.
     Retry(String),
+    /// The API said no, which may be a policy or a right that is being mended.
+    Later(String),
 }
 
 /// One attempt to be made after a pause.
@@ -77,6 +85,8 @@ struct Waiting {
     running: Option<Vec<u64>>,
     queue: VecDeque<(Vec<u64>, Report)>,
     failures: u32,
+    /// How often in a row the API said no.
+    refusals: u32,
 }
 
 impl Lanes {
@@ -102,23 +112,32 @@ impl Lanes {
         let waiting = self.lanes.get_mut(&lane)?;
         let (ids, report) = waiting.queue.pop_front()?;
         waiting.running = Some(ids);
-        let pause = match waiting.failures {
+        let grown = |first: Duration, times: u32, most: Duration| match times {
             0 => Duration::ZERO,
-            n => FIRST_PAUSE.saturating_mul(1 << (n - 1).min(16)).min(MAX_PAUSE),
+            n => first.saturating_mul(1 << (n - 1).min(16)).min(most),
         };
+        let refused = grown(REFUSED_PAUSE.0, waiting.refusals, REFUSED_PAUSE.1);
+        let pause = grown(FIRST_PAUSE, waiting.failures, MAX_PAUSE).max(refused);
         Some(Attempt { lane, report, pause })
     }
 
     /// An attempt has ended.
     pub fn finish(&mut self, attempt: Attempt, outcome: Outcome) -> Vec<Answer> {
         let Attempt { lane, report, .. } = attempt;
+        let refused = self.lanes.values().filter(|waiting| waiting.refusals > 0).count();
         let Some(waiting) = self.lanes.get_mut(&lane) else { return Vec::new() };
         let mut ids = waiting.running.take().unwrap_or_default();
-        let answers = match outcome {
+        let answers = match &outcome {
             Outcome::Written => ids.into_iter().map(Answer::Reported).collect(),
             Outcome::Refused(reason) => ids.into_iter().map(|id| Answer::Refused(id, reason.clone())).collect(),
-            Outcome::Retry(_) => {
-                waiting.failures = waiting.failures.saturating_add(1);
+            Outcome::Later(reason) if waiting.refusals == 0 && refused >= MOST_REFUSED => {
+                ids.into_iter().map(|id| Answer::Refused(id, reason.clone())).collect()
+            }
+            Outcome::Retry(_) | Outcome::Later(_) => {
+                match outcome {
+                    Outcome::Later(_) => waiting.refusals = waiting.refusals.saturating_add(1),
+                    _ => waiting.failures = waiting.failures.saturating_add(1),
+                }
                 match waiting.queue.front_mut() {
                     Some((newer_ids, newer)) if replaces(newer, &report) => {
                         ids.append(newer_ids);
@@ -130,7 +149,7 @@ impl Lanes {
                 return Vec::new();
             }
         };
-        waiting.failures = 0;
+        (waiting.failures, waiting.refusals) = (0, 0);
         if waiting.queue.is_empty() {
             self.lanes.remove(&lane);
             if self.lanes.is_empty() {
@@ -154,7 +173,7 @@ fn replaces(newer: &Report, older: &Report) -> bool {
 
 /// A report in few words, for the log.
 pub fn describe(report: &Report) -> String {
-    match report {
+    let words = match report {
         Report::PodStatus { namespace, name, .. } => format!("status of pod {namespace}/{name}"),
         Report::PodGone { namespace, name, .. } => format!("end of pod {namespace}/{name}"),
         Report::Node { .. } => "node object".to_owned(),
@@ -167,7 +186,8 @@ pub fn describe(report: &Report) -> String {
         Report::MirrorPod { pod } => format!("mirror of {}", pod["metadata"]["name"].as_str().unwrap_or_default()),
         Report::MirrorGone { namespace, name, .. } => format!("end of mirror {namespace}/{name}"),
         Report::Unknown => "unknown report".to_owned(),
-    }
+    };
+    printable(words).to_string()
 }
 
 #[cfg(test)]
@@ -236,6 +256,33 @@ mod tests {
         let attempt = lanes.begin().unwrap();
         assert_eq!(attempt.report, status("b", "Failed"));
         assert_eq!(lanes.finish(attempt, Outcome::Refused("no".into())).len(), 2);
+    }
+
+    /// A policy or a right may be mended: the newest status is written then, without the node.
+    #[test]
+    fn what_the_api_refuses_is_tried_again_in_a_while() {
+        let mut lanes = Lanes::default();
+        lanes.push(1, status("a", "Running"));
+        let mut attempt = lanes.begin().unwrap();
+        for seconds in [20, 40, 80, 160, 300, 300] {
+            assert!(lanes.finish(attempt, Outcome::Later("no".into())).is_empty());
+            attempt = lanes.begin().unwrap();
+            assert_eq!(attempt.pause, Duration::from_secs(seconds));
+        }
+        lanes.push(2, status("a", "Failed"));
+        assert!(lanes.finish(attempt, Outcome::Later("no".into())).is_empty());
+        let attempt = lanes.begin().unwrap();
+        assert_eq!(attempt.report, status("a", "Failed"));
+        assert_eq!(lanes.finish(attempt, Outcome::Written), [Answer::Reported(1), Answer::Reported(2)]);
+        // Few of a node wait so: its window is for what can be written.
+        let mut answers = Vec::new();
+        for id in 0..100 {
+            lanes.push(id, status(&id.to_string(), "Running"));
+            let attempt = lanes.begin().unwrap();
+            answers.extend(lanes.finish(attempt, Outcome::Later("no".into())));
+            lanes.ready.clear();
+        }
+        assert_eq!(answers.len(), 100 - MOST_REFUSED);
     }
 
     #[test]

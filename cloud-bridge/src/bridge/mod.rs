@@ -48,7 +48,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use async_tungstenite::WebSocketStream;
-use edge_protocol::message::{ObjectKey, StreamRequest};
+use edge_protocol::message::{ObjectKey, RenewAnswer, StreamRequest};
 use futures::StreamExt;
 use futures::io::{AsyncRead, AsyncWrite};
 use jiff::Timestamp;
@@ -174,16 +174,21 @@ impl Bridge {
         }
     }
 
-    /// Makes a node part of the cluster: it has shown a token. Certificates issued before `from` are void.
+    /// Makes a node part of the cluster: it has shown a token. Its present connection ends first; certificates issued
+    /// before the time that is returned are void.
     ///
     /// # Errors
     /// Its Node object could not be written.
-    pub async fn welcome(&self, node: &str, from: Timestamp) -> kube::Result<()> {
+    pub async fn welcome(&self, node: &str) -> kube::Result<Timestamp> {
         let clients = &self.shared.clients;
-        members::welcome(clients.own().clone(), clients.as_node(node), node, from).await?;
+        if let Some(known) = self.shared.known(node) {
+            known.send_away(&NotAdmitted::Replaced(node.to_owned()));
+        }
+        let replicated = self.shared.settings.replicated;
+        let from = members::welcome(clients.own().clone(), clients.as_node(node), node, replicated).await?;
         // What the watch has said is older than this.
         self.shared.members.remove(node);
-        Ok(())
+        Ok(from)
     }
 
     /// Serves a node's connection until it ends. `node` has been proven by its certificate. `place` is given back
@@ -339,8 +344,32 @@ impl Shared {
     }
 
     /// Asks the API whether an object that a node holds is really gone.
-    fn look_up(&self, node: &str, key: ObjectKey, uid: String) {
-        let _ = self.follow.send(follow::Command::LookUp { node: node.to_owned(), key, uid });
+    fn look_up(&self, node: &str, session: u64, key: ObjectKey, uid: String) {
+        let _ = self.follow.send(follow::Command::LookUp { node: node.to_owned(), session, key, uid });
+    }
+
+    /// Whether this connection of the node is its present one.
+    fn is_present(&self, node: &str, session: u64) -> bool {
+        self.known(node).and_then(|node| node.link()).is_some_and(|link| link.session == session)
+    }
+
+    /// Signs a successor of a connection's certificate, if the API says after that that the connection is still good:
+    /// another device may be joining under this name.
+    async fn renew_certificate(&self, node: &str, credential: &Credential, request: &[u8]) -> RenewAnswer {
+        let signed = credential.renew(node, request);
+        let refused = match members::look_up(self.clients.own(), node).await {
+            Ok(Some(membership)) => membership.admits(node, credential.issued).err(),
+            Ok(None) if self.settings.deleted_nodes_return => None,
+            Ok(None) => Some(NotAdmitted::Absent(node.to_owned())),
+            Err(unknown) => Some(unknown),
+        };
+        match refused {
+            None => signed,
+            Some(why) => {
+                log::warn!("node {node}: its certificate was not renewed: {why}");
+                RenewAnswer::Refused { reason: why.to_string() }
+            }
+        }
     }
 
     fn connected(&self, node: &str, session: u64, resumed: bool) {

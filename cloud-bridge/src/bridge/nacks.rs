@@ -2,6 +2,7 @@
 //! that refuses the same object with every list, or that only wants to make work, writes no more events than this. Pure.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// The same refusal of the same object is told again after this long.
@@ -16,7 +17,10 @@ const REMEMBERED: usize = 512;
 /// Of one connection. Times are of a monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Nacks {
-    told: HashMap<String, (String, Duration)>,
+    /// Hashes of uids, and of the reasons told last: texts of a node are not kept. The hash is of one process and not
+    /// known to the node; two that meet cost it a line.
+    told: HashMap<u64, (u64, Duration)>,
+    hasher: RandomState,
     spent: u32,
     since: Duration,
     /// Refusals not told since the last that was.
@@ -31,17 +35,18 @@ impl Nacks {
             self.spent = self.spent.saturating_sub(u32::try_from(refilled).unwrap_or(u32::MAX));
             self.since = now;
         }
-        let known = self.told.get(uid).is_some_and(|(told, at)| told == reason && now.saturating_sub(*at) < AGAIN);
+        let (uid, reason) = (self.hasher.hash_one(uid), self.hasher.hash_one(reason));
+        let known = self.told.get(&uid).is_some_and(|(told, at)| *told == reason && now.saturating_sub(*at) < AGAIN);
         if known || self.spent >= BURST {
             self.quiet += 1;
             return None;
         }
         self.spent += 1;
-        if self.told.len() >= REMEMBERED && !self.told.contains_key(uid) {
+        if self.told.len() >= REMEMBERED && !self.told.contains_key(&uid) {
             self.told.retain(|_, (_, at)| now.saturating_sub(*at) < AGAIN);
         }
-        if self.told.len() < REMEMBERED || self.told.contains_key(uid) {
-            self.told.insert(uid.to_owned(), (reason.to_owned(), now));
+        if self.told.len() < REMEMBERED || self.told.contains_key(&uid) {
+            self.told.insert(uid, (reason, now));
         }
         Some(std::mem::take(&mut self.quiet))
     }

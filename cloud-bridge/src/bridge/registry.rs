@@ -5,8 +5,10 @@
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -16,6 +18,9 @@ use super::members::{self, Membership};
 use super::reports::BRIDGED_LABEL;
 use super::watched::WatchedNode;
 
+/// Before a question that the API did not answer is asked again: what is revoked is out within ten seconds.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Follows until the bridge is gone.
 pub(super) async fn run(shared: Weak<Shared>, client: Client) {
     let nodes: Api<WatchedNode> = Api::all(client);
@@ -23,7 +28,17 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
     let mut events = pin!(watcher(nodes, config).default_backoff());
     // Names of a list that is being read.
     let mut listed = HashSet::new();
-    while let Some(event) = events.next().await {
+    // Questions about nodes that are shown no more; each is asked until it is answered, and holds up no other.
+    let mut questions = FuturesUnordered::new();
+    loop {
+        let event = tokio::select! {
+            event = events.next() => match event {
+                Some(event) => event,
+                None => return,
+            },
+            Some(()) = questions.next(), if !questions.is_empty() => continue,
+        };
+        let weak = Weak::clone(&shared);
         let Some(shared) = shared.upgrade() else { return };
         match event {
             Ok(Event::Apply(node)) => apply(&shared, &node),
@@ -36,13 +51,13 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
             Ok(Event::InitDone) => {
                 for name in shared.members.names() {
                     if !listed.contains(&name) {
-                        gone(&shared, &name).await;
+                        questions.push(gone(Weak::clone(&weak), name));
                     }
                 }
                 listed = HashSet::new();
                 shared.autonomy.listed();
             }
-            Ok(Event::Delete(node)) => gone(&shared, node.name()).await,
+            Ok(Event::Delete(node)) => questions.push(gone(weak, node.name().to_owned())),
             Err(error) => log::warn!("watching nodes: {error}"),
         }
     }
@@ -62,15 +77,20 @@ fn apply(shared: &Arc<Shared>, node: &WatchedNode) {
 }
 
 /// The watch shows a node no more. One that only lost its label is there all the same, and what cannot be asked is not
-/// concluded: the next list tells.
-async fn gone(shared: &Arc<Shared>, name: &str) {
-    match members::look_up(shared.clients.own(), name).await {
-        Ok(None) => {
-            log::info!("node {name} was deleted");
-            shared.autonomy.forget(name);
-            shared.deleted(name);
+/// concluded but asked again: a node that was sent away must not stay because the API was busy.
+async fn gone(shared: Weak<Shared>, name: String) {
+    loop {
+        let Some(shared) = shared.upgrade() else { return };
+        match members::look_up(shared.clients.own(), &name).await {
+            Ok(None) => {
+                log::info!("node {name} was deleted");
+                shared.autonomy.forget(&name);
+                return shared.deleted(&name);
+            }
+            Ok(Some(membership)) => return shared.member(&name, membership),
+            Err(error) => log::warn!("{error}"),
         }
-        Ok(Some(membership)) => shared.member(name, membership),
-        Err(error) => log::warn!("{error}"),
+        drop(shared);
+        tokio::time::sleep(AGAIN).await;
     }
 }

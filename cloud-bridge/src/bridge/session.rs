@@ -1,16 +1,18 @@
 //! One task per connected node: moves frames between the websocket and the session value, and carries out what
 //! the session says. No decisions of its own about order, resume or refusal: those are the session's.
 
+mod budget;
 mod serving;
 mod socket;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use async_tungstenite::WebSocketStream;
+use async_tungstenite::tungstenite::Error as SocketError;
+use async_tungstenite::{WebSocketReceiver, WebSocketStream};
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
-use edge_protocol::message::{ObjectKey, Report, TokenAnswer, TokenRequest};
+use edge_protocol::message::{ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
 use edge_protocol::version::RefuseReason;
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, FusedFuture, poll_fn};
@@ -30,6 +32,7 @@ use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
 use crate::panics;
 use crate::printable::printable;
+use budget::Budget;
 use serving::Serving;
 use socket::{Frame, next_frame, outgoing, write};
 
@@ -50,6 +53,7 @@ enum Done {
     /// The renewal for a frame that came then.
     Lease(Duration, kube::Result<()>),
     Token(u64, TokenAnswer),
+    Renewed(RenewAnswer),
     /// A newer connection of the node is at another bridge: nothing more may be written for this one.
     Fenced,
     /// Nothing is to be told to the node.
@@ -81,6 +85,17 @@ pub(super) async fn run<S>(
     node.detach(link.session, SystemTime::now() - silence);
 }
 
+/// The next frame, not before it is this node's turn. Nothing is lost when it is dropped.
+async fn read<S>(not_before: Instant, receiver: &mut WebSocketReceiver<S>) -> Result<Frame, SocketError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    if not_before > Instant::now() {
+        tokio::time::sleep_until(not_before.into()).await;
+    }
+    next_frame(receiver).await
+}
+
 struct Connection {
     shared: Arc<Shared>,
     node: Arc<Node>,
@@ -94,6 +109,7 @@ struct Connection {
     work: Work,
     renewal: Renewal,
     nacks: Nacks,
+    budget: Budget,
     requests: Requests,
     streams: Serving,
     /// Held while the node comes in.
@@ -122,6 +138,7 @@ impl Connection {
             work: Work::new(),
             renewal: Renewal::default(),
             nacks: Nacks::default(),
+            budget: Budget::default(),
             requests,
             streams: Serving::default(),
             place: None,
@@ -147,6 +164,7 @@ impl Connection {
         let mut expiry = std::pin::pin!(expiry);
         let node = Arc::clone(&self.node);
         let ended = loop {
+            let not_before = self.start + self.budget.not_before();
             self.take_events();
             self.come_in();
             if pending.is_none() {
@@ -168,8 +186,16 @@ impl Connection {
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
                 Some(command) = commands.next() => self.command(command),
                 () = node.changed.notified() => Ok(()),
-                frame = next_frame(&mut receiver) => match frame {
-                    Ok(frame) => self.take(&frame),
+                frame = read(not_before, &mut receiver) => match frame {
+                    Ok(frame) => {
+                        let begun = self.now();
+                        let taken = self.take(&frame);
+                        if self.budget.spend(begun, self.now()) {
+                            // Others have waited.
+                            tokio::task::yield_now().await;
+                        }
+                        taken
+                    }
                     Err(error) => Err(error.to_string()),
                 },
                 () = tokio::time::sleep(COMING_IN), if self.place.is_some() => Ok(()),
@@ -270,7 +296,7 @@ impl Connection {
                     log::info!(
                         "node {}: connected ({}, protocol {}..{}, {how})",
                         self.node.name,
-                        hello.agent,
+                        printable(&hello.agent),
                         hello.protocol.min,
                         hello.protocol.max
                     );
@@ -284,11 +310,17 @@ impl Connection {
                 }
                 BridgeEvent::Unlisted(objects) => {
                     for object in objects {
-                        self.shared.look_up(&self.node.name, object.key, object.uid);
+                        self.shared.look_up(&self.node.name, self.session.session(), object.key, object.uid);
                     }
                 }
                 BridgeEvent::TokenRequest { id, request } => self.token(id, request),
-                BridgeEvent::Renew(csr) => self.session.renewed(self.credential.renew(&self.node.name, &csr.0)),
+                BridgeEvent::Renew(csr) => {
+                    let (shared, name, credential) =
+                        (Arc::clone(&self.shared), self.node.name.clone(), self.credential.clone());
+                    let renew =
+                        async move { Done::Renewed(shared.renew_certificate(&name, &credential, &csr.0).await) };
+                    self.work.push(renew.boxed());
+                }
                 BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
             }
         }
@@ -327,8 +359,10 @@ impl Connection {
                 let what = format!("node {}: {}", self.node.name, describe(&attempt.report));
                 match &outcome {
                     Outcome::Written => log::debug!("{what}: written"),
-                    Outcome::Refused(reason) => log::warn!("{what}: refused: {reason}"),
-                    Outcome::Retry(reason) => log::warn!("{what}: will be tried again: {reason}"),
+                    Outcome::Refused(reason) => log::warn!("{what}: refused: {}", printable(reason)),
+                    Outcome::Retry(reason) | Outcome::Later(reason) => {
+                        log::warn!("{what}: will be tried again: {}", printable(reason));
+                    }
                 }
                 let registered = matches!((&outcome, &attempt.report), (Outcome::Written, Report::Node { .. }));
                 // A new node's lease waited for this, and the next frame may be ten seconds away.
@@ -356,6 +390,7 @@ impl Connection {
                 }
             }
             Done::Token(id, answer) => self.session.token(id, answer),
+            Done::Renewed(answer) => self.session.renewed(answer),
             Done::Quiet => {}
         }
         Ok(())
@@ -376,22 +411,26 @@ impl Connection {
     }
 
     fn nacked(&mut self, key: &ObjectKey, uid: &str, reason: &str) {
-        let what = format!("{} {}/{}", key.kind, key.namespace, key.name);
+        let what = printable(format_args!("{} {}/{}", key.kind, key.namespace, key.name)).to_string();
+        // A node speaks of what it was given, and of nothing else.
+        if !self.node.state().holds(key) {
+            log::debug!("node {}: cannot apply {what}, which is not its own", self.node.name);
+            return;
+        }
+        let words = printable(reason);
         let Some(quiet) = self.nacks.tell(uid, reason, self.now()) else {
-            log::debug!("node {}: cannot apply {what}: {reason}", self.node.name);
+            log::debug!("node {}: cannot apply {what}: {words}", self.node.name);
             return;
         };
         let more = if quiet > 0 { format!(" (and {quiet} more refusals since the last)") } else { String::new() };
-        log::warn!("node {}: cannot apply {what}: {reason}{more}", self.node.name);
-        // A node speaks of what it was given, and of nothing else.
-        if !self.node.state().holds(key) {
-            return;
-        }
+        log::warn!("node {}: cannot apply {what}: {words}{more}", self.node.name);
         let event = Report::Event { event: refusal_event(&self.node.name, key, uid, reason, Timestamp::now()) };
         let reports = Arc::clone(&self.reports);
         let write = async move {
-            if let Outcome::Refused(reason) | Outcome::Retry(reason) = reports.write(&event).await {
-                log::warn!("an event was lost: {reason}");
+            if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) =
+                reports.write(&event).await
+            {
+                log::warn!("an event was lost: {}", printable(reason));
             }
             Done::Quiet
         };
@@ -406,8 +445,10 @@ impl Connection {
             Command::RewriteNode => {
                 let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
                 let rewrite = async move {
-                    if let Outcome::Refused(reason) | Outcome::Retry(reason) = reports.rewrite_node().await {
-                        log::warn!("node {name}: its object was not written again: {reason}");
+                    if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) =
+                        reports.rewrite_node().await
+                    {
+                        log::warn!("node {name}: its object was not written again: {}", printable(reason));
                     }
                     Done::Quiet
                 };

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::requests::{Requests, is_path_segment};
 use super::watched::MIRROR_ANNOTATION;
+use crate::printable::printable;
 
 /// What `expirationSeconds` of a volume is when it does not say (`DefaultTokenExpiration` of the API's defaulting).
 const DEFAULT_SECONDS: i64 = 3600;
@@ -18,7 +19,8 @@ pub(super) async fn answer(requests: &Requests, node: &str, request: &TokenReque
     match ask(requests, node, request).await {
         Ok(answer) => answer,
         Err(reason) => {
-            log::warn!("node {node}: token for pod {}/{}: {reason}", request.namespace, request.pod);
+            let pod = printable(format_args!("{}/{}", request.namespace, request.pod)).to_string();
+            log::warn!("node {node}: token for pod {pod}: {}", printable(&reason));
             TokenAnswer::Refused { reason }
         }
     }

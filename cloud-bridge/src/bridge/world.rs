@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::state::MAX_TOMBSTONES;
 
 use super::watched::BoundPod;
 use shared::Shared;
@@ -72,7 +73,8 @@ struct Node {
     listed: bool,
     /// Deleted since its list was asked for: the list may still show them.
     gone: HashSet<String>,
-    /// The API said of these, asked by name, that they are gone: the watch may still tell of them, from before.
+    /// The API said of these, asked by name, that they are gone: the watch may still tell of them, from before. At most
+    /// [`MAX_TOMBSTONES`]: a node may ask about whatever it makes up.
     buried: HashSet<String>,
     /// Asked for by name; the list is not complete before it is known which pod has the name.
     asked: HashSet<String>,
@@ -205,7 +207,10 @@ impl World {
     pub fn pod_gone(&mut self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
         let effects = self.pod_deleted(node, key, uid);
         if let Some(view) = self.nodes.get_mut(node) {
-            view.buried.insert(uid.to_owned());
+            // Beyond the bound the tombstones of the node's state hold it back.
+            if view.buried.len() < MAX_TOMBSTONES {
+                view.buried.insert(uid.to_owned());
+            }
         }
         effects
     }

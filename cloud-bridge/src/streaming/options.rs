@@ -41,6 +41,9 @@ pub(crate) fn session(dialect: Dialect, container: &str, query: &str, exec: bool
     Ok(options)
 }
 
+/// Ports of one WebSocket: each has two of its 256 channels, and a stream of the node's.
+const MOST_PORTS: usize = edge_protocol::stream::MAX_STREAMS;
+
 /// The ports of a port-forward in a WebSocket's own channels: `ports=80&ports=443,8080`; a kubelet says `port`.
 ///
 /// # Errors
@@ -53,6 +56,7 @@ pub(crate) fn ports(query: &str) -> Result<Vec<u16>, String> {
         }
         for text in value.split(',') {
             match text.parse() {
+                Ok(_) if ports.len() >= MOST_PORTS => return Err(format!("more than {MOST_PORTS} ports")),
                 Ok(0) => return Err(format!("port {text:?} must be > 0")),
                 Ok(port) => ports.push(port),
                 Err(_) => return Err(format!("unable to parse {text:?} as a port")),
@@ -96,6 +100,9 @@ mod tests {
     #[test]
     fn ports_are_numbers() {
         assert_eq!(ports("ports=80&ports=443,8080"), Ok(vec![80, 443, 8080]));
+        let many = |count: usize| format!("ports={}", vec!["80"; count].join(","));
+        assert_eq!(ports(&many(MOST_PORTS)).map(|ports| ports.len()), Ok(MOST_PORTS));
+        assert!(ports(&many(MOST_PORTS + 1)).is_err());
         for bad in ["", "ports=", "ports=0", "ports=70000", "port=x"] {
             assert!(ports(bad).is_err(), "{bad}");
         }

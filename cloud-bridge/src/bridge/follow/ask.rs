@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use edge_protocol::message::ObjectKey;
+use edge_protocol::message::{ObjectKey, ObjectRef};
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client};
 use serde_json::Value;
@@ -60,6 +60,12 @@ pub(super) enum Answer {
     },
     /// Whether a node may read an object that another reads already.
     Admission(Admission),
+    /// What a node asked about, and the answer.
+    LookedUp {
+        node: String,
+        object: ObjectRef,
+        answer: Box<Answer>,
+    },
     /// All pods of a node.
     Upheld(Vec<WatchedPod>),
     Nothing,
@@ -174,9 +180,18 @@ pub(super) async fn uphold(requests: Requests, key: ObjectKey, patch: Value) -> 
 /// What no pod of a node names, an API server does not let the node read: it answers Forbidden whether the object is
 /// there or not. The node has no use for it then, if the list of its pods says so, too; its pods themselves are never
 /// concluded about from a list (G12).
-pub(super) async fn is_gone(client: Client, own: Client, node: String, key: ObjectKey, uid: String) -> Answer {
+///
+/// Asked until the API answers, as long as `wanted` says so.
+pub(super) async fn is_gone(
+    client: Client,
+    own: Client,
+    node: String,
+    key: ObjectKey,
+    uid: String,
+    wanted: impl Fn() -> bool,
+) -> Answer {
     let path = match key.kind.as_str() {
-        "Pod" => return find_pod(&own, node, key, uid).await,
+        "Pod" => return find_pod(&own, node, key, uid, wanted).await,
         "ConfigMap" => "configmaps",
         "Secret" => "secrets",
         CLAIM => "persistentvolumeclaims",
@@ -193,8 +208,9 @@ pub(super) async fn is_gone(client: Client, own: Client, node: String, key: Obje
             Ok(Some(found)) => found.metadata.uid.as_deref().is_some_and(|found| found != uid),
             Err(kube::Error::Api(status)) if status.is_forbidden() => return if_unused(own, node, key, uid).await,
             Err(error) => {
-                log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
-                tokio::time::sleep(AGAIN).await;
+                if !may_help(&error, &key, &wanted).await {
+                    return Answer::Nothing;
+                }
                 continue;
             }
         };
@@ -203,9 +219,31 @@ pub(super) async fn is_gone(client: Client, own: Client, node: String, key: Obje
 }
 
 /// As [`is_gone`], after a pause.
-pub(super) async fn ask_again(client: Client, own: Client, node: String, key: ObjectKey, uid: String) -> Answer {
+pub(super) async fn ask_again(
+    client: Client,
+    own: Client,
+    node: String,
+    key: ObjectKey,
+    uid: String,
+    wanted: impl Fn() -> bool,
+) -> Answer {
     tokio::time::sleep(AGAIN).await;
-    is_gone(client, own, node, key, uid).await
+    if !wanted() {
+        return Answer::Nothing;
+    }
+    is_gone(client, own, node, key, uid, wanted).await
+}
+
+/// Whether to ask once more, after a pause: not when the API has understood the question and refuses it, and not when
+/// nobody wants to know any more.
+async fn may_help(error: &kube::Error, key: &ObjectKey, wanted: impl Fn() -> bool) -> bool {
+    log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
+    let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
+    if matches!(error, kube::Error::Api(status) if refused(status.code)) {
+        return false;
+    }
+    tokio::time::sleep(AGAIN).await;
+    wanted()
 }
 
 /// Whether no pod of the node names the object.
@@ -218,7 +256,7 @@ async fn if_unused(own: Client, node: String, key: ObjectKey, uid: String) -> An
 }
 
 /// As [`is_gone`], of a pod. A refusal says nothing.
-async fn find_pod(own: &Client, node: String, key: ObjectKey, uid: String) -> Answer {
+async fn find_pod(own: &Client, node: String, key: ObjectKey, uid: String, wanted: impl Fn() -> bool) -> Answer {
     let api: Api<WatchedPod> = Api::namespaced(own.clone(), &key.namespace);
     loop {
         return match api.get_opt(&key.name).await {
@@ -227,11 +265,8 @@ async fn find_pod(own: &Client, node: String, key: ObjectKey, uid: String) -> An
             Ok(Some(by)) => Answer::Replaced { node, key, uid, by: Box::new(by) },
             Ok(None) => Answer::Gone { node, key, uid },
             Err(kube::Error::Api(status)) if status.is_forbidden() => Answer::Nothing,
-            Err(error) => {
-                log::warn!("asking for pod {}/{}: {error}", key.namespace, key.name);
-                tokio::time::sleep(AGAIN).await;
-                continue;
-            }
+            Err(error) if may_help(&error, &key, &wanted).await => continue,
+            Err(_) => Answer::Nothing,
         };
     }
 }
@@ -247,7 +282,7 @@ pub(super) async fn finish_mirror(requests: Requests, key: ObjectKey, uid: Strin
 }
 
 fn log_failure(key: &ObjectKey, what: &str, outcome: Outcome) {
-    if let Outcome::Refused(reason) | Outcome::Retry(reason) = outcome {
+    if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) = outcome {
         log::warn!("pod {}/{}: {what}: {reason}", key.namespace, key.name);
     }
 }

@@ -10,6 +10,7 @@ mod admit;
 mod ask;
 mod claims;
 mod labels;
+mod look_up;
 mod object;
 mod services;
 
@@ -40,6 +41,7 @@ use admit::{Admission, Admissions};
 use ask::{Answer, ask_again, finish_mirror, is_gone, restore_ready, seed, seed_many, upheld, uphold};
 use claims::follow_claim;
 use labels::tell_labels;
+use look_up::LookUps;
 use object::{News, What, watch_object};
 use services::watch_services;
 
@@ -58,7 +60,7 @@ pub(super) enum Command {
     /// The pods of this node are to have the tolerations that its object speaks of.
     Uphold(String),
     /// A node holds this and no list names it: is it gone?
-    LookUp { node: String, key: ObjectKey, uid: String },
+    LookUp { node: String, session: u64, key: ObjectKey, uid: String },
 }
 
 /// News of single objects that wait; a watch that has more waits itself.
@@ -80,6 +82,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         unseeded: HashSet::new(),
         seeding: false,
         admissions: Admissions::default(),
+        look_ups: LookUps::default(),
         clients,
     };
     let pods: Api<WatchedPod> = Api::all(follower.clients.own().clone());
@@ -141,6 +144,7 @@ struct Follower {
     /// A list for nodes is under way.
     seeding: bool,
     admissions: Admissions,
+    look_ups: LookUps,
 }
 
 impl Follower {
@@ -166,9 +170,14 @@ impl Follower {
                 let pods: Api<WatchedPod> = Api::all(self.clients.own().clone());
                 self.questions.push(upheld(pods, node).boxed());
             }
-            Command::LookUp { node, key, uid } => {
-                // Also of what a pod here names: another object may have its name by now, or none.
-                self.ask_if_gone(node, key, uid);
+            // Also of what a pod here names: another object may have its name by now, or none.
+            Command::LookUp { node, session, key, uid } => {
+                let shared = Weak::clone(&self.shared);
+                let present = {
+                    let node = node.clone();
+                    move || shared.upgrade().is_some_and(|shared| shared.is_present(&node, session))
+                };
+                self.questions.extend(self.look_ups.ask(&self.clients, node, key, uid, present));
             }
         }
     }
@@ -196,7 +205,14 @@ impl Follower {
 
     fn ask_if_gone(&mut self, node: String, key: ObjectKey, uid: String) {
         let client = self.clients.as_node(&node);
-        self.questions.push(is_gone(client, self.clients.own().clone(), node, key, uid).boxed());
+        let known = self.known(&node);
+        self.questions.push(is_gone(client, self.clients.own().clone(), node, key, uid, known).boxed());
+    }
+
+    /// Whether anybody still wants to know of the node.
+    fn known(&self, node: &str) -> impl Fn() -> bool + Send + use<> {
+        let (shared, node) = (Weak::clone(&self.shared), node.to_owned());
+        move || shared.upgrade().is_some_and(|shared| shared.known(&node).is_some())
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -226,8 +242,8 @@ impl Follower {
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
             // The watch has not seen yet that no pod names it, or one has come meanwhile that does.
             Answer::Useless { node, key, uid } if self.world.uses(&node, &key) => {
-                let (client, own) = (self.clients.as_node(&node), self.clients.own().clone());
-                return self.questions.push(ask_again(client, own, node, key, uid).boxed());
+                let (client, own, known) = (self.clients.as_node(&node), self.clients.own().clone(), self.known(&node));
+                return self.questions.push(ask_again(client, own, node, key, uid, known).boxed());
             }
             Answer::Useless { node, key, uid } => vec![Effect::Withdraw { node, key, uid }],
             Answer::Admission(Admission { node, key, may_read: true, .. }) => {
@@ -242,6 +258,10 @@ impl Follower {
                     self.admissions.forget(&refused.node, &refused.key);
                 }
                 effects
+            }
+            Answer::LookedUp { node, object, answer } => {
+                self.look_ups.answered(&node, &object);
+                return self.answer(*answer);
             }
             Answer::Nothing => Vec::new(),
         };

@@ -1,114 +1,91 @@
 //! Events: a new one is created; one that repeats an earlier one only counts it up, as Kubernetes components do.
 
 use edge_protocol::json::SetField;
-use std::collections::HashMap;
 use std::sync::PoisonError;
 
 use edge_protocol::message::ObjectKey;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::correlator::{Correlator, Decision, same};
 use super::{Failure, Reports, code};
 use crate::bridge::requests::{Patch, is_path_segment};
 
-/// Different events remembered per node; beyond it the oldest memory goes and its event is created anew.
-const REMEMBERED: usize = 1024;
+/// Where events about what lies in no namespace are (K8s pkg/apis/core/validation, `legacyValidateEvent`).
+const DEFAULT: &str = "default";
 
-/// What makes two events the same.
-type Same = String;
+/// Bytes of a text in an event; a longer one is cut. What container runtimes say is some hundreds.
+const LONGEST_TEXT: usize = 4096;
 
-/// Events written lately.
-#[derive(Debug, Default)]
-pub(super) struct Correlator {
-    known: HashMap<Same, Known>,
-    clock: u64,
-}
-
-#[derive(Debug)]
-struct Known {
-    /// Name of the object in the API.
-    name: String,
-    count: u64,
-    /// Name the node gave the newest occurrence: one that comes again is not counted again.
-    newest: String,
-    used: u64,
-}
-
-/// What to do with an event.
-#[derive(Debug, PartialEq, Eq)]
-enum Decision {
-    Create,
-    /// Raise the count of the object with this name.
-    Count {
-        name: String,
-        count: u64,
-    },
-    /// It was written before.
-    Nothing,
-}
-
-impl Correlator {
-    /// `times`: how often it happened; more than once while the node had no link.
-    fn decide(&mut self, same: &str, name: &str, times: u64) -> Decision {
-        self.clock += 1;
-        match self.known.get_mut(same) {
-            None => Decision::Create,
-            Some(known) if known.newest == name => Decision::Nothing,
-            Some(known) => {
-                known.used = self.clock;
-                Decision::Count { name: known.name.clone(), count: known.count + times }
-            }
-        }
-    }
-
-    fn written(&mut self, same: Same, name: &str, newest: &str, count: u64) {
-        if self.known.len() >= REMEMBERED && !self.known.contains_key(&same) {
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.used).map(|(same, _)| same.clone());
-            oldest.and_then(|oldest| self.known.remove(&oldest));
-        }
-        let used = self.clock;
-        self.known.insert(same, Known { name: name.to_owned(), count, newest: newest.to_owned(), used });
-    }
-
-    fn forget(&mut self, same: &str) {
-        self.known.remove(same);
-    }
-}
+/// What of an event is the node's to say. Its labels, owners and finalizers are not.
+const FIELDS: [&str; 13] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "eventTime",
+    "series",
+    "action",
+    "reportingComponent",
+    "reportingInstance",
+];
 
 impl Reports {
     pub(super) async fn write_event(&self, event: &Value) -> Result<(), Failure> {
-        let namespace = text(&event["metadata"]["namespace"]).unwrap_or("default");
+        let namespace = text(&event["metadata"]["namespace"]).unwrap_or(DEFAULT);
         let name = text(&event["metadata"]["name"]).unwrap_or_default();
         if !is_path_segment(namespace) || !is_path_segment(name) {
             return Err(Failure::Refused(format!("{namespace:?}/{name:?} is no name of an event")));
         }
+        // Whose object it is about was looked at before; its events lie beside it.
+        if namespace != text(&event["involvedObject"]["namespace"]).unwrap_or(DEFAULT) {
+            return Err(Failure::Refused(format!("an event about another namespace than {namespace}")));
+        }
+        let event = &complete(event, namespace, &self.node.name);
         let same = same(event);
         let list = format!("/api/v1/namespaces/{namespace}/events");
         let times = event["count"].as_u64().unwrap_or(1);
-        let decision = self.correlator().decide(&same, name, times);
+        let decision = self.correlator().decide(same, name, times);
         if let Decision::Nothing = decision {
             return Ok(());
         }
-        if let Decision::Count { name: known, count } = decision {
-            let patch = json!({"count": count, "lastTimestamp": event["lastTimestamp"], "message": event["message"]});
+        if let Decision::Count { name: known, uid, count } = decision {
+            // The uid makes the API refuse the patch for another event of that name.
+            let patch = json!({"metadata": {"uid": uid}, "count": count, "lastTimestamp": event["lastTimestamp"],
+                "message": event["message"]});
             match self.requests.patch(&format!("{list}/{known}"), Patch::Merge, &patch).await {
                 Ok(_) => {
-                    self.correlator().written(same, &known, name, count);
+                    self.correlator().written(same, &known, &uid, name, count);
                     return Ok(());
                 }
                 // The API forgets events after a while.
-                Err(error) if code(&error) == Some(404) => self.correlator().forget(&same),
+                Err(error) if matches!(code(&error), Some(404 | 409)) => self.correlator().forget(same),
                 Err(error) => return Err(error.into()),
             }
         }
-        match self.requests.create(&list, &complete(event, namespace, &self.node.name)).await {
-            Ok(_) => {}
-            // Written before a connection broke off.
-            Err(error) if code(&error) == Some(409) => {}
+        let uid = match self.requests.create(&list, event).await {
+            Ok(written) => written.metadata.uid,
+            // Written before a connection broke off; or another's, which is none of the node's business.
+            Err(error) if code(&error) == Some(409) => self.own_event(&format!("{list}/{name}"), event).await?,
             Err(error) => return Err(error.into()),
-        }
-        self.correlator().written(same, name, name, event["count"].as_u64().unwrap_or(1));
+        };
+        self.correlator().written(same, name, &uid, name, times);
         Ok(())
+    }
+
+    /// The uid of an event that is there already, if this node has written it about the same object.
+    async fn own_event(&self, path: &str, event: &Value) -> Result<String, Failure> {
+        // A node may write events, not read them.
+        let found: Value = self.own.get(path).await?;
+        let speaker = found["source"]["host"] == *self.node.name || found["reportingInstance"] == *self.node.name;
+        if !speaker || found["involvedObject"]["uid"] != event["involvedObject"]["uid"] {
+            return Err(Failure::Refused("an event of this name is there already, and of somebody else".to_owned()));
+        }
+        Ok(found["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
     }
 
     fn correlator(&self) -> std::sync::MutexGuard<'_, Correlator> {
@@ -131,42 +108,35 @@ pub(crate) fn refusal_event(node: &str, key: &ObjectKey, uid: &str, reason: &str
     })
 }
 
-/// The fields that client-go compares, too.
-fn same(event: &Value) -> Same {
-    let involved = &event["involvedObject"];
-    let parts = [
-        &event["source"]["component"],
-        &event["source"]["host"],
-        &involved["kind"],
-        &involved["namespace"],
-        &involved["name"],
-        &involved["uid"],
-        &involved["fieldPath"],
-        &event["type"],
-        &event["reason"],
-        &event["message"],
-    ];
-    parts.map(|part| part.as_str().unwrap_or_default()).join("\u{0}")
-}
-
-/// What the API needs; and the node in it is the one that speaks.
+/// What the API needs, and of the rest what a node may say; and the node in it is the one that speaks.
 fn complete(event: &Value, namespace: &str, node: &str) -> Value {
-    let mut event = event.clone();
-    if let Some(fields) = event.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), "v1".into());
-        fields.insert("kind".to_owned(), "Event".into());
-        if fields.get("count").is_none_or(Value::is_null) {
-            fields.insert("count".to_owned(), 1.into());
-        }
+    let name = event["metadata"]["name"].clone();
+    let said = FIELDS.into_iter().filter_map(|field| Some((field.to_owned(), cut(event.get(field)?))));
+    let mut event = Value::Object(said.collect::<Map<_, _>>());
+    event.set("metadata", json!({"namespace": namespace, "name": name}));
+    if !event["source"].is_object() {
+        event.set("source", json!({}));
     }
-    event.set_at(&["metadata", "namespace"], namespace.into());
-    if event["source"].is_object() {
-        event.set_at(&["source", "host"], node.into());
-    }
-    if event["reportingInstance"].is_string() {
+    event.set_at(&["source", "host"], node.into());
+    if event["reportingInstance"].as_str().is_some_and(|instance| !instance.is_empty()) {
         event.set("reportingInstance", node.into());
     }
+    event.set("apiVersion", "v1".into());
+    event.set("kind", "Event".into());
+    if !event["count"].as_u64().is_some_and(|count| count > 0) {
+        event.set("count", 1.into());
+    }
     event
+}
+
+/// Texts no longer than they may be, at any depth; how deep it is has been looked at before.
+fn cut(value: &Value) -> Value {
+    match value {
+        Value::String(text) => text[..text.floor_char_boundary(LONGEST_TEXT)].into(),
+        Value::Array(items) => items.iter().map(cut).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), cut(value))).collect(),
+        other => other.clone(),
+    }
 }
 
 fn text(value: &Value) -> Option<&str> {
@@ -178,36 +148,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeats_are_counted_and_repetitions_of_the_link_are_not() {
-        let mut correlator = Correlator::default();
-        assert_eq!(correlator.decide("s", "p.1", 1), Decision::Create);
-        correlator.written("s".into(), "p.1", "p.1", 1);
-        assert_eq!(correlator.decide("s", "p.1", 1), Decision::Nothing);
-        assert_eq!(correlator.decide("s", "p.2", 1), Decision::Count { name: "p.1".into(), count: 2 });
-        correlator.written("s".into(), "p.1", "p.2", 2);
-        assert_eq!(correlator.decide("s", "p.3", 4), Decision::Count { name: "p.1".into(), count: 6 });
-        correlator.forget("s");
-        assert_eq!(correlator.decide("s", "p.4", 1), Decision::Create);
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let mut correlator = Correlator::default();
-        for number in 0..REMEMBERED + 10 {
-            correlator.decide(&number.to_string(), "e", 1);
-            correlator.written(number.to_string(), "e", "e", 1);
-        }
-        assert_eq!(correlator.known.len(), REMEMBERED);
-        assert_eq!(correlator.decide("0", "f", 1), Decision::Create, "the oldest went");
-    }
-
-    #[test]
-    fn events_differ_by_message_and_object_but_not_by_time() {
-        let event = json!({"message": "m", "involvedObject": {"uid": "u"}, "lastTimestamp": "1"});
-        let mut later = event.clone();
-        later["lastTimestamp"] = "2".into();
-        assert_eq!(same(&event), same(&later));
-        later["message"] = "n".into();
-        assert_ne!(same(&event), same(&later));
+    fn g27_an_event_says_who_speaks_and_nothing_that_is_not_a_nodes_to_say() {
+        let event = json!({
+            "metadata": {"name": "p.1", "namespace": "ns", "labels": {"a": "b"}, "ownerReferences": [{}], "finalizers": ["x"]},
+            "involvedObject": {"kind": "Pod", "namespace": "ns", "name": "p", "uid": "u"},
+            "message": "m".repeat(2 << 20), "reason": "Lie", "source": "x", "reportingInstance": "other", "count": -3,
+            "somethingElse": {"deep": 1},
+        });
+        let event = complete(&event, "ns", "edge-1");
+        assert_eq!(event["metadata"], json!({"name": "p.1", "namespace": "ns"}));
+        assert_eq!((&event["source"], &event["reportingInstance"]), (&json!({"host": "edge-1"}), &json!("edge-1")));
+        assert_eq!((event["message"].as_str().map(str::len), &event["count"]), (Some(LONGEST_TEXT), &json!(1)));
+        assert_eq!(event.get("somethingElse"), None);
+        let kept = complete(&json!({"source": {"component": "kubelet", "host": "x"}, "count": 4}), "ns", "edge-1");
+        assert_eq!(kept["source"], json!({"component": "kubelet", "host": "edge-1"}));
+        assert_eq!((&kept["count"], kept.get("reportingInstance")), (&json!(4), None));
     }
 }

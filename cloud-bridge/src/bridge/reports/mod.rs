@@ -3,11 +3,13 @@
 //! One attempt per call; order and repetition are the business of `lanes`.
 
 mod authority;
+mod correlator;
 mod event;
 mod fence;
 mod mirror;
 mod node;
 mod pod;
+mod shape;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +33,7 @@ pub(super) struct Reports {
     /// The bridge's own identity, for the little that a node may not do for itself.
     own: Requests,
     overrides: NodeOverrides,
-    events: Mutex<event::Correlator>,
+    events: Mutex<correlator::Correlator>,
     /// Fencing number of the connection.
     session: u64,
     /// Other bridges may write for the node, too.
@@ -68,6 +70,9 @@ impl Reports {
 
     /// Tries once. A report may have been written before and come again.
     pub(super) async fn write(&self, report: &Report) -> Outcome {
+        if let Err(problem) = shape::check(report) {
+            return Outcome::Refused(problem);
+        }
         if let Err(failure) = self.authorize(report).await {
             return outcome(Err(failure));
         }
@@ -87,7 +92,19 @@ impl Reports {
             }
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
         };
-        outcome(written)
+        // Somebody may mend a right or a policy (a ValidatingAdmissionPolicy says 422), and what the node has said once
+        // it does not say again. An event is not worth it, and a mirror is wrong by what is in it.
+        let passing = match report {
+            Report::PodStatus { .. } | Report::PodGone { .. } | Report::Node { .. } => &[403, 422][..],
+            Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
+            Report::Event { .. } | Report::Unknown => &[],
+        };
+        let passing =
+            matches!(&written, Err(Failure::Api(error)) if code(error).is_some_and(|code| passing.contains(&code)));
+        match outcome(written) {
+            Outcome::Refused(reason) if passing => Outcome::Later(reason),
+            other => other,
+        }
     }
 
     /// Writes the node's object again as last reported, after somebody else changed or deleted it.

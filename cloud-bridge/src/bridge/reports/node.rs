@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Reports, code};
-use crate::bridge::members::{ISSUED_FROM, REVOKED};
 use crate::bridge::requests::Patch;
 
 /// Marks the nodes that bridges speak for.
@@ -18,6 +17,10 @@ pub(in crate::bridge) const BRIDGED_LABEL: &str = "sampan.dev/bridged";
 
 /// Fencing number of the node's newest connection: how bridges over one API learn that a node has moved.
 pub(in crate::bridge) const SESSION_ANNOTATION: &str = "sampan.dev/session";
+
+/// Annotations of this domain are the bridge's and the administrator's.
+const DOMAIN: &str = "sampan.dev";
+const SUBDOMAINS: &str = ".sampan.dev";
 
 /// Shows in the ROLES column of kubectl. A node may not give itself a role, so the bridge does.
 const ROLE_LABEL: &str = "node-role.kubernetes.io/edge";
@@ -43,6 +46,10 @@ impl Reports {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         if name != self.node.name {
             return Err(Failure::Refused(format!("node {} reports a node object named {name:?}", self.node.name)));
+        }
+        // Without it the object looks as the join has made it, and would be completed again with what the node says.
+        if node["status"]["nodeInfo"]["kubeletVersion"].as_str().is_none_or(str::is_empty) {
+            return Err(Failure::Refused("a node has to say its version (status.nodeInfo.kubeletVersion)".to_owned()));
         }
         let mut wanted = wanted(node, self.overrides.kubelet, Timestamp::now())?;
         wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
@@ -96,11 +103,17 @@ impl Reports {
                 taints.push(taint.clone());
             }
         }
-        let mut patch = json!({"metadata": {"labels": {ROLE_LABEL: ""}}});
+        // On the version that was read: an administrator may change the taints meanwhile.
+        let version = &object["metadata"]["resourceVersion"];
+        let metadata = json!({"labels": {ROLE_LABEL: ""}, "resourceVersion": version});
+        let mut patch = json!({"metadata": metadata});
         if !taints.is_empty() {
             patch.set("spec", json!({ "taints": taints }));
         }
-        Ok(self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &patch).await.map(drop)?)
+        match self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &patch).await {
+            Err(error) if code(&error) == Some(409) => Err(Failure::Changed),
+            other => Ok(other.map(drop)?),
+        }
     }
 
     fn metadata(&self) -> std::sync::MutexGuard<'_, Option<u64>> {
@@ -138,8 +151,10 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
     }
     labels.insert(BRIDGED_LABEL.to_owned(), "true".to_owned());
     let annotations = strings(&node["metadata"]["annotations"]);
-    // They decide whether the node may connect.
-    if let Some(forbidden) = [ISSUED_FROM, REVOKED].into_iter().find(|name| annotations.contains_key(*name)) {
+    // They decide whether the node may connect, how long its pods are left alone, and which bridge has it.
+    let ours =
+        |name: &&String| name.split('/').next().is_some_and(|domain| domain == DOMAIN || domain.ends_with(SUBDOMAINS));
+    if let Some(forbidden) = annotations.keys().find(ours) {
         return Err(Failure::Refused(format!("a node may not set its own annotation {forbidden}")));
     }
     let metadata = json!({"labels": labels, "annotations": annotations});
@@ -239,6 +254,22 @@ mod tests {
         for label in ["kubernetes.io/arch", "node.kubernetes.io/x", "site", "example.com/site", BRIDGED_LABEL] {
             assert!(may_set(label), "{label}");
         }
+    }
+
+    #[test]
+    fn g27_annotations_of_the_bridge_are_not_the_nodes_to_set() {
+        for name in [
+            "sampan.dev/revoked",
+            "sampan.dev/certificates-from",
+            "sampan.dev/autonomy",
+            "sampan.dev/session",
+            "a.sampan.dev/x",
+        ] {
+            let node = json!({"metadata": {"name": "n", "annotations": {name: "forever"}}});
+            assert!(matches!(wanted(&node, None, now()), Err(Failure::Refused(text)) if text.contains(name)), "{name}");
+        }
+        let node = json!({"metadata": {"name": "n", "annotations": {"example.com/sampan.dev": "x"}}});
+        assert!(wanted(&node, None, now()).is_ok());
     }
 
     #[test]

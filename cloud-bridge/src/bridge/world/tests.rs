@@ -369,3 +369,13 @@ fn services_and_runtime_classes_are_for_all_nodes() {
     world.object_present(object("RuntimeClass", "quick", "q1"));
     assert_eq!(words(&world.pod_applied(with("b", "r"))), ["set b quick q1", "set b r uid-r"]);
 }
+
+/// A node asks about pods that never were: what it was told of them is not remembered without end.
+#[test]
+fn g17_what_a_node_asks_about_is_remembered_up_to_a_bound() {
+    let mut world = world(&["a"]);
+    for number in 0..MAX_TOMBSTONES + 100 {
+        world.pod_gone("a", &key("Pod", "p"), &number.to_string());
+    }
+    assert_eq!(world.nodes["a"].buried.len(), MAX_TOMBSTONES);
+}

@@ -1,0 +1,126 @@
+//! Questions that nodes have about what they hold: asked of the API with the bridge's own rights, so each about a name
+//! that is one, each once at a time, few of a node at the same time, and none after its connection has ended.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use edge_protocol::message::{ObjectKey, ObjectRef};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+use super::ask::{Answer, is_gone};
+use crate::bridge::clients::Clients;
+use crate::bridge::refs::RUNTIME_CLASS;
+use crate::pki::identity::is_node_name;
+
+/// Of one node; it asks about 256 and waits for the answers. What is asked beyond is not answered, which is safe.
+const MOST: usize = 512;
+/// Of one node at the API at the same time.
+const TURNS: usize = 8;
+
+/// Questions under way.
+#[derive(Default)]
+pub(super) struct LookUps(HashMap<String, OfNode>);
+
+struct OfNode {
+    asked: HashSet<ObjectRef>,
+    turns: Arc<Semaphore>,
+}
+
+impl LookUps {
+    /// The question whether the object is gone. `present`: whether the connection that wants to know is still there.
+    pub(super) fn ask(
+        &mut self,
+        clients: &Clients,
+        node: String,
+        key: ObjectKey,
+        uid: String,
+        present: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Option<BoxFuture<'static, Answer>> {
+        if !is_name(&key) {
+            log::debug!("node {node}: asks about an object whose name is none");
+            return None;
+        }
+        let object = ObjectRef { key: key.clone(), uid: uid.clone() };
+        let turns = self.enter(&node, &object)?;
+        let (client, own) = (clients.as_node(&node), clients.own().clone());
+        let ask = async move {
+            // Never closed: it is held here.
+            let _turn = turns.acquire_owned().await;
+            let answer = match present() {
+                true => is_gone(client, own, node.clone(), key, uid, present).await,
+                false => Answer::Nothing,
+            };
+            Answer::LookedUp { node, object, answer: Box::new(answer) }
+        };
+        Some(ask.boxed())
+    }
+
+    fn enter(&mut self, node: &str, object: &ObjectRef) -> Option<Arc<Semaphore>> {
+        let new = || OfNode { asked: HashSet::new(), turns: Arc::new(Semaphore::new(TURNS)) };
+        let of_node = self.0.entry(node.to_owned()).or_insert_with(new);
+        let room = of_node.asked.len() < MOST;
+        (room && of_node.asked.insert(object.clone())).then(|| Arc::clone(&of_node.turns))
+    }
+
+    pub(super) fn answered(&mut self, node: &str, object: &ObjectRef) {
+        let Some(of_node) = self.0.get_mut(node) else { return };
+        of_node.asked.remove(object);
+        if of_node.asked.is_empty() {
+            self.0.remove(node);
+        }
+    }
+}
+
+/// Names become paths of requests. Those of everything that nodes hold are DNS names.
+fn is_name(key: &ObjectKey) -> bool {
+    let namespace = if key.kind == RUNTIME_CLASS { key.namespace.is_empty() } else { is_node_name(&key.namespace) };
+    namespace && is_node_name(&key.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(number: usize) -> ObjectRef {
+        let key = ObjectKey { kind: "Pod".into(), namespace: "ns".into(), name: format!("p{number}") };
+        ObjectRef { key, uid: "u".into() }
+    }
+
+    #[test]
+    fn g17_questions_of_a_node_are_asked_once_and_bounded() {
+        let mut look_ups = LookUps::default();
+        assert!(look_ups.enter("a", &object(0)).is_some());
+        assert!(look_ups.enter("a", &object(0)).is_none(), "it is under way");
+        let asked = (0..10_000).filter(|number| look_ups.enter("a", &object(*number)).is_some()).count();
+        assert_eq!(asked, MOST - 1);
+        assert!(look_ups.enter("b", &object(0)).is_some(), "another node's are its own");
+        look_ups.answered("a", &object(0));
+        assert!(look_ups.enter("a", &object(0)).is_some());
+        (0..MOST).for_each(|number| look_ups.answered("a", &object(number)));
+        look_ups.answered("b", &object(0));
+        assert!(look_ups.0.is_empty());
+    }
+
+    #[test]
+    fn g27_names_that_would_change_a_path_are_none() {
+        let key = |kind: &str, namespace: &str, name: &str| ObjectKey {
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        assert!(is_name(&key("Pod", "ns", "web-0.a")) && is_name(&key(RUNTIME_CLASS, "", "quick")));
+        for (namespace, name) in [
+            ("ns", ""),
+            ("", "x"),
+            ("ns", "x/log?follow=true"),
+            ("a/b", "x"),
+            ("ns", "../x"),
+            ("ns", "x%2f"),
+            ("ns", "X"),
+        ] {
+            assert!(!is_name(&key("Pod", namespace, name)), "{namespace}/{name}");
+        }
+    }
+}
