@@ -96,9 +96,9 @@ impl Paths {
         store.with_file_name("reserve")
     }
 
-    /// Exit records, written by the monitor before it tells anyone.
+    /// Exit records, written by the monitor before it tells anyone; see [`crate::monitor::exit`].
     pub fn exits(&self) -> PathBuf {
-        self.state().join("exits")
+        self.run().join("exits")
     }
 
     /// The OCI bundle of one container attempt.

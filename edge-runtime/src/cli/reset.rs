@@ -75,6 +75,7 @@ async fn end_containers(paths: &Paths) -> Result<(), CliError> {
                 Ok(MonitorEvent::Started { id, .. }) => {
                     monitor.kill(&id, nix::sys::signal::Signal::SIGKILL as i32).await.map_err(CliError::failed)?;
                 }
+                Ok(MonitorEvent::LogTrouble(_)) => {}
                 Err(_) => return Err(CliError::Failed("the monitor cannot be reached".into())),
             }
             if running.values().all(|alive| !alive) {

@@ -12,7 +12,7 @@ use crate::config::{Config, Overrides};
 use crate::link::identity::Identity;
 use crate::node::{self, StartError};
 use crate::store::StoreError;
-use crate::sys::{oom, signal};
+use crate::sys::{descriptors, oom, signal};
 
 /// Between attempts on a disk that takes nothing.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -60,6 +60,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     if let Some(error) = damage {
         log::error!("{error}; the node runs its pods without a cloud until it joins again (edge-runtime join)");
     }
+    descriptors::raise();
     if let Err(error) = oom::protect() {
         log::info!("the node may be killed for want of memory like any process (oom_score_adj {}): {error}", oom::NODE);
     }
@@ -77,6 +78,7 @@ fn begin_again(error: &StoreError, pause: Duration) -> CliError {
     log::error!("{error}; beginning again in {} s", pause.as_secs());
     // Can be ended while it waits.
     let _ = signal::unmask_self();
+    let _ = descriptors::restore_self();
     std::thread::sleep(pause);
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();

@@ -4,6 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::net::{NetError, Subnet};
 
+/// What one container may log. At this rate it writes 1 TB a year, which a small card endures for some years; 100 MB/s,
+/// which the disk would take, wear it out in weeks. Some hundred usual lines a second pass, and five minutes' worth may
+/// come at once (10 MB).
+pub(super) const LOG_BYTES_PER_SECOND: u64 = 32 << 10;
+
 /// Distinguishes nodes that share a host: nothing for `/`, otherwise 8 hex digits of the root's path.
 #[must_use]
 pub fn instance_suffix(root: &Path) -> Option<String> {

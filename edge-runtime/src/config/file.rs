@@ -82,6 +82,7 @@ pub struct CniFile {
 pub struct RuntimeFile {
     pub command: Option<PathBuf>,
     pub parallel: Option<usize>,
+    pub request_timeout_seconds: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

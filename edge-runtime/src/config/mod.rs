@@ -12,6 +12,7 @@ mod traffic;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use defaults::instance_suffix;
 pub use file::{ConfigError, ConfigFile, NetworkMode};
@@ -23,6 +24,7 @@ pub use traffic::{AtShutdown, PullConfig, ShutdownConfig};
 use crate::image::registry_config::RegistryConfig;
 use crate::launch::devices::DeviceClass;
 use crate::launch::runtimes::Handler;
+use crate::monitor::client::RUNTIME_TIMEOUT;
 use crate::net::Subnet;
 use crate::sys::cgroup::{Driver, check_slice_parent};
 
@@ -87,6 +89,8 @@ pub struct RuntimeConfig {
     pub command: PathBuf,
     /// How many starts run at once. The peers' measured optimum is two to four on two cores.
     pub parallel: usize,
+    /// How long it may take for one thing.
+    pub request_timeout: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -179,10 +183,17 @@ impl Config {
         let logs = LogConfig {
             max_bytes: parsed.logs.max_bytes.unwrap_or(10 << 20),
             max_files: parsed.logs.max_files.unwrap_or(5),
-            bytes_per_second: parsed.logs.bytes_per_second,
+            bytes_per_second: match parsed.logs.bytes_per_second {
+                Some(0) => None,
+                rate => Some(rate.unwrap_or(defaults::LOG_BYTES_PER_SECOND)),
+            },
         };
+        let request_timeout = parsed.runtime.request_timeout_seconds.map_or(RUNTIME_TIMEOUT, Duration::from_secs);
+        if !(1..=3600).contains(&request_timeout.as_secs()) {
+            return Err(invalid("runtime.request-timeout-seconds", "must be 1 to 3600".into()));
+        }
         if logs.bytes_per_second.is_some_and(|rate| rate < 1024) {
-            return Err(invalid("logs.bytes-per-second", "must be at least 1024, or absent for no limit".into()));
+            return Err(invalid("logs.bytes-per-second", "must be at least 1024, or 0 for no limit".into()));
         }
         if logs.max_bytes < 4096 || logs.max_files < 2 {
             return Err(invalid("logs", "max-bytes must be at least 4096 and max-files at least 2".into()));
@@ -219,7 +230,11 @@ impl Config {
             },
             cgroup_parent,
             cgroup_driver: parsed.cgroup_driver,
-            runtime: RuntimeConfig { command: parsed.runtime.command.unwrap_or_else(|| "runc".into()), parallel },
+            runtime: RuntimeConfig {
+                command: parsed.runtime.command.unwrap_or_else(|| "runc".into()),
+                parallel,
+                request_timeout,
+            },
             logs,
             security,
             resources: parsed.resources,

@@ -95,7 +95,7 @@ fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> Result<
         files::open_dir(&path).map(|()| path).map_err(|error| error.to_string())
     };
     // Two folders of the disk, and one on a tmpfs.
-    let sources = [paths.layers(), paths.exits(), paths.run()];
+    let sources = [paths.layers(), paths.state(), paths.run()];
     let mut mapped = Vec::new();
     for (name, source) in ["1", "2", "3"].iter().zip(sources) {
         let target = folder(name)?;

@@ -3,7 +3,9 @@
 //! The monitor writes them, the daemon and the command line read them. Knows nothing of pods beyond a file's path.
 
 pub mod cri;
+mod folder;
 pub mod limit;
+mod losses;
 pub mod read;
 pub mod retain;
 pub mod rotate;

@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use super::cri;
+use super::folder::{Folder, open_file};
 use super::rotate::rotated_files;
 use follow::Watch;
 
@@ -66,7 +67,11 @@ pub enum Chunk {
 
 /// Incremental reader of one attempt's log.
 pub struct LogReader {
-    /// The current log file's name; its content moves away with each rotation.
+    /// Its name, for messages.
+    name: PathBuf,
+    /// What keeps `path` good.
+    _folder: Folder,
+    /// The current log file; its content moves away with each rotation.
     path: PathBuf,
     options: LogOptions,
     /// `options.since` in the form that the files have, so that text can be compared.
@@ -96,10 +101,13 @@ impl LogReader {
     /// # Errors
     /// The file cannot be read, or the folder cannot be watched.
     pub fn open(directory: &Path, attempt: u32, options: LogOptions) -> Result<Self, LogError> {
-        let path = directory.join(format!("{attempt}.log"));
-        let error = |source| LogError::Io { path: path.clone(), source };
+        let file_name = format!("{attempt}.log");
+        let name = directory.join(&file_name);
+        let error = |source| LogError::Io { path: name.clone(), source };
+        let folder = Folder::of(&name).map_err(error)?;
+        let path = folder.path().join(file_name);
         // Before the first read, so that nothing happens unseen.
-        let watch = options.follow.then(|| Watch::new(directory)).transpose().map_err(error)?;
+        let watch = options.follow.then(|| Watch::new(&folder.path())).transpose().map_err(error)?;
         let (files, offset) = tail::start(&path, &options).map_err(error)?;
         let mut next_files = VecDeque::from(files);
         let file = match next_files.pop_front() {
@@ -113,6 +121,8 @@ impl LogReader {
             since: options.since.map(|t| format!("{t:.9}")),
             remaining: options.limit_bytes,
             left: options.tail_lines.filter(|_| !options.follow),
+            name,
+            _folder: folder,
             path,
             options,
             watch,
@@ -161,7 +171,7 @@ impl LogReader {
     /// The folder can no longer be watched.
     pub async fn changed(&mut self) -> Result<(), LogError> {
         match &mut self.watch {
-            Some(watch) => watch.changed().await.map_err(|source| LogError::Io { path: self.path.clone(), source }),
+            Some(watch) => watch.changed().await.map_err(|source| LogError::Io { path: self.name.clone(), source }),
             None => Ok(()),
         }
     }
@@ -208,7 +218,7 @@ impl LogReader {
         if self.buffer.len() > MAX_LINE {
             self.buffer.clear();
         }
-        let error = |source| LogError::Io { path: self.path.clone(), source };
+        let error = |source| LogError::Io { path: self.name.clone(), source };
         loop {
             if let Some(file) = &mut self.file {
                 let held = self.buffer.len();
@@ -242,7 +252,7 @@ impl LogReader {
 
 /// A file that is gone is none when following: rotation may be ahead of us.
 fn open(path: &Path, following: bool) -> io::Result<Option<File>> {
-    match File::open(path) {
+    match open_file(path, false) {
         Ok(file) => Ok(Some(file)),
         Err(e) if following && e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),

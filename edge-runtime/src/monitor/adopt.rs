@@ -5,17 +5,22 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
-use super::container::{Parent, Running, State};
+use super::container::{Container, Parent, Running, State};
 use super::exit;
+use super::jobs::did_not_return;
 use super::process::{Monitor, note};
 use super::protocol::StartContainer;
 use super::saved::{self, SavedPhase};
 use super::stdio::Output;
 use super::{pidfd, runtime, token};
 use crate::logs::write::LogWriter;
+use crate::sys::descriptors;
 
 /// How long an exit may be unreadable before it counts as unknown.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Pause before output that could not be opened is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 impl Monitor {
     /// Takes over from the bundles' `monitor.json`. Called once, before any client.
@@ -29,7 +34,7 @@ impl Monitor {
             match saved.phase {
                 SavedPhase::Failed { message } => self.insert(saved.spec, State::Failed { message }),
                 SavedPhase::Starting => {
-                    self.insert(saved.spec, State::Starting { runtime_pid: None, signals: Vec::new() });
+                    self.insert(saved.spec, State::starting(None, self.options.runtime_timeout));
                 }
                 SavedPhase::Running { pid, start_time, started_at } => {
                     let parent = hold(pid, start_time);
@@ -56,6 +61,12 @@ impl Monitor {
         let inherited = self.containers.values().filter(|c| is_inherited(&c.state)).map(|c| c.spec.clone());
         for spec in inherited.collect::<Vec<_>>() {
             match saved::start_lock(&spec.bundle) {
+                Ok(None) if self.end_inherited(&spec) => {
+                    self.has_failed(
+                        &spec.id,
+                        format!("{} and could not be killed", did_not_return(self.options.runtime_timeout)),
+                    );
+                }
                 Ok(None) => {}
                 Ok(Some(_free)) => self.resolve_start(&spec),
                 Err(e) => {
@@ -86,20 +97,38 @@ impl Monitor {
     fn continue_output(&mut self, id: &str) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let spec = &container.spec;
+        if descriptors::run_short() {
+            // The monitor itself goes before: without it nobody would be read. It is tried again.
+            return note(&format!("container {id}: output: too many open files"));
+        }
         if spec.terminal {
             // It was hung up when the former monitor died.
             return note(&format!("container {id}: its terminal is lost with the former monitor"));
         }
-        let output = LogWriter::open(&spec.log_path, spec.log_max_bytes, spec.log_max_files)
-            .map(|log| log.limited(spec.log_bytes_per_second))
-            .and_then(|log| Output::open(&spec.bundle, log, false));
-        match output {
+        // Without a log its pipes are read all the same: they hold 64 KiB, and then it would wait for ever.
+        let (log, opened) = LogWriter::open_some_time(&spec.log_path, spec.log_max_bytes, spec.log_max_files);
+        if let Err(e) = opened {
+            note(&format!("log file {}: {e}", spec.log_path.display()));
+        }
+        match Output::open(&spec.bundle, log.limited(spec.log_bytes_per_second), false) {
             Ok(output) => container.output = Some(output),
             Err(e) => note(&format!("container {id}: output: {e}")),
         }
         if matches!(container.state, State::Running(_)) {
             self.watch_output(id);
         }
+    }
+
+    /// Containers whose pipes could not be opened when they were adopted: nobody reads them. Whether any is left.
+    pub(crate) fn look_at_unread(&mut self) -> bool {
+        let unread = |c: &&Container| c.output.is_none() && !c.spec.terminal && matches!(c.state, State::Running(_));
+        let ids: Vec<String> = self.containers.values().filter(unread).map(|c| c.spec.id.clone()).collect();
+        if ids.is_empty() || self.unread_at.is_some_and(|at| at.elapsed() < AGAIN) {
+            return !ids.is_empty();
+        }
+        self.unread_at = Some(Instant::now());
+        ids.iter().for_each(|id| self.continue_output(id));
+        true
     }
 
     fn watch_end(&mut self, id: &str) {
@@ -142,7 +171,7 @@ impl Monitor {
                 (Some(_), None) => {}
                 (None, _) => {
                     let is_it = |stat: &pidfd::Stat| Some(stat.start_time) == *start_time && !stat.ended;
-                    if pidfd::stat(*pid).filter(is_it).is_none() {
+                    if pidfd::look(*pid).is_ok_and(|stat| stat.filter(is_it).is_none()) {
                         news.push((id.clone(), None));
                     }
                 }
@@ -155,19 +184,32 @@ impl Monitor {
 }
 
 /// A hold on the process, if it still is the one that started at `start_time`, be it ended and not reaped. The order
-/// matters: what is checked after the pidfd is open stays true for the pidfd.
+/// matters: what is checked after the pidfd is open stays true for the pidfd. Where nothing can be known for want of a
+/// descriptor, it counts as running and is looked at by the timer: to take it for ended would start another beside it.
 fn hold(pid: i32, start_time: Option<u64>) -> Option<Parent> {
+    let by_timer = Parent::Other { pidfd: None, start_time, ended: None };
     let pidfd = match pidfd::open(pid) {
+        Ok(_) if descriptors::run_short() => None,
         Ok(pidfd) => Some(pidfd),
-        Err(e) if e.raw_os_error() == Some(nix::libc::ENOSYS) => None,
-        Err(_) => return None,
+        Err(e) if pidfd::is_gone(&e) => return None,
+        // A pid that is a thread's by now.
+        Err(e) if e.raw_os_error() == Some(nix::libc::EINVAL) => return None,
+        Err(_) => None,
     };
-    let now = pidfd::stat(pid)?.start_time;
-    (Some(now) == start_time).then_some(Parent::Other { pidfd, start_time, ended: None })
+    match pidfd::look(pid) {
+        Ok(stat) if stat.map(|stat| stat.start_time) == start_time => {
+            Some(Parent::Other { pidfd, start_time, ended: None })
+        }
+        Ok(_) => None,
+        Err(_) => Some(by_timer),
+    }
 }
 
 /// Whether the process lives in the container's cgroup: a pid file may be older than the pid's present owner.
 fn belongs(pid: i32, spec: &StartContainer) -> bool {
     let Some(cgroup) = &spec.cgroup else { return true };
-    fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(cgroup.trim_start_matches('/')))
+    match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
+        Ok(text) => text.contains(cgroup.trim_start_matches('/')),
+        Err(e) => !pidfd::is_gone(&e),
+    }
 }

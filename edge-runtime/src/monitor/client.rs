@@ -3,6 +3,7 @@
 //! The work is done by one background task ([`super::link`]); this file is what the rest of the daemon sees.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::sys::tasks::Tasks;
 use smol::channel::Sender;
@@ -26,13 +27,23 @@ pub struct Settings {
     pub workers: usize,
     /// Added to the environment of the OCI runtime.
     pub runtime_env: Vec<(String, String)>,
+    /// How long the OCI runtime may take for one thing.
+    pub runtime_timeout: Duration,
 }
+
+/// The kubelet's `runtimeRequestTimeout`.
+pub const RUNTIME_TIMEOUT: Duration = Duration::from_mins(2);
 
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         // A start waits for the kernel (cgroups, mounts) for half of its time.
-        Self { program: PathBuf::from("/proc/self/exe"), workers: (2 * cores).clamp(2, 4), runtime_env: runtime_env() }
+        Self {
+            program: PathBuf::from("/proc/self/exe"),
+            workers: (2 * cores).clamp(2, 4),
+            runtime_env: runtime_env(),
+            runtime_timeout: RUNTIME_TIMEOUT,
+        }
     }
 }
 
@@ -55,6 +66,8 @@ pub enum MonitorEvent {
         message: String,
     },
     Exited(ExitRecord),
+    /// What containers write cannot be logged, and why; or it can again.
+    LogTrouble(Option<String>),
     /// First of all events, and again after each death of the monitor: everything that is known, complete. A start
     /// that failed with [`ClientError::Gone`] and is not listed was never begun. Exits not yet forgotten are listed
     /// here, not told again.

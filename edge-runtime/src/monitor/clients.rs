@@ -2,9 +2,11 @@
 //! knows nothing of what a call does.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
+use nix::libc::{EMFILE, ENFILE};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use serde::Serialize;
 
@@ -24,6 +26,9 @@ const BEHIND: usize = 64 << 10;
 #[derive(Default)]
 pub(crate) struct Clients {
     next: u64,
+    /// Given up to turn somebody away when no other descriptor is left: a connection that is not taken in would keep the
+    /// listener ready, and the loop busy.
+    spare: Option<File>,
     open: BTreeMap<u64, Client>,
 }
 
@@ -42,7 +47,21 @@ struct Client {
 impl Clients {
     /// Takes all connections that wait.
     pub(crate) fn accept(&mut self, listener: &UnixListener, epoll: &Epoll) {
-        while let Ok((stream, _)) = listener.accept() {
+        loop {
+            if self.spare.is_none() {
+                self.spare = File::open("/dev/null").ok();
+            }
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(e) if matches!(e.raw_os_error(), Some(EMFILE | ENFILE)) && self.spare.take().is_some() => {
+                    // The kernel looks for a descriptor before it looks whether anybody waits.
+                    match listener.accept() {
+                        Ok(_) => continue,
+                        Err(_) => return,
+                    }
+                }
+                Err(_) => return,
+            };
             if self.open.len() >= MAX_CLIENTS || stream.set_nonblocking(true).is_err() {
                 continue;
             }

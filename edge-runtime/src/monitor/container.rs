@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::exit::ExitRecord;
 use super::pidfd;
@@ -30,6 +30,10 @@ pub(crate) enum State {
         runtime_pid: Option<i32>,
         /// Signals that came meanwhile.
         signals: Vec<i32>,
+        /// One that a former monitor began has to be over by then; for our own the job knows.
+        deadline: Instant,
+        /// It was not.
+        killed: bool,
     },
     /// `delete --force` is at work after a failed start.
     CleaningUp {
@@ -40,6 +44,12 @@ pub(crate) enum State {
     Failed {
         message: String,
     },
+}
+
+impl State {
+    pub(crate) fn starting(runtime_pid: Option<i32>, within: Duration) -> Self {
+        Self::Starting { runtime_pid, signals: Vec::new(), deadline: Instant::now() + within, killed: false }
+    }
 }
 
 pub(crate) struct Running {

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use crate::paths::Paths;
 
-/// The log is started over beyond this size: nobody rotates it.
-const LOG_MAX: u64 = 256 * 1024;
+/// The log is started over beyond this size, here and while the monitor runs: nobody rotates it.
+pub(super) const LOG_MAX: u64 = 256 * 1024;
 
 /// In the first process: starts the second with `arguments` and waits for its word.
 ///

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use nix::errno::Errno;
+use nix::libc::SIGKILL;
 use nix::mount::{MntFlags, umount2};
 
 use super::container::{Container, State};
 use super::exit::{self, ExitRecord};
-use super::process::{CALM, Job, JobKind, Monitor, note};
+use super::jobs::JobKind;
+use super::process::{CALM, Monitor, note};
 use super::protocol::{Answer, Event};
 use super::stdio::stamp;
 use super::{cgroup, pidfd, runtime, saved};
@@ -49,7 +51,8 @@ impl Monitor {
         self.untold_since.get_or_insert_with(Instant::now);
     }
 
-    /// Makes the exits of the last moments durable, then tells them. Before this, nobody may learn of them.
+    /// Records the exits of the last moments, then tells them. One that cannot be recorded is told all the same: it is
+    /// true, and known for as long as this monitor lives.
     pub(crate) fn tell_exits(&mut self) {
         self.untold_since = None;
         let records = std::mem::take(&mut self.untold);
@@ -79,6 +82,9 @@ impl Monitor {
             State::Starting { signals, .. } => {
                 if !signals.contains(&signal) {
                     signals.push(signal);
+                }
+                if signal == SIGKILL {
+                    self.hurry(id);
                 }
             }
             State::Running(running) => {
@@ -126,12 +132,12 @@ impl Monitor {
             return Ok(true);
         }
         if self.jobs.values().any(|job| job.id == id) {
+            // Or by one that hangs: another would hang beside it.
             return Err(format!("container {id} is being deleted"));
         }
         let pid = runtime::spawn_delete(&container.spec, &self.options.environment)
             .map_err(|e| format!("deleting {id}: starting the OCI runtime: {e}"))?;
-        self.jobs.insert(pid, Job { id: id.to_owned(), kind: JobKind::Delete { asked: Some(asked) } });
-        self.look_for_dead = true;
+        self.add_job(pid, id, JobKind::Delete { asked: Some(asked) });
         Ok(false)
     }
 
@@ -154,6 +160,18 @@ impl Monitor {
             answer.error = Some(format!("deleting {id}: {}", runtime::failure(&container.spec.bundle, "")));
         }
         self.clients.answer(client, &answer, &self.epoll);
+    }
+
+    /// The OCI runtime has not come back from deleting it.
+    pub(crate) fn delete_failed(&mut self, id: &str, asked: Option<(u64, u64)>, why: &str) {
+        let Some(container) = self.containers.get(id) else { return };
+        if let State::CleaningUp { message } = &container.state {
+            self.has_failed(id, message.clone());
+        }
+        if let Some((client, seq)) = asked {
+            let error = Some(format!("deleting {id}: {why}"));
+            self.clients.answer(client, &Answer { answer: seq, error, ..Answer::default() }, &self.epoll);
+        }
     }
 
     fn remove(&mut self, id: &str) {

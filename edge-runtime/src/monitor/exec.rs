@@ -23,6 +23,7 @@ use smol::process::{Command, Stdio};
 use thiserror::Error;
 
 use super::runtime;
+use crate::sys::descriptors;
 use process::Process;
 pub use process::sweep;
 
@@ -119,7 +120,7 @@ impl Runtime {
     /// `exec` with all but its own flags, the container and the command.
     fn exec(&self, process: &Process) -> Command {
         let mut words = self.beginning();
-        let mut command = Command::new(words.next().unwrap_or_default());
+        let mut command = descriptors::command(words.next().unwrap_or_default());
         command.args(words).arg("--root").arg(&self.root).args(&self.args);
         command.arg("--log").arg(runtime::log_file(process.folder())).args(["--log-format", "json"]);
         command.arg("exec").args(self.cwd_args()).arg("--pid-file").arg(process.pid_file());

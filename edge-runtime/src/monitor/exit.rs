@@ -1,7 +1,11 @@
-//! Exit records: one small JSON file per ended container, durable before anyone hears of the exit.
+//! Exit records: one small JSON file per ended container, there before anyone hears of the exit.
+//!
+//! They lie on the tmpfs of the run folder: what they have to outlive is the death of monitor and daemon, on a disk in
+//! whatever state. A power cut they need not survive, because the cloud hears of no end that is not on the medium in the
+//! store (`node/ends.rs`). So nothing here waits for a disk.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -27,40 +31,38 @@ pub struct ExitRecord {
     pub finished_at: String,
 }
 
-/// Writes one record so that it survives a power cut.
+/// Writes one record: whole or not at all.
 ///
 /// # Errors
-/// The disk is full or gone.
+/// There is no room.
 pub fn write(dir: &Path, record: &ExitRecord) -> io::Result<()> {
     write_all(dir, std::slice::from_ref(record))
 }
 
-/// Writes records so that they survive a power cut: temporary files, fsync, rename, fsync of the folder. Many at once
-/// cost little more than one, because the first fsync takes the others' blocks along.
+/// Writes records, each whole or not at all.
 ///
 /// # Errors
-/// The disk is full or gone; what could be written is there.
+/// There is no room for one; what could be written is there.
 pub fn write_all(dir: &Path, records: &[ExitRecord]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
-    let mut outcome = Ok(());
-    let mut written = Vec::with_capacity(records.len());
-    for record in records {
-        match write_temporary(dir, record) {
-            Ok(file) => written.push((record, file)),
-            Err(e) => outcome = Err(e),
-        }
-    }
-    for (record, file) in written {
-        let renamed = file.sync_all().and_then(|()| fs::rename(temporary(dir, &record.id), path(dir, &record.id)));
-        outcome = outcome.and(renamed);
-    }
-    outcome.and(fs::File::open(dir)?.sync_all())
+    records.iter().map(|record| write_one(dir, record)).fold(Ok(()), io::Result::and)
 }
 
-fn write_temporary(dir: &Path, record: &ExitRecord) -> io::Result<fs::File> {
-    let mut file = fs::File::create(temporary(dir, &record.id))?;
-    file.write_all(&serde_json::to_vec(record)?)?;
-    Ok(file)
+fn write_one(dir: &Path, record: &ExitRecord) -> io::Result<()> {
+    let temporary = dir.join(format!(".{}", record.id));
+    let written = fs::write(&temporary, serde_json::to_vec(record)?);
+    written.and_then(|()| fs::rename(&temporary, path(dir, &record.id))).inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
+}
+
+/// Removes what a monitor has left half-made.
+pub(crate) fn clear_temporaries(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// The record of one container, if there is a readable one.
@@ -87,10 +89,6 @@ pub fn remove(dir: &Path, id: &str) -> io::Result<()> {
     }
 }
 
-fn temporary(dir: &Path, id: &str) -> PathBuf {
-    dir.join(format!(".{id}"))
-}
-
 fn path(dir: &Path, id: &str) -> PathBuf {
     dir.join(id)
 }
@@ -111,5 +109,19 @@ mod tests {
         remove(dir.path(), "a1").unwrap();
         remove(dir.path(), "a1").unwrap();
         assert!(read_all(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn half_made_records_do_not_gather() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = ExitRecord { id: "a1".into(), ..ExitRecord::default() };
+        // The record's name is taken by something that no rename replaces.
+        fs::create_dir_all(dir.path().join("a1/x")).unwrap();
+        write_all(dir.path(), &[record.clone(), ExitRecord { id: "a2".into(), ..record }]).unwrap_err();
+        assert_eq!(read_all(dir.path()).len(), 1, "the other is there");
+        assert!(!dir.path().join(".a1").exists());
+        fs::write(dir.path().join(".a3"), "{").unwrap();
+        clear_temporaries(dir.path());
+        assert!(!dir.path().join(".a3").exists() && dir.path().join("a2").exists());
     }
 }

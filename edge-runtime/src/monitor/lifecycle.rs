@@ -6,12 +6,14 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::container::{Container, Parent, Running, State};
 use super::exit;
-use super::process::{Job, JobKind, Monitor, note};
+use super::jobs::JobKind;
+use super::process::{Monitor, note};
 use super::protocol::{ContainerState, Event, Phase, StartContainer};
 use super::saved::{self, Saved, SavedPhase};
 use super::stdio::{Output, stamp};
 use super::{console, pidfd, runtime, token};
 use crate::logs::write::LogWriter;
+use crate::sys::descriptors;
 
 /// Containers in memory at once, ended ones that are not deleted included.
 const MAX_CONTAINERS: usize = 1024;
@@ -47,7 +49,7 @@ impl Monitor {
 
     /// Gives waiting starts to free workers.
     pub(crate) fn begin_queued(&mut self) {
-        while self.jobs.len() < self.options.workers
+        while self.has_free_worker()
             && let Some(id) = self.queue.pop_front()
         {
             if let Err(e) = self.begin(&id) {
@@ -57,6 +59,10 @@ impl Monitor {
     }
 
     fn begin(&mut self, id: &str) -> io::Result<()> {
+        // What runs keeps what it needs: a pipe less is worse than a container less.
+        if descriptors::run_short() {
+            return Err(io::Error::other("too many open files: raise the limit (LimitNOFILE, ulimit -n)"));
+        }
         let Some(container) = self.containers.get_mut(id) else { return Ok(()) };
         let spec = &container.spec;
         let log =
@@ -66,9 +72,8 @@ impl Monitor {
         saved::save(&Saved { spec: spec.clone(), phase: SavedPhase::Starting })?;
         let lock = saved::start_lock(&spec.bundle)?.ok_or_else(|| io::Error::other("another start is under way"))?;
         let pid = runtime::spawn_run(spec, &self.options.environment, &lock)?;
-        container.state = State::Starting { runtime_pid: Some(pid), signals: Vec::new() };
-        self.jobs.insert(pid, Job { id: id.to_owned(), kind: JobKind::Run });
-        self.look_for_dead = true;
+        container.state = State::starting(Some(pid), self.options.runtime_timeout);
+        self.add_job(pid, id, JobKind::Run);
         Ok(())
     }
 
@@ -77,8 +82,12 @@ impl Monitor {
         while let Some((pid, status)) = pidfd::reap() {
             if let Some(job) = self.jobs.remove(&pid) {
                 match job.kind {
-                    JobKind::Run => self.run_ended(&job.id, status),
-                    JobKind::Delete { asked } => self.delete_ended(&job.id, asked, status),
+                    _ if job.is_given_up() => {}
+                    JobKind::Run => self.run_ended(&job.id, status, job.why_killed()),
+                    JobKind::Delete { asked } => match job.why_killed() {
+                        Some(why) if status != 0 => self.delete_failed(&job.id, asked, &why),
+                        _ => self.delete_ended(&job.id, asked, status),
+                    },
                 }
             } else if let Some(id) = self.id_of(pid) {
                 self.ended(&id, Some(status));
@@ -99,13 +108,14 @@ impl Monitor {
     }
 
     /// The OCI runtime has returned from `run`.
-    fn run_ended(&mut self, id: &str, status: i32) {
+    fn run_ended(&mut self, id: &str, status: i32, killed: Option<String>) {
         let Some(container) = self.containers.get_mut(id) else { return };
         match runtime::read_pid(&container.spec.bundle) {
             Some(pid) if status == 0 => self.has_started(id, pid, Parent::Us),
             _ => {
                 let printed = container.output.take().map(|output| output.take_error_text(&mut self.buffers));
-                let message = runtime::failure(&container.spec.bundle, &printed.unwrap_or_default());
+                let failure = || runtime::failure(&container.spec.bundle, &printed.unwrap_or_default());
+                let message = killed.unwrap_or_else(failure);
                 self.start_failed(id, message);
             }
         }
@@ -162,9 +172,7 @@ impl Monitor {
             match runtime::spawn_delete(&container.spec, &self.options.environment) {
                 Ok(pid) => {
                     container.state = State::CleaningUp { message };
-                    self.jobs.insert(pid, Job { id: id.to_owned(), kind: JobKind::Delete { asked: None } });
-                    self.look_for_dead = true;
-                    return;
+                    return self.add_job(pid, id, JobKind::Delete { asked: None });
                 }
                 Err(e) => note(&format!("container {id}: deleting: {e}")),
             }
@@ -178,6 +186,7 @@ impl Monitor {
         if let Err(e) = saved::save(&Saved { spec: container.spec.clone(), phase }) {
             note(&format!("container {id}: {e}"));
         }
+        (container.output, container.console) = (None, None);
         container.state = State::Failed { message: message.clone() };
         self.clients.tell_all(&Event::StartFailed { id: id.to_owned(), message }, &self.epoll);
     }

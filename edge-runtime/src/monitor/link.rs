@@ -1,7 +1,7 @@
 //! The background task behind [`super::client::MonitorClient`]: the connection's life, calls out, answers and news
 //! in. Decides when a monitor is needed; never what to do about a container.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -19,6 +19,11 @@ use super::exit::{self, ExitRecord};
 use super::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
 use super::{frame, pidfd, saved, socket};
 use crate::paths::Paths;
+use crate::sys::descriptors;
+
+/// Pauses between connections that are of no use.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// One call of the handle.
 pub(crate) struct Outgoing {
@@ -34,13 +39,24 @@ pub(crate) struct Link {
     /// Pidfds of running containers: with these the daemon can tell how a container ended while no monitor lived
     /// (Linux 6.15 and later).
     held: RefCell<BTreeMap<String, OwnedFd>>,
+    has_log_trouble: Cell<bool>,
+    /// The monitor has answered on this connection.
+    listened: Cell<bool>,
 }
 
 type Pending = RefCell<BTreeMap<u64, Sender<Answer>>>;
 
 impl Link {
     pub(crate) fn new(paths: Paths, settings: Settings, calls: Receiver<Outgoing>, news: Sender<MonitorEvent>) -> Self {
-        Self { paths, settings, calls, news, held: RefCell::default() }
+        Self {
+            paths,
+            settings,
+            calls,
+            news,
+            held: RefCell::default(),
+            has_log_trouble: Cell::default(),
+            listened: Cell::default(),
+        }
     }
 
     /// Runs until the last handle is dropped.
@@ -55,6 +71,7 @@ impl Link {
     async fn live(&self) {
         let mut told: Option<Vec<ContainerState>> = None;
         let mut first = None;
+        let mut pause = Duration::ZERO;
         loop {
             let existing = connect(&self.paths);
             if existing.is_none() && first.is_none() && !saved::any(&self.paths.run().join("containers")) {
@@ -83,6 +100,14 @@ impl Link {
                 Err(e) => log::warn!("monitor: connection lost: {e}"),
             }
             told = None;
+            self.log_trouble(None);
+            if self.listened.take() {
+                pause = Duration::ZERO;
+            } else {
+                // One that takes the connection and ends it unheard (it has too many) is not asked without a pause.
+                pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+                smol::Timer::after(pause).await;
+            }
         }
     }
 
@@ -122,9 +147,15 @@ impl Link {
     async fn spawn(&self) -> Async<UnixStream> {
         let mut delay = Duration::from_millis(50);
         loop {
-            let mut command = smol::process::Command::new(&self.settings.program);
+            // One that lives may have been missed: it listens only once it has taken over what runs. No second one would
+            // start beside it.
+            if let Some(stream) = connect(&self.paths) {
+                return stream;
+            }
+            let mut command = descriptors::command(&self.settings.program);
             command.arg("monitor").arg("--root").arg(self.paths.root());
             command.arg("--workers").arg(self.settings.workers.to_string());
+            command.arg("--runtime-timeout").arg(self.settings.runtime_timeout.as_secs().to_string());
             for (name, value) in &self.settings.runtime_env {
                 command.arg("--env").arg(format!("{name}={value}"));
             }
@@ -162,9 +193,12 @@ impl Link {
                 Some(FromMonitor::Answer(answer)) if answer.answer == 2 => {
                     break answer.containers.unwrap_or_default();
                 }
+                // In no list.
+                Some(FromMonitor::Event(Event::LogTrouble { reason })) => self.log_trouble(reason),
                 _ => {}
             }
         };
+        self.listened.set(true);
         let containers: Vec<_> = containers.into_iter().map(|c| self.amend(c)).collect();
         // A monitor spawned for a start has no containers; records told before may have been forgotten since, but
         // starts wait in the queue meanwhile, and a list without them would declare them lost.
@@ -212,10 +246,17 @@ impl Link {
             }
             Event::StartFailed { id, message } => MonitorEvent::StartFailed { id, message },
             Event::Exited(record) => MonitorEvent::Exited(self.settle(record)),
+            Event::LogTrouble { reason } => return self.log_trouble(reason),
             // For connections that have asked for it.
             Event::Output { .. } | Event::OutputEnd {} => return,
         };
         self.tell(event);
+    }
+
+    fn log_trouble(&self, reason: Option<String>) {
+        if self.has_log_trouble.replace(reason.is_some()) || reason.is_some() {
+            self.tell(MonitorEvent::LogTrouble(reason));
+        }
     }
 
     fn tell(&self, event: MonitorEvent) {

@@ -83,9 +83,30 @@ pub(crate) struct Stat {
     exit_status: i32,
 }
 
-/// `/proc/PID/stat`, fields as numbered in proc(5).
+/// `/proc/PID/stat`; `None` also where it cannot be read now.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    look(pid).ok().flatten()
+}
+
+/// As [`stat`]; `None` means that there is no such process, and nothing else does.
+///
+/// # Errors
+/// It cannot be known: no descriptor or memory is left.
+pub(crate) fn look(pid: i32) -> io::Result<Option<Stat>> {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(text) => Ok(parse(&text)),
+        Err(e) if is_gone(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The error says that there is no such process. (Others say that this one has no descriptor left, or no memory.)
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT))
+}
+
+/// Fields as numbered in proc(5).
+fn parse(text: &str) -> Option<Stat> {
     // The command name, in parentheses, may hold anything. The state behind it is field 3.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied();

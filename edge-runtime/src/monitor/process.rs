@@ -1,7 +1,8 @@
 //! The monitor process: set-up and the one loop. What happens to containers is in [`super::lifecycle`], what was
 //! left by a former monitor in [`super::adopt`].
 //!
-//! Blocks in nothing but short disk writes: an exit record's fsync is the longest.
+//! Waits for no disk: it syncs nothing, and what it writes goes into the page cache. (A kernel that makes writers wait for
+//! a slow medium makes it wait, too.)
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -16,7 +17,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::clients::Clients;
 use super::container::{Container, Parent, State};
-use super::exit::ExitRecord;
+use super::detach::LOG_MAX;
+use super::exit::{self, ExitRecord};
+use super::jobs::Job;
 use super::oom::Kills;
 use super::protocol::{Answer, Call, Request, VERSION};
 use super::stdio::{Buffers, stamp};
@@ -28,9 +31,11 @@ use crate::sys;
 /// Calm before memory is given back.
 pub(crate) const CALM: Duration = Duration::from_secs(5);
 
-/// How long exits are gathered before they go to disk together: a pod's containers end at once, and an fsync on an
-/// SD card stops the loop for as long as it takes.
+/// How long exits are gathered before they are told together: a pod's containers end at once.
 const GATHER: Duration = Duration::from_millis(3);
+
+/// Characters of a line in the monitor's own log.
+const LINE_MAX: usize = 1024;
 
 /// How this monitor works; given on its command line.
 #[derive(Clone, Debug)]
@@ -40,20 +45,8 @@ pub struct Options {
     pub workers: usize,
     /// Added to the environment of the OCI runtime.
     pub environment: Vec<(String, String)>,
-}
-
-/// A running OCI runtime process of ours.
-pub(crate) struct Job {
-    pub(crate) id: String,
-    pub(crate) kind: JobKind,
-}
-
-pub(crate) enum JobKind {
-    Run,
-    /// `delete --force`; answered to this client and call when asked for.
-    Delete {
-        asked: Option<(u64, u64)>,
-    },
+    /// How long one of its processes may take.
+    pub runtime_timeout: Duration,
 }
 
 pub(crate) struct Monitor {
@@ -71,12 +64,17 @@ pub(crate) struct Monitor {
     pub(crate) buffers: Buffers,
     /// When to give memory back; put off by whatever happens to containers.
     pub(crate) trim_at: Option<Instant>,
-    /// Exits that are neither on disk nor told yet, and when the first of them was seen.
+    /// Exits that are neither recorded nor told yet, and when the first of them was seen.
     pub(crate) untold: Vec<ExitRecord>,
     pub(crate) untold_since: Option<Instant>,
     pub(crate) kills: Kills,
     /// Look for dead children although no SIGCHLD came.
     pub(crate) look_for_dead: bool,
+    /// What was told last of logs that cannot be written, and when.
+    pub(crate) log_trouble: Option<String>,
+    pub(crate) log_trouble_at: Instant,
+    /// When output that nobody reads was looked at last.
+    pub(crate) unread_at: Option<Instant>,
     finished: bool,
 }
 
@@ -119,8 +117,12 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
         untold_since: None,
         kills: Kills::default(),
         look_for_dead: false,
+        log_trouble: None,
+        log_trouble_at: Instant::now(),
+        unread_at: None,
         finished: false,
     };
+    exit::clear_temporaries(&monitor.options.paths.exits());
     monitor.adopt();
     monitor.tell_exits();
     // Only now, so that the first list anyone gets is complete.
@@ -132,9 +134,16 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
     fs::remove_file(socket_path)
 }
 
-/// A line in the monitor's log. Never fails: nothing may stop the monitor.
+/// A line in the monitor's log. Never fails: nothing may stop the monitor. Nobody rotates that log, so it is started over
+/// when it is full.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "{} {text}", stamp());
+    let mut stderr = io::stderr();
+    // Neither a terminal nor a pipe has a length that says so.
+    if nix::sys::stat::fstat(&stderr).is_ok_and(|file| u64::try_from(file.st_size).is_ok_and(|size| size > LOG_MAX)) {
+        let _ = nix::unistd::ftruncate(&stderr, 0);
+    }
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LINE_MAX).collect();
+    let _ = writeln!(stderr, "{} {line}", stamp());
 }
 
 impl Monitor {
@@ -197,6 +206,7 @@ impl Monitor {
         let done = match call.request {
             Request::Hello { .. } => {
                 self.clients.greet(client);
+                self.tell_log_trouble_to(client);
                 answer.version = Some(VERSION);
                 Ok(())
             }
@@ -238,6 +248,9 @@ impl Monitor {
         if self.untold_since.is_some_and(|since| since.elapsed() >= GATHER) {
             self.tell_exits();
         }
+        let unread = self.look_at_unread();
+        let log_trouble = self.look_at_logs();
+        let jobs = self.look_at_jobs();
         let soon = self.containers.values().any(|c| match &c.state {
             State::Starting { runtime_pid: None, .. } => true,
             State::Running(r) => matches!(&r.parent, Parent::Other { ended: Some(_), .. }),
@@ -255,12 +268,15 @@ impl Monitor {
         if self.untold_since.is_some() {
             return EpollTimeout::try_from(GATHER).unwrap_or(EpollTimeout::ZERO);
         }
-        match (soon, unwatched, self.trim_at) {
-            (true, ..) => EpollTimeout::from(10u8),
-            (_, true, _) => EpollTimeout::from(250u8),
-            _ if held_up => EpollTimeout::from(250u8),
-            (_, _, Some(_)) => EpollTimeout::try_from(CALM).unwrap_or(EpollTimeout::NONE),
-            _ => EpollTimeout::NONE,
-        }
+        let look = match (soon, unwatched) {
+            (true, _) => Some(Duration::from_millis(10)),
+            (_, true) => Some(Duration::from_millis(250)),
+            _ if held_up => Some(Duration::from_millis(250)),
+            _ if unread => Some(CALM),
+            _ => self.trim_at.map(|_| CALM),
+        };
+        // Rounded up: a look that is too early by less than a millisecond would be repeated in a tight loop.
+        let next = [look, log_trouble, jobs].into_iter().flatten().min().map(|wait| wait + Duration::from_millis(1));
+        next.map_or(EpollTimeout::NONE, |wait| EpollTimeout::try_from(wait).unwrap_or(EpollTimeout::MAX))
     }
 }

@@ -14,7 +14,7 @@ use crate::logs::read::Stream;
 use crate::sys::terminal::Size;
 
 /// Raised when a request or event is added; told in [`Request::Hello`] and its answer.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A request with the number that its answer will carry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -150,6 +150,12 @@ pub enum Event {
     },
     /// The attached container writes no more.
     OutputEnd {},
+    /// What containers write cannot be logged, and why; without a reason: it can again. Told when it changes, and behind
+    /// [`Request::Hello`] while there is a reason.
+    LogTrouble {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
 }
 
 /// One container as the monitor knows it.
@@ -196,6 +202,8 @@ mod tests {
             FromMonitor::Event(Event::StartFailed { id: "a".into(), message: "m".into() }),
             FromMonitor::Event(Event::Output { stream: Stream::Stderr, data: vec![0, 255] }),
             FromMonitor::Event(Event::OutputEnd {}),
+            FromMonitor::Event(Event::LogTrouble { reason: Some("full".into()) }),
+            FromMonitor::Event(Event::LogTrouble { reason: None }),
         ];
         for message in messages {
             let text = serde_json::to_string(&message).unwrap();

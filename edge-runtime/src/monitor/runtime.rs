@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use super::protocol::StartContainer;
 use super::{console, stdio};
-use crate::sys::signal;
+use crate::sys::{descriptors, signal};
 
 /// Longest message told about a failed start.
 const MESSAGE_CAP: usize = 2048;
@@ -59,6 +59,7 @@ fn base(spec: &StartContainer, environment: &[(String, String)]) -> Command {
 
 fn spawn(command: &mut Command) -> io::Result<i32> {
     signal::unmask(command);
+    descriptors::restore(command);
     i32::try_from(command.spawn()?.id()).map_err(io::Error::other)
 }
 

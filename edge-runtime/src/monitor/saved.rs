@@ -63,12 +63,16 @@ pub(crate) fn clear(bundle: &Path) {
 /// Taken by a start. The OCI runtime inherits it, so that it is free only when no start is under way, whoever began
 /// it: `Ok(None)` means still at work.
 pub(crate) fn start_lock(bundle: &Path) -> io::Result<Option<File>> {
-    let file = File::options().create(true).write(true).truncate(false).open(bundle.join("start.lock"))?;
+    let file = File::options().create(true).write(true).truncate(false).open(lock_file(bundle))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
         Err(fs::TryLockError::Error(e)) => Err(e),
     }
+}
+
+pub(crate) fn lock_file(bundle: &Path) -> PathBuf {
+    bundle.join("start.lock")
 }
 
 fn file(bundle: &Path) -> PathBuf {

@@ -51,8 +51,8 @@ pub(crate) struct Output {
     /// The container has let go of its terminal.
     pub(crate) hung_up: bool,
     log: LogWriter,
-    /// The last write failed: said once, not with every line.
-    failing: bool,
+    /// Why the last write failed, if it did: said once, not with every line.
+    failing: Option<String>,
 }
 
 impl Output {
@@ -61,13 +61,18 @@ impl Output {
         let stdout = open_pipe(&bundle.join("stdout"), O_NONBLOCK)?;
         let stderr = open_pipe(&bundle.join("stderr"), O_NONBLOCK)?;
         let stdin = hold_stdin.then(|| open_pipe(&bundle.join("stdin"), O_NONBLOCK)).transpose()?;
-        Ok(Self { stdout, stderr: Some(stderr), stdin, hung_up: false, log, failing: false })
+        Ok(Self { stdout, stderr: Some(stderr), stdin, hung_up: false, log, failing: None })
     }
 
     /// The container speaks through a terminal: its output comes from there and goes on to the same log.
     pub(crate) fn switch_to(&mut self, terminal: File) {
         self.stdout = terminal;
         self.stderr = None;
+    }
+
+    /// What keeps the log from being written now.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.failing.as_deref()
     }
 
     /// Copies what is there, up to a fair share. The error is one to report, of the log file.
@@ -113,9 +118,9 @@ impl Output {
             let written = self.log.write(stream, &buffers.input[..count], &time, &mut buffers.formatted);
             // After the log: what somebody has seen can be found there.
             tap(stream, &buffers.input[..count]);
-            let failing = written.is_err();
+            let failing = written.as_ref().err().map(ToString::to_string);
             if let Err(e) = written
-                && !self.failing
+                && self.failing.is_none()
             {
                 error = Some(e);
             }

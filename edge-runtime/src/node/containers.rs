@@ -23,9 +23,19 @@ impl Node {
             MonitorEvent::Started { id, pid, started_at } => self.started(&id, pid, &started_at),
             MonitorEvent::StartFailed { id, message } => self.start_failed(&id, &message)?,
             MonitorEvent::Exited(exit) => self.exited(&exit)?,
+            MonitorEvent::LogTrouble(reason) => self.log_trouble(reason),
             MonitorEvent::Reconnected { containers } => self.resume(containers)?,
         }
         Ok(())
+    }
+
+    /// The containers go on; the node says so.
+    fn log_trouble(&mut self, reason: Option<String>) {
+        match &reason {
+            Some(reason) => log::error!("logs cannot be written: {}", brief(reason)),
+            None => log::info!("logs can be written again"),
+        }
+        self.report.log_trouble(reason.map(|reason| brief(&reason)), self.mono());
     }
 
     fn started(&mut self, id: &str, pid: i32, started_at: &str) {
@@ -66,14 +76,7 @@ impl Node {
             self.settle(&owner.uid)?;
             self.streams_ended(&exit.id);
         }
-        let (monitor, id) = (self.monitor.clone(), exit.id.clone());
-        self.executor
-            .spawn(async move {
-                if let Err(error) = monitor.forget(&id).await {
-                    log::debug!("exit record of {id} stays: {error}");
-                }
-            })
-            .detach();
+        self.exit_committed(&exit.id);
         Ok(())
     }
 
@@ -225,4 +228,9 @@ impl Node {
     fn timestamp(&self, text: &str) -> Timestamp {
         text.parse().unwrap_or_else(|_| self.clock.now().wall)
     }
+}
+
+/// A path may be long, and a condition is shown in a line.
+fn brief(reason: &str) -> String {
+    reason.chars().map(|c| if c.is_control() { '?' } else { c }).take(512).collect()
 }

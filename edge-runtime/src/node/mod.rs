@@ -15,6 +15,7 @@
 //! | `backup` | when the store is copied |
 //! | `containers` | what the monitor said |
 //! | `doubt` | what runs on while the store may not know it |
+//! | `ends` | what has ended is on the medium before it is told |
 //! | `pulls`, `prepull`, `pull_secrets` | images to fetch, one at a time |
 //! | `shutdown` | the machine goes down |
 //! | `events`, `series` | Kubernetes events: made, and kept few |
@@ -30,6 +31,7 @@ mod calm;
 mod collect;
 mod containers;
 mod doubt;
+mod ends;
 mod events;
 mod execute;
 mod guard;
@@ -74,6 +76,7 @@ use backup::Backup;
 use calm::Calm;
 use collect::Collect;
 use doubt::Doubt;
+use ends::Ends;
 use guard::Guard;
 use hooks::Hooks;
 use network::{Connecting, HostPorts};
@@ -129,6 +132,7 @@ pub struct Node {
     pulls: Pulls,
     outgoing: Outgoing,
     series: Series,
+    ends: Ends,
     report: NodeReport,
     guard: Guard,
     storage: Storage,
@@ -162,14 +166,11 @@ impl Node {
             if self.calm.rested(now) {
                 crate::sys::memory::trim();
             }
-            let wake = [
-                self.pods.wake_due(now),
-                self.outgoing.flush(self.link.as_ref(), now),
-                self.report.due(),
-                tokens,
-                shutdown,
-                self.calm.due(),
-            ];
+            let reports = match self.sync_ends(now)? {
+                None => self.outgoing.flush(self.link.as_ref(), now),
+                later => later,
+            };
+            let wake = [self.pods.wake_due(now), reports, self.report.due(), tokens, shutdown, self.calm.due()];
             let wake = wake.into_iter().flatten().min();
             let news =
                 if self.resumed && self.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };

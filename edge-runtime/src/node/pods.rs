@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
@@ -11,6 +12,9 @@ use crate::pod::clock::Mono;
 use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, SandboxState};
 use crate::pod::step::EventDraft;
+
+/// A status that is about to be overtaken (a start is under way) may wait this long to be told.
+const HOLD: Duration = Duration::from_millis(250);
 
 /// One pod.
 pub(super) struct Entry {
@@ -25,9 +29,10 @@ pub(super) struct Entry {
     pub(super) notes: Vec<EventDraft>,
     /// Status as last put into the outbox.
     pub(super) reported: Value,
-    /// A status that differs from `reported` may be held back until then, to be told together with
-    /// what is about to happen.
-    pub(super) hold_until: Option<Mono>,
+    /// A status that differs from `reported` is held back, to be told together with what is about to happen.
+    pub(super) held: Hold,
+    /// [`PodRecord::ends`] of the status told last.
+    pub(super) told_ends: u64,
     /// When to reconcile again although nothing happened.
     pub(super) wake: Option<Mono>,
     /// For a static pod: uid of its mirror in the API, once the bridge sent it.
@@ -45,7 +50,8 @@ impl Entry {
             unsaved: true,
             notes: Vec::new(),
             reported: Value::Null,
-            hold_until: None,
+            held: Hold::No,
+            told_ends: 0,
             wake: None,
             mirror_uid: None,
             resize_error_of: None,
@@ -54,6 +60,26 @@ impl Entry {
 
     pub(super) fn sandbox_ready(&self) -> bool {
         matches!(self.record.sandbox.state, SandboxState::Ready { .. })
+    }
+}
+
+/// Of a status that is about to be overtaken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Hold {
+    #[default]
+    No,
+    Until(Mono),
+    /// It was held for long enough.
+    Over,
+}
+
+impl Hold {
+    /// Whether a status that could be told now is to wait.
+    pub(super) fn holds(&mut self, now: Mono) -> bool {
+        if *self == Self::No {
+            *self = Self::Until(now.after(HOLD));
+        }
+        matches!(*self, Self::Until(at) if now < at)
     }
 }
 
@@ -100,7 +126,6 @@ impl Pods {
         }
     }
 
-    /// Takes one pod that needs attention.
     /// Pods whose resize waits for room look for it again.
     pub(super) fn touch_pending_resizes(&mut self) {
         let pending = self.entries.iter().filter(|(_, entry)| entry.record.resize_pending.is_some());
@@ -109,6 +134,7 @@ impl Pods {
         }
     }
 
+    /// Takes one pod that needs attention.
     pub(super) fn next_dirty(&mut self) -> Option<String> {
         self.dirty.pop_front()
     }
@@ -121,18 +147,16 @@ impl Pods {
     pub(super) fn wake_due(&mut self, now: Mono) -> Option<Mono> {
         let mut next: Option<Mono> = None;
         for (uid, entry) in &mut self.entries {
-            for due in [&mut entry.wake, &mut entry.hold_until] {
-                match *due {
-                    Some(at) if at <= now => {
-                        *due = None;
-                        if !self.dirty.contains(uid) {
-                            self.dirty.push_back(uid.clone());
-                        }
-                    }
-                    Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
-                    None => {}
-                }
+            let wake = entry.wake.take_if(|at| *at <= now).is_some();
+            let told = matches!(entry.held, Hold::Until(at) if at <= now);
+            if told {
+                entry.held = Hold::Over;
             }
+            if (wake || told) && !self.dirty.contains(uid) {
+                self.dirty.push_back(uid.clone());
+            }
+            let held = if let Hold::Until(at) = entry.held { Some(at) } else { None };
+            next = [next, entry.wake, held].into_iter().flatten().min();
         }
         next
     }
@@ -147,6 +171,22 @@ mod tests {
     use super::*;
     use crate::pod::clock::Now;
     use crate::pod::record::PodSource;
+
+    #[test]
+    fn a_status_is_held_once() {
+        let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
+        let mut pods = Pods::default();
+        pods.insert(Entry::new(Rc::default(), PodRecord::new("a", "ns", "a", PodSource::Api, &now)));
+        assert_eq!(pods.next_dirty().as_deref(), Some("a"));
+        let entry = pods.get_mut("a").unwrap();
+        assert!(entry.held.holds(Mono(0)));
+        assert!(entry.held.holds(Mono(10)), "and not for longer with each look");
+        assert_eq!(pods.wake_due(Mono(10)), Some(Mono(250)));
+        assert_eq!((pods.next_dirty(), pods.wake_due(Mono(250))), (None, None));
+        assert_eq!(pods.next_dirty().as_deref(), Some("a"));
+        assert!(!pods.get_mut("a").unwrap().held.holds(Mono(250)), "it is due");
+        assert_eq!((pods.wake_due(Mono(251)), pods.any_dirty()), (None, false), "and no turn follows by itself");
+    }
 
     /// A burst of pods on a slow node: what happens to those that start must not hold up the first turn, and with it
     /// the first status, of the others.

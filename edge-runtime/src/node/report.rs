@@ -11,7 +11,7 @@ use crate::node_status::{Board, NodeImage, NodeSettings, ReadyState, conditions,
 use crate::pod::clock::Mono;
 use crate::store::{Fact, StoreError};
 use crate::sys::board::{Sensors, clock_synchronized};
-use crate::sys::host;
+use crate::sys::{descriptors, host};
 
 /// How often the host is looked at (the kubelet's node status period).
 const LOOK: Duration = Duration::from_secs(10);
@@ -36,6 +36,9 @@ pub(super) struct NodeReport {
     conditions: Vec<NodeCondition>,
     runtime_version: String,
     sensors: Sensors,
+    /// Why containers' logs cannot be written now.
+    log_trouble: Option<String>,
+    short_of_descriptors: bool,
 }
 
 impl NodeReport {
@@ -52,6 +55,11 @@ impl NodeReport {
 
     pub(super) fn images_changed(&mut self) {
         self.next_look = None;
+    }
+
+    pub(super) fn log_trouble(&mut self, reason: Option<String>, now: Mono) {
+        self.log_trouble = reason.map(|reason| format!("container logs are dropped: {reason}"));
+        self.look_again(now);
     }
 
     /// The host is looked at then at the latest.
@@ -76,6 +84,7 @@ impl Node {
         super::start::tend(&self.reserve, &self.paths);
         self.follow_addresses();
         self.copy_store(now);
+        self.watch_descriptors()?;
         if !self.is_shutting_down() {
             self.guard(now)?;
             self.prepull(now);
@@ -93,6 +102,19 @@ impl Node {
         self.outgoing.queue(std::iter::once((id, report)));
         self.report.last = Some(object);
         self.report.repeat = Some(now.after(REPEAT));
+        Ok(())
+    }
+
+    /// Told once until there are enough again.
+    fn watch_descriptors(&mut self) -> Result<(), StoreError> {
+        let Some((open, limit)) = descriptors::used() else { return Ok(()) };
+        let short = descriptors::are_short((open, limit));
+        if short && !self.report.short_of_descriptors {
+            let text = format!("{open} of {limit} file descriptors are open: raise the limit (LimitNOFILE)");
+            log::error!("{text}");
+            self.node_event(true, "FileDescriptorsShort", &text)?;
+        }
+        self.report.short_of_descriptors = short;
         Ok(())
     }
 
@@ -172,7 +194,7 @@ impl Node {
         let board = Board {
             memory_controller: self.launcher.memory_controller(),
             clock_synchronized: clock_synchronized(),
-            storage_trouble: sensors.storage_trouble(),
+            storage_trouble: sensors.storage_trouble().or_else(|| self.report.log_trouble.clone()),
             under_voltage: sensors.under_voltage(),
             hot: sensors.hot(was_hot),
         };

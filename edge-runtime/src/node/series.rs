@@ -82,7 +82,9 @@ impl Series {
     pub(super) fn stored(&mut self, event: &Value, row: u64) {
         self.waiting.insert(key(event, true), row);
         if self.waiting.len() > REMEMBERED {
-            self.waiting.pop_first();
+            // The longest unused: rows count up.
+            let oldest = self.waiting.iter().min_by_key(|(_, row)| **row).map(|(key, _)| *key);
+            oldest.and_then(|key| self.waiting.remove(&key));
         }
     }
 
@@ -214,5 +216,7 @@ mod tests {
         }
         assert!(series.budgets.len() <= REMEMBERED && series.groups.len() <= REMEMBERED);
         assert!(series.waiting.len() <= REMEMBERED);
+        let oldest = series.waiting.values().min().copied();
+        assert_eq!(oldest, Some(REMEMBERED as u64), "the newest are kept");
     }
 }

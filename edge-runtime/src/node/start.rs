@@ -15,6 +15,7 @@ use super::backup::Backup;
 use super::calm::Calm;
 use super::collect::Collect;
 use super::doubt::Doubt;
+use super::ends::Ends;
 use super::events::about_node;
 use super::guard::Guard;
 use super::hooks::Hooks;
@@ -85,11 +86,13 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
 /// What keeps the node from starting, or the store failing for good.
 pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<(), StartError> {
     let signals = Signals::block().map_err(io("signals"))?;
-    for dir in [paths.state(), paths.run(), paths.config(), paths.static_pods(), paths.layers(), paths.exits()] {
+    for dir in [paths.state(), paths.run(), paths.config(), paths.static_pods(), paths.layers()] {
         private_dir(&dir).map_err(io("folder"))?;
     }
     run_on_tmpfs(paths)?;
     let _lock = lock(paths)?;
+    // Where earlier versions kept exit records.
+    let _ = std::fs::remove_dir_all(paths.state().join("exits"));
     // Of a shutdown that did not come about.
     let _ = std::fs::remove_file(paths.run().join(super::shutdown::MARK));
     let executor = Tasks::default();
@@ -164,8 +167,11 @@ pub fn lock(paths: &Paths) -> Result<Flock<std::fs::File>, StartError> {
 fn watch_signals(executor: &Tasks, senders: &Senders, signals: Signals) {
     let news = senders.news.clone();
     let wait = async move {
-        if signals.next().await.is_ok() {
-            let _ = news.send(News::Stop).await;
+        // The second one means it: a shutdown that is under way ends there.
+        while signals.next().await.is_ok() {
+            if news.send(News::Stop).await.is_err() {
+                return;
+            }
         }
     };
     executor.spawn(wait).detach();
@@ -237,7 +243,11 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         executor.spawn(worker).detach();
     }
     exec::sweep(&paths.runtime_root());
-    let settings = Settings { workers: config.runtime.parallel, ..Settings::default() };
+    let settings = Settings {
+        workers: config.runtime.parallel,
+        runtime_timeout: config.runtime.request_timeout,
+        ..Settings::default()
+    };
     let monitor = MonitorClient::connect_or_spawn(executor, paths.clone(), settings, senders.monitor.clone());
     let version = launcher.runtime.version();
     if version.is_none() {
@@ -257,13 +267,15 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
     let now = clock.now();
     let conditions = store.fact(Fact::Conditions)?;
     let doubt = Doubt::new(store.is_incomplete()?);
-    let sensors = Sensors::find(Path::new("/sys"), vec![paths.state(), paths.layers()]);
+    let sensors = Sensors::find(Path::new("/sys"), vec![paths.state(), paths.layers(), paths.all_pod_logs()]);
     store.write(|writer| {
         notes.iter().try_for_each(|(warning, reason, message)| {
             let event = about_node(&config.node_name, *warning, reason, message, &now);
             writer.report(&Report::Event { event }).map(drop)
         })
     })?;
+    // What a killed predecessor has left to be told.
+    store.sync()?;
     Ok(Node {
         config,
         paths: paths.clone(),
@@ -287,6 +299,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         pulls: Pulls::default(),
         outgoing: Outgoing::default(),
         series: Series::default(),
+        ends: Ends::default(),
         report: NodeReport::new(version.unwrap_or_default(), conditions.as_deref(), sensors),
         guard: Guard::new(manager, measure::separate_images(paths)),
         storage: Storage::default(),

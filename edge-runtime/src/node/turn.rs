@@ -9,6 +9,7 @@ use edge_protocol::message::Report;
 use serde_json::Value;
 
 use super::hooks::HookRef;
+use super::pods::Hold;
 use super::{Node, Owner};
 use crate::pod::clock::Now;
 use crate::pod::event::PodEvent;
@@ -17,9 +18,6 @@ use crate::pod::record::{ContainerState, PodRecord, PodSource};
 use crate::pod::step::Step;
 use crate::pod::{notice, status, transition};
 use crate::store::StoreError;
-
-/// A status that is about to be overtaken (a start is under way) may wait this long to be told.
-const HOLD: Duration = Duration::from_millis(250);
 
 /// More rounds than any pod needs before it has to wait for something: a guard against a loop of decisions.
 const MAX_ROUNDS: usize = 64;
@@ -92,6 +90,9 @@ impl Node {
                 }
                 reports.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()
             })?;
+            if self.tells_of_an_end(uid, &record, &reports) {
+                self.end_committed();
+            }
             self.queue_reports(ids.into_iter().zip(reports).collect());
         }
         if let Some(entry) = self.pods.get_mut(uid) {
@@ -100,6 +101,22 @@ impl Node {
             entry.wake = None;
         }
         Ok(Some(plan.steps.into()))
+    }
+
+    /// The reports say that something has ended which no report has said before.
+    fn tells_of_an_end(&mut self, uid: &str, record: &PodRecord, reports: &[Report]) -> bool {
+        let Some(entry) = self.pods.get_mut(uid) else { return false };
+        let mut tells = false;
+        for report in reports {
+            match report {
+                Report::PodStatus { .. } => {
+                    tells |= std::mem::replace(&mut entry.told_ends, record.ends()) != record.ends()
+                }
+                Report::PodGone { .. } => tells = true,
+                _ => {}
+            }
+        }
+        tells
     }
 
     /// What this turn has to tell the cloud: status if it changed, events, the end.
@@ -130,16 +147,17 @@ impl Node {
             Report::MirrorGone { namespace, name, static_uid: record.uid.clone() }
         });
         let object_gone = !is_static && record.deletion.as_ref().is_some_and(|deletion| deletion.object_gone);
+        if entry.reported == status {
+            entry.held = Hold::No;
+        }
         let Some(api_uid) = api_uid.filter(|_| !object_gone) else {
             reports.extend(mirror_gone);
             return reports;
         };
         if entry.reported != status {
             let starting = record.containers.values().any(|c| matches!(c.state, ContainerState::Starting { .. }));
-            if starting && !gone && entry.hold_until.is_none_or(|until| now.mono < until) {
-                entry.hold_until.get_or_insert(now.mono.after(HOLD));
-            } else {
-                entry.hold_until = None;
+            if !(starting && !gone && entry.held.holds(now.mono)) {
+                entry.held = Hold::No;
                 entry.reported = status.clone();
                 let (namespace, name) = (record.namespace.clone(), record.name.clone());
                 reports.push(Report::PodStatus { namespace, name, uid: api_uid.clone(), status });

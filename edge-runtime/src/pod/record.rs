@@ -189,6 +189,15 @@ impl PodRecord {
     }
 }
 
+impl PodRecord {
+    /// Counts what has ended in the life of the pod, attempts of containers and the pod itself: it grows with each end.
+    pub fn ends(&self) -> u64 {
+        let of =
+            |c: &ContainerRecord| u64::from(c.attempt) + u64::from(matches!(c.state, ContainerState::Terminated(_)));
+        self.containers.values().map(of).sum::<u64>() + u64::from(self.terminal.is_some())
+    }
+}
+
 // serde hands over a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(number: &u32) -> bool {

@@ -14,6 +14,7 @@ mod pods;
 mod salvage;
 mod schema;
 pub mod secrets;
+mod sync;
 mod tokens;
 
 use std::fs::File;
@@ -28,6 +29,7 @@ use crate::sys::reserve::Reserve;
 pub use facts::Fact;
 pub use outbox::{OUTBOX_BYTES, OUTBOX_LIMIT, OUTBOX_TTL_S, OutboxRow, subject as outbox_subject};
 pub use pods::StoredPod;
+use sync::Synced;
 
 /// How long another's commit is waited for: some may wait for a slow disk.
 const BUSY: Duration = Duration::from_secs(5);
@@ -94,6 +96,7 @@ pub struct Store {
     path: PathBuf,
     /// Bodies of Secrets are in a temporary table, see [`secrets`].
     secrets_in_memory: bool,
+    synced: Synced,
 }
 
 /// A store and, when it had to be made anew from a damaged one, how that went.
@@ -164,7 +167,7 @@ impl Store {
             return Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(sound))));
         }
         schema::migrate(&mut db, path)?;
-        Ok(Self { db, path: path.into(), secrets_in_memory: false })
+        Ok(Self { db, path: path.into(), secrets_in_memory: false, synced: Synced::default() })
     }
 
     /// An empty store in memory, for tests and simulations.
@@ -176,7 +179,7 @@ impl Store {
         let mut db =
             Connection::open_in_memory().map_err(|source| StoreError::Sqlite { path: path.clone(), source })?;
         schema::migrate(&mut db, &path)?;
-        Ok(Self { db, path, secrets_in_memory: false })
+        Ok(Self { db, path, secrets_in_memory: false, synced: Synced::default() })
     }
 
     /// Runs `work` in one transaction, synced to the medium before this returns.
@@ -187,6 +190,10 @@ impl Store {
         self.set_sync("FULL")?;
         let done = self.write(work);
         self.set_sync("NORMAL")?;
+        if done.is_ok() {
+            // A sync of the log takes along all that was in it.
+            self.synced.all();
+        }
         done
     }
 
@@ -223,6 +230,7 @@ impl Store {
         let writer = Writer { tx, path: &path, secrets_in_memory };
         let done = work(&writer)?;
         writer.tx.commit().map_err(sqlite)?;
+        self.synced.committed();
         Ok(done)
     }
 

@@ -4,6 +4,7 @@ pub mod board;
 pub mod cgroup;
 pub mod clock;
 pub mod delete;
+pub mod descriptors;
 pub mod files;
 pub mod host;
 pub mod idmap;

@@ -45,6 +45,11 @@ pub struct Node {
 
 impl Node {
     pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// With other settings of the monitor.
+    pub fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let dir = tempfile::Builder::new().prefix("monitor-").tempdir().unwrap();
         let rootfs = dir.path().join("rootfs");
         for folder in ["bin", "proc", "dev", "sys", "tmp", "etc"] {
@@ -52,20 +57,25 @@ impl Node {
         }
         fs::copy("/bin/busybox", rootfs.join("bin/busybox")).unwrap();
         std::os::unix::fs::symlink("busybox", rootfs.join("bin/sh")).unwrap();
-        Self::at(Rc::new(dir))
+        Self::at(Rc::new(dir), change)
     }
 
     /// A daemon that starts again on the same node.
     pub fn again(&self) -> Self {
-        Self::at(self.dir.clone())
+        Self::at(self.dir.clone(), |_| {})
     }
 
-    fn at(dir: Rc<tempfile::TempDir>) -> Self {
+    /// The real binary.
+    pub fn program() -> String {
+        std::env::var("EDGE_RUNTIME_BIN").unwrap_or(env!("CARGO_BIN_EXE_edge-runtime").to_owned())
+    }
+
+    fn at(dir: Rc<tempfile::TempDir>, change: impl FnOnce(&mut Settings)) -> Self {
         let executor = Tasks::default();
         let (sender, events) = smol::channel::bounded(4);
         let paths = Paths::new(dir.path());
-        let program = std::env::var("EDGE_RUNTIME_BIN").unwrap_or(env!("CARGO_BIN_EXE_edge-runtime").to_owned());
-        let settings = Settings { program: program.into(), ..Settings::default() };
+        let mut settings = Settings { program: Self::program().into(), ..Settings::default() };
+        change(&mut settings);
         let client = MonitorClient::connect_or_spawn(&executor, paths.clone(), settings, sender);
         let cgroup = format!("/{}", dir.path().file_name().unwrap().to_str().unwrap());
         Self { executor, client, paths, events, passed: RefCell::default(), dir, cgroup }

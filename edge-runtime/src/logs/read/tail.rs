@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::super::folder::open_file;
 use super::{LogOptions, all_files};
 
 const BLOCK: usize = 16 * 1024;
@@ -33,7 +34,7 @@ fn tail(path: &Path, lines: u64) -> io::Result<(Vec<PathBuf>, u64)> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut missing = lines;
     for file in all_files(path).into_iter().rev() {
-        let (found, offset) = match File::open(&file) {
+        let (found, offset) = match open_file(&file, false) {
             Ok(open) => last_lines(open, missing)?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => (0, 0),
             Err(e) => return Err(e),

@@ -1,0 +1,68 @@
+//! Which commits are on the medium, and how those that are not get there.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use super::{Store, StoreError};
+
+/// Whether all commits so far are on the medium. Of a store just opened nobody knows.
+#[derive(Debug, Default)]
+pub(super) struct Synced(bool);
+
+impl Synced {
+    pub(super) fn committed(&mut self) {
+        self.0 = false;
+    }
+
+    pub(super) fn all(&mut self) {
+        self.0 = true;
+    }
+}
+
+impl Store {
+    /// Whether a power cut now would take no commit back.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.synced.0
+    }
+
+    /// Brings all commits to the medium: one sync for however many there were.
+    ///
+    /// # Errors
+    /// The medium refuses.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        if self.is_synced() {
+            return Ok(());
+        }
+        // Batched commits are in the log (sqlite.org/wal.html), or in the database behind a checkpoint, which syncs both.
+        let log = PathBuf::from(format!("{}-wal", self.path.display()));
+        match File::open(&log).and_then(|file| file.sync_data()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::Io { path: log, source: error }),
+            _ => {
+                self.synced.all();
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Fact;
+    use super::*;
+
+    #[test]
+    fn a_durable_commit_and_a_sync_take_all_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("store.db")).unwrap().store;
+        assert!(!store.is_synced(), "left by a former process, perhaps");
+        store.write(|writer| writer.set_fact(Fact::Cluster, "a")).unwrap();
+        store.sync().unwrap();
+        assert!(store.is_synced());
+        store.write(|writer| writer.set_fact(Fact::Cluster, "b")).unwrap();
+        assert!(!store.is_synced());
+        store.write_durable(|writer| writer.set_fact(Fact::Cluster, "c")).unwrap();
+        assert!(store.is_synced());
+    }
+}

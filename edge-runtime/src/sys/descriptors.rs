@@ -1,0 +1,89 @@
+//! How many descriptors this process may have. The soft limit is 1024 by default, for programs that use `select(2)`;
+//! ours do not, and take what the hard limit gives, as Go's runtime does. What they start gets back what they found.
+#![allow(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use nix::libc::rlim_t;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Enough for any node; where the hard limit is lower and may be raised, it is.
+const WANTED: rlim_t = 65_536;
+
+/// What a program needs to go on: to take a connection, to read a file.
+const FEW: u64 = 8;
+
+/// Soft and hard limit as this process was started with.
+static FOUND: OnceLock<(rlim_t, rlim_t)> = OnceLock::new();
+
+/// Raises this process's limit. Gives what it is then.
+pub fn raise() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
+    FOUND.get_or_init(|| (soft, hard));
+    // Raising the hard one takes CAP_SYS_RESOURCE.
+    if hard < WANTED && setrlimit(Resource::RLIMIT_NOFILE, WANTED, WANTED).is_ok() {
+        return WANTED;
+    }
+    let raised = soft >= hard || setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
+    if raised { soft.max(hard) } else { soft }
+}
+
+/// Gives this process, which is about to become another program, the limit it was started with.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn restore_self() -> io::Result<()> {
+    match FOUND.get() {
+        Some((soft, hard)) => Ok(setrlimit(Resource::RLIMIT_NOFILE, *soft, *hard)?),
+        None => Ok(()),
+    }
+}
+
+/// What `command` starts has the limit that this process was started with: a container's `ulimit -n` is nobody else's.
+pub fn restore(command: &mut Command) {
+    // SAFETY: setrlimit(2), all that this calls, is a plain system call that touches no memory but its argument's; it
+    // allocates nothing and takes no lock, so it may be called between fork and exec.
+    unsafe { command.pre_exec(restore_self) };
+}
+
+/// A command to which [`restore`] applies.
+pub fn command(program: impl AsRef<OsStr>) -> smol::process::Command {
+    let mut command = Command::new(program);
+    restore(&mut command);
+    command.into()
+}
+
+/// How many are open, and how many may be.
+pub fn used() -> Option<(u64, u64)> {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    // One of them is for looking.
+    let open = std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
+    Some((u64::try_from(open).ok()?, soft))
+}
+
+/// Almost none is left.
+pub fn are_short((open, limit): (u64, u64)) -> bool {
+    open.saturating_add(FEW.max(limit / 10)) >= limit
+}
+
+/// Almost none is left, or not even one to look with.
+pub fn run_short() -> bool {
+    used().is_none_or(are_short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortness_is_told_before_the_end() {
+        assert!(!are_short((900, 1024)) && are_short((922, 1024)) && are_short((1024, 1024)));
+        assert!(!are_short((15, 24)) && are_short((16, 24)));
+        let (open, limit) = used().unwrap();
+        assert!(open > 2 && limit >= open);
+    }
+}
