@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::fit::{Node, wants_a_node};
 use super::needs::{Needs, add, subtract};
+use super::volumes::Volumes;
 use crate::api::json::text;
 
 /// Namespace and name.
@@ -43,6 +44,7 @@ pub(super) struct Cluster {
     nodes: BTreeMap<String, Node>,
     placed: HashMap<PodKey, Placed>,
     pending: BTreeMap<PodKey, Pending>,
+    pub(super) volumes: Volumes,
     /// Something changed that may give a pending pod a node.
     stirred: bool,
 }
@@ -120,6 +122,11 @@ impl Cluster {
         self.stirred = true;
     }
 
+    /// A claim or a volume changed.
+    pub(super) fn stir(&mut self) {
+        self.stirred = true;
+    }
+
     /// What to do now: for each pending pod in order of namespace and name, a node or a reason.
     pub(super) fn decide(&mut self) -> Vec<Decision> {
         if !std::mem::take(&mut self.stirred) {
@@ -128,7 +135,7 @@ impl Cluster {
         let mut decisions = Vec::new();
         for (pod, mut pending) in std::mem::take(&mut self.pending) {
             let needs = Needs::of(&pending.spec);
-            match choose(&self.nodes, &pending.spec, &needs) {
+            match choose(&self.nodes, &self.volumes, &pod.0, &pending.spec, &needs) {
                 Ok(node) => {
                     self.place(pod.clone(), node.clone(), needs);
                     decisions.push(Decision::Bind { pod, uid: pending.uid, node });
@@ -176,14 +183,25 @@ fn occupy(node: &mut Node, needs: &Needs) {
 
 /// The fitting node of which the least would be taken (then the one with fewer pods, then by name), or why there
 /// is none.
-fn choose(nodes: &BTreeMap<String, Node>, spec: &Value, needs: &Needs) -> Result<String, String> {
+fn choose(
+    nodes: &BTreeMap<String, Node>,
+    volumes: &Volumes,
+    namespace: &str,
+    spec: &Value,
+    needs: &Needs,
+) -> Result<String, String> {
     if nodes.is_empty() {
         return Err("no nodes available to schedule pods".to_owned());
     }
+    let required =
+        volumes.of_pod(namespace, spec).map_err(|why| format!("0/{} nodes are available: {why}.", nodes.len()))?;
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<(&Node, i64)> = None;
     for node in nodes.values() {
-        let objections = node.objections(spec, needs);
+        let mut objections = node.objections(spec, needs);
+        if objections.is_empty() && !node.reaches(&required) {
+            objections.push("node(s) had volume node affinity conflict".to_owned());
+        }
         if objections.is_empty() {
             let score = node.score(needs);
             let better = |(other, least): (&Node, i64)| score > least || score == least && node.pods < other.pods;

@@ -91,7 +91,7 @@ impl Node {
     }
 
     /// A term without any requirement matches nothing.
-    fn matches_term(&self, term: &Value) -> bool {
+    pub(super) fn matches_term(&self, term: &Value) -> bool {
         let (labels, fields) = (items(term, "matchExpressions"), items(term, "matchFields"));
         if labels.is_empty() && fields.is_empty() {
             return false;

@@ -7,6 +7,7 @@ mod fit;
 mod needs;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use edge_protocol::json::SetField;
 use std::collections::{HashSet, VecDeque};
@@ -14,7 +15,7 @@ use std::pin::pin;
 
 use futures::TryStreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -31,11 +32,16 @@ const EVENTS_MAX: usize = 1024;
 pub async fn run(client: Client) {
     let pods: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<Pod>(&()));
     let nodes: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
+    let claims: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PersistentVolumeClaim>(&()));
+    let volumes: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PersistentVolume>(&()));
+    let mut claims = pin!(watcher(claims, watcher::Config::default()).default_backoff());
+    let mut volumes = pin!(watcher(volumes, watcher::Config::default()).default_backoff());
     let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
     let mut nodes = pin!(watcher(nodes, watcher::Config::default()).default_backoff());
     let mut scheduler = Scheduler { client, cluster: Cluster::default(), events: VecDeque::new() };
     let (mut pod_list, mut node_list) = (HashSet::new(), HashSet::new());
-    let (mut pods_known, mut nodes_known) = (false, false);
+    let (mut claim_list, mut volume_list) = (HashSet::new(), HashSet::new());
+    let (mut pods_known, mut nodes_known, mut claims_known, mut volumes_known) = (false, false, false, false);
     loop {
         // Bindings first: events are written only when no pod is waiting.
         tokio::select! {
@@ -50,10 +56,20 @@ pub async fn run(client: Client) {
                 Ok(None) => return,
                 Err(error) => log::warn!("scheduler: watching nodes: {error}"),
             },
+            event = claims.try_next() => match event {
+                Ok(Some(event)) => claims_known |= scheduler.claim_event(event, &mut claim_list),
+                Ok(None) => return,
+                Err(error) => log::warn!("scheduler: watching claims: {error}"),
+            },
+            event = volumes.try_next() => match event {
+                Ok(Some(event)) => volumes_known |= scheduler.volume_event(event, &mut volume_list),
+                Ok(None) => return,
+                Err(error) => log::warn!("scheduler: watching volumes: {error}"),
+            },
             () = scheduler.write_event(), if !scheduler.events.is_empty() => {}
         }
         // Half a picture would place pods where others already are.
-        if pods_known && nodes_known {
+        if pods_known && nodes_known && claims_known && volumes_known {
             scheduler.act().await;
         }
     }
@@ -103,6 +119,64 @@ impl Scheduler {
             }
             Event::Apply(node) => self.node(&node),
             Event::Delete(node) => self.cluster.node_gone(&node.name_any()),
+        }
+        false
+    }
+
+    /// Takes in a change of claims; true once the list is complete.
+    fn claim_event(&mut self, event: Event<DynamicObject>, listed: &mut HashSet<PodKey>) -> bool {
+        let volumes = &mut self.cluster.volumes;
+        let stirred = match event {
+            Event::Init => {
+                listed.clear();
+                false
+            }
+            Event::InitApply(claim) => {
+                listed.insert(key(&claim));
+                volumes.claim(key(&claim), &claim.data)
+            }
+            Event::InitDone => {
+                volumes.retain_claims(&std::mem::take(listed));
+                self.cluster.stir();
+                return true;
+            }
+            Event::Apply(claim) => volumes.claim(key(&claim), &claim.data),
+            Event::Delete(claim) => {
+                volumes.claim_gone(&key(&claim));
+                false
+            }
+        };
+        if stirred {
+            self.cluster.stir();
+        }
+        false
+    }
+
+    /// Takes in a change of volumes; true once the list is complete.
+    fn volume_event(&mut self, event: Event<DynamicObject>, listed: &mut HashSet<String>) -> bool {
+        let volumes = &mut self.cluster.volumes;
+        let stirred = match event {
+            Event::Init => {
+                listed.clear();
+                false
+            }
+            Event::InitApply(volume) => {
+                listed.insert(volume.name_any());
+                volumes.volume(&volume.name_any(), &volume.data)
+            }
+            Event::InitDone => {
+                volumes.retain_volumes(&std::mem::take(listed));
+                self.cluster.stir();
+                return true;
+            }
+            Event::Apply(volume) => volumes.volume(&volume.name_any(), &volume.data),
+            Event::Delete(volume) => {
+                volumes.volume_gone(&volume.name_any());
+                false
+            }
+        };
+        if stirred {
+            self.cluster.stir();
         }
         false
     }

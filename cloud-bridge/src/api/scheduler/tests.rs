@@ -125,3 +125,31 @@ fn pods_of_others_and_pods_on_their_way_out_are_left_alone() {
     cluster.pod(key("leaving"), "u", true, &json!({"spec": {}}));
     assert_eq!(cluster.decide(), []);
 }
+
+#[test]
+fn a_pod_goes_where_its_volume_is() {
+    let mut cluster = Cluster::default();
+    node(&mut cluster, "a", json!({}));
+    node(&mut cluster, "b", json!({}));
+    let mut spec = cpu("1");
+    spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
+    pod(&mut cluster, "p", spec);
+    assert_eq!(only(&mut cluster).unwrap_err(), "0/2 nodes are available: persistentvolumeclaim \"data\" not found.");
+    let told = |cluster: &mut Cluster| {
+        cluster.stir();
+        only(cluster)
+    };
+    assert!(cluster.volumes.claim(key("data"), &json!({"spec": {"volumeName": "pv"}, "status": {"phase": "Pending"}})));
+    let unbound = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+    assert_eq!(told(&mut cluster).unwrap_err(), unbound);
+    let local = |names: Value| {
+        let on = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": names});
+        json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on]}]}}}})
+    };
+    assert!(cluster.volumes.volume("pv", &local(json!(["c"]))));
+    assert!(cluster.volumes.claim(key("data"), &json!({"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}})));
+    let conflict = "0/2 nodes are available: 2 node(s) had volume node affinity conflict.";
+    assert_eq!(told(&mut cluster).unwrap_err(), conflict);
+    assert!(cluster.volumes.volume("pv", &local(json!(["b"]))));
+    assert_eq!(told(&mut cluster).unwrap(), "b");
+}
