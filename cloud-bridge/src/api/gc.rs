@@ -2,8 +2,9 @@
 //! of namespaces and custom resource definitions that are going. Woken by writes; never polls.
 
 use edge_protocol::json::SetField;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,8 +16,15 @@ use super::resource::{ObjectKey, Resource};
 use super::rest::delete::{self, Options};
 use super::server::Inner;
 use super::storage::{Store, StoreError, Stored};
-use super::{crd, lifecycle};
+use super::{crd, events, lifecycle};
 use crate::panics;
+use crate::printable::printable;
+
+/// What failed is tried again after this, then after twice as long each time.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+/// Objects that are deleted at a time while requests wait.
+pub(super) const SLICE: usize = 100;
 
 /// Something to look at. The queue is a set, so its size is bounded by the objects there are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,15 +101,31 @@ pub(super) fn recover(inner: &Inner, store: &Store) -> Result<(), StoreError> {
 
 /// Works until the server is dropped.
 pub(super) async fn run(inner: Weak<Inner>, work: Receiver) {
+    // As many as there are objects, at most.
+    let mut failures: BTreeMap<Work, u32> = BTreeMap::new();
     loop {
         let Some(item) = work.take() else {
             work.0.wake.notified().await;
             continue;
         };
         let Some(inner) = inner.upgrade() else { return };
-        // The hook has told of a panic; what is left undone is found again when the server starts.
-        if let Some(Err(error)) = panics::shield("garbage collection", || step(&inner, &item)) {
-            log::warn!("garbage collection of {item:?}: {error}");
+        // The hook has told of a panic.
+        let done = panics::shield("garbage collection", || step(&inner, &item));
+        if let Some(Ok(())) = done {
+            failures.remove(&item);
+        } else {
+            let count = failures.entry(item.clone()).or_insert(0_u32);
+            let wait = RETRY.saturating_mul(1 << (*count).min(10)).min(RETRY_MAX);
+            *count = count.saturating_add(1);
+            if let Some(Err(error)) = done {
+                let item = printable(format!("{item:?}"));
+                log::warn!("garbage collection of {item}, again in {wait:?}: {error}");
+            }
+            let handle = inner.collector.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                handle.add(item);
+            });
         }
         drop(inner);
         tokio::task::yield_now().await;
@@ -117,7 +141,10 @@ fn step(inner: &Inner, work: &Work) -> ApiResult<()> {
             }
             Ok(())
         }
-        Work::Owned(storage, key) => collect(inner, &mut store, storage, key),
+        Work::Owned(storage, key) => {
+            warn_of_owners(inner, &mut store, storage, key)?;
+            collect(inner, &mut store, storage, key)
+        }
         Work::Finalize(storage, key) => finalize(inner, &mut store, storage, key),
         Work::Namespace(name) => empty_namespace(inner, &mut store, name),
         Work::Definition(storage) => crd::collect(inner, &mut store, storage),
@@ -145,7 +172,10 @@ enum Owner {
 
 fn owner_state(inner: &Inner, store: &Store, reference: &Value, namespace: &str) -> ApiResult<Owner> {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
-    if inner.registry.by_kind(text("apiVersion"), text("kind")).is_none() {
+    let Some(kind) = inner.registry.by_kind(text("apiVersion"), text("kind")) else { return Ok(Owner::Solid) };
+    // Such a reference names no namespace that the owner could be looked for in: it can be neither kept nor followed
+    // (K8s garbagecollector.go isDangling), so the object stays.
+    if namespace.is_empty() && kind.namespaced {
         return Ok(Owner::Solid);
     }
     let Some((storage, key)) = store.by_uid(text("uid"))? else { return Ok(Owner::Gone) };
@@ -156,6 +186,39 @@ fn owner_state(inner: &Inner, store: &Store, reference: &Value, namespace: &str)
     let Some(stored) = store.get(&storage, &key)? else { return Ok(Owner::Gone) };
     let foreground = meta::finalizers(stored.value()).iter().any(|f| f == FOREGROUND);
     Ok(if meta::deleting(stored.value()) && foreground { Owner::Waiting } else { Owner::Solid })
+}
+
+/// Says of an object without a namespace that it names an owner that has one
+/// (K8s graph_builder.go reportInvalidNamespaceOwnerRef).
+fn warn_of_owners(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) -> ApiResult<()> {
+    let Some((resource, stored)) = find(inner, store, storage, key)? else { return Ok(()) };
+    if !key.namespace.is_empty() {
+        return Ok(());
+    }
+    let references = stored.value()["metadata"]["ownerReferences"].as_array();
+    let wrong = references.into_iter().flatten().find(|reference| {
+        let text = |field: &str| reference[field].as_str().unwrap_or_default();
+        inner.registry.by_kind(text("apiVersion"), text("kind")).is_some_and(|kind| kind.namespaced)
+    });
+    let Some(wrong) = wrong else { return Ok(()) };
+    let text = |field: &str| wrong[field].as_str().unwrap_or_default();
+    let owner = format!("[{}/{}, name: {}, uid: {}]", text("apiVersion"), text("kind"), text("name"), text("uid"));
+    let now = Timestamp::now();
+    let mut event = json!({
+        "metadata": {"generateName": format!("{}.", key.name), "namespace": "default"},
+        "involvedObject": {"apiVersion": resource.api_version(), "kind": resource.kind, "name": key.name,
+            "uid": meta::text(stored.value(), "uid")},
+        "reason": "OwnerRefInvalidNamespace", "type": "Warning", "count": 1,
+        "message": format!("ownerRef {owner} does not exist in namespace \"\""),
+        "firstTimestamp": meta::rfc3339(now), "lastTimestamp": meta::rfc3339(now),
+        "source": {"component": "garbage-collector-controller"},
+    });
+    meta::fill_new(&mut event, now);
+    let name = meta::generate_name(meta::text(&event, "generateName"));
+    meta::set(&mut event, "name", name.into());
+    let expires = inner.registry.find("", "v1", "events").and_then(|events| events::expiry(&events, now));
+    store.write("events", event, None, expires)?;
+    Ok(())
 }
 
 /// Deletes an object all of whose owners are gone or going; drops references to those gone otherwise.
@@ -257,12 +320,24 @@ fn empty_namespace(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()
         return Ok(());
     }
     let options = Options { propagation: Some("Background".into()), ..Options::default() };
+    let mut removed = 0;
     for storage in store.storages_in(name)? {
         let Some(resource) = inner.registry.by_storage(&storage) else { continue };
-        for stored in store.list(&storage, Some(name), None, None)? {
-            let waits = meta::deleting(stored.value());
-            if !waits && let Some(current) = store.get(&storage, &stored.key)? {
-                delete::remove(inner, store, &resource, &current, &options, Timestamp::now())?;
+        let mut after = None;
+        loop {
+            let page = store.list(&storage, Some(name), after.as_ref(), Some(SLICE))?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.key.clone());
+            for stored in page.iter().filter(|stored| !meta::deleting(stored.value())) {
+                if removed == SLICE {
+                    // The rest after whoever waits for the storage meanwhile.
+                    inner.collector.add(Work::Namespace(name.to_owned()));
+                    return Ok(());
+                }
+                if let Some(current) = store.get(&storage, &stored.key)? {
+                    delete::remove(inner, store, &resource, &current, &options, Timestamp::now())?;
+                    removed += 1;
+                }
             }
         }
     }

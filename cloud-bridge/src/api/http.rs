@@ -141,7 +141,12 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
         let stream = watch::open(&ctx, inner, form)?;
         return Ok(respond(200, JSON, ApiBody::stream(stream)));
     }
-    let answer = verb(&mut ctx, &attributes.verb, &content_type, &body)?;
+    let all = attributes.verb == "deletecollection" && path.subresource.is_empty();
+    let answer = if all && (!resource.namespaced || !path.namespace.is_empty()) {
+        delete::delete_collection(&mut ctx, &body).await?
+    } else {
+        verb(&mut ctx, &attributes.verb, &content_type, &body)?
+    };
     let mut response = encode(&ctx, form, answer);
     warn(&mut response, &ctx.warnings);
     Ok(response)
@@ -186,9 +191,6 @@ fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> 
         }
         (_, "scale") => super::crd::scale::scale(ctx, verb, &media, body),
         ("delete", "") => delete::delete(ctx, body),
-        ("deletecollection", "") if !ctx.resource.namespaced || !ctx.path.namespace.is_empty() => {
-            delete::delete_collection(ctx, body)
-        }
         _ => Err(ApiError::method_not_allowed()),
     }
 }

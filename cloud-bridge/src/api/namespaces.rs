@@ -11,6 +11,7 @@ use super::{lifecycle, server};
 /// PUT of `namespaces/NAME/finalize`: replaces `spec.finalizers` only.
 pub(super) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let asked = ctx.decode(body)?;
+    let dry_run = ctx.dry_run()?;
     let inner: &server::Inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
@@ -22,6 +23,9 @@ pub(super) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer>
     new.set("spec", asked["spec"].clone());
     if new["spec"].is_null() {
         new.set("spec", serde_json::json!({}));
+    }
+    if dry_run {
+        return Ok(Answer::Object(200, new));
     }
     lifecycle::rewrite(inner, &mut store, &ctx.resource, &current, new.clone())?;
     let stored = store.get(&ctx.resource.storage, &current.key)?;

@@ -176,3 +176,74 @@ async fn a_namespace_takes_its_contents_along() {
         .await
         .fails(403, "namespaces \"default\" is forbidden: this namespace may not be deleted");
 }
+
+/// A second connection to the state file, as an accident of the disk would work on it.
+fn accident(api: &Api, sql: &str) {
+    let state = rusqlite::Connection::open(api.folder().join("api.db")).unwrap();
+    state.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    state.execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn a_collection_that_failed_is_tried_again() {
+    let api = Api::embedded(|_| {});
+    let owner = api.post(&api.path("configmaps"), config("owner", json!({}))).await.ok();
+    let mut dependent = config("dependent", json!({}));
+    dependent["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+    api.post(&api.path("configmaps"), dependent).await.ok();
+    accident(
+        &api,
+        "CREATE TRIGGER fails BEFORE DELETE ON objects WHEN OLD.name = 'dependent' BEGIN SELECT RAISE(ABORT, 'no'); END",
+    );
+    api.delete(&api.path("configmaps/owner"), Value::Null).await.ok();
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(api.get(&api.path("configmaps/dependent")).await.code, 200);
+    accident(&api, "DROP TRIGGER fails");
+    api.until(&api.path("configmaps/dependent"), |answer| answer.code == 404).await;
+}
+
+#[tokio::test]
+async fn a_cluster_scoped_object_of_a_namespaced_owner_stays() {
+    let api = Api::open().await;
+    let owner = api.post(&api.path("configmaps"), config("owner", json!({}))).await.ok();
+    let name = format!("stays-{}", api.ns);
+    let volume = json!({
+        "metadata": {"name": name, "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}},
+    });
+    api.post("/api/v1/persistentvolumes", volume).await.ok();
+    let warned = |events: &Value| {
+        events["items"].as_array().is_some_and(|all| {
+            all.iter().any(|e| e["reason"] == "OwnerRefInvalidNamespace" && e["involvedObject"]["name"] == *name)
+        })
+    };
+    api.until("/api/v1/namespaces/default/events", |answer| warned(&answer.body)).await;
+    api.delete(&api.path("configmaps/owner"), Value::Null).await.ok();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(api.get(&format!("/api/v1/persistentvolumes/{name}")).await.code, 200);
+    api.delete(&format!("/api/v1/persistentvolumes/{name}"), Value::Null).await.ok();
+}
+
+#[tokio::test]
+async fn others_have_their_turn_while_many_are_deleted() {
+    let api = Api::embedded(|_| {});
+    for number in 0..450 {
+        api.post(&api.path("configmaps"), config(&format!("c{number}"), json!({}))).await.ok();
+    }
+    let path = api.path("configmaps");
+    let all = api.delete(&path, Value::Null);
+    let between = async {
+        let mut left = Vec::new();
+        while left.last() != Some(&0) {
+            let list = api.get(&path).await.ok();
+            let names = list["items"].as_array().unwrap().iter().map(|c| c["metadata"]["name"].as_str().unwrap());
+            left.push(names.filter(|name| name.starts_with('c')).count());
+        }
+        left
+    };
+    let (all, left) = futures::join!(all, between);
+    assert_eq!(all.ok()["items"].as_array().unwrap().len(), 450);
+    assert!(left.iter().any(|left| (1..450).contains(left)), "{left:?}");
+}

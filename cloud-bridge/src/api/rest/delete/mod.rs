@@ -17,6 +17,7 @@ pub(crate) use options::Options;
 
 use super::{Answer, Context, list};
 use crate::api::error::{ApiError, ApiResult};
+use crate::api::gc::SLICE;
 use crate::api::meta;
 use crate::api::resource::Resource;
 use crate::api::server::Inner;
@@ -69,21 +70,32 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
     )
 }
 
-/// DELETE of a collection.
-pub(crate) fn delete_collection(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+/// DELETE of a collection, some at a time: others have their turn between.
+pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let options = Options::read(body, ctx.query)?;
     let selection = list::Selection::new(ctx)?;
     let inner = ctx.inner;
-    let mut store = inner.store();
-    let items = selection.now(&store)?;
-    for stored in &items {
-        admission::delete(ctx, &store, stored)?;
-        // Hooks of an earlier item may have removed a later one.
-        if let Some(current) = store.get(&ctx.resource.storage, &stored.key)? {
-            remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
-        }
+    let items = selection.now(&inner.store())?;
+    for slice in items.chunks(SLICE) {
+        remove_slice(ctx, slice, &options)?;
+        tokio::task::yield_now().await;
     }
-    Ok(Answer::List(list::Listed { items, rev: store.revision(), next: None, remaining: None }))
+    let rev = inner.store().revision();
+    Ok(Answer::List(list::Listed { items, rev, next: None, remaining: None }))
+}
+
+fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> ApiResult<()> {
+    let mut store = ctx.inner.store();
+    for stored in slice {
+        // Somebody may have removed it meanwhile, and made another of that name.
+        let Some(current) = store.get(&ctx.resource.storage, &stored.key)? else { continue };
+        if meta::text(current.value(), "uid") != meta::text(stored.value(), "uid") {
+            continue;
+        }
+        admission::delete(ctx, &store, &current)?;
+        remove(ctx.inner, &mut store, &ctx.resource, &current, options, ctx.now)?;
+    }
+    Ok(())
 }
 
 /// Deletes or begins to delete an object.
