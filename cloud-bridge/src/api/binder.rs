@@ -8,35 +8,78 @@ use serde_json::{Value, json};
 
 use super::meta;
 use super::quantity::Quantity;
+use super::resource::ObjectKey;
 use super::storage::{Store, StoreError, Stored};
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 
-/// After a claim or a volume was written: brings both sides together where they fit.
-pub(super) fn settle(store: &mut Store) -> Result<(), StoreError> {
+/// After a volume was written: it may be what a claim waits for.
+pub(super) fn volume_written(store: &mut Store, volume: &Arc<Stored>) -> Result<(), StoreError> {
+    let phase = volume.value()["status"]["phase"].as_str().unwrap_or_default();
+    match phase {
+        "" | "Pending" => {
+            let volume = set_phase(store, volume, "Available")?;
+            claims_wait(store, &volume)
+        }
+        "Available" => claims_wait(store, volume),
+        _ => Ok(()),
+    }
+}
+
+/// After a claim was written: a volume may be there for it.
+pub(super) fn claim_written(store: &mut Store, claim: &Arc<Stored>) -> Result<(), StoreError> {
+    if !waits(claim.value()) {
+        return Ok(());
+    }
+    let volumes = store.list(VOLUMES, None, None, None)?;
+    let best = volumes.iter().filter(|v| half_bound(v.value(), claim.value()) || fits(v.value(), claim.value()));
+    // One that was bound when the power went, then one that waits for this claim, then the smallest.
+    let best = best.min_by_key(|v| {
+        let size = capacity(v.value()).map_or(0, Quantity::units);
+        let reference = v.value()["spec"]["claimRef"].is_null();
+        (!half_bound(v.value(), claim.value()), reference, size, v.key.name.clone())
+    });
+    best.map_or(Ok(()), |volume| bind(store, volume, claim))
+}
+
+/// Does what a crash amid the writes of one of these, or an error, has left undone.
+pub(super) fn repair(store: &mut Store) -> Result<(), StoreError> {
     for volume in store.list(VOLUMES, None, None, None)? {
-        let phase = volume.value()["status"]["phase"].as_str().unwrap_or_default();
-        if matches!(phase, "" | "Pending") {
-            set_phase(store, &volume, "Available")?;
+        let reference = &volume.value()["spec"]["claimRef"];
+        let text = |field: &str| reference[field].as_str().unwrap_or_default().to_owned();
+        let key = ObjectKey { namespace: text("namespace"), name: text("name") };
+        let bound = volume.value()["status"]["phase"] == "Bound";
+        let held = store.get(CLAIMS, &key)?.is_some_and(|claim| meta::text(claim.value(), "uid") == text("uid"));
+        if bound && !held {
+            set_phase(store, &volume, "Released")?;
+        } else {
+            volume_written(store, &volume)?;
         }
     }
     for claim in store.list(CLAIMS, None, None, None)? {
-        if claim.value()["status"]["phase"] == "Bound" || meta::deleting(claim.value()) {
-            continue;
-        }
-        let volumes = store.list(VOLUMES, None, None, None)?;
-        let mut fitting: Vec<&Arc<Stored>> = volumes.iter().filter(|v| fits(v.value(), claim.value())).collect();
-        // One that waits for this claim goes before others, then the smallest.
-        fitting.sort_by_key(|v| {
-            let size = capacity(v.value()).map_or(0, Quantity::units);
-            (v.value()["spec"]["claimRef"].is_null(), size, v.key.name.clone())
-        });
-        if let Some(volume) = fitting.first() {
-            bind(store, volume, &claim)?;
-        }
+        claim_written(store, &claim)?;
     }
     Ok(())
+}
+
+fn claims_wait(store: &mut Store, volume: &Arc<Stored>) -> Result<(), StoreError> {
+    let claims = store.list(CLAIMS, None, None, None)?;
+    match claims.iter().find(|claim| waits(claim.value()) && fits(volume.value(), claim.value())) {
+        // There may be a better one for it.
+        Some(claim) => claim_written(store, claim),
+        None => Ok(()),
+    }
+}
+
+fn waits(claim: &Value) -> bool {
+    claim["status"]["phase"] != "Bound" && !meta::deleting(claim)
+}
+
+/// The volume is bound to the claim, and the claim does not know.
+fn half_bound(volume: &Value, claim: &Value) -> bool {
+    let uid = meta::text(claim, "uid");
+    !uid.is_empty() && volume["status"]["phase"] == "Bound" && volume["spec"]["claimRef"]["uid"] == uid
 }
 
 /// After a claim was removed: its volume is kept for whoever wants its data.
@@ -50,10 +93,10 @@ pub(super) fn released(store: &mut Store, claim: &Value) -> Result<(), StoreErro
     Ok(())
 }
 
-fn set_phase(store: &mut Store, volume: &Arc<Stored>, phase: &str) -> Result<(), StoreError> {
+fn set_phase(store: &mut Store, volume: &Arc<Stored>, phase: &str) -> Result<Arc<Stored>, StoreError> {
     let mut new = volume.value().clone();
     new.set_at(&["status", "phase"], phase.into());
-    store.write(VOLUMES, new, Some(volume), None).map(drop)
+    store.write(VOLUMES, new, Some(volume), None)
 }
 
 fn bind(store: &mut Store, volume: &Arc<Stored>, claim: &Arc<Stored>) -> Result<(), StoreError> {

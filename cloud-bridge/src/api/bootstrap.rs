@@ -8,7 +8,7 @@ use serde_json::json;
 use super::error::ApiError;
 use super::server::Inner;
 use super::storage::StoreError;
-use super::{accounts, crd, gc, lifecycle, meta, services};
+use super::{crd, gc, lifecycle, meta, services};
 
 /// The namespaces that every cluster has.
 const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -31,11 +31,7 @@ pub(super) fn run(inner: &Arc<Inner>) -> Result<(), StoreError> {
         let stored = store.write("namespaces", namespace, None, None)?;
         lifecycle::after_write(inner, &mut store, &namespaces, &stored, None).map_err(fail)?;
     }
-    for namespace in store.list("namespaces", None, None, None)? {
-        if !meta::deleting(namespace.value()) {
-            accounts::standing::root_ca(inner, &mut store, &namespace.key.name)?;
-        }
-    }
+    lifecycle::repair(inner, &mut store)?;
     if let Some(range) = inner.config.services {
         services::of_the_api(range, &mut store)?;
     }

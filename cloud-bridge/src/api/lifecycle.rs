@@ -41,8 +41,11 @@ pub(super) fn after_write(
     if is(resource, "apiextensions.k8s.io", "customresourcedefinitions") {
         crd::written(inner, store, resource, stored)?;
     }
-    if is(resource, "", "persistentvolumes") || is(resource, "", "persistentvolumeclaims") {
-        binder::settle(store)?;
+    if is(resource, "", "persistentvolumes") {
+        binder::volume_written(store, stored)?;
+    }
+    if is(resource, "", "persistentvolumeclaims") {
+        binder::claim_written(store, stored)?;
     }
     let place = || (resource.storage.to_string(), stored.key.clone());
     if meta::deleting(value) && meta::finalizers(value).iter().any(|f| f == meta::ORPHAN || f == meta::FOREGROUND) {
@@ -55,6 +58,18 @@ pub(super) fn after_write(
         inner.collector.add(Work::Owned(storage, key));
     }
     Ok(())
+}
+
+/// Does what should have followed from writes of an earlier run, or failed in this one: a power cut or an error may
+/// come between an object and what belongs to it.
+pub(super) fn repair(inner: &Inner, store: &mut Store) -> Result<(), StoreError> {
+    for namespace in store.list("namespaces", None, None, None)? {
+        if !meta::deleting(namespace.value()) {
+            default_account(store, &namespace.key.name)?;
+            accounts::standing::root_ca(inner, store, &namespace.key.name)?;
+        }
+    }
+    binder::repair(store)
 }
 
 /// Removes an object from the storage and tells whom it concerns.

@@ -46,3 +46,36 @@ async fn standing_namespaces() {
         assert_eq!(api.get(&format!("/api/v1/namespaces/{name}/serviceaccounts/default")).await.code, 200);
     }
 }
+
+#[tokio::test]
+async fn what_a_power_cut_left_half_done_is_done_at_the_next_start() {
+    let api = Api::embedded(|_| {});
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "half"}})).await.ok();
+    let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}});
+    let claim = |name: &str| {
+        json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}}})
+    };
+    for name in ["bound", "gone"] {
+        api.post("/api/v1/persistentvolumes", json!({"metadata": {"name": name}, "spec": spec})).await.ok();
+        api.post(&api.path("persistentvolumeclaims"), claim(name)).await.ok();
+        api.until(&api.path(&format!("persistentvolumeclaims/{name}")), |a| a.body["status"]["phase"] == "Bound").await;
+    }
+    // As if the power had gone between an object and what follows from it.
+    let state = rusqlite::Connection::open(api.folder().join("api.db")).unwrap();
+    state
+        .execute_batch(
+            "DELETE FROM objects WHERE storage = 'serviceaccounts' AND ns = 'half';
+             DELETE FROM objects WHERE storage = 'persistentvolumeclaims' AND name = 'gone';
+             UPDATE objects SET body = json_set(json_remove(body, '$.spec.volumeName'), '$.status', json('{\"phase\":\"Pending\"}'))
+                 WHERE storage = 'persistentvolumeclaims' AND name = 'bound'",
+        )
+        .unwrap();
+    drop(state);
+    let api = api.reopen().await;
+    assert_eq!(api.get("/api/v1/namespaces/half/serviceaccounts/default").await.code, 200);
+    let claim = api.get(&api.path("persistentvolumeclaims/bound")).await.ok();
+    assert_eq!((&claim["status"]["phase"], &claim["spec"]["volumeName"]), (&json!("Bound"), &json!("bound")));
+    let volume = api.get("/api/v1/persistentvolumes/gone").await.ok();
+    assert_eq!(volume["status"]["phase"], "Released");
+}
