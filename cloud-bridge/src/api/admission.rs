@@ -36,14 +36,19 @@ pub(super) fn create(store: &Store, ctx: &Context<'_>, value: &mut Value) -> Api
 }
 
 /// Before an update of the main resource.
-pub(super) fn update(ctx: &Context<'_>, store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
+pub(super) fn update(ctx: &Context<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
+    node::restrict_update(ctx, new, old)
+}
+
+/// Gives an updated object what it has of the cluster: the address of a Service that had none.
+pub(super) fn allocate(ctx: &Context<'_>, store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
     if is_service(ctx)
         && let Some(range) = ctx.inner.config.services
         && old["spec"]["clusterIP"] != new["spec"]["clusterIP"]
     {
         services::allocate(range, store, &ctx.resource, new)?;
     }
-    node::restrict_update(ctx, new, old)
+    Ok(())
 }
 
 /// Before a deletion.

@@ -42,6 +42,7 @@ mod pods;
 mod protobuf;
 pub mod qos;
 pub mod quantity;
+mod quota;
 mod registry;
 mod request;
 pub mod resource;

@@ -16,11 +16,12 @@ use super::auth::node::Related;
 use super::backend::KubeletBackend;
 use super::body::ApiBody;
 use super::error::ApiError;
+use super::quota::Quotas;
 use super::registry::Registry;
 use super::services::ServiceRange;
 use super::storage::{Durable, History, Store, StoreError};
 use super::user::UserInfo;
-use super::{bootstrap, gc, http as front, metrics};
+use super::{bootstrap, gc, http as front, lifecycle, metrics};
 use crate::panics;
 use crate::printable::printable;
 
@@ -68,6 +69,7 @@ pub(super) struct Inner {
     pub(super) config: Config,
     pub(super) store: Mutex<Store>,
     pub(super) durable: Durable,
+    pub(super) quotas: Quotas,
     pub(super) registry: Registry,
     pub(super) backend: OnceLock<Arc<dyn KubeletBackend>>,
     pub(super) collector: gc::Handle,
@@ -106,6 +108,7 @@ impl Server {
         let inner = Arc::new(Inner {
             config,
             durable: store.durable(),
+            quotas: Quotas::default(),
             store: Mutex::new(store),
             registry,
             backend: OnceLock::new(),
@@ -173,14 +176,25 @@ impl Server {
     }
 }
 
+/// Once in so many ticks what belongs to objects is looked for.
+const REPAIR: u64 = 30;
+
 /// Has the storage begin what is due now and then.
 async fn keep(inner: Weak<Inner>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(10));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut count = 0_u64;
     loop {
         ticks.tick().await;
         let Some(inner) = inner.upgrade() else { return };
-        inner.store().tick();
+        let mut store = inner.store();
+        store.tick();
+        count += 1;
+        if count % REPAIR == 0
+            && let Err(error) = lifecycle::repair(&inner, &mut store)
+        {
+            log::warn!("{error}");
+        }
     }
 }
 

@@ -131,6 +131,12 @@ async fn services_get_addresses_of_the_range_once() {
         .fails_with(422, "the provided IP is not in the valid range");
     api.delete(&api.path("services/web"), Value::Null).await.ok();
     api.post(&path, service("same", json!({"clusterIP": address}))).await.ok();
+    let mut replaced = service("same", json!({"ports": [{"port": 81}]}));
+    replaced["metadata"]["resourceVersion"] =
+        api.get(&format!("{path}/same")).await.ok()["metadata"]["resourceVersion"].clone();
+    let replaced = api.put(&format!("{path}/same"), replaced).await.ok();
+    assert_eq!(replaced["spec"]["clusterIP"], address, "`kubectl replace` of a manifest that names none");
+    assert_eq!(replaced["spec"]["ports"][0]["port"], 81);
     for number in 0..12 {
         api.post(&path, service(&format!("more-{number}"), json!({}))).await.ok();
     }

@@ -67,7 +67,7 @@ async fn what_a_power_cut_left_half_done_is_done_at_the_next_start() {
         .execute_batch(
             "DELETE FROM objects WHERE storage = 'serviceaccounts' AND ns = 'half';
              DELETE FROM objects WHERE storage = 'persistentvolumeclaims' AND name = 'gone';
-             UPDATE objects SET body = json_set(json_remove(body, '$.spec.volumeName'), '$.status', json('{\"phase\":\"Pending\"}'))
+             UPDATE objects SET body = CAST(json_set(json_remove(body, '$.spec.volumeName'), '$.status', json('{\"phase\":\"Pending\"}')) AS BLOB)
                  WHERE storage = 'persistentvolumeclaims' AND name = 'bound'",
         )
         .unwrap();

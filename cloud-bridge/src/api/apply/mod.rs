@@ -47,13 +47,14 @@ pub(super) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
     let keys = |names: &[&str]| resource.strategy().list_keys(names);
     let set = fields::collect(&applied, &keys);
     let inner = ctx.inner;
-    let current = inner.store().get(&resource.storage, &ctx.key())?;
+    let mut store = inner.store();
+    let current = store.get(&resource.storage, &ctx.key())?;
     let Some(current) = current else {
         if !ctx.path.subresource.is_empty() {
             return Err(ApiError::not_found(&resource, &ctx.path.name));
         }
         ctx.managed = Some(json!([entry(ctx, &manager, &set)]));
-        return Ok(Answer::Object(201, create::create_value(ctx, applied, dry_run)?));
+        return Ok(Answer::Object(201, create::create_value(ctx, &mut store, applied, dry_run)?));
     };
     let live = current.value();
     let mut entries = live["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
@@ -78,7 +79,6 @@ pub(super) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
     ctx.managed = Some(json!(entries));
     let uid = meta::text(&applied, "uid").to_owned();
     let uid = (!uid.is_empty()).then_some(uid);
-    let mut store = inner.store();
     Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, uid.as_deref(), dry_run)?))
 }
 

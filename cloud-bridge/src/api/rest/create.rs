@@ -7,7 +7,7 @@ use super::{Answer, Context};
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::resource::ObjectKey;
 use crate::api::storage::Store;
-use crate::api::{admission, events, lifecycle, managed, meta, validate};
+use crate::api::{admission, events, lifecycle, managed, meta, quota, validate};
 
 /// How often a generated name may collide before the client hears of it.
 const NAME_ATTEMPTS: usize = 8;
@@ -16,12 +16,18 @@ const NAME_ATTEMPTS: usize = 8;
 pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let value = ctx.decode(body)?;
     let dry_run = ctx.dry_run()?;
-    let created = create_value(ctx, value, dry_run)?;
+    let inner = ctx.inner;
+    let created = create_value(ctx, &mut inner.store(), value, dry_run)?;
     Ok(Answer::Object(201, created))
 }
 
 /// Creates a decoded object.
-pub(crate) fn create_value(ctx: &mut Context<'_>, mut value: Value, dry_run: bool) -> ApiResult<Value> {
+pub(crate) fn create_value(
+    ctx: &mut Context<'_>,
+    store: &mut Store,
+    mut value: Value,
+    dry_run: bool,
+) -> ApiResult<Value> {
     let resource = std::sync::Arc::clone(&ctx.resource);
     ctx.match_namespace(&mut value)?;
     if !meta::text(&value, "resourceVersion").is_empty() {
@@ -29,9 +35,7 @@ pub(crate) fn create_value(ctx: &mut Context<'_>, mut value: Value, dry_run: boo
     }
     let strategy = resource.strategy();
     strategy.default(&mut value);
-    let inner = ctx.inner;
-    let mut store = inner.store();
-    admission::create(&store, ctx, &mut value)?;
+    admission::create(store, ctx, &mut value)?;
     meta::fill_new(&mut value, ctx.now);
     let generated = meta::text(&value, "name").is_empty() && !meta::text(&value, "generateName").is_empty();
     if generated {
@@ -49,7 +53,7 @@ pub(crate) fn create_value(ctx: &mut Context<'_>, mut value: Value, dry_run: boo
     }
     ctx.warnings.extend(strategy.warnings(&value));
     managed::stamp(ctx, &mut value, None);
-    insert(ctx, &mut store, value, generated, dry_run)
+    insert(ctx, store, value, generated, dry_run)
 }
 
 fn insert(ctx: &Context<'_>, store: &mut Store, mut value: Value, generated: bool, dry_run: bool) -> ApiResult<Value> {
@@ -71,8 +75,10 @@ fn insert(ctx: &Context<'_>, store: &mut Store, mut value: Value, generated: boo
     if dry_run {
         return Ok(value);
     }
+    quota::admit(ctx)?;
     let expires = events::expiry(resource, ctx.now);
     let stored = store.write(&resource.storage, value, None, expires)?;
+    quota::charge(ctx, &stored);
     lifecycle::after_write(ctx.inner, store, resource, &stored, None)?;
     Ok(stored.value().clone())
 }

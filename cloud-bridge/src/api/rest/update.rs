@@ -11,7 +11,7 @@ use crate::api::error::{ApiError, ApiResult};
 use crate::api::resource::Resource;
 use crate::api::storage::{Store, Stored};
 use crate::api::strategy::FieldError;
-use crate::api::{admission, apply, crd, events, lifecycle, managed, meta, validate};
+use crate::api::{admission, apply, crd, events, lifecycle, managed, meta, quota, validate};
 
 /// PUT.
 pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
@@ -20,16 +20,16 @@ pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     check_name(ctx, &mut value)?;
     ctx.match_namespace(&mut value)?;
     let inner = ctx.inner;
-    let current = inner.store().get(&ctx.resource.storage, &ctx.key())?;
+    let mut store = inner.store();
+    let current = store.get(&ctx.resource.storage, &ctx.key())?;
     let Some(current) = current else {
         if ctx.path.subresource.is_empty() && creates_on_update(&ctx.resource) {
-            return Ok(Answer::Object(201, create::create_value(ctx, value, dry_run)?));
+            return Ok(Answer::Object(201, create::create_value(ctx, &mut store, value, dry_run)?));
         }
         return Err(ApiError::not_found(&ctx.resource, &ctx.path.name));
     };
     let uid = meta::text(&value, "uid").to_owned();
     let uid = (!uid.is_empty()).then_some(uid);
-    let mut store = inner.store();
     Ok(Answer::Object(200, replace(ctx, &mut store, &current, value, uid.as_deref(), dry_run)?))
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn replace(
     let status = ctx.path.subresource == "status";
     let strategy = resource.strategy();
     strategy.default(&mut new);
-    admission::update(ctx, store, &mut new, old)?;
+    admission::update(ctx, &mut new, old)?;
     meta::set(&mut new, "generation", old["metadata"]["generation"].clone());
     if status {
         strategy.prepare_status_update(&mut new, old);
@@ -89,6 +89,8 @@ pub(crate) fn replace(
         strategy.prepare_part_update(&ctx.path.subresource, &mut new, old);
         raise_generation(&resource, &mut new, old);
     }
+    // After what the request leaves out was taken over: only then is it known what is wanted anew.
+    admission::allocate(ctx, store, &mut new, old)?;
     meta::keep_old(&mut new, old);
     if status {
         // Subresource updates end where the main resource's deletion rules begin.
@@ -115,8 +117,10 @@ pub(crate) fn replace(
     if dry_run {
         return Ok(new);
     }
+    quota::admit(ctx)?;
     let expires = events::expiry(&resource, ctx.now);
     let stored = store.write(&resource.storage, new, Some(current), expires)?;
+    quota::charge(ctx, &stored);
     lifecycle::after_write(ctx.inner, store, &resource, &stored, Some(current))?;
     Ok(stored.value().clone())
 }
