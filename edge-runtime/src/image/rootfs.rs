@@ -47,8 +47,8 @@ pub fn mount_rootfs(
         lower.push(layer_dir(layers_dir, layer)?);
     }
     let lower = Lower::of(lower, mapping)?;
-    // The mark of `volatile` outlives the mount and refuses the next one; a writable layer is thrown away after a
-    // crash of the machine, so only a repeated start meets it here.
+    // The mark of `volatile` outlives the mount and refuses the next one; a writable layer is of one boot
+    // (`launch/own_boot`), so only a repeated start meets it here.
     let _ = std::fs::remove_dir_all(work.join("work/incompat"));
     overlay(&lower.dirs, Some([upper, work]), target, ",volatile")
         .or_else(|error| match error.raw_os_error() {
@@ -159,7 +159,10 @@ pub(crate) fn layer_dir(layers_dir: &Path, diff_id: &str) -> Result<PathBuf, Ima
 }
 
 /// An overlay is a device of its own; a bind mount is the folder it shows.
-fn is_mounted(target: &Path, upper: &Path) -> io::Result<bool> {
+///
+/// # Errors
+/// There is no such target.
+pub fn is_mounted(target: &Path, upper: &Path) -> io::Result<bool> {
     let here = std::fs::symlink_metadata(target)?;
     let parent = std::fs::metadata(target.parent().unwrap_or(Path::new("/")))?;
     let bound = std::fs::metadata(upper).is_ok_and(|upper| (upper.dev(), upper.ino()) == (here.dev(), here.ino()));

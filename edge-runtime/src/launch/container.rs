@@ -15,7 +15,7 @@ use super::launcher::{Launcher, Objects, Prepared};
 use super::runtimes::Runtimes;
 use super::sandbox::{class, spec, uid};
 use super::security::{apparmor, seccomp};
-use super::{oci_spec, resources, termination, user, user_ns, variables};
+use super::{oci_spec, own_boot, resources, termination, user, user_ns, variables};
 use crate::image::rootfs::Mapping;
 use crate::image::{ImageRecord, rootfs};
 use crate::monitor::protocol::StartContainer;
@@ -27,7 +27,7 @@ use crate::pod::record::ProcessUser;
 use crate::pod::services;
 use crate::store::secrets;
 use crate::sys::cgroup::Driver;
-use crate::sys::files;
+use crate::sys::{clock, files};
 use crate::volume::mounts::{self, MountContext};
 use crate::volume::{DownwardFacts, downward, image_volume};
 
@@ -216,8 +216,12 @@ impl Launcher {
         let (upper, work, root) = (dir.join("upper"), dir.join("work"), bundle.join("rootfs"));
         files::private_dir(dir).map_err(create)?;
         files::private_dir(bundle).map_err(create)?;
+        files::open_dir(&root).map_err(create)?;
+        if !rootfs::is_mounted(&root, &upper).map_err(create)? {
+            clock::boot_id().and_then(|boot| own_boot::renew(dir, &boot, &self.trash)).map_err(create)?;
+        }
         // The container's root folder itself must be open to its users.
-        for path in [&upper, &work, &root] {
+        for path in [&upper, &work] {
             files::open_dir(path).map_err(create)?;
         }
         if let Some((user, _)) = user {

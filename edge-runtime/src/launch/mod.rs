@@ -5,6 +5,7 @@ mod cwd;
 pub mod devices;
 pub mod launcher;
 pub mod oci_spec;
+mod own_boot;
 mod owning;
 mod pause;
 mod plugin;
@@ -21,4 +22,3 @@ mod variables;
 
 pub use container::{Attempt, all_containers};
 pub use launcher::Launcher;
-pub(crate) use sandbox::read_bounded;

@@ -346,14 +346,3 @@ pub(super) fn class(pod: &Pod) -> PodCgroupClass {
         QosClass::BestEffort => PodCgroupClass::BestEffort,
     }
 }
-
-/// Reads at most `limit` bytes of a file that a container may write at any time.
-pub(crate) fn read_bounded(path: &Path, limit: u64) -> String {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    if let Ok(file) = std::fs::File::open(path) {
-        // A file that cannot be read is an empty message.
-        let _ = file.take(limit).read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}

@@ -13,12 +13,19 @@ pub struct Clock {
     boot_id: Rc<str>,
 }
 
+/// The kernel's name for this boot.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn boot_id() -> std::io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
 impl Clock {
     /// # Errors
     /// `/proc` is not mounted.
     pub fn new() -> std::io::Result<Self> {
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        Ok(Self { boot_id: boot_id.trim().into() })
+        Ok(Self { boot_id: boot_id()?.into() })
     }
 
     #[must_use]
