@@ -243,3 +243,6 @@ pub fn restore(store: &Store) -> Result<Restored, StoreError> {
     restored.wanted.extend(wanted.into_values());
     Ok(restored)
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,10 +14,12 @@ use crate::node::{self, StartError};
 use crate::store::StoreError;
 use crate::sys::{descriptors, oom, signal};
 
-/// Between attempts on a disk that takes nothing.
-const PAUSE: Duration = Duration::from_secs(10);
+/// Between attempts on a disk that is full.
+const PAUSE: (Duration, bool) = (Duration::from_secs(10), false);
+/// On one that takes nothing and perhaps never will: with the store in memory.
+const MEMORY: (Duration, bool) = (Duration::from_secs(1), true);
 /// Before a store is opened anew that was held by others, or that was found damaged and is made of what is left.
-const SHORT: Duration = Duration::from_secs(1);
+const SHORT: (Duration, bool) = (Duration::from_secs(1), false);
 
 pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let mut root: Option<PathBuf> = None;
@@ -66,6 +68,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     }
     match node::run(&paths, config, identity) {
         Err(StartError::Store(error)) if error.is_passing() || error.is_damage() => Err(begin_again(&error, SHORT)),
+        Err(StartError::Store(error)) if error.is_of_disk() && !error.is_full() => Err(begin_again(&error, MEMORY)),
         Err(StartError::Store(error)) if error.is_of_disk() => Err(begin_again(&error, PAUSE)),
         done => done.map(|()| ExitCode::SUCCESS).map_err(CliError::failed),
     }
@@ -74,7 +77,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
 /// On a disk that takes nothing, or a store that answers nothing, the node has to begin again from what is stored. It does so itself, as the same
 /// process: a supervisor gives up after a few quick restarts (systemd's StartLimitBurst), and nobody would be there
 /// once there is room again.
-fn begin_again(error: &StoreError, pause: Duration) -> CliError {
+fn begin_again(error: &StoreError, (pause, in_memory): (Duration, bool)) -> CliError {
     log::error!("{error}; beginning again in {} s", pause.as_secs());
     // Can be ended while it waits.
     let _ = signal::unmask_self();
@@ -82,5 +85,10 @@ fn begin_again(error: &StoreError, pause: Duration) -> CliError {
     std::thread::sleep(pause);
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
-    CliError::failed(Command::new("/proc/self/exe").arg0(name).args(args).exec())
+    let mut again = Command::new("/proc/self/exe");
+    again.arg0(name).args(args).env_remove(node::STORE_IN_MEMORY);
+    if in_memory {
+        again.env(node::STORE_IN_MEMORY, "1");
+    }
+    CliError::failed(again.exec())
 }

@@ -1,4 +1,4 @@
-//! When the store is copied: soon after a boot, so that a damaged store never costs more than what came since, then
+//! When the store is copied, and when one in memory goes to the disk. Copies are made: soon after a boot, so that a damaged store never costs more than what came since, then
 //! once a day, or an hour after the cloud has changed something. An idle node writes its store's size a day for it.
 
 use std::process::Stdio;
@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use super::Node;
 use crate::pod::clock::Mono;
+use crate::store::StoreError;
 
 /// After the start, when the pods of a boot are up.
 const FIRST: Duration = Duration::from_secs(60);
 const AFTER_CHANGES: Duration = Duration::from_secs(3600);
+/// Between attempts to put a store in memory on the disk.
+const RETRY: Duration = Duration::from_secs(60);
 const PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// Below the run folder, which a boot empties: when the last copy was begun, in milliseconds since boot.
 const MARK: &str = "store-copied";
@@ -19,6 +22,7 @@ pub(super) struct Backup {
     last: Option<Mono>,
     changed: bool,
     first: Option<Mono>,
+    retry: Option<Mono>,
 }
 
 impl Backup {
@@ -35,6 +39,24 @@ impl Backup {
 }
 
 impl Node {
+    /// A store in memory goes back to the disk as soon as that takes it.
+    ///
+    /// # Errors
+    /// It is there: the node begins again with it.
+    pub(super) fn return_to_disk(&mut self, now: Mono) -> Result<(), StoreError> {
+        if !self.store.is_in_memory() || self.backup.retry.is_some_and(|at| now < at) {
+            return Ok(());
+        }
+        self.backup.retry = Some(now.after(RETRY));
+        match self.store.put_on_disk() {
+            Ok(()) => Err(StoreError::Back { path: self.paths.store() }),
+            Err(error) => {
+                log::warn!("the store stays in memory: {error}");
+                Ok(())
+            }
+        }
+    }
+
     /// Has the store copied if it is time. The helper ends by itself.
     pub(super) fn copy_store(&mut self, now: Mono) {
         let mark = self.paths.run().join(MARK);
@@ -44,7 +66,7 @@ impl Node {
             self.backup.last = text.trim().parse().ok().map(Mono);
         }
         // What was filled from the copy is no better than it.
-        if now < self.backup.due(now) || self.doubt.any() {
+        if now < self.backup.due(now) || self.doubt.any() || self.store.is_in_memory() {
             return;
         }
         (self.backup.last, self.backup.changed) = (Some(now), false);

@@ -79,8 +79,9 @@ impl Node {
             Some(PodEvent::StartFailed { container: container.to_owned(), id: id.to_owned(), failure, message })
         };
         if container == PAUSE {
-            let objects =
-                |kind: &str, namespace: &str, name: &str| self.store.object(kind, namespace, name).ok().flatten();
+            let store = &self.store;
+            // Tokens too: after a restart of the daemon the pod's volumes are made once more.
+            let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
             return match self.launcher.prepare_pause(pod, attempt, id, &objects) {
                 Ok(start) => {
                     self.hand_over(Owner { uid: uid.to_owned(), container: container.to_owned(), attempt }, start);

@@ -13,6 +13,7 @@
 //! | `guard`, `storage`, `collect` | running short: eviction, pods' disk use, unused images |
 //! | `hooks` | lifecycle hooks that run |
 //! | `backup` | when the store is copied |
+//! | `poison` | pods at whose turns the daemon died |
 //! | `containers` | what the monitor said |
 //! | `doubt` | what runs on while the store may not know it |
 //! | `ends` | what has ended is on the medium before it is told |
@@ -20,7 +21,7 @@
 //! | `shutdown` | the machine goes down |
 //! | `events`, `series` | Kubernetes events: made, and kept few |
 //! | `outgoing` | reports on their way to the bridge |
-//! | `statics` | pods from manifest files |
+//! | `statics`, `manifests` | pods from manifest files |
 //! | `report` | the Node object |
 //! | `streams` | logs to whoever asked |
 //! | `tokens` | service account tokens of the pods here |
@@ -36,10 +37,12 @@ mod events;
 mod execute;
 mod guard;
 mod hooks;
+mod manifests;
 mod network;
 mod objects;
 mod outgoing;
 mod pods;
+mod poison;
 mod prepull;
 mod pull_secrets;
 mod pulls;
@@ -70,6 +73,7 @@ use crate::pod::status::HostFacts;
 use crate::probe::Supervisor;
 use crate::store::{Store, StoreError};
 use crate::sys::clock::Clock;
+use crate::sys::notify::Notify;
 use crate::sys::reserve::Reserve;
 
 use backup::Backup;
@@ -82,17 +86,19 @@ use hooks::Hooks;
 use network::{Connecting, HostPorts};
 use outgoing::Outgoing;
 use pods::Pods;
+use poison::Poison;
 use pulls::Pulls;
 use report::NodeReport;
 use series::Series;
 use shutdown::Shutdown;
 use sources::{News, Senders, Sources};
+use statics::Statics;
 use storage::Storage;
 use streams::Streams;
 use tokens::Tokens;
 
 pub use shutdown::MARK as SHUTDOWN_MARK;
-pub use start::{StartError, lock, run};
+pub use start::{STORE_IN_MEMORY, StartError, lock, run};
 
 /// Most events taken before pods get their turns: a flood of news must not starve decisions.
 const BATCH: usize = 256;
@@ -122,6 +128,8 @@ pub struct Node {
     pods: Pods,
     doubt: Doubt,
     backup: Backup,
+    poison: Poison,
+    notify: Notify,
     /// By container id.
     owners: BTreeMap<String, Owner>,
     /// Pods whose network takes other processes, by uid.
@@ -142,8 +150,7 @@ pub struct Node {
     streams: Streams,
     tokens: Tokens,
     calm: Calm,
-    /// Names of manifest files that were refused, so that each is complained about once per content.
-    refused_manifests: BTreeMap<String, String>,
+    statics: Statics,
     /// Static pods whose mirror the bridge was asked to make since the link came up.
     mirrors_asked: BTreeSet<String>,
 }
@@ -170,7 +177,15 @@ impl Node {
                 None => self.outgoing.flush(self.link.as_ref(), now),
                 later => later,
             };
-            let wake = [self.pods.wake_due(now), reports, self.report.due(), tokens, shutdown, self.calm.due()];
+            let wake = [
+                self.pods.wake_due(now),
+                reports,
+                self.report.due(),
+                tokens,
+                shutdown,
+                self.calm.due(),
+                self.notify.alive(now),
+            ];
             let wake = wake.into_iter().flatten().min();
             let news =
                 if self.resumed && self.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };

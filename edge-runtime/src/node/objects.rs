@@ -15,10 +15,8 @@ use crate::pod::event::PodEvent;
 use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::services;
+use crate::pod::transition::grace_of;
 use crate::store::{Fact, StoreError};
-
-/// Grace of a pod that does not say (`DefaultTerminationGracePeriodSeconds`).
-const DEFAULT_GRACE_S: u32 = 30;
 
 impl Node {
     pub(super) fn take_link(&mut self, event: LinkEvent) -> Result<(), StoreError> {
@@ -107,13 +105,13 @@ impl Node {
             self.mirror_known(&pod, &static_uid, &uid);
             return;
         }
-        let deletion = meta.deletion_timestamp.is_some().then(|| {
-            let grace = meta.deletion_grace_period_seconds.and_then(|grace| u32::try_from(grace).ok());
-            grace.unwrap_or(DEFAULT_GRACE_S)
-        });
+        let deletion = meta.deletion_timestamp.is_some().then(|| grace_of(meta.deletion_grace_period_seconds));
         let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         let pod = Rc::new(pod);
         if let Some(entry) = self.pods.get_mut(&uid) {
+            if entry.pod != pod && self.poison.changed(&uid) {
+                log::info!("pod {namespace}/{name} has changed and is attended to again");
+            }
             entry.pod = Rc::clone(&pod);
             self.pods.touch(&uid);
             self.refresh_volumes(&uid);
@@ -154,8 +152,7 @@ impl Node {
     /// The pod's object (or manifest file) is no more.
     pub(super) fn pod_gone(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
-        let grace = entry.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-        let grace_s = grace.and_then(|grace| u32::try_from(grace).ok()).unwrap_or(DEFAULT_GRACE_S);
+        let grace_s = grace_of(entry.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds));
         self.tell(uid, PodEvent::ObjectGone { grace_s });
     }
 

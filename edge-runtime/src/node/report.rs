@@ -85,9 +85,11 @@ impl Node {
         self.follow_addresses();
         self.copy_store(now);
         self.watch_descriptors()?;
+        self.return_to_disk(now)?;
         if !self.is_shutting_down() {
             self.guard(now)?;
             self.prepull(now);
+            self.rescan_manifests(now)?;
         }
         self.mark_time(now)?;
         let object = self.node_object()?;

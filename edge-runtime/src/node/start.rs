@@ -21,11 +21,13 @@ use super::guard::Guard;
 use super::hooks::Hooks;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
+use super::poison::Poison;
 use super::pulls::Pulls;
 use super::report::NodeReport;
 use super::series::Series;
 use super::shutdown::Shutdown;
 use super::sources::{News, Senders, channels};
+use super::statics::Statics;
 use super::storage::Storage;
 use super::streams::Streams;
 use super::tokens::Tokens;
@@ -47,14 +49,18 @@ use crate::paths::Paths;
 use crate::pod::record::PodRecord;
 use crate::pod::status::HostFacts;
 use crate::probe::{ExecProbe, Supervisor};
-use crate::store::{Fact, Quarantined, Store, StoreError};
+use crate::store::{Fact, Opened, Quarantined, Store, StoreError};
 use crate::sys::board::Sensors;
 use crate::sys::clock::Clock;
 use crate::sys::files::{self, private_dir};
 use crate::sys::host;
+use crate::sys::notify::Notify;
 use crate::sys::reserve::Reserve;
 use crate::sys::signal::Signals;
 use crate::sys::watch::FolderWatch;
+
+/// In the environment of a daemon that has found that its disk takes nothing.
+pub const STORE_IN_MEMORY: &str = "EDGE_RUNTIME_STORE_IN_MEMORY";
 
 /// How long a predecessor may take to be gone.
 const LOCK_TRIES: u32 = 100;
@@ -86,8 +92,15 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
 /// What keeps the node from starting, or the store failing for good.
 pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<(), StartError> {
     let signals = Signals::block().map_err(io("signals"))?;
-    for dir in [paths.state(), paths.run(), paths.config(), paths.static_pods(), paths.layers()] {
-        private_dir(&dir).map_err(io("folder"))?;
+    private_dir(&paths.run()).map_err(io("folder"))?;
+    for dir in [paths.state(), paths.layers()] {
+        // On a disk that takes nothing pods run on without it.
+        if let Err(error) = private_dir(&dir) {
+            log::error!("{error}");
+        }
+    }
+    if let Err(error) = private_dir(&paths.static_pods()) {
+        log::error!("{error}; static pods stay as they are");
     }
     run_on_tmpfs(paths)?;
     let _lock = lock(paths)?;
@@ -119,6 +132,8 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
                 node.listed()?;
             }
         }
+        node.tell_skipped()?;
+        node.notify.ready();
         node.run(&sources).await?;
         log::info!("stopping; containers go on");
         Ok(())
@@ -182,7 +197,7 @@ fn watch_manifests(executor: &Tasks, senders: &Senders, paths: &Paths) -> Result
     let watch = FolderWatch::new(&folder).map_err(io(folder.display().to_string()))?;
     let news = senders.news.clone();
     let wait = async move {
-        while watch.changed().await.is_ok() {
+        while watch.changed(&folder).await.is_ok() {
             if news.send(News::ManifestsChanged).await.is_err() {
                 return;
             }
@@ -197,7 +212,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
     // The store must open on a full disk, too.
     let reserve = Reserve::new(paths.reserve());
     tend(&reserve, paths);
-    let opened = Store::open(&paths.store())?;
+    let opened = open_store(paths)?;
     let mut store = opened.store;
     store.keep_secrets_in_memory(config.security.secrets_in_memory)?;
     let mut notes = vec![(false, "Starting", "Starting edge-runtime.".to_owned())];
@@ -209,6 +224,11 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         );
         log::error!("{text}");
         notes.push((true, "StoreDamaged", text));
+    }
+    if store.is_in_memory() {
+        let text =
+            "the disk of the node's state takes nothing: what changes is kept in memory, and lost with the power";
+        notes.push((true, "StoreInMemory", text.to_owned()));
     }
     // A power cut may have taken part of a layer: what is damaged is forgotten, so that it is pulled again. And what a
     // lost store knew of images stands beside their layers.
@@ -291,6 +311,8 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         pods: Pods::default(),
         doubt,
         backup: Backup::default(),
+        poison: Poison::open(&paths.run()),
+        notify: Notify::from_env(),
         owners: BTreeMap::new(),
         connecting: BTreeMap::new(),
         host_ports: super::network::HostPorts::default(),
@@ -309,9 +331,23 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         streams: Streams::default(),
         tokens: Tokens::default(),
         calm: Calm::default(),
-        refused_manifests: BTreeMap::new(),
+        statics: Statics::default(),
         mirrors_asked: BTreeSet::new(),
     })
+}
+
+/// The store on disk, or, on a disk that takes nothing, what can be read of it in memory.
+fn open_store(paths: &Paths) -> Result<Opened, StoreError> {
+    let path = paths.store();
+    let why = match std::env::var_os(STORE_IN_MEMORY) {
+        Some(_) => "it could not be written".to_owned(),
+        None => match Store::open(&path) {
+            Err(error) if error.is_of_disk() && !error.is_full() => error.to_string(),
+            done => return done,
+        },
+    };
+    log::error!("{why}: the node goes on with a copy of {} in memory until the disk takes it again", path.display());
+    Ok(Opened { store: Store::remember(&path)?, quarantined: None })
 }
 
 /// Keeps or gives up the room for the node itself.

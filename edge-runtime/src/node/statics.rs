@@ -2,80 +2,149 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use edge_protocol::message::Report;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
+use super::manifests::{self, Found, Listing};
 use super::pods::Entry;
+use crate::pod::clock::Mono;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::static_pod;
-use crate::store::StoreError;
+use crate::store::{Fact, StoreError};
 
-/// A manifest is a page of text; more than this is not one.
-const MANIFEST_LIMIT: u64 = 1 << 20;
+/// The kubelet's `fileCheckFrequency`.
+const PERIOD: Duration = Duration::from_secs(20);
+
+/// What was last said of the manifests.
+#[derive(Default)]
+pub(super) struct Statics {
+    next: Option<Mono>,
+    /// Of the folder, so that it is complained about once.
+    trouble: String,
+    /// Of files, by name.
+    refused: BTreeMap<String, String>,
+}
 
 impl Node {
-    /// Reads the folder and makes the static pods match it.
+    /// Reads the folder and makes the static pods match it. What cannot be read keeps what runs.
     pub(super) fn scan_manifests(&mut self) -> Result<(), StoreError> {
-        let wanted = self.read_manifests();
-        let gone: Vec<String> = self
+        self.statics.next = Some(self.mono().after(PERIOD));
+        let folder = self.paths.static_pods();
+        let before = self.found_before()?;
+        let listing = match manifests::list(&folder) {
+            Ok(listing) if listing.says_nothing(&before) => {
+                self.folder_unclear(format!("{} is another folder than before, and empty", folder.display()));
+                return self.ask_for_mirrors();
+            }
+            Ok(listing) => listing,
+            Err(error) => {
+                self.folder_unclear(format!("{}: {error}", folder.display()));
+                return self.ask_for_mirrors();
+            }
+        };
+        self.statics.trouble.clear();
+        let (wanted, unclear) = self.parse_manifests(&listing);
+        self.end_unwanted(&wanted, &unclear, &before);
+        let mut found = Found { folder: listing.folder, pods: BTreeMap::new() };
+        // A file that cannot be told to be another's has the pod that it had.
+        found
             .pods
-            .iter()
-            .filter(|(uid, entry)| entry.record.source == PodSource::Static && !wanted.contains_key(*uid))
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        for uid in gone {
-            // Its mirror stays until nothing of it runs.
-            self.pod_gone(&uid);
+            .extend(before.pods.iter().filter(|(file, _)| unclear.contains(file)).map(|(f, u)| (f.clone(), u.clone())));
+        for (file, pod) in wanted {
+            found.pods.insert(file, pod.metadata.uid.clone().unwrap_or_default());
+            self.begin_static(pod)?;
         }
-        for (uid, pod) in wanted {
-            if self.pods.contains(&uid) || self.runs_unattended(&uid) {
-                continue;
-            }
-            self.end_unattended(&uid);
-            let meta = &pod.metadata;
-            let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
-            if self.pods.by_name(&namespace, &name).is_some() {
-                // Its predecessor still ends; the folder is read again when that is forgotten.
-                continue;
-            }
-            log::info!("static pod {namespace}/{name}");
-            let record = PodRecord::new(&uid, &namespace, &name, PodSource::Static, &self.clock.now());
-            let manifest = serde_json::to_value(&pod).unwrap_or_default();
-            self.store.write_durable(|writer| {
-                writer.put_pod(&record)?;
-                writer.put_manifest(&uid, &manifest)
-            })?;
-            self.pods.insert(Entry::new(Rc::new(pod), record));
-        }
+        self.remember(&before, found)?;
         self.ask_for_mirrors()
     }
 
-    fn read_manifests(&mut self) -> BTreeMap<String, Pod> {
-        let mut wanted = BTreeMap::new();
+    /// As often as the kubelet (`fileCheckFrequency`): not every change of a folder is told.
+    pub(super) fn rescan_manifests(&mut self, now: Mono) -> Result<(), StoreError> {
+        if self.statics.next.is_some_and(|next| now < next) { Ok(()) } else { self.scan_manifests() }
+    }
+
+    fn folder_unclear(&mut self, why: String) {
+        if self.statics.trouble != why {
+            log::error!("{why}; static pods stay as they are");
+            self.statics.trouble = why;
+        }
+    }
+
+    fn begin_static(&mut self, pod: Pod) -> Result<(), StoreError> {
+        let meta = &pod.metadata;
+        let uid = meta.uid.clone().unwrap_or_default();
+        if self.pods.contains(&uid) || self.runs_unattended(&uid) {
+            return Ok(());
+        }
+        let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+        if self.pods.by_name(&namespace, &name).is_some() {
+            // Its predecessor still ends; the folder is read again when that is forgotten.
+            return Ok(());
+        }
+        self.end_unattended(&uid);
+        log::info!("static pod {namespace}/{name}");
+        let record = PodRecord::new(&uid, &namespace, &name, PodSource::Static, &self.clock.now());
+        let manifest = serde_json::to_value(&pod).unwrap_or_default();
+        self.store.write_durable(|writer| {
+            writer.put_pod(&record)?;
+            writer.put_manifest(&uid, &manifest)
+        })?;
+        self.pods.insert(Entry::new(Rc::new(pod), record));
+        Ok(())
+    }
+
+    fn end_unwanted(&mut self, wanted: &[(String, Pod)], unclear: &[String], before: &Found) {
+        let is_wanted = |uid: &String| wanted.iter().any(|(_, pod)| pod.metadata.uid.as_ref() == Some(uid));
+        let statics = self.pods.iter().filter(|(_, entry)| entry.record.source == PodSource::Static);
+        let gone = statics.filter(|(uid, _)| !is_wanted(uid) && !manifests::keeps(before, unclear, uid));
+        for uid in gone.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+            // Its mirror stays until nothing of it runs.
+            self.pod_gone(&uid);
+        }
+    }
+
+    fn found_before(&self) -> Result<Found, StoreError> {
+        let text = self.store.fact(Fact::Manifests)?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    }
+
+    fn remember(&mut self, before: &Found, found: Found) -> Result<(), StoreError> {
+        // A node that never had a manifest writes nothing.
+        if *before == found || (before.pods.is_empty() && found.pods.is_empty()) {
+            return Ok(());
+        }
+        let text = serde_json::to_string(&found).unwrap_or_default();
+        self.store.write(|writer| writer.set_fact(Fact::Manifests, &text))
+    }
+
+    /// The pods by file, and the files that are there and tell no pod.
+    fn parse_manifests(&mut self, listing: &Listing) -> (Vec<(String, Pod)>, Vec<String>) {
+        let (mut wanted, mut unclear) = (Vec::new(), Vec::new());
         let now = self.wall();
-        for file in std::fs::read_dir(self.paths.static_pods()).into_iter().flatten().flatten() {
-            let name = file.file_name().to_string_lossy().into_owned();
-            // The kubelet skips hidden files too: editors leave them.
-            if name.starts_with('.') || !file.path().is_file() {
-                continue;
-            }
-            let text = crate::launch::read_bounded(&file.path(), MANIFEST_LIMIT);
-            match static_pod::parse(&name, &text, &self.config.node_name, now) {
+        self.statics.refused.retain(|name, _| listing.files.contains_key(name));
+        for (name, text) in &listing.files {
+            let parsed = match text {
+                Some(text) => static_pod::parse(name, text, &self.config.node_name, now).map_err(|e| e.to_string()),
+                None => Err(format!("static pod {name}: the file cannot be read")),
+            };
+            match parsed {
                 Ok(pod) => {
-                    self.refused_manifests.remove(&name);
-                    wanted.insert(pod.metadata.uid.clone().unwrap_or_default(), pod);
+                    self.statics.refused.remove(name);
+                    wanted.push((name.clone(), pod));
                 }
                 Err(error) => {
-                    if self.refused_manifests.get(&name) != Some(&text) {
-                        log::error!("{error}");
-                        self.refused_manifests.insert(name, text);
+                    if self.statics.refused.get(name) != Some(&error) {
+                        log::error!("{error}; what ran of it runs on");
+                        self.statics.refused.insert(name.clone(), error);
                     }
+                    unclear.push(name.clone());
                 }
             }
         }
-        wanted
+        (wanted, unclear)
     }
 
     /// Asks the bridge for the mirrors that the API lacks, once per connection.

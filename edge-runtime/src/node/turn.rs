@@ -15,7 +15,7 @@ use crate::pod::clock::Now;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::{self, World};
 use crate::pod::record::{ContainerState, PodRecord, PodSource};
-use crate::pod::step::Step;
+use crate::pod::step::{EventDraft, Step};
 use crate::pod::{notice, status, transition};
 use crate::store::StoreError;
 
@@ -40,9 +40,26 @@ impl Node {
     /// # Errors
     /// The store cannot be written: nothing was executed that it does not know.
     pub(super) fn settle(&mut self, uid: &str) -> Result<(), StoreError> {
-        if self.is_frozen() {
+        if self.is_frozen() || !self.poison.begin(uid) {
             return Ok(());
         }
+        let done = self.settle_rounds(uid);
+        self.poison.end(uid);
+        done
+    }
+
+    /// Says which pods are left as they are.
+    pub(super) fn tell_skipped(&mut self) -> Result<(), StoreError> {
+        for uid in self.poison.skipped() {
+            let message = "the node's daemon died three times while it attended to this pod, which is left as it is \
+                           until it changes or the machine starts anew";
+            log::error!("pod {uid}: {message}");
+            self.pod_event(&uid, &EventDraft::pod(true, "PodSkipped", message.to_owned()))?;
+        }
+        Ok(())
+    }
+
+    fn settle_rounds(&mut self, uid: &str) -> Result<(), StoreError> {
         for _ in 0..MAX_ROUNDS {
             let now = self.clock.now();
             let Some(steps) = self.decide_and_commit(uid, &now)? else { return Ok(()) };

@@ -56,8 +56,8 @@ pub struct Plan {
 pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> Plan {
     let mut record = transition::settle_boot(record, now);
     if pod.metadata.deletion_timestamp.is_some() {
-        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
-        transition::request_deletion(&mut record, u32::try_from(grace).unwrap_or_default(), false, now);
+        let grace_s = transition::grace_of(pod.metadata.deletion_grace_period_seconds);
+        transition::request_deletion(&mut record, grace_s, false, now);
     }
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);

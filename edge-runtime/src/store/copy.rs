@@ -1,10 +1,14 @@
-//! A second copy of the store, for the day when the first is damaged: made now and then, whole or not at all.
+//! A second copy of the store, for the day when the first is damaged, and one from before a migration, for the program
+//! of the version before: made whole or not at all.
 //! A copy of the past is safe: the next list of the cloud brings what has changed since.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
+
 use super::salvage::{beside, remove, sync_folder};
-use super::{Store, StoreError, create_private};
+use super::{Store, StoreError, create_private, schema};
 
 /// Where the copy of the store at `store` is.
 pub(super) fn path(store: &Path) -> PathBuf {
@@ -21,24 +25,74 @@ impl Store {
         self.copy_to(&path(&self.path))
     }
 
+    /// # Errors
+    /// As [`Store::copy`].
     pub(super) fn copy_to(&self, to: &Path) -> Result<u64, StoreError> {
-        let part = beside(to, ".part");
-        let io = |source| StoreError::Io { path: part.clone(), source };
-        remove(&part).map_err(io)?;
-        // SQLite fills a file that is empty, and keeps its mode.
-        let file = create_private(&part)?;
-        let name = part.to_string_lossy();
-        self.db.execute("VACUUM INTO ?1", [&*name]).map_err(|source| self.sqlite(source))?;
-        file.sync_all().map_err(io)?;
-        std::fs::rename(&part, to).map_err(io)?;
-        sync_folder(to).map_err(io)?;
-        Ok(file.metadata().map_err(io)?.len())
+        copy_to(&self.db, &self.path, to)
     }
 
-    /// The copy has what shall not be on the disk.
-    pub(super) fn forget_copy(&self) {
-        if let Err(error) = remove(&path(&self.path)) {
-            log::error!("{}: {error}", path(&self.path).display());
+    /// The copies have what shall not be on the disk.
+    pub(super) fn forget_copies(&self) {
+        let before = schema::known().map(|version| before_migration(&self.path, version));
+        for copy in before.chain([path(&self.path)]) {
+            if let Err(error) = remove(&copy) {
+                log::error!("{}: {error}", copy.display());
+            }
         }
     }
+}
+
+/// Where the store of schema `version` was copied to before it was migrated.
+fn before_migration(store: &Path, version: usize) -> PathBuf {
+    beside(store, &format!(".schema-{version}"))
+}
+
+/// Copies the store before it is migrated from schema `version`; older ones of that kind go.
+///
+/// # Errors
+/// The disk takes no copy.
+pub(super) fn keep_before_migration(db: &Connection, store: &Path, version: usize) -> Result<(), StoreError> {
+    copy_to(db, store, &before_migration(store, version))?;
+    for older in 1..version {
+        let _ = remove(&before_migration(store, older));
+    }
+    Ok(())
+}
+
+/// Puts the newest copy that this program can open in the place of a store that it cannot. Gives where that is now;
+/// none if there is no copy.
+///
+/// # Errors
+/// The folder cannot be written.
+pub(super) fn go_back(store: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let copies = schema::known().rev().map(|version| before_migration(store, version));
+    let Some(copy) = copies.into_iter().find(|copy| copy.exists()) else { return Ok(None) };
+    // It stays, for the next roll-back: a program of that version migrates what takes its place.
+    let io = |source| StoreError::Io { path: copy.clone(), source };
+    let ready = beside(store, ".salvaged");
+    let part = beside(store, ".salvaging");
+    drop(create_private(&part)?);
+    std::fs::copy(&copy, &part).map_err(io)?;
+    let sqlite = |source| StoreError::Sqlite { path: part.clone(), source };
+    let db = Connection::open(&part).map_err(sqlite)?;
+    super::salvage::mark_incomplete(&db, "older").map_err(sqlite)?;
+    db.close().map_err(|(_, source)| sqlite(source))?;
+    File::open(&part).and_then(|file| file.sync_all()).map_err(io)?;
+    std::fs::rename(&part, ready).map_err(io)?;
+    super::salvage::finish(store)
+}
+
+fn copy_to(db: &Connection, store: &Path, to: &Path) -> Result<u64, StoreError> {
+    let part = beside(to, ".part");
+    let io = |source| StoreError::Io { path: part.clone(), source };
+    remove(&part).map_err(io)?;
+    // SQLite fills a file that is empty, and keeps its mode.
+    let file = create_private(&part)?;
+    let name = part.to_string_lossy();
+    let sqlite = |source| StoreError::Sqlite { path: store.into(), source };
+    db.execute("VACUUM INTO ?1", [&*name]).map_err(sqlite)?;
+    file.sync_all().map_err(io)?;
+    std::fs::rename(&part, to).map_err(io)?;
+    sync_folder(to).map_err(io)?;
+    Ok(file.metadata().map_err(io)?.len())
 }

@@ -23,10 +23,14 @@ pub enum Fact {
     Dropped,
     /// Why rows may be missing, until a complete list of the cloud has said what there is: the store was damaged.
     Incomplete,
+    /// The manifests of static pods as they were last found, as JSON.
+    Manifests,
+    /// The oldest schema whose programs can use this store.
+    ReadableFrom,
 }
 
 impl Fact {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Stream,
         Self::LastSequence,
         Self::Cluster,
@@ -35,6 +39,8 @@ impl Fact {
         Self::Conditions,
         Self::Dropped,
         Self::Incomplete,
+        Self::Manifests,
+        Self::ReadableFrom,
     ];
 
     pub(super) fn is_key(text: &str) -> bool {
@@ -51,6 +57,8 @@ impl Fact {
             Self::Conditions => "conditions",
             Self::Dropped => "dropped",
             Self::Incomplete => "incomplete",
+            Self::Manifests => "manifests",
+            Self::ReadableFrom => "readable-from",
         }
     }
 }

@@ -8,6 +8,7 @@
 mod copy;
 mod facts;
 mod images;
+mod memory;
 mod objects;
 mod outbox;
 mod pods;
@@ -41,8 +42,10 @@ pub enum StoreError {
     Sqlite { path: PathBuf, source: rusqlite::Error },
     #[error("store {}: {what} does not parse: {source}", path.display())]
     Row { path: PathBuf, what: String, source: serde_json::Error },
-    #[error("store {}: made by a newer edge-runtime (schema {found}, this one knows {known}); upgrade or use that version", path.display())]
+    #[error("store {}: made by a newer edge-runtime (schema {found}, this one knows {known}), and there is no copy from before; use that version", path.display())]
     Newer { path: PathBuf, found: usize, known: usize },
+    #[error("store {}: was kept in memory, and the disk takes it again", path.display())]
+    Back { path: PathBuf },
     #[error("store {}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
 }
@@ -65,7 +68,8 @@ impl StoreError {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OutOfMemory};
-        matches!(self.code(), Some(CannotOpen | DatabaseBusy | DatabaseLocked | OutOfMemory))
+        matches!(self, Self::Back { .. })
+            || matches!(self.code(), Some(CannotOpen | DatabaseBusy | DatabaseLocked | OutOfMemory))
     }
 
     /// A block of the store cannot be read, while others perhaps can.
@@ -97,6 +101,8 @@ pub struct Store {
     /// Bodies of Secrets are in a temporary table, see [`secrets`].
     secrets_in_memory: bool,
     synced: Synced,
+    /// Everything is, see [`memory`].
+    in_memory: bool,
 }
 
 /// A store and, when it had to be made anew from a damaged one, how that went.
@@ -119,8 +125,10 @@ impl Store {
     /// Opens the store at `path`, makes it if absent, migrates it if old. A file that is no sound
     /// database is renamed to `<path>.corrupt-<n>` and a store made from what can still be read takes its place.
     ///
+    /// One that a newer version made and this one cannot use gives way to the copy that was made before its migration.
+    ///
     /// # Errors
-    /// The folder cannot be written, the disk is full, or a newer version made the file.
+    /// The folder cannot be written, the disk is full, or a newer version made the file and there is no copy.
     pub fn open(path: &Path) -> Result<Opened, StoreError> {
         let cut_short = salvage::finish(path)?;
         match Self::open_sound(path) {
@@ -131,6 +139,11 @@ impl Store {
             Err(error) if error.is_damage() || error.is_unreadable() => {
                 let (aside, rows) = salvage::replace(path)?;
                 let quarantined = Some(Quarantined { aside, why: error.to_string(), rows });
+                Ok(Opened { store: Self::open_sound(path)?, quarantined })
+            }
+            Err(error @ StoreError::Newer { .. }) => {
+                let Some(aside) = copy::go_back(path)? else { return Err(error) };
+                let quarantined = Some(Quarantined { aside, why: error.to_string(), rows: 0 });
                 Ok(Opened { store: Self::open_sound(path)?, quarantined })
             }
             Err(error) => Err(error),
@@ -166,8 +179,14 @@ impl Store {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
             return Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(sound))));
         }
+        if let Some(version) = schema::outdated(&db, path)? {
+            // Without room for it the node runs on all the same, and cannot go back.
+            if let Err(error) = copy::keep_before_migration(&db, path, version) {
+                log::error!("no copy from before the migration: {error}");
+            }
+        }
         schema::migrate(&mut db, path)?;
-        Ok(Self { db, path: path.into(), secrets_in_memory: false, synced: Synced::default() })
+        Ok(Self { db, path: path.into(), secrets_in_memory: false, synced: Synced::default(), in_memory: false })
     }
 
     /// An empty store in memory, for tests and simulations.
@@ -179,7 +198,7 @@ impl Store {
         let mut db =
             Connection::open_in_memory().map_err(|source| StoreError::Sqlite { path: path.clone(), source })?;
         schema::migrate(&mut db, &path)?;
-        Ok(Self { db, path, secrets_in_memory: false, synced: Synced::default() })
+        Ok(Self { db, path, secrets_in_memory: false, synced: Synced::default(), in_memory: true })
     }
 
     /// Runs `work` in one transaction, synced to the medium before this returns.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::StoreError;
+use super::{Fact, StoreError};
 
 const MIGRATIONS: &[&str] = &[
     // Facts: single values (stream position, cluster id, time floor).
@@ -30,14 +30,48 @@ const MIGRATIONS: &[&str] = &[
     "ALTER TABLE outbox ADD COLUMN seen INTEGER;",
 ];
 
+/// The oldest schema whose programs can use the newest store as well: raised to a migration's number by one that does
+/// more than add tables and columns which may be null. An older program leaves a store alone that it cannot use, and
+/// takes the copy that was made before the migration.
+const READABLE_FROM: usize = 1;
+
 /// The migrations that `db` lacks.
 fn missing(db: &Connection, path: &Path) -> Result<&'static [&'static str], StoreError> {
+    let (found, known) = (version(db, path)?, MIGRATIONS.len());
+    match MIGRATIONS.get(found..) {
+        Some(missing) => Ok(missing),
+        None if readable_from(db).is_some_and(|from| from <= known) => Ok(&[]),
+        None => Err(StoreError::Newer { path: path.into(), found, known }),
+    }
+}
+
+/// How many migrations were applied.
+fn version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
     let version: i64 = db
         .query_row("PRAGMA user_version", [], |row| row.get(0))
         .map_err(|source| StoreError::Sqlite { path: path.into(), source })?;
-    let found = usize::try_from(version).unwrap_or(usize::MAX);
-    let known = MIGRATIONS.len();
-    MIGRATIONS.get(found..).ok_or(StoreError::Newer { path: path.into(), found, known })
+    Ok(usize::try_from(version).unwrap_or(usize::MAX))
+}
+
+/// What a newer program says of its store.
+fn readable_from(db: &Connection) -> Option<usize> {
+    let sql = "SELECT value FROM facts WHERE key = ?1";
+    let text: String = db.query_row(sql, [Fact::ReadableFrom.key()], |row| row.get(0)).ok()?;
+    text.parse().ok()
+}
+
+/// The version of the store before the migrations that it lacks; none for one that lacks none, or is new.
+///
+/// # Errors
+/// As [`migrate`].
+pub(super) fn outdated(db: &Connection, path: &Path) -> Result<Option<usize>, StoreError> {
+    let found = version(db, path)?;
+    Ok((found > 0 && !missing(db, path)?.is_empty()).then_some(found))
+}
+
+/// Versions whose stores can be opened.
+pub(super) fn known() -> std::ops::RangeInclusive<usize> {
+    1..=MIGRATIONS.len()
 }
 
 /// Brings `db` to the newest schema in one transaction.
@@ -55,5 +89,10 @@ pub(super) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError
         tx.execute_batch(migration).map_err(sqlite)?;
     }
     tx.pragma_update(None, "user_version", i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)).map_err(sqlite)?;
+    tx.execute(
+        "INSERT OR REPLACE INTO facts (key, value) VALUES (?1, ?2)",
+        (Fact::ReadableFrom.key(), READABLE_FROM.to_string()),
+    )
+    .map_err(sqlite)?;
     tx.commit().map_err(sqlite)
 }

@@ -63,7 +63,7 @@ impl Store {
         if moved == 0 {
             return Ok(());
         }
-        self.forget_copy();
+        self.forget_copies();
         self.db.pragma_update(None, "secure_delete", "ON")?;
         self.db.execute("UPDATE objects SET digest = '', body = '' WHERE kind = ?1", [KIND])?;
         self.db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")

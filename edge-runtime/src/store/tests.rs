@@ -175,14 +175,75 @@ fn damage_inside_the_file_is_found() {
     assert!(Store::open(&path).expect("opens all the same").quarantined.is_some());
 }
 
+/// Makes the store one of a program to come.
+fn of_the_future(path: &Path, readable_from: usize) {
+    let db = Connection::open(path).expect("opens");
+    db.pragma_update(None, "user_version", 999).expect("sets");
+    let more =
+        "CREATE TABLE more (a TEXT); ALTER TABLE pods ADD COLUMN colour TEXT; ALTER TABLE facts ADD COLUMN b TEXT;";
+    db.execute_batch(more).expect("adds");
+    let fact = "INSERT OR REPLACE INTO facts (key, value) VALUES ('readable-from', ?1)";
+    db.execute(fact, [readable_from.to_string()]).expect("sets");
+}
+
 #[test]
-fn a_newer_schema_is_refused_and_kept() {
+fn a_store_of_the_future_that_only_has_more_is_used_as_it_is() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    open(&path).write(|writer| writer.put_object(&config_map("settings", "u"))).expect("commits");
+    of_the_future(&path, 3);
+    let mut store = open(&path);
+    store.write_durable(|writer| writer.put_object(&config_map("more", "u2"))).expect("commits");
+    store.write(|writer| writer.set_fact(Fact::Cluster, "c")).expect("commits");
+    assert_eq!(store.held().expect("reads").len(), 2);
+    drop(store);
+    let version: i64 =
+        Connection::open(&path).unwrap().query_row("PRAGMA user_version", [], |row| row.get(0)).expect("reads");
+    assert_eq!(version, 999, "it is still the other's");
+}
+
+#[test]
+fn a_store_of_the_future_that_is_different_gives_way_to_the_copy_from_before() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let mut store = open(&path);
+    store.write(|writer| writer.put_object(&config_map("settings", "u"))).expect("commits");
+    store.write(|writer| writer.set_fact(Fact::LastSequence, "7")).expect("commits");
+    // As the migration of a later program does it.
+    copy::keep_before_migration(&store.db, &path, 3).expect("copies");
+    drop(store);
+    of_the_future(&path, 900);
+    let opened = Store::open(&path).expect("opens the copy");
+    let Quarantined { aside, why, .. } = opened.quarantined.expect("tells");
+    assert!(aside.exists() && why.contains("newer"), "{why}");
+    assert_eq!(opened.store.held().expect("reads").len(), 1);
+    assert!(opened.store.is_incomplete().expect("reads"));
+    assert_eq!(opened.store.fact(Fact::LastSequence).expect("reads"), None);
+    drop(opened.store);
+    drop(open(&path));
+}
+
+#[test]
+fn an_old_store_is_copied_before_it_is_migrated() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    open(&path).write(|writer| writer.put_object(&config_map("settings", "u"))).expect("commits");
+    let db = Connection::open(&path).expect("opens");
+    db.execute_batch("ALTER TABLE outbox DROP COLUMN seen; PRAGMA user_version = 2").expect("is an old one");
+    drop(db);
+    drop(open(&path));
+    let copy = Connection::open(folder.path().join("store.db.schema-2")).expect("opens");
+    let rows: i64 = copy.query_row("SELECT count(*) FROM objects", [], |row| row.get(0)).expect("reads");
+    let version: i64 = copy.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("reads");
+    assert_eq!((rows, version), (1, 2));
+}
+
+#[test]
+fn a_newer_schema_without_a_copy_is_refused_and_kept() {
     let folder = folder();
     let path = folder.path().join("store.db");
     drop(open(&path));
-    let db = Connection::open(&path).expect("opens");
-    db.pragma_update(None, "user_version", 999).expect("sets");
-    drop(db);
+    of_the_future(&path, 900);
     let error = Store::open(&path).err().expect("refused").to_string();
     assert!(error.contains("newer") && error.contains("store.db"), "{error}");
     assert!(path.exists());

@@ -9,6 +9,7 @@ pub mod files;
 pub mod host;
 pub mod idmap;
 pub mod memory;
+pub mod notify;
 pub mod oom;
 pub mod program;
 pub mod quantity;

@@ -1,4 +1,4 @@
-//! Notices changes in a folder (inotify). Knows nothing of what the files mean.
+//! Notices changes in a folder (inotify), also of one that goes and comes back. Knows nothing of what the files mean.
 
 use std::io;
 use std::path::Path;
@@ -10,25 +10,70 @@ use smol::Async;
 pub struct FolderWatch(Async<Inotify>);
 
 impl FolderWatch {
-    /// Watches files coming, going and being written in `folder`, which must exist.
+    /// Watches files coming, going and being written in `folder`, and the folder itself coming and going in its parent.
+    /// Either may be missing.
     ///
     /// # Errors
-    /// The folder is missing or the kernel's limit of watches is reached.
+    /// The kernel's limit of watches is reached.
     pub fn new(folder: &Path) -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let flags = AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_MOVED_TO
-            | AddWatchFlags::IN_MOVED_FROM
-            | AddWatchFlags::IN_DELETE;
-        inotify.add_watch(folder, flags)?;
-        Ok(Self(Async::new(inotify)?))
+        let watch = Self(Async::new(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?)?);
+        watch.add(folder);
+        Ok(watch)
+    }
+
+    /// A watch is of an inode: the next folder of that name needs one of its own. Of the same inode it stays the same.
+    fn add(&self, folder: &Path) {
+        let come_and_go = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE;
+        let inotify = self.0.get_ref();
+        let _ = inotify.add_watch(folder, come_and_go | AddWatchFlags::IN_CLOSE_WRITE);
+        if let Some(parent) = folder.parent() {
+            let _ = inotify.add_watch(parent, come_and_go | AddWatchFlags::IN_CREATE);
+        }
     }
 
     /// Waits until something changed; several changes may be told as one.
     ///
     /// # Errors
     /// The descriptor fails.
-    pub async fn changed(&self) -> io::Result<()> {
-        self.0.read_with(|inotify| inotify.read_events().map_err(io::Error::from)).await.map(drop)
+    pub async fn changed(&self, folder: &Path) -> io::Result<()> {
+        self.0.read_with(|inotify| inotify.read_events().map_err(io::Error::from)).await?;
+        self.add(folder);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_folder_that_is_replaced_is_watched_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("manifests");
+        fs::create_dir(&folder).unwrap();
+        let watch = FolderWatch::new(&folder).unwrap();
+        smol::block_on(async {
+            fs::write(folder.join("a"), "a").unwrap();
+            watch.changed(&folder).await.unwrap();
+            fs::remove_dir_all(&folder).unwrap();
+            watch.changed(&folder).await.unwrap();
+            fs::create_dir(&folder).unwrap();
+            watch.changed(&folder).await.unwrap();
+            // What is told late is taken before the new file comes.
+            while smol::future::or(async { watch.changed(&folder).await.is_ok() }, async {
+                smol::Timer::after(std::time::Duration::from_millis(50)).await;
+                false
+            })
+            .await
+            {}
+            fs::write(folder.join("b"), "b").unwrap();
+            let told = async { watch.changed(&folder).await.is_ok() };
+            let late = async {
+                smol::Timer::after(std::time::Duration::from_secs(10)).await;
+                false
+            };
+            assert!(smol::future::or(told, late).await);
+        });
     }
 }

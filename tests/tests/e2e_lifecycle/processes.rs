@@ -17,10 +17,12 @@ fn containers_share_their_processes() {
     let kubectl = &cluster.kubectl;
     let wait = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
     let look = format!("until ps -o args | grep -q '[s]leep 10009'; do sleep 0.1; done; ps -o pid,args; {wait}");
+    // With a token, which the holder's start looks up as any other's does.
+    let token = json!({"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
     let shared = with_spec(
         // An orphan goes to the first process of the namespace, which takes it in.
         pod("shared", &node.name, json!([shell("a", "(sleep 10009 &); exec sleep 10011"), shell("b", &look)])),
-        &json!({"shareProcessNamespace": true}),
+        &json!({"shareProcessNamespace": true, "volumes": [token]}),
     );
     kubectl.apply_all(&[shared]);
     let ready = kubectl.wait_ready("shared");

@@ -39,12 +39,17 @@ pub(super) fn fill(into: &mut Connection, path: &Path) -> rusqlite::Result<usize
         Some(uid) if !here.contains(uid) => Ok(false),
         _ => found.add(&tx),
     })?;
-    for fact in [Fact::Stream, Fact::LastSequence] {
-        tx.execute("DELETE FROM facts WHERE key = ?1", [fact.key()])?;
-    }
-    tx.execute("INSERT OR REPLACE INTO facts (key, value) VALUES (?1, 'damaged')", [Fact::Incomplete.key()])?;
+    mark_incomplete(&tx, "damaged")?;
     tx.commit()?;
     Ok(rows)
+}
+
+/// The next connection brings a whole list, and what the store does not know may be wanted until then.
+pub(super) fn mark_incomplete(db: &Connection, why: &str) -> rusqlite::Result<()> {
+    for fact in [Fact::Stream, Fact::LastSequence] {
+        db.execute("DELETE FROM facts WHERE key = ?1", [fact.key()])?;
+    }
+    db.execute("INSERT OR REPLACE INTO facts (key, value) VALUES (?1, ?2)", [Fact::Incomplete.key(), why]).map(drop)
 }
 
 /// Offers every row of a file to `add`; how many it took.

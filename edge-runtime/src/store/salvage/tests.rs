@@ -131,9 +131,10 @@ fn a_sound_store_is_read_as_sql_reads_it() {
     schema::migrate(&mut other, Path::new("other")).expect("makes tables");
     let rows = fill(&mut other, &path).expect("fills");
     let (mut expected, got) = (counts(&store.db), counts(&other));
-    assert_eq!(i64::try_from(rows), Ok(expected.iter().sum()));
+    // All but what a new store has itself: who can read it.
+    assert_eq!(i64::try_from(rows), Ok(expected.iter().sum::<i64>() - 1));
     // One fact less, one more: where the stream was, and that the store is incomplete.
-    assert_eq!((expected[0], got[0]), (2, 2));
+    assert_eq!((expected[0], got[0]), (3, 3));
     expected[0] = got[0];
     assert_eq!(got, expected);
     assert_eq!(sums(&other), sums(&store.db));

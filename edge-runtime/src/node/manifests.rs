@@ -1,0 +1,129 @@
+//! The folder of static pods' manifests: what is in it, and what cannot be told. Knows nothing of pods that run.
+//!
+//! A folder that cannot be read, or that is another one than before and empty (its partition did not mount, it is being
+//! written anew), says nothing of what is wanted.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// A manifest is a page of text; more than this is not one.
+const MANIFEST_LIMIT: u64 = 1 << 20;
+/// More files than pods that any node takes.
+const FILES_LIMIT: usize = 1024;
+
+/// One look at the folder.
+pub(super) struct Listing {
+    /// Device and inode of the folder.
+    pub(super) folder: (u64, u64),
+    /// By file name; none for one that is there and cannot be read.
+    pub(super) files: BTreeMap<String, Option<String>>,
+}
+
+/// What was found last time, as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Found {
+    pub(super) folder: (u64, u64),
+    /// Uids of pods by the file they are from.
+    pub(super) pods: BTreeMap<String, String>,
+}
+
+/// Reads the folder.
+///
+/// # Errors
+/// It cannot be listed, as a whole or in part.
+pub(super) fn list(folder: &Path) -> io::Result<Listing> {
+    let meta = fs::metadata(folder)?;
+    let mut files = BTreeMap::new();
+    for file in fs::read_dir(folder)? {
+        let file = file?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        // The kubelet skips hidden files too: editors leave them.
+        if name.starts_with('.') {
+            continue;
+        }
+        if files.len() == FILES_LIMIT {
+            return Err(io::Error::other(format!("more than {FILES_LIMIT} files")));
+        }
+        match read(&file.path()) {
+            Ok(Some(text)) => drop(files.insert(name, Some(text))),
+            // Gone since it was listed, unless it is a link to what is gone.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !file.path().is_symlink() => {}
+            Ok(None) => {}
+            Err(error) => {
+                log::debug!("{}: {error}", file.path().display());
+                files.insert(name, None);
+            }
+        }
+    }
+    Ok(Listing { folder: (meta.dev(), meta.ino()), files })
+}
+
+/// None for what is no file.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    if !fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MANIFEST_LIMIT).read_to_end(&mut bytes)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+impl Listing {
+    /// Whether nothing in it says that nothing is wanted.
+    pub(super) fn says_nothing(&self, before: &Found) -> bool {
+        self.files.is_empty() && !before.pods.is_empty() && before.folder != self.folder
+    }
+}
+
+/// Whether the pod `uid` runs on: its file is there and cannot be told to be another's.
+pub(super) fn keeps(before: &Found, unclear: &[String], uid: &str) -> bool {
+    match before.pods.iter().find(|(_, of)| *of == uid) {
+        Some((file, _)) => unclear.contains(file),
+        // From which file it is nobody knows.
+        None => !unclear.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_not_what_is_not_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("manifests");
+        assert!(list(&folder).is_err(), "a missing folder is no empty one");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("a.yaml"), "a").unwrap();
+        fs::write(folder.join(".a.yaml.swp"), "a").unwrap();
+        fs::create_dir(folder.join("more")).unwrap();
+        std::os::unix::fs::symlink(temp.path().join("not-mounted/b.yaml"), folder.join("b.yaml")).unwrap();
+        let listing = list(&folder).unwrap();
+        let expected = [("a.yaml".to_owned(), Some("a".to_owned())), ("b.yaml".to_owned(), None)];
+        assert_eq!(listing.files, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn an_empty_folder_counts_if_it_is_the_same() {
+        let pods = BTreeMap::from([("a.yaml".to_owned(), "uid".to_owned())]);
+        let before = Found { folder: (1, 2), pods };
+        let empty = |folder| Listing { folder, files: BTreeMap::new() };
+        assert!(!empty((1, 2)).says_nothing(&before), "its last file was deleted");
+        assert!(empty((1, 3)).says_nothing(&before), "it was replaced, or hidden by a mount");
+        assert!(!empty((1, 3)).says_nothing(&Found::default()));
+    }
+
+    #[test]
+    fn an_unclear_file_keeps_its_own_pod() {
+        let pods = BTreeMap::from([("a.yaml".to_owned(), "one".to_owned()), ("b.yaml".to_owned(), "two".to_owned())]);
+        let before = Found { folder: (1, 2), pods };
+        let unclear = ["a.yaml".to_owned()];
+        assert!(keeps(&before, &unclear, "one") && !keeps(&before, &unclear, "two"));
+        assert!(keeps(&before, &unclear, "of a file that is not known") && !keeps(&before, &[], "one"));
+    }
+}

@@ -1,0 +1,125 @@
+//! A pod at whose turn the daemon dies, again and again, would take all others with it: a panic ends the process, and the
+//! next one begins with the same store. Whose turn it is is written down below the run folder; after three deaths that pod
+//! is left as it is until the next boot, or until its object changes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Deaths of the daemon in a pod's turn.
+const DEATHS: u32 = 3;
+/// Most bytes of a uid.
+const UID_LIMIT: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Poison {
+    /// Holds the uid of the pod whose turn it is, or zeros.
+    turn: Option<File>,
+    counts: PathBuf,
+    /// By uid.
+    deaths: BTreeMap<String, u32>,
+}
+
+impl Poison {
+    /// Counts the death of the daemon before this one, if it was in a pod's turn.
+    pub(super) fn open(run: &Path) -> Self {
+        let (turn, counts) = (run.join("turn"), run.join("deaths"));
+        let text = std::fs::read_to_string(&counts).unwrap_or_default();
+        let mut deaths: BTreeMap<String, u32> = serde_json::from_str(&text).unwrap_or_default();
+        let last = std::fs::read_to_string(&turn).unwrap_or_default();
+        let last = last.trim_matches('\0');
+        if !last.is_empty() {
+            let count = deaths.entry(last.to_owned()).or_default();
+            *count = count.saturating_add(1);
+            log::error!("the last daemon died in a turn of pod {last}, {count} times by now");
+        }
+        let file = File::options().create(true).truncate(true).write(true).open(&turn);
+        let poison = Self { turn: file.ok(), counts, deaths };
+        poison.save();
+        poison
+    }
+
+    /// The turn of a pod begins. False if it has none.
+    pub(super) fn begin(&self, uid: &str) -> bool {
+        if self.deaths.get(uid).is_some_and(|count| *count >= DEATHS) {
+            return false;
+        }
+        self.write(uid.as_bytes());
+        true
+    }
+
+    /// It is over, and nobody died.
+    pub(super) fn end(&mut self, uid: &str) {
+        self.write(&[]);
+        if self.deaths.remove(uid).is_some() {
+            self.save();
+        }
+    }
+
+    /// Its object is another by now: it gets one more try. Whether it had none.
+    pub(super) fn changed(&mut self, uid: &str) -> bool {
+        match self.deaths.get_mut(uid) {
+            Some(count) if *count >= DEATHS => {
+                *count = DEATHS - 1;
+                self.save();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The pods that have no turns.
+    pub(super) fn skipped(&self) -> Vec<String> {
+        self.deaths.iter().filter(|(_, count)| **count >= DEATHS).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    fn write(&self, uid: &[u8]) {
+        let mut text = [0; UID_LIMIT];
+        let length = uid.len().min(UID_LIMIT);
+        text[..length].copy_from_slice(&uid[..length]);
+        if let Some(turn) = &self.turn {
+            let _ = turn.write_all_at(&text, 0);
+        }
+    }
+
+    fn save(&self) {
+        if let Ok(text) = serde_json::to_string(&self.deaths) {
+            let _ = std::fs::write(&self.counts, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_three_deaths_a_pod_has_no_turn_until_it_changes() {
+        let run = tempfile::tempdir().unwrap();
+        for _ in 0..DEATHS {
+            let poison = Poison::open(run.path());
+            assert!(poison.begin("bad"), "each death is followed by another try");
+        }
+        let mut poison = Poison::open(run.path());
+        assert!(!poison.begin("bad") && poison.begin("good"));
+        poison.end("good");
+        assert_eq!(poison.skipped(), ["bad"]);
+        assert!(!poison.changed("good") && poison.changed("bad") && poison.begin("bad"));
+        drop(poison);
+        assert!(!Poison::open(run.path()).begin("bad"), "once more was once too often");
+    }
+
+    #[test]
+    fn a_daemon_that_is_killed_now_and_then_skips_nobody() {
+        let run = tempfile::tempdir().unwrap();
+        for _ in 0..10 {
+            let mut poison = Poison::open(run.path());
+            assert!(poison.begin("a"));
+            poison.end("a");
+            assert!(poison.begin("a"));
+        }
+        let poison = Poison::open(run.path());
+        assert_eq!(poison.skipped(), [""; 0]);
+    }
+}
