@@ -93,12 +93,8 @@ fn pod(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
     runtime_class::apply(store, ctx, value)?;
     let mirror = value["metadata"]["annotations"][MIRROR].is_string();
     if mirror {
-        if value["spec"]["serviceAccountName"].as_str().is_some_and(|s| !s.is_empty()) {
-            return Err(ApiError::forbidden(
-                &ctx.resource,
-                meta::text(value, "name"),
-                "a mirror pod may not reference service accounts",
-            ));
+        if let Some(why) = node::references::forbidden_in_mirror(value) {
+            return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), why));
         }
         return Ok(());
     }

@@ -35,6 +35,7 @@ pub(super) fn run(inner: &Arc<Inner>) -> Result<(), StoreError> {
     if let Some(range) = inner.config.services {
         services::of_the_api(range, &mut store)?;
     }
+    inner.related.follow(&mut store)?;
     crd::load(inner, &mut store).map_err(fail)?;
     gc::recover(inner, &store)
 }

@@ -1,12 +1,21 @@
-//! From request bytes to a checked object: duplicate keys, unknown fields and values of the wrong type, in
-//! the API server's words. Knows no storage and no verbs.
+//! From JSON to a checked object: unknown fields and values of the wrong type, in the API server's words. Knows no
+//! storage and no verbs.
 
-use std::collections::HashSet;
-use std::fmt;
-
+use bytes::Bytes;
 use serde::Serialize;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::error::{ApiError, ApiResult};
+pub use super::parse::parse;
+pub(crate) use super::parse::reason;
+use super::parse::{COMPLAINTS_MAX, shown_path};
+
+/// How many elements a list may have, but for a command's arguments. Validation compares elements with each other,
+/// and the typed form of a small text may be large.
+const LIST_MAX: usize = 4096;
+/// Lists of plain words that are compared with nothing.
+const ARGUMENTS: &[&str] = &["args", "command"];
 
 /// A body that matches the kind's type.
 #[derive(Debug, PartialEq)]
@@ -22,6 +31,7 @@ pub type Check = fn(&Value) -> Result<Decoded, String>;
 
 /// Passes `value` through the type `T`.
 pub fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Decoded, String> {
+    short_lists(value, "")?;
     let typed: T = serde_path_to_error::deserialize(value).map_err(|e| {
         let path = e.path().to_string();
         format!("json: cannot unmarshal into field {path}: {}", e.inner())
@@ -31,6 +41,41 @@ pub fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Decoded, 
     compare(value, &mut out, &mut String::new(), &mut unknown);
     drop_empty(&mut out);
     Ok(Decoded { value: out, unknown })
+}
+
+/// Reads the body of a subresource or of options as the type `T`, which has no unknown fields then.
+///
+/// # Errors
+/// 400: it is no JSON object, or a field has the wrong type.
+pub(crate) fn read<T: DeserializeOwned + Serialize>(body: &Bytes, kind: &str) -> ApiResult<Value> {
+    let refuse = |why: String| ApiError::bad_request(format!("the body cannot be handled as a {kind}: {why}"));
+    let (value, _) = parse(body).map_err(|e| refuse(reason(&e)))?;
+    typed::<T>(value, kind)
+}
+
+/// As `read`, of a value at hand. Clients name the group and version that they know the kind by.
+pub(crate) fn typed<T: DeserializeOwned + Serialize>(mut value: Value, kind: &str) -> ApiResult<Value> {
+    let refuse = |why: String| ApiError::bad_request(format!("the body cannot be handled as a {kind}: {why}"));
+    let Some(map) = value.as_object_mut() else { return Err(refuse("it is no JSON object".into())) };
+    map.remove("apiVersion");
+    match map.remove("kind") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(given)) if given == kind || given.is_empty() => {}
+        Some(given) => return Err(refuse(format!("its kind is {}", shown_path(&given.to_string())))),
+    }
+    check::<T>(&value).map(|decoded| decoded.value).map_err(refuse)
+}
+
+/// Refuses long lists before they become typed.
+fn short_lists(value: &Value, name: &str) -> Result<(), String> {
+    match value {
+        Value::Array(list) if list.len() > LIST_MAX && !ARGUMENTS.contains(&name) => {
+            Err(format!("the list {} has {} elements, more than {LIST_MAX}", shown_path(name), list.len()))
+        }
+        Value::Array(list) => list.iter().try_for_each(|item| short_lists(item, name)),
+        Value::Object(map) => map.iter().try_for_each(|(name, inner)| short_lists(inner, name)),
+        _ => Ok(()),
+    }
 }
 
 /// Collects the paths that are in `given` with a value but not in `kept`, and keeps numbers as they were written
@@ -49,7 +94,8 @@ fn compare(given: &Value, kept: &mut Value, path: &mut String, out: &mut Vec<Str
                 path.push_str(key);
                 match kept.get_mut(key) {
                     Some(inner) => compare(value, inner, path, out),
-                    None => out.push(path.clone()),
+                    None if out.len() < COMPLAINTS_MAX => out.push(shown_path(path)),
+                    None => {}
                 }
                 path.truncate(length);
             }
@@ -96,127 +142,6 @@ pub(crate) fn drop_empty(value: &mut Value) {
     }
 }
 
-/// Parses JSON, naming every key that an object has twice (the last one counts, as in Go).
-///
-/// # Errors
-/// The JSON error.
-pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let mut duplicates = Vec::new();
-    let mut path = String::new();
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Node { path: &mut path, duplicates: &mut duplicates, order: None }.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok((value, duplicates))
-}
-
-/// Every field's path in the order of the text; empty when it is no JSON.
-pub(crate) fn paths(bytes: &[u8]) -> Vec<String> {
-    let (mut duplicates, mut path, mut order) = (Vec::new(), String::new(), Vec::new());
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let node = Node { path: &mut path, duplicates: &mut duplicates, order: Some(&mut order) };
-    let _ = node.deserialize(&mut deserializer);
-    order
-}
-
-/// A JSON error in Go's words where they are well known.
-pub(crate) fn reason(error: &serde_json::Error) -> String {
-    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
-}
-
-struct Node<'a> {
-    path: &'a mut String,
-    duplicates: &'a mut Vec<String>,
-    order: Option<&'a mut Vec<String>>,
-}
-
-impl<'de> DeserializeSeed<'de> for Node<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Node<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_f64<E>(self, v: f64) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_str<E: Error>(self, v: &str) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_string<E>(self, v: String) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        let length = self.path.len();
-        loop {
-            self.path.push_str(&format!("[{}]", items.len()));
-            let item = seq.next_element_seed(Node {
-                path: self.path,
-                duplicates: self.duplicates,
-                order: self.order.as_deref_mut(),
-            })?;
-            self.path.truncate(length);
-            match item {
-                Some(item) => items.push(item),
-                None => return Ok(items.into()),
-            }
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut access: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        let mut told = HashSet::new();
-        let length = self.path.len();
-        while let Some(key) = access.next_key::<String>()? {
-            if length > 0 {
-                self.path.push('.');
-            }
-            self.path.push_str(&key);
-            if let Some(order) = self.order.as_deref_mut() {
-                order.push(self.path.clone());
-            }
-            let value = access.next_value_seed(Node {
-                path: self.path,
-                duplicates: self.duplicates,
-                order: self.order.as_deref_mut(),
-            })?;
-            if map.contains_key(&key) && told.insert(key.clone()) {
-                self.duplicates.push(self.path.clone());
-            }
-            map.insert(key, value);
-            self.path.truncate(length);
-        }
-        Ok(map.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
@@ -239,10 +164,23 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_named_once() {
-        let (value, duplicates) = parse(br#"{"a":{"b":1,"b":2,"b":3},"c":[{"d":1,"d":1}]}"#).unwrap();
-        assert_eq!(value["a"]["b"], 3);
-        assert_eq!(duplicates, ["a.b", "c[0].d"]);
-        assert!(parse(b"{} x").is_err());
+    fn long_lists_and_many_complaints_are_cut() {
+        let containers = |n: usize| json!({"spec": {"containers": vec![json!({}); n]}});
+        assert!(check::<Pod>(&containers(LIST_MAX)).is_ok());
+        assert!(check::<Pod>(&containers(LIST_MAX + 1)).unwrap_err().contains("the list containers has 4097"));
+        let long = vec![json!("a"); LIST_MAX + 1];
+        assert!(check::<Pod>(&json!({"spec": {"containers": [{"name": "c", "args": long}]}})).is_ok());
+        let strange: serde_json::Map<_, _> = (0..10_000).map(|n| (format!("x{n}"), json!(1))).collect();
+        assert_eq!(check::<Pod>(&json!({ "spec": strange })).unwrap().unknown.len(), COMPLAINTS_MAX);
+    }
+
+    #[test]
+    fn bodies_of_subresources_are_objects_with_typed_fields() {
+        use k8s_openapi::api::core::v1::Binding;
+        let read = |text: &'static str| read::<Binding>(&Bytes::from_static(text.as_bytes()), "Binding");
+        for wrong in ["[]", "1", "\"\"", "null", "", "{", r#"{"metadata": {"annotations": {"a": 1}}}"#] {
+            assert_eq!(read(wrong).unwrap_err().code, 400, "{wrong}");
+        }
+        assert_eq!(read(r#"{"target": {"name": "n"}}"#).unwrap()["target"]["name"], "n");
     }
 }

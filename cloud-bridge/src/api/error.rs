@@ -23,6 +23,9 @@ pub struct ApiError {
 /// The result of a verb.
 pub(super) type ApiResult<T> = Result<T, ApiError>;
 
+/// The most errors that one answer lists.
+const ERRORS_MAX: usize = 256;
+
 impl ApiError {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Value::Null, list_continue: None }
@@ -148,12 +151,15 @@ impl ApiError {
     pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::new();
         let mut causes = Vec::new();
-        for error in errors {
+        for error in errors.iter().take(ERRORS_MAX) {
             let text = format!("{}: {}", error.field, error.message);
             if !texts.contains(&text) {
                 texts.push(text);
             }
             causes.push(json!({ "reason": error.kind.reason(), "message": error.message, "field": error.field }));
+        }
+        if let Some(more) = errors.len().checked_sub(ERRORS_MAX).filter(|n| *n > 0) {
+            texts.push(format!("{more} more errors"));
         }
         let list = match texts.as_slice() {
             [one] => one.clone(),
@@ -205,6 +211,13 @@ impl ApiError {
     /// 429: an eviction that must wait.
     pub fn too_many_requests(message: impl Into<String>) -> Self {
         Self::new(429, "TooManyRequests", message)
+    }
+
+    /// 429: too many requests are under way; the client asks again in a second.
+    pub(crate) fn busy() -> Self {
+        let mut error = Self::too_many_requests("Too many requests, please try again later.");
+        error.details = json!({ "retryAfterSeconds": 1 });
+        error
     }
 
     /// 500 with a text that is the server's own fault.

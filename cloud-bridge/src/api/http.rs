@@ -1,5 +1,6 @@
 //! From an HTTP request to an answer: impersonation, authorization, routing, negotiation, headers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,15 +16,51 @@ use super::output::{self, Form};
 use super::request::{Query, ResourcePath, Target, target};
 use super::resource::Resource;
 use super::rest::{self, Answer, Context, create, delete, list, patch, update};
-use super::server::Inner;
+use super::server::{Inner, MAX_BODY};
 use super::user::UserInfo;
 use super::{connect, front, metrics, namespaces, node_proxy, pods, protobuf, reviews, watch};
 
 const JSON: &str = "application/json";
 
-/// Answers a request of an identified user.
-pub(super) async fn answer(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) -> Response<ApiBody> {
-    let answer = route(inner, user, parts, body).await;
+/// A request that its user may make. Its body, which may be large, is read only now.
+pub(super) struct Permitted {
+    user: UserInfo,
+    query: Query,
+    target: Target,
+    attributes: Attributes,
+}
+
+/// Decides on a request of an identified user by all but its body.
+///
+/// # Errors
+/// 403 and what is wrong with the impersonation.
+pub(super) fn permit(inner: &Inner, user: &UserInfo, parts: &Parts) -> ApiResult<Permitted> {
+    let user = auth::impersonate(user, &parts.headers)?.unwrap_or_else(|| user.clone());
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let target = target(parts.uri.path());
+    let watching = query.flag("watch");
+    let attributes = Attributes::new(parts.method.as_str(), &target, watching, query.text("fieldSelector"));
+    auth::authorize(inner, &user, &attributes)?;
+    Ok(Permitted { user, query, target, attributes })
+}
+
+impl Permitted {
+    /// How large the body may be.
+    pub(super) fn body_max(&self) -> usize {
+        match &self.target {
+            Target::Resource(path) if reviews::is(path) => reviews::BODY_MAX,
+            _ => MAX_BODY,
+        }
+    }
+
+    pub(super) fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+}
+
+/// Answers a permitted request.
+pub(super) async fn answer(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> Response<ApiBody> {
+    let answer = route(inner, permitted, parts, body).await;
     // What it says was read or written by now. Nobody is told what a power cut could still take back: neither who
     // wrote it, nor who reads it and acts on it.
     let written = inner.store().written();
@@ -92,16 +129,10 @@ fn body_as_json(parts: &Parts, body: Bytes) -> ApiResult<(Bytes, String)> {
     }
 }
 
-async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
+async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
+    let Permitted { user, query, target, attributes } = permitted;
     let (body, content_type) = body_as_json(parts, body)?;
-    let acting = auth::impersonate(user, &parts.headers)?;
-    let user = acting.as_ref().unwrap_or(user);
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let target = target(parts.uri.path());
-    let watching = query.flag("watch");
-    let attributes = Attributes::new(parts.method.as_str(), &target, watching, query.text("fieldSelector"));
-    auth::authorize(inner, user, &attributes)?;
-    let path = match &target {
+    let path = match target {
         Target::Path(path) => return front::answer(inner, path, parts.method.as_str(), &accept(&parts.headers)),
         Target::Resource(path) => path,
     };
@@ -118,14 +149,14 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
         user,
         resource: Arc::clone(&resource),
         path,
-        query: &query,
+        query,
         verb: attributes.verb.clone(),
         now: Timestamp::now(),
         warnings: Vec::new(),
         managed: None,
     };
     if connect::is(&path.group, &path.resource, &path.subresource) {
-        return connect::connect(inner, &ctx, &attributes, parts).await;
+        return connect::connect(inner, &ctx, attributes, parts).await;
     }
     if path.group == metrics::GROUP {
         return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
@@ -136,7 +167,7 @@ async fn route(inner: &Arc<Inner>, user: &UserInfo, parts: &Parts, body: Bytes) 
     if path.resource == "pods" && path.subresource == "log" && path.group.is_empty() {
         return log(inner, &ctx, parts.method.as_str()).await;
     }
-    let form = Form::negotiate(&accept(&parts.headers), &query)?;
+    let form = Form::negotiate(&accept(&parts.headers), query)?;
     if attributes.verb == "watch" {
         let stream = watch::open(&ctx, inner, form)?;
         return Ok(respond(200, JSON, ApiBody::stream(stream)));
@@ -205,15 +236,21 @@ fn encode(ctx: &Context<'_>, form: Form, answer: Answer) -> Response<ApiBody> {
     }
 }
 
+/// How long one warning, and all warnings of an answer, may be; as the API server cuts them.
+const WARNING_MAX: usize = 256;
+const WARNINGS_MAX: usize = 4096;
+
 /// RFC 7234 warnings, as the API server sends them.
 fn warn(response: &mut Response<ApiBody>, warnings: &[String]) {
-    let mut told: Vec<&String> = Vec::new();
-    for text in warnings {
-        if told.contains(&text) {
-            continue;
+    let mut told: HashSet<&String> = HashSet::new();
+    let mut length = 0;
+    for text in warnings.iter().filter(|text| told.insert(text)) {
+        let cut: String = text.chars().take(WARNING_MAX).collect();
+        length += cut.len();
+        if length > WARNINGS_MAX {
+            return;
         }
-        told.push(text);
-        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"").replace(['\r', '\n'], " ");
+        let quoted = cut.replace('\\', "\\\\").replace('"', "\\\"").replace(['\r', '\n'], " ");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append("warning", value);
         }

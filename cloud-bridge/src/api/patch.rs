@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::parse::DEPTH_MAX;
+
 /// Why a patch cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum JsonPatchError {
@@ -15,6 +17,10 @@ pub(super) enum JsonPatchError {
 
 /// The most operations in one JSON patch, as the API server has it.
 const MAX_OPERATIONS: usize = 10_000;
+/// How much the `copy` operations of one JSON patch may make, as the API server has it: the limit of a request.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+/// How many values the operations of one JSON patch may move about.
+const MAX_WORK: usize = 10_000_000;
 
 /// Applies a merge patch: objects merge, null removes, everything else replaces.
 pub(super) fn merge(target: &mut Value, patch: &Value) {
@@ -47,13 +53,69 @@ pub(super) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), JsonPa
             operations.len()
         )));
     }
-    for operation in operations {
-        apply(target, operation)?;
-    }
-    Ok(())
+    let mut limits = Limits { copied: MAX_COPIED, work: MAX_WORK };
+    operations.iter().try_for_each(|operation| apply(target, operation, &mut limits))
 }
 
-fn apply(target: &mut Value, operation: &Value) -> Result<(), JsonPatchError> {
+/// What the operations of one patch may still do.
+struct Limits {
+    copied: usize,
+    work: usize,
+}
+
+impl Limits {
+    fn work(&mut self, steps: usize) -> Result<(), JsonPatchError> {
+        let left = self.work.checked_sub(steps);
+        self.work = left.ok_or_else(|| JsonPatchError::Malformed("the JSON patch moves too much".into()))?;
+        Ok(())
+    }
+
+    /// A value that is moved or copied to `path`: counts it, and keeps the object from nesting without end.
+    fn carry(&mut self, value: &Value, path: &str, copy: bool) -> Result<(), JsonPatchError> {
+        let size = measure(value, DEPTH_MAX.saturating_sub(path.matches('/').count()))
+            .ok_or_else(|| JsonPatchError::Malformed("the JSON patch nests too deep".into()))?;
+        self.work(size.values)?;
+        if copy {
+            let left = self.copied.checked_sub(size.bytes);
+            self.copied = left.ok_or_else(|| {
+                JsonPatchError::Malformed(format!(
+                    "the accumulated size of the values that the JSON patch copies exceeds the limit of {MAX_COPIED}"
+                ))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Size {
+    values: usize,
+    /// As text, about.
+    bytes: usize,
+}
+
+/// How large a value is; `None` when it is deeper than `depth`.
+fn measure(value: &Value, depth: usize) -> Option<Size> {
+    fn walk(value: &Value, depth: usize, size: &mut Size) -> Option<()> {
+        size.values += 1;
+        size.bytes += match value {
+            Value::String(text) => text.len() + 3,
+            _ => 4,
+        };
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| walk(item, depth.checked_sub(1)?, size)),
+            Value::Object(map) => map.iter().try_for_each(|(key, inner)| {
+                size.bytes += key.len() + 4;
+                walk(inner, depth.checked_sub(1)?, size)
+            }),
+            _ => Some(()),
+        }
+    }
+    let mut size = Size::default();
+    walk(value, depth, &mut size).map(|()| size)
+}
+
+fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(), JsonPatchError> {
     let text = |key: &str| operation[key].as_str();
     let op = text("op").unwrap_or_default();
     let path = text("path").ok_or_else(|| JsonPatchError::Malformed("missing path field".into()))?;
@@ -62,35 +124,55 @@ fn apply(target: &mut Value, operation: &Value) -> Result<(), JsonPatchError> {
             "{verb} operation does not apply: doc is missing path: {at:?}: missing value"
         ))
     };
-    let value = || {
-        operation.get("value").cloned().ok_or_else(|| JsonPatchError::Malformed(format!("{op} operation has no value")))
+    let given = || {
+        let value = operation.get("value");
+        value.ok_or_else(|| JsonPatchError::Malformed(format!("{op} operation has no value")))
     };
     match op {
-        "add" => add(target, path, value()?).ok_or_else(|| inapplicable("add", path)),
-        "remove" => remove(target, path).map(drop).ok_or_else(|| inapplicable("remove", path)),
-        "replace" => match target.pointer_mut(path) {
-            Some(place) => {
-                *place = value()?;
-                Ok(())
-            }
-            None => Err(inapplicable("replace", path)),
-        },
+        "add" => {
+            limits.carry(given()?, path, false)?;
+            limits.work(shifted(target, path))?;
+            add(target, path, given()?.clone()).ok_or_else(|| inapplicable("add", path))
+        }
+        "remove" => {
+            limits.work(shifted(target, path))?;
+            remove(target, path).map(drop).ok_or_else(|| inapplicable("remove", path))
+        }
+        "replace" => {
+            limits.carry(given()?, path, false)?;
+            let place = target.pointer_mut(path).ok_or_else(|| inapplicable("replace", path))?;
+            *place = given()?.clone();
+            Ok(())
+        }
         "test" => {
-            let expected = operation.get("value").cloned().unwrap_or_default();
-            let found = target.pointer(path).cloned().unwrap_or_default();
-            if found == expected {
+            if target.pointer(path).unwrap_or(&Value::Null) == operation.get("value").unwrap_or(&Value::Null) {
                 Ok(())
             } else {
-                Err(JsonPatchError::Inapplicable(format!("testing value {path} failed: test failed")))
+                Err(JsonPatchError::Inapplicable("testing value failed: test failed".into()))
             }
         }
         "move" | "copy" => {
             let from = text("from").ok_or_else(|| JsonPatchError::Malformed("missing from field".into()))?;
-            let moved = if op == "move" { remove(target, from) } else { target.pointer(from).cloned() };
-            let moved = moved.ok_or_else(|| inapplicable(op, from))?;
+            let value = target.pointer(from).ok_or_else(|| inapplicable(op, from))?;
+            limits.carry(value, path, op == "copy")?;
+            let moved = if op == "copy" {
+                value.clone()
+            } else {
+                limits.work(shifted(target, from))?;
+                remove(target, from).ok_or_else(|| inapplicable(op, from))?
+            };
+            limits.work(shifted(target, path))?;
             add(target, path, moved).ok_or_else(|| inapplicable(op, path))
         }
         other => Err(JsonPatchError::Inapplicable(format!("unexpected kind: {other}"))),
+    }
+}
+
+/// How many elements of a list change their place when one is put in or taken out at a path.
+fn shifted(target: &mut Value, path: &str) -> usize {
+    match parent(target, path) {
+        Some((Value::Array(items), key)) => items.len().saturating_sub(key.parse::<usize>().unwrap_or(items.len())),
+        _ => 0,
     }
 }
 
@@ -167,5 +249,40 @@ mod tests {
         let error = json_patch(&mut value, &json!([{"op": "remove", "path": "/x"}])).unwrap_err();
         assert!(matches!(&error, JsonPatchError::Inapplicable(text) if text.contains("\"/x\"")), "{error}");
         assert!(json_patch(&mut value, &json!({})).is_err());
+    }
+
+    fn refused(value: &Value, patch: &Value) -> String {
+        match json_patch(&mut value.clone(), patch) {
+            Err(JsonPatchError::Malformed(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn copies_do_not_double_without_end() {
+        let double = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+        let value = json!({"a": ["x".repeat(1000)]});
+        assert!(refused(&value, &vec![double; 60].into()).contains("copies exceeds the limit"));
+        let string = json!({"op": "copy", "from": "/s", "path": "/a/-"});
+        let value = json!({"a": [], "s": "x".repeat(1_000_000)});
+        assert!(json_patch(&mut value.clone(), &vec![string.clone(); 3].into()).is_ok());
+        assert!(refused(&value, &vec![string; 4].into()).contains("copies exceeds the limit"));
+    }
+
+    #[test]
+    fn moves_do_not_nest_without_end() {
+        // Each pair of operations puts what is there one level deeper.
+        let down =
+            [json!({"op": "add", "path": "/b", "value": {}}), json!({"op": "move", "from": "/a", "path": "/b/a"})];
+        let up = [json!({"op": "move", "from": "/b", "path": "/a"})];
+        let patch: Vec<Value> = std::iter::repeat_n(down.into_iter().chain(up), 3000).flatten().collect();
+        assert!(refused(&json!({"a": {}}), &patch.into()).contains("nests too deep"));
+    }
+
+    #[test]
+    fn lists_are_not_moved_about_for_minutes() {
+        let value = json!({"a": vec![0; 100_000]});
+        let first = json!({"op": "add", "path": "/a/0", "value": 1});
+        assert!(refused(&value, &vec![first; 9000].into()).contains("moves too much"));
     }
 }

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Binding;
+use k8s_openapi::api::policy::v1::Eviction;
 use serde_json::{Value, json};
 
 use super::backend::{BackendError, LogOptions, PodOnNode};
@@ -21,13 +23,9 @@ fn success(code: u16) -> Answer {
     )
 }
 
-fn parse(body: &Bytes) -> ApiResult<Value> {
-    decode::parse(body).map(|(value, _)| value).map_err(|e| ApiError::bad_request(e.to_string()))
-}
-
 /// POST of `pods/NAME/binding`: sets `spec.nodeName`.
 pub(super) fn bind(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
-    let binding = parse(body)?;
+    let binding = decode::read::<Binding>(body, "Binding")?;
     let dry_run = ctx.dry_run()?;
     let name = ctx.path.name.clone();
     let given = meta::text(&binding, "name");
@@ -108,7 +106,7 @@ fn set_scheduled(pod: &mut Value, now: Timestamp) {
 
 /// POST of `pods/NAME/eviction`: without disruption budgets, a deletion with the given options.
 pub(super) fn evict(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
-    let eviction = parse(body)?;
+    let eviction = decode::read::<Eviction>(body, "Eviction")?;
     let given = meta::text(&eviction, "name");
     if !given.is_empty() && given != ctx.path.name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
@@ -118,7 +116,7 @@ pub(super) fn evict(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
-    super::admission::delete(ctx, &store, &current)?;
+    super::auth::node::restrict_eviction(ctx, &current)?;
     delete::remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(success(201))
 }

@@ -147,13 +147,16 @@ fn scaled(whole: &str, fraction: &str, scale: Scale) -> Option<i128> {
         return Some(CAP);
     }
     let mantissa: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+    if mantissa == 0 && !beyond.bytes().any(|b| b != b'0') {
+        return Some(0);
+    }
     let mut denominator = 10i128.checked_pow(u32::try_from(kept.len()).ok()?)?;
     let numerator = match scale {
         Scale::Shift(shift) => mantissa.checked_mul(1i128 << shift)?.checked_mul(NANO),
-        Scale::Power(power) => match u32::try_from(power + 9) {
+        Scale::Power(power) => match u32::try_from(i64::from(power) + 9) {
             Ok(power) => 10i128.checked_pow(power).and_then(|p| mantissa.checked_mul(p)),
             Err(_) => {
-                let down = u32::try_from(-(power + 9)).ok()?;
+                let down = u32::try_from(-(i64::from(power) + 9)).ok()?;
                 denominator = denominator.checked_mul(10i128.checked_pow(down)?)?;
                 Some(mantissa)
             }
@@ -277,6 +280,15 @@ mod tests {
         ] {
             assert_eq!(canonical(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn exponents_beyond_reason_do_not_overflow() {
+        for exponent in ["2147483647", "-2147483648", "2147483639", "-2147483640", "400", "-400"] {
+            let _ = canonical(&format!("1e{exponent}"));
+            assert_eq!(canonical(&format!("0e{exponent}")), "0");
+        }
+        assert_eq!(canonical("1e400"), "9223372036854775807");
     }
 
     #[test]

@@ -4,24 +4,26 @@
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenReview};
+use k8s_openapi::api::authorization::v1::{
+    LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
+};
 use serde_json::{Value, json};
 
 use super::accounts;
 use super::auth::{self, Attributes};
+use super::decode;
 use super::error::{ApiError, ApiResult};
 use super::meta;
 use super::request::ResourcePath;
 use super::server::Inner;
 use super::user::UserInfo;
 
-/// The answer to a review; `None` when the path is no review.
-pub(super) fn answer(
-    inner: &Inner,
-    user: &UserInfo,
-    path: &ResourcePath,
-    method: &str,
-    body: &Bytes,
-) -> ApiResult<Option<Value>> {
+/// The largest review. Whoever has a token may send some of them, and a token or an attribute is no long text.
+pub(super) const BODY_MAX: usize = 64 * 1024;
+
+/// Whether a path is one of a review.
+pub(super) fn is(path: &ResourcePath) -> bool {
     let known = match path.group.as_str() {
         "authentication.k8s.io" => matches!(path.resource.as_str(), "tokenreviews" | "selfsubjectreviews"),
         "authorization.k8s.io" => matches!(
@@ -33,13 +35,34 @@ pub(super) fn answer(
         ),
         _ => false,
     };
-    if !known || path.version != "v1" {
+    known && path.version == "v1"
+}
+
+/// The answer to a review; `None` when the path is no review.
+pub(super) fn answer(
+    inner: &Inner,
+    user: &UserInfo,
+    path: &ResourcePath,
+    method: &str,
+    body: &Bytes,
+) -> ApiResult<Option<Value>> {
+    if !is(path) {
         return Ok(None);
     }
     if method != "POST" || !path.name.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    let mut review: Value = serde_json::from_slice(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
+    if body.len() > BODY_MAX {
+        return Err(ApiError::too_large(BODY_MAX));
+    }
+    let mut review = match path.resource.as_str() {
+        "tokenreviews" => decode::read::<TokenReview>(body, "TokenReview"),
+        "selfsubjectreviews" => decode::read::<SelfSubjectReview>(body, "SelfSubjectReview"),
+        "selfsubjectrulesreviews" => decode::read::<SelfSubjectRulesReview>(body, "SelfSubjectRulesReview"),
+        "selfsubjectaccessreviews" => decode::read::<SelfSubjectAccessReview>(body, "SelfSubjectAccessReview"),
+        "localsubjectaccessreviews" => decode::read::<LocalSubjectAccessReview>(body, "LocalSubjectAccessReview"),
+        _ => decode::read::<SubjectAccessReview>(body, "SubjectAccessReview"),
+    }?;
     let spec = review["spec"].clone();
     let status = match path.resource.as_str() {
         "tokenreviews" => token(inner, &spec),

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Request};
 use hyper::body::Incoming;
@@ -15,9 +15,9 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::error::ApiResult;
+use super::error::{ApiError, ApiResult};
 use super::server::Server;
-use super::user::UserInfo;
+use super::user::{NODE_PREFIX, NODES, UserInfo};
 use super::{auth, http as front};
 
 /// Connections at one time; more wait in the listener's queue.
@@ -54,8 +54,12 @@ impl Server {
     }
 
     /// Who a request is from: the certificate's user, else the bearer token's.
-    fn identify(&self, certificate: Option<&UserInfo>, headers: &HeaderMap) -> ApiResult<UserInfo> {
-        certificate.map_or_else(|| auth::bearer(&self.inner, headers), |user| Ok(user.clone()))
+    fn identify(&self, certificate: Option<&Certified>, headers: &HeaderMap) -> ApiResult<UserInfo> {
+        match certificate {
+            Some(certified) if certified.holds(SystemTime::now()) => Ok(certified.user.clone()),
+            Some(_) => Err(ApiError::unauthorized()),
+            None => auth::bearer(&self.inner, headers),
+        }
     }
 }
 
@@ -72,13 +76,12 @@ async fn connection(server: Server, acceptor: TlsAcceptor, stream: TcpStream) ->
     let tls = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream))
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake took too long"))??;
-    let user =
-        tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(|der| certificate_user(der));
+    let user = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(|der| Certified::of(der));
     let service = service_fn(move |request: Request<Incoming>| {
         let (server, user) = (server.clone(), user.clone());
         async move {
             let response = match server.identify(user.as_ref(), request.headers()) {
-                Ok(user) => server.handle(&user, request).await,
+                Ok(user) => server.handle_stranger(&user, request).await,
                 Err(error) => front::failure(&error),
             };
             Ok::<_, std::convert::Infallible>(response)
@@ -88,6 +91,29 @@ async fn connection(server: Server, acceptor: TlsAcceptor, stream: TcpStream) ->
     builder.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(60));
     builder.http2().timer(TokioTimer::new());
     builder.serve_connection_with_upgrades(TokioIo::new(tls), service).await.map_err(io::Error::other)
+}
+
+/// A client's certificate. The TLS layer has verified the chain.
+#[derive(Clone)]
+struct Certified {
+    user: UserInfo,
+    /// The end of its time, in seconds since 1970: a connection may live longer.
+    until: i64,
+}
+
+impl Certified {
+    fn of(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        Some(Self { user: certificate_user(der)?, until: certificate.validity().not_after.timestamp() })
+    }
+
+    /// Nodes are of the same authority but come by the link, where a deletion or a revocation counts at once.
+    fn holds(&self, now: SystemTime) -> bool {
+        let now = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(i64::MAX, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX));
+        now <= self.until && !self.user.in_group(NODES) && !self.user.name.starts_with(NODE_PREFIX)
+    }
 }
 
 /// The user of a client certificate: its common name, and its organizations as groups. The TLS layer has

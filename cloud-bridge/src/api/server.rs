@@ -17,6 +17,7 @@ use super::backend::KubeletBackend;
 use super::body::ApiBody;
 use super::error::ApiError;
 use super::quota::Quotas;
+use super::inflight::Inflight;
 use super::registry::Registry;
 use super::services::ServiceRange;
 use super::storage::{Durable, History, Store, StoreError};
@@ -27,6 +28,9 @@ use crate::printable::printable;
 
 /// The largest request body, as the API server has it.
 pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// How long a request's body may take to arrive.
+const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to open a server.
 #[derive(Debug, Clone)]
@@ -75,6 +79,7 @@ pub(super) struct Inner {
     pub(super) collector: gc::Handle,
     pub(super) samples: metrics::Samples,
     pub(super) related: Related,
+    pub(super) inflight: Inflight,
 }
 
 impl Inner {
@@ -115,6 +120,7 @@ impl Server {
             collector,
             samples: metrics::Samples::default(),
             related: Related::default(),
+            inflight: Inflight::default(),
         });
         bootstrap::run(&inner)?;
         tokio::spawn(gc::run(Arc::downgrade(&inner), work));
@@ -160,17 +166,57 @@ impl Server {
         B: http_body::Body,
         B::Error: std::fmt::Display,
     {
+        self.answer(identity, request, false).await
+    }
+
+    /// As `handle`, of somebody at the other end of a connection: within the limit of requests under way.
+    pub(super) async fn handle_stranger<B>(&self, identity: &UserInfo, request: Request<B>) -> Response<ApiBody>
+    where
+        B: http_body::Body,
+        B::Error: std::fmt::Display,
+    {
+        self.answer(identity, request, true).await
+    }
+
+    async fn answer<B>(&self, identity: &UserInfo, request: Request<B>, limited: bool) -> Response<ApiBody>
+    where
+        B: http_body::Body,
+        B::Error: std::fmt::Display,
+    {
         let (parts, body) = request.into_parts();
-        match Limited::new(BodyOf(Box::pin(body)), MAX_BODY).collect().await {
-            Ok(body) => {
-                let work = format!("request of {}: {} {}", identity.name, parts.method, printable(parts.uri.path()));
-                let answer = front::answer(&self.inner, identity, &parts, body.to_bytes());
-                let mistake = || front::failure(&ApiError::internal("the server has made a mistake".to_owned()));
-                panics::isolate(work, answer).await.unwrap_or_else(mistake)
-            }
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                front::failure(&ApiError::too_large(MAX_BODY))
-            }
+        let work = format!("request of {}: {} {}", identity.name, parts.method, printable(parts.uri.path()));
+        let mistake = || front::failure(&ApiError::internal("the server has made a mistake".to_owned()));
+        let answer = self.answer_parts(identity, &parts, body, limited);
+        panics::isolate(work, answer).await.unwrap_or_else(mistake)
+    }
+
+    async fn answer_parts<B>(
+        &self,
+        identity: &UserInfo,
+        parts: &http::request::Parts,
+        body: B,
+        limited: bool,
+    ) -> Response<ApiBody>
+    where
+        B: http_body::Body,
+        B::Error: std::fmt::Display,
+    {
+        let permitted = match front::permit(&self.inner, identity, parts) {
+            Ok(permitted) => permitted,
+            Err(error) => return front::failure(&error),
+        };
+        let place = if limited { self.inner.inflight.enter(identity, permitted.attributes()) } else { None };
+        if limited && place.is_none() {
+            return front::failure(&ApiError::busy());
+        }
+        let most = permitted.body_max();
+        let body = Limited::new(BodyOf(Box::pin(body)), most).collect();
+        let Ok(body) = tokio::time::timeout(BODY_PATIENCE, body).await else {
+            return front::failure(&ApiError::bad_request("the body of the request took too long"));
+        };
+        match body {
+            Ok(body) => front::answer(&self.inner, &permitted, parts, body.to_bytes()).await,
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => front::failure(&ApiError::too_large(most)),
             Err(error) => front::failure(&ApiError::bad_request(format!("error reading the body: {error}"))),
         }
     }

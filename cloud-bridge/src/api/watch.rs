@@ -22,6 +22,8 @@ use super::strategy::FieldError;
 
 /// What one answer of the stream gathers at most.
 const CHUNK: usize = 64 * 1024;
+/// No watch lasts longer, whatever its client asks for.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The end of a watch whose client names none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
@@ -85,8 +87,7 @@ pub(super) fn open(
             filter.matches(&change.object) || change.before.as_ref().is_some_and(|before| filter.matches(before))
         }),
     );
-    let start = Instant::now();
-    let end = start.checked_add(options.timeout).unwrap_or(start + DEFAULT_TIMEOUT);
+    let end = Instant::now() + options.timeout.min(LONGEST_TIMEOUT);
     let mut watch = Watch {
         inner: Arc::clone(inner),
         resource: Arc::clone(&ctx.resource),

@@ -13,6 +13,8 @@ mod node;
 mod objects;
 mod patches;
 mod pods;
+mod restriction;
 mod storage;
+mod strange;
 mod tls;
 mod watches;

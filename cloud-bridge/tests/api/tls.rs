@@ -75,6 +75,23 @@ async fn certificates_and_tokens_identify() {
 }
 
 #[tokio::test]
+async fn nodes_come_by_the_link_alone() {
+    let api = listen().await;
+    let node = api.certificate("system:node:a", "system:nodes");
+    let mut tricks =
+        vec![node, api.certificate("system:node:a", "system:masters"), api.certificate("b", "system:nodes")];
+    // A token does not help who shows a node's certificate.
+    tricks.extend(tricks.clone().into_iter().map(|mut auth| {
+        auth.token = Some("secret-token".to_owned().into());
+        auth
+    }));
+    for auth in tricks {
+        let error = kube::Api::<Pod>::all(api.client(auth)).list(&ListParams::default()).await.unwrap_err();
+        assert!(matches!(&error, kube::Error::Api(status) if status.code == 401), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_foreign_authority_is_refused() {
     let api = listen().await;
     let other = Authority::create("other").unwrap().client("admin", "system:masters").unwrap();

@@ -3,10 +3,13 @@
 
 use bytes::Bytes;
 use edge_protocol::json::SetField;
+use k8s_openapi::api::authentication::v1::TokenRequest;
 use serde_json::{Value, json};
 
 use super::{Accounts, ISSUER};
+use crate::api::decode;
 use crate::api::error::{ApiError, ApiResult};
+use crate::api::json::{items, text};
 use crate::api::meta;
 use crate::api::resource::ObjectKey;
 use crate::api::rest::{Answer, Context};
@@ -27,10 +30,7 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let Some(accounts) = ctx.inner.config.accounts.clone() else {
         return Err(ApiError::unavailable("this server has no key for service account tokens"));
     };
-    let mut request: Value = serde_json::from_slice(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
-    if !request.is_object() || !(request["spec"].is_null() || request["spec"].is_object()) {
-        return Err(ApiError::bad_request("the body is no TokenRequest"));
-    }
+    let mut request = decode::read::<TokenRequest>(body, "TokenRequest")?;
     let store = ctx.store();
     let account = ctx.current(&store)?;
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(DEFAULT);
@@ -158,22 +158,32 @@ fn bound(ctx: &Context<'_>, store: &Store, account: &str, reference: &Value) -> 
 fn restrict(ctx: &Context<'_>, store: &Store, node: &str, request: &Value) -> ApiResult<()> {
     let refuse = |why: &str| Err(ApiError::forbidden(&ctx.resource, &ctx.path.name, why));
     let reference = &request["spec"]["boundObjectRef"];
-    if !reference.is_object() || reference["kind"] != "Pod" || reference["apiVersion"] != "v1" {
+    let (name, uid) = (text(reference, "name"), text(reference, "uid"));
+    if reference["kind"] != "Pod" || reference["apiVersion"] != "v1" || name.is_empty() {
         return refuse("node requested token not bound to a pod");
     }
-    let (Some(name), Some(uid)) = (reference["name"].as_str(), reference["uid"].as_str()) else {
+    if uid.is_empty() {
         return refuse("node requested token with a pod binding without a uid");
-    };
+    }
     let key = ObjectKey { namespace: ctx.path.namespace.clone(), name: name.to_owned() };
-    let Some(pod) = store.get("pods", &key)?.filter(|pod| meta::text(pod.value(), "uid") == uid) else {
-        return refuse("node requested token bound to a pod that is not there");
+    let Some(pod) = store.get("pods", &key)? else {
+        let pods = ctx.inner.registry.find("", "v1", "pods").ok_or_else(ApiError::no_resource)?;
+        return Err(ApiError::not_found(&pods, name));
     };
+    if meta::text(pod.value(), "uid") != uid {
+        return refuse(&format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        ));
+    }
     if pod.value()["spec"]["nodeName"] != node {
         return refuse("node requested token bound to a pod scheduled on a different node");
     }
     let volumes = pod.value()["spec"]["volumes"].as_array().into_iter().flatten();
     let sources = volumes.flat_map(|v| v["projected"]["sources"].as_array().into_iter().flatten());
     let named: Vec<&str> = sources.filter_map(|s| s["serviceAccountToken"]["audience"].as_str()).collect();
+    if items(&request["spec"], "audiences").len() > 1 {
+        return refuse("node may only request 0 or 1 audiences");
+    }
     for audience in request["spec"]["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if !audience.is_empty() && audience != ISSUER && !named.contains(&audience) {
             return refuse(&format!(

@@ -2,7 +2,7 @@
 //! server-side apply on them. Pure.
 
 use edge_protocol::json::SetField;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
@@ -115,19 +115,26 @@ pub(super) fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, step| match step.split_once(':') {
         _ if step == "." => Some(value),
         Some(("f", name)) => value.get(name),
-        Some((kind, text)) => value.as_array()?.iter().find(|item| is(item, kind, text)),
+        Some((kind, text)) => {
+            let wanted = wanted(text)?;
+            value.as_array()?.iter().find(|item| is(item, kind, &wanted))
+        }
         None => None,
     })
 }
 
-fn is(item: &Value, kind: &str, text: &str) -> bool {
-    let Ok(wanted) = serde_json::from_str::<Value>(text) else { return false };
-    match (kind, &wanted) {
+/// What a step says of the element that it means.
+fn wanted(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+fn is(item: &Value, kind: &str, wanted: &Value) -> bool {
+    match (kind, wanted) {
         ("k", Value::Object(keys)) => keys.iter().all(|(key, value)| {
             item.get(key).unwrap_or(&Value::Null) == value
                 || (key == "protocol" && item.get(key).is_none() && value == "TCP")
         }),
-        _ => *item == wanted,
+        _ => item == wanted,
     }
 }
 
@@ -139,7 +146,9 @@ pub(super) fn remove(object: &mut Value, path: &[String]) {
     for step in parents {
         let next = match step.split_once(':') {
             Some(("f", name)) => value.get_mut(name),
-            Some((kind, text)) => value.as_array_mut().and_then(|items| items.iter_mut().find(|i| is(i, kind, text))),
+            Some((kind, text)) => {
+                wanted(text).and_then(|wanted| value.as_array_mut()?.iter_mut().find(|item| is(item, kind, &wanted)))
+            }
             None => None,
         };
         match next {
@@ -152,8 +161,8 @@ pub(super) fn remove(object: &mut Value, path: &[String]) {
             value.as_object_mut().map(|map| map.remove(name));
         }
         Some((kind, text)) => {
-            if let Some(items) = value.as_array_mut() {
-                items.retain(|item| !is(item, kind, text));
+            if let (Some(items), Some(wanted)) = (value.as_array_mut(), wanted(text)) {
+                items.retain(|item| !is(item, kind, &wanted));
             }
         }
         None => {}
@@ -192,18 +201,26 @@ fn merge_lists<'v>(
 ) -> Vec<Value> {
     let steps: Vec<String> = applied.iter().map(|item| element(item, list)).collect();
     let live: Vec<(String, Value)> = live.into_iter().map(|item| (element(&item, list), item)).collect();
+    let mut there: HashMap<&str, &Value> = HashMap::new();
+    for (step, item) in &live {
+        there.entry(step).or_insert(item);
+    }
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (place, step) in steps.iter().enumerate() {
+        places.entry(step).or_insert(place);
+    }
     let mut out = Vec::with_capacity(live.len() + applied.len());
     let mut done = 0;
     let mut emit = |upto: usize, done: &mut usize, out: &mut Vec<Value>| {
         while *done < upto {
-            let mut item = live.iter().find(|(step, _)| *step == steps[*done]).map_or(Value::Null, |(_, i)| i.clone());
+            let mut item = there.get(steps[*done].as_str()).map_or(Value::Null, |item| (*item).clone());
             merge(&mut item, &applied[*done], keys, names);
             out.push(item);
             *done += 1;
         }
     };
     for (step, item) in &live {
-        match steps.iter().position(|s| s == step) {
+        match places.get(step.as_str()) {
             Some(at) => emit(at + 1, &mut done, &mut out),
             None => out.push(item.clone()),
         }

@@ -5,6 +5,7 @@ mod fields;
 
 use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -152,7 +153,12 @@ fn give_up(merged: &mut Value, before: &Fields, set: &Fields, others: &Fields) {
     for path in before.difference(set) {
         let item = path.last().is_some_and(|s| s == ".");
         let stem = if item { &path[..path.len() - 1] } else { path };
-        let needed = set.iter().chain(others).any(|other| other.starts_with(stem));
+        // What begins with the stem comes right behind it in the order of the sets.
+        let within = |fields: &Fields| {
+            let mut from = fields.range::<[String], _>((Bound::Included(stem), Bound::Unbounded));
+            from.next().is_some_and(|other| other.starts_with(stem))
+        };
+        let needed = within(set) || within(others);
         if !needed {
             fields::remove(merged, path);
         }

@@ -180,7 +180,7 @@ pub(super) fn decide(inner: &Inner, user: &UserInfo, attributes: &Attributes) ->
         None => {}
     }
     match user.node_name() {
-        Some(node) => node::authorize(inner, node, attributes),
+        Some(node) => node::authorize(&inner.related.relations(), node, attributes),
         None => Err(String::new()),
     }
 }

@@ -4,6 +4,7 @@ use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::approval;
 use crate::api::json::items_mut;
 use crate::api::strategy::{Column, FieldError, PatchError, Strategy};
 use crate::api::validate::names;
@@ -51,11 +52,14 @@ impl Strategy for Definition {
     }
 
     fn validate_create(&self, obj: &Value) -> Vec<FieldError> {
-        validate(obj)
+        let mut errors = validate(obj);
+        approval::create(obj, &mut errors);
+        errors
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate(new);
+        approval::update(new, old, &mut errors);
         for field in ["group", "scope"] {
             if new["spec"][field] != old["spec"][field] {
                 errors.push(FieldError::invalid(format!("spec.{field}"), &new["spec"][field], "field is immutable"));

@@ -1,5 +1,6 @@
 //! Custom resource definitions: what each of them serves, and their life from Established to the last object.
 
+mod approval;
 pub(super) mod definition;
 mod jsonpath;
 pub(super) mod scale;

@@ -2,11 +2,14 @@
 
 use bytes::Bytes;
 use edge_protocol::json::SetField;
+use k8s_openapi::api::autoscaling::v1::Scale;
 use serde_json::{Value, json};
 
 use super::{STORAGE, jsonpath};
+use crate::api::decode;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::rest::{Answer, Context, update};
+use crate::api::strategy::FieldError;
 use crate::api::{lifecycle, meta, patch};
 
 /// GET, PUT and merge PATCH.
@@ -25,21 +28,29 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
     let shown = show(current.value(), &paths);
     let wanted = match verb {
         "get" => return Ok(Answer::Plain(200, shown)),
-        "update" => serde_json::from_slice(body).map_err(|e| ApiError::bad_request(e.to_string()))?,
+        "update" => decode::read::<Scale>(body, "Scale")?,
         "patch" if media == "application/merge-patch+json" => {
-            let change: Value = serde_json::from_slice(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
+            let (change, _) = decode::parse(body).map_err(|e| ApiError::bad_request(decode::reason(&e)))?;
             let mut wanted = shown;
             patch::merge(&mut wanted, &change);
-            wanted
+            decode::typed::<Scale>(wanted, "Scale")?
         }
         "patch" => return Err(ApiError::unsupported_media_type("application/merge-patch+json")),
         _ => return Err(ApiError::method_not_allowed()),
     };
     let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
+    if replicas < 0 {
+        let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+        return Err(ApiError::invalid(&ctx.resource, &ctx.path.name, &[error]));
+    }
     let mut new = current.value().clone();
     let place = paths["specReplicasPath"].as_str().and_then(jsonpath::fields).ok_or_else(ApiError::no_resource)?;
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
     new.set_at(&place, replicas.into());
+    if new.at_mut(&place).is_none_or(|set| *set != replicas) {
+        let why = format!("the object has something other than fields on the way to {}", place.join("."));
+        return Err(ApiError::unprocessable(why));
+    }
     let version = meta::text(&wanted, "resourceVersion").to_owned();
     if !version.is_empty() {
         meta::set(&mut new, "resourceVersion", version.into());

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::api::parse::{COMPLAINTS_MAX, shown_path};
+
 /// Drops what the schema does not name; `unknown` gets the paths.
 pub(super) fn prune(value: &mut Value, schema: &Value, path: &mut String, unknown: &mut Vec<String>) {
     let length = path.len();
@@ -25,7 +27,9 @@ pub(super) fn prune(value: &mut Value, schema: &Value, path: &mut String, unknow
                 } else if additional.is_object() {
                     prune(inner, additional, path, unknown);
                 } else if !preserve && *additional != true {
-                    unknown.push(path.clone());
+                    if unknown.len() < COMPLAINTS_MAX {
+                        unknown.push(shown_path(path));
+                    }
                     dropped.push(key.clone());
                 }
                 path.truncate(length);

@@ -1,5 +1,7 @@
 //! Validation of a value by an OpenAPI v3 schema, in the words of the API server. Pure.
 
+use std::collections::HashSet;
+
 use serde_json::{Number, Value};
 
 use crate::api::strategy::{FieldError, FieldErrorKind};
@@ -133,11 +135,11 @@ fn array(items: &[Value], value: &Value, schema: &Value, path: &str, errors: &mu
     let keys: Vec<&str> =
         schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let set = schema["x-kubernetes-list-type"] == "set" || schema["uniqueItems"] == true;
+    let (mut values, mut named) = (HashSet::new(), HashSet::new());
     for (index, item) in items.iter().enumerate() {
-        let key = |item: &Value| keys.iter().map(|k| item[*k].clone()).collect::<Vec<_>>();
-        let twice =
-            items[..index].iter().any(|other| (set && other == item) || (!keys.is_empty() && key(other) == key(item)));
-        if twice {
+        let key = |item: &Value| keys.iter().map(|k| item[*k].to_string()).collect::<Vec<_>>();
+        let same = set && !values.insert(item.to_string());
+        if !keys.is_empty() && !named.insert(key(item)) || same {
             let shown = if set {
                 item.clone()
             } else {

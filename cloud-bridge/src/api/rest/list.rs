@@ -153,7 +153,7 @@ fn page(
         Some(key) => store.get(storage, &key)?.into_iter().filter(|stored| selection.matches(stored)).collect(),
         None => {
             // One more than asked for tells whether there is another page.
-            let most = limit.map(|limit| limit + 1);
+            let most = limit.map(|limit| limit.saturating_add(1));
             store.list_at(storage, namespace, rev, after, most, &|stored| selection.matches(stored))?
         }
     };

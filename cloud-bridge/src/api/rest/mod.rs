@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::decode::{self, Decoded};
 use super::error::{ApiError, ApiResult};
 use super::events;
+use super::parse;
 use super::request::{Query, ResourcePath};
 use super::resource::{ObjectKey, Resource};
 use super::server::Inner;
@@ -244,12 +245,14 @@ fn complaints(unknown: Vec<String>, duplicates: Vec<String>, source: Option<&Byt
     if unknown.is_empty() && duplicates.is_empty() {
         return Vec::new();
     }
-    let order = source.map(|body| decode::paths(body)).unwrap_or_default();
-    let place = |path: &str| order.iter().position(|p| p == path).unwrap_or(usize::MAX);
+    let wanted: Vec<String> = unknown.iter().chain(&duplicates).cloned().collect();
+    let places = source.map(|body| parse::places(body, &wanted)).unwrap_or_default();
+    let place = |path: &str| places.get(path).copied().unwrap_or(usize::MAX);
     let mut found: Vec<(usize, String)> =
         unknown.iter().map(|path| (place(path), format!("unknown field {path:?}"))).collect();
     found.extend(duplicates.iter().map(|path| (place(path), format!("duplicate field {path:?}"))));
     found.sort_by_key(|(place, _)| *place);
+    found.truncate(parse::COMPLAINTS_MAX);
     found.into_iter().map(|(_, text)| text).collect()
 }
 

@@ -176,7 +176,7 @@ fn raise_generation(resource: &Resource, new: &mut Value, old: &Value) {
         changed_body(resource, new, old)
     };
     if changed {
-        let next = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        let next = old["metadata"]["generation"].as_i64().unwrap_or(0).saturating_add(1);
         meta::set(new, "generation", next.into());
     }
 }

@@ -6,6 +6,8 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::strategy::PatchError;
@@ -48,7 +50,8 @@ fn merge_object(
                 return Err(invalid("invalid patch format of primitive list"));
             };
             if let Some(Value::Array(items)) = original.get_mut(list) {
-                items.retain(|item| !gone.contains(item));
+                let gone = Key(None).places(&gone);
+                items.retain(|item| !gone.contains_key(&Key(None).name(item)));
             }
             continue;
         }
@@ -77,7 +80,8 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || invalid("invalid patch format of retainKeys");
     let keys = keys.as_array().ok_or_else(bad)?;
-    let kept = |key: &String| keys.iter().any(|k| k == key.as_str());
+    let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let kept = |key: &String| keys.contains(key.as_str());
     if patch.iter().any(|(key, value)| !value.is_null() && !key.starts_with('$') && !kept(key)) {
         return Err(bad());
     }
@@ -104,8 +108,9 @@ fn ordered_lists(
             Some(_) => return Err(bad()),
         };
         let by = Key::of(list);
+        let listed = by.places(&order);
         if let Some(items) = &patched
-            && !items.iter().filter(|i| !is_directive(i)).all(|i| by.position(&order, i).is_some())
+            && !items.iter().filter(|i| !is_directive(i)).all(|i| listed.contains_key(&by.name(i)))
         {
             let names: Vec<Value> = items.iter().map(|item| by.value(item).clone()).collect();
             let listed: Vec<Value> = order.iter().map(|item| by.value(item).clone()).collect();
@@ -132,11 +137,8 @@ fn merge_list(old: Vec<Value>, new: Vec<Value>, of: &Type, list: List) -> Result
         List::Replace => Ok(new.into_iter().filter_map(without_directives).collect()),
         List::Set => {
             let mut merged = old.clone();
-            for item in &new {
-                if !merged.contains(item) {
-                    merged.push(item.clone());
-                }
-            }
+            let mut known: HashSet<String> = old.iter().map(|item| Key(None).name(item)).collect();
+            merged.extend(new.iter().filter(|item| known.insert(Key(None).name(item))).cloned());
             Ok(arrange(merged, &new, &old, Key(None)))
         }
         List::By(key) => merge_by_key(old, new, of, key),
@@ -152,14 +154,14 @@ fn merge_by_key(
     let by = Key(Some(key));
     let mut replace = false;
     let mut items = Vec::new();
+    let mut gone = HashSet::new();
     for item in patch {
         let Value::Object(item) = item else { return Err(invalid("expected a map in a list that merges by key")) };
         match item.get(PATCH).map(|d| d.as_str()) {
             None => items.push(item),
             Some(Some("replace")) => replace = true,
             Some(Some("delete")) => {
-                let value = item.get(key).ok_or_else(|| no_merge_key(&item, key))?.clone();
-                original.retain(|old| *by.value(old) != value);
+                gone.insert(item.get(key).ok_or_else(|| no_merge_key(&item, key))?.to_string());
             }
             Some(_) => return Err(unknown_directive(&item[PATCH], &item)),
         }
@@ -167,13 +169,20 @@ fn merge_by_key(
     if replace {
         return Ok(items.into_iter().map(Value::Object).collect());
     }
+    if !gone.is_empty() {
+        original.retain(|old| !gone.contains(&by.name(old)));
+    }
     let before = original.clone();
     let order: Vec<Value> = items.iter().cloned().map(Value::Object).collect();
+    let mut places = by.places(&original);
     for item in items {
-        let Some(value) = item.get(key).cloned() else { return Err(no_merge_key(&item, key)) };
-        match original.iter_mut().find(|old| *by.value(old) == value) {
+        let Some(name) = item.get(key).map(Value::to_string) else { return Err(no_merge_key(&item, key)) };
+        match places.get(&name).and_then(|place| original.get_mut(*place)) {
             Some(Value::Object(old)) => *old = merge_object(std::mem::take(old), item, of)?,
-            _ => original.extend(without_directives(Value::Object(item))),
+            _ => {
+                places.insert(name, original.len());
+                original.extend(without_directives(Value::Object(item)));
+            }
         }
     }
     Ok(arrange(original, &order, &before, by))
@@ -182,23 +191,28 @@ fn merge_by_key(
 /// Elements named in `order` in that order, the others in the server's, interleaved: an element of the server
 /// comes before the next ordered one if it came before it on the server.
 fn arrange(merged: Vec<Value>, order: &[Value], server: &[Value], by: Key) -> Vec<Value> {
-    let (mut named, mut others): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|item| by.position(order, item).is_some());
-    named.sort_by_key(|item| by.position(order, item));
-    others.sort_by_key(|item| by.position(server, item));
+    let (ordered, known) = (by.places(order), by.places(server));
+    let (mut named, mut others) = (Vec::new(), Vec::new());
+    for item in merged {
+        let name = by.name(&item);
+        let place = known.get(&name).copied();
+        match ordered.get(&name) {
+            Some(at) => named.push((*at, place, item)),
+            None => others.push((place, item)),
+        }
+    }
+    named.sort_by_key(|(at, ..)| *at);
+    others.sort_by_key(|(place, _)| *place);
     let mut out = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();
-    for item in named {
-        let place = by.position(server, &item);
-        while let Some(other) = others.next_if(|other| match (by.position(server, other), place) {
-            (Some(other), Some(place)) => other < place,
-            _ => false,
-        }) {
+    for (_, place, item) in named {
+        let before = |other: &(Option<usize>, Value)| matches!((other.0, place), (Some(a), Some(b)) if a < b);
+        while let Some((_, other)) = others.next_if(before) {
             out.push(other);
         }
         out.push(item);
     }
-    out.extend(others);
+    out.extend(others.map(|(_, item)| item));
     out
 }
 
@@ -218,9 +232,18 @@ impl Key {
         self.0.map_or(item, |key| &item[key])
     }
 
-    fn position(self, list: &[Value], item: &Value) -> Option<usize> {
-        let value = self.value(item);
-        list.iter().position(|other| self.value(other) == value)
+    /// The key as text, equal for what is equal.
+    fn name(self, item: &Value) -> String {
+        self.value(item).to_string()
+    }
+
+    /// Where each element is first in a list: lists of strangers are long, so nothing searches them.
+    fn places(self, list: &[Value]) -> HashMap<String, usize> {
+        let mut places = HashMap::with_capacity(list.len());
+        for (at, item) in list.iter().enumerate() {
+            places.entry(self.name(item)).or_insert(at);
+        }
+        places
     }
 }
 

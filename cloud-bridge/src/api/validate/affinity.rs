@@ -1,5 +1,7 @@
 //! Where a pod may be placed: node selectors, affinity, tolerations, and the taints of nodes.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{Errors, invalid_text, names};
@@ -170,7 +172,7 @@ pub(super) fn tolerations(errors: &mut Errors, path: &str, list: &[Value]) {
 
 /// `spec.taints` of a node. The API server reports them below `metadata.taints`.
 pub(super) fn taints(errors: &mut Errors, path: &str, list: &[Value]) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen = HashSet::new();
     for (i, taint) in list.iter().enumerate() {
         let path = format!("{path}[{i}]");
         let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
@@ -180,7 +182,7 @@ pub(super) fn taints(errors: &mut Errors, path: &str, list: &[Value]) {
             errors.push(FieldError::invalid(format!("{path}.value"), &value.into(), &complaints.join(";")));
         }
         super::one_of(errors, format!("{path}.effect"), effect, EFFECTS);
-        if seen.contains(&(key, effect)) {
+        if !seen.insert((key, effect)) {
             errors.push(FieldError {
                 field: path,
                 kind: FieldErrorKind::Duplicate,
@@ -189,8 +191,6 @@ pub(super) fn taints(errors: &mut Errors, path: &str, list: &[Value]) {
                      taints must be unique by key and effect pair"
                 ),
             });
-            continue;
         }
-        seen.push((key, effect));
     }
 }

@@ -1,6 +1,6 @@
 //! Containers and init containers of a pod.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const RESTART_POLICIES: &[&str] = &["Always", "Never", "OnFailure"];
 
 /// What the containers of a pod are judged by.
 pub(super) struct PodFacts<'a> {
-    pub(super) volumes: Vec<(&'a str, &'a Value)>,
+    pub(super) volumes: HashMap<&'a str, &'a Value>,
     pub(super) claims: Vec<&'a str>,
     pub(super) grace: Option<i64>,
     pub(super) os: Option<&'a str>,

@@ -12,6 +12,7 @@ pub(super) mod names;
 pub(super) mod network;
 pub(super) mod node;
 pub(super) mod pod;
+mod pod_annotations;
 pub(super) mod pod_ephemeral;
 pub(super) mod pod_resize;
 pub(super) mod pod_status;

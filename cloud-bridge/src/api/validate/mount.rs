@@ -1,6 +1,6 @@
 //! Mounts and block devices: where a container sees the pod's volumes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -10,9 +10,11 @@ use crate::api::json::{flag, items, present, text};
 use crate::api::strategy::FieldError;
 
 /// `volumeMounts` and `volumeDevices` of a container.
-pub(super) fn mounts(errors: &mut Errors, path: &str, container: &Value, volumes: &[(&str, &Value)]) {
+pub(super) fn mounts(errors: &mut Errors, path: &str, container: &Value, volumes: &HashMap<&str, &Value>) {
     let at = format!("{path}.volumeMounts");
     let devices = items(container, "volumeDevices");
+    let device_names: HashSet<&str> = devices.iter().map(|d| text(d, "name")).collect();
+    let device_paths: HashSet<&str> = devices.iter().map(|d| text(d, "devicePath")).collect();
     let mut seen = HashSet::new();
     for (i, mount) in items(container, "volumeMounts").iter().enumerate() {
         let here = format!("{at}[{i}]");
@@ -20,7 +22,7 @@ pub(super) fn mounts(errors: &mut Errors, path: &str, container: &Value, volumes
         if name.is_empty() {
             errors.push(FieldError::required(format!("{here}.name"), ""));
         }
-        if !volumes.iter().any(|(known, _)| *known == name) {
+        if !volumes.contains_key(name) {
             errors.push(FieldError::not_found(format!("{here}.name"), &name.into()));
         }
         if target.is_empty() {
@@ -29,11 +31,11 @@ pub(super) fn mounts(errors: &mut Errors, path: &str, container: &Value, volumes
         if !seen.insert(target) {
             errors.push(FieldError::invalid(format!("{here}.mountPath"), &target.into(), "must be unique"));
         }
-        if devices.iter().any(|d| text(d, "name") == name) {
+        if device_names.contains(name) {
             let detail = "must not already exist in volumeDevices";
             errors.push(FieldError::invalid(format!("{here}.name"), &name.into(), detail));
         }
-        if devices.iter().any(|d| text(d, "devicePath") == target) {
+        if device_paths.contains(target) {
             let detail = "must not already exist as a path in volumeDevices";
             errors.push(FieldError::invalid(format!("{here}.mountPath"), &target.into(), detail));
         }
@@ -92,15 +94,15 @@ fn propagation(errors: &mut Errors, list: &str, mount: &Value, privileged: bool)
     }
 }
 
-fn block_devices(errors: &mut Errors, path: &str, container: &Value, volumes: &[(&str, &Value)]) {
+fn block_devices(errors: &mut Errors, path: &str, container: &Value, volumes: &HashMap<&str, &Value>) {
     for (i, device) in items(container, "volumeDevices").iter().enumerate() {
         let here = format!("{path}.volumeDevices[{i}]");
         let (name, target) = (text(device, "name"), text(device, "devicePath"));
         if name.is_empty() {
             errors.push(FieldError::required(format!("{here}.name"), ""));
         }
-        match volumes.iter().find(|(known, _)| *known == name) {
-            Some((_, v)) if present(v, "persistentVolumeClaim").or(present(v, "ephemeral")).is_none() => {
+        match volumes.get(name) {
+            Some(v) if present(v, "persistentVolumeClaim").or(present(v, "ephemeral")).is_none() => {
                 let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
                 errors.push(FieldError::invalid(format!("{here}.name"), &name.into(), detail));
             }

@@ -1,5 +1,7 @@
 //! Nodes, namespaces, leases and events.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{Errors, affinity, invalid_text, names, resources};
@@ -21,8 +23,9 @@ pub(in crate::api) fn node_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     amounts(&mut errors, new);
     let addresses = items(&new["status"], "addresses");
+    let mut seen = HashSet::new();
     for (i, address) in addresses.iter().enumerate() {
-        if addresses.iter().take(i).any(|a| a == address) {
+        if !seen.insert((text(address, "type"), text(address, "address"))) {
             let shown = format!("{{\"Type\":{},\"Address\":{}}}", address["type"], address["address"]);
             errors.push(FieldError {
                 field: format!("status.addresses[{i}]"),

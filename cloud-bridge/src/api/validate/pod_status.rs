@@ -1,14 +1,17 @@
 //! Updates of a pod's status.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
-use super::{Errors, immutable, invalid_struct, invalid_text, names};
+use super::{Errors, immutable, invalid_struct, invalid_text, names, pod_annotations};
 use crate::api::json::{integer, items, present, text};
 use crate::api::strategy::FieldError;
 
 /// Validates an update of the status subresource.
 pub(in crate::api) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
+    pod_annotations::update(&mut errors, new, old);
     let (status, before, spec) = (&new["status"], &old["status"], &old["spec"]);
     for (i, condition) in items(status, "conditions").iter().enumerate() {
         let kind = text(condition, "type");
@@ -36,18 +39,23 @@ pub(in crate::api) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// The elements of a list by their name; the first one of a name counts.
+fn by_name(list: &[Value]) -> HashMap<&str, &Value> {
+    list.iter().rev().map(|item| (text(item, "name"), item)).collect()
+}
+
 /// A container that has ended for good does not run again.
 fn transitions(errors: &mut Errors, list: &str, containers: &[Value], status: (&Value, &Value), spec: &Value) {
+    let (reported, declared) = (by_name(items(status.0, list)), by_name(containers));
     for (i, old) in items(status.1, list).iter().enumerate() {
         let Some(ended) = present(&old["state"], "terminated") else { continue };
         let name = text(old, "name");
-        let new = items(status.0, list).iter().find(|s| text(s, "name") == name);
+        let new = reported.get(name);
         if new.is_none_or(|new| present(&new["state"], "terminated").is_some()) {
             continue;
         }
         let code = integer(ended, "exitCode").unwrap_or_default();
-        let container = containers.iter().find(|c| text(c, "name") == name);
-        if !container.is_some_and(|container| should_restart(container, spec, code)) {
+        if !declared.get(name).is_some_and(|container| should_restart(container, spec, code)) {
             let path = format!("status.{list}[{i}].state");
             errors.push(FieldError::forbidden(path, "may not be transitioned to non-terminated state"));
         }

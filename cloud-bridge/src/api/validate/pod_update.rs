@@ -3,7 +3,7 @@
 use edge_protocol::json::SetField;
 use serde_json::Value;
 
-use super::{Errors, affinity, pod};
+use super::{Errors, affinity, pod, pod_annotations};
 use crate::api::json::{integer, items, text};
 use crate::api::strategy::FieldError;
 
@@ -24,6 +24,7 @@ const OWN_RULES: &[&str] = &[
 pub(in crate::api) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     pod::spec_and_pod_rules(&mut errors, new);
+    pod_annotations::update(&mut errors, new, old);
     let (new, old) = (&new["spec"], &old["spec"]);
     for list in ["containers", "initContainers"] {
         if items(new, list).len() != items(old, list).len() {

@@ -1,6 +1,6 @@
 //! Volumes of a pod.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -51,8 +51,8 @@ const VOLUME_KINDS: &[&str] = &[
 ];
 
 /// `spec.volumes`; returns the volumes that are valid, for the mounts to refer to.
-pub(super) fn volumes<'a>(errors: &mut Errors, path: &str, spec: &'a Value) -> Vec<(&'a str, &'a Value)> {
-    let mut known: Vec<(&str, &Value)> = Vec::new();
+pub(super) fn volumes<'a>(errors: &mut Errors, path: &str, spec: &'a Value) -> HashMap<&'a str, &'a Value> {
+    let mut known: HashMap<&str, &Value> = HashMap::new();
     for (i, volume) in items(spec, "volumes").iter().enumerate() {
         let path = format!("{path}[{i}]");
         let before = errors.len();
@@ -64,11 +64,11 @@ pub(super) fn volumes<'a>(errors: &mut Errors, path: &str, spec: &'a Value) -> V
         } else {
             invalid_text(errors, &name_path, name, names::dns_label(name));
         }
-        if known.iter().any(|(known, _)| *known == name) {
+        if known.contains_key(name) {
             errors.push(FieldError::duplicate(name_path, &name.into()));
         }
         if errors.len() == before {
-            known.push((name, volume));
+            known.insert(name, volume);
         }
     }
     known

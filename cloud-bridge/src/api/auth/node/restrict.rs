@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::references::needs_api_object;
 use crate::api::admission::MIRROR;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::meta;
@@ -24,6 +25,10 @@ pub(crate) fn restrict_create(ctx: &Context<'_>, store: &Store, value: &Value) -
         ("", "pods") => mirror_pod(ctx, store, node, value),
         ("", "nodes") => {
             own_node(ctx, node, name)?;
+            if !value["spec"]["configSource"].is_null() {
+                let why = format!("node {node:?} is not allowed to create pods with a non-nil configSource");
+                return refuse(ctx, name, &why);
+            }
             let wrong = forbidden_labels(&value["metadata"]["labels"], &Value::Null);
             if wrong.is_empty() {
                 return Ok(());
@@ -31,9 +36,7 @@ pub(crate) fn restrict_create(ctx: &Context<'_>, store: &Store, value: &Value) -
             let why = format!("node {node:?} is not allowed to set the following labels: {}", wrong.join(", "));
             refuse(ctx, name, &why)
         }
-        ("coordination.k8s.io", "leases") if name != node => {
-            refuse(ctx, name, "can only access node lease with the same name as the requesting node")
-        }
+        ("coordination.k8s.io", "leases") => own_lease(ctx, node, name),
         _ => Ok(()),
     }
 }
@@ -76,13 +79,19 @@ fn mirror_pod(ctx: &Context<'_>, store: &Store, node: &str, pod: &Value) -> ApiR
         let why = format!("node {node:?} must not set blockOwnerDeletion on an owner reference");
         return refuse(ctx, name, &why);
     }
-    let found = store.get("nodes", &crate::api::lifecycle::cluster_key(node))?;
-    let uid = found.as_ref().map(|n| meta::text(n.value(), "uid").to_owned()).unwrap_or_default();
-    if owner["uid"] != uid.as_str() {
+    let Some(found) = store.get("nodes", &crate::api::lifecycle::cluster_key(node))? else {
+        let nodes = ctx.inner.registry.find("", "v1", "nodes").ok_or_else(ApiError::no_resource)?;
+        return Err(ApiError::not_found(&nodes, node));
+    };
+    let uid = meta::text(found.value(), "uid");
+    if owner["uid"] != uid {
         let asked = owner["uid"].as_str().unwrap_or_default();
         return refuse(ctx, name, &format!("node {node} UID mismatch: expected {asked} got {uid}"));
     }
-    Ok(())
+    match needs_api_object(pod) {
+        Some(resource) => refuse(ctx, name, &format!("node {node:?} can not create pods that reference {resource}")),
+        None => Ok(()),
+    }
 }
 
 /// NodeRestriction on an update of the main resource or of a status.
@@ -105,10 +114,23 @@ pub(crate) fn restrict_update(ctx: &Context<'_>, new: &Value, old: &Value) -> Ap
             if new["metadata"]["labels"] != old["metadata"]["labels"] {
                 return refuse(ctx, name, &format!("node {node:?} cannot update labels through pod status"));
             }
+            for (field, what) in [
+                ("resourceClaimStatuses", "resource claim statues"),
+                ("extendedResourceClaimStatus", "extended resource claim status"),
+            ] {
+                if new["status"][field] != old["status"][field] {
+                    return refuse(ctx, name, &format!("node {node:?} cannot update {what}"));
+                }
+            }
             Ok(())
         }
         ("", "nodes") => {
             own_node(ctx, node, name)?;
+            let source = &new["spec"]["configSource"];
+            if !source.is_null() && *source != old["spec"]["configSource"] {
+                let why = format!("node {node:?} is not allowed to update configSource to a new non-nil configSource");
+                return refuse(ctx, name, &why);
+            }
             if ctx.path.subresource.is_empty() && new["spec"]["taints"] != old["spec"]["taints"] {
                 return refuse(ctx, name, &format!("node {node:?} is not allowed to modify taints"));
             }
@@ -121,19 +143,66 @@ pub(crate) fn restrict_update(ctx: &Context<'_>, new: &Value, old: &Value) -> Ap
             }
             refuse(ctx, name, &format!("is not allowed to modify labels: {}", wrong.join(", ")))
         }
+        ("", "persistentvolumeclaims") => claim_status(ctx, node, new, old),
+        ("coordination.k8s.io", "leases") => own_lease(ctx, node, name),
         _ => Ok(()),
     }
+}
+
+/// A node tells how large a claim's volume is and how it resizes, nothing else.
+fn claim_status(ctx: &Context<'_>, node: &str, new: &Value, old: &Value) -> ApiResult<()> {
+    let name = meta::text(old, "name");
+    if ctx.path.subresource != "status" {
+        return refuse(ctx, name, "may only update PVC status");
+    }
+    let rest = |claim: &Value| {
+        let mut claim = claim.clone();
+        for field in ["resourceVersion", "managedFields"] {
+            meta::set(&mut claim, field, Value::Null);
+        }
+        if let Some(status) = claim.get_mut("status").and_then(Value::as_object_mut) {
+            for field in ["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"] {
+                status.remove(field);
+            }
+        }
+        claim
+    };
+    if rest(new) == rest(old) {
+        return Ok(());
+    }
+    let what = "fields other than status.quantity and status.conditions";
+    refuse(ctx, name, &format!("node {node:?} is not allowed to update {what}"))
+}
+
+fn own_lease(ctx: &Context<'_>, node: &str, name: &str) -> ApiResult<()> {
+    if name == node {
+        return Ok(());
+    }
+    refuse(ctx, name, "can only access node lease with the same name as the requesting node")
 }
 
 /// NodeRestriction on deletion.
 pub(crate) fn restrict_delete(ctx: &Context<'_>, current: &Stored) -> ApiResult<()> {
     let Some(node) = node_of(ctx) else { return Ok(()) };
-    let is_pod = ctx.resource.group.is_empty() && ctx.resource.plural == "pods";
-    if is_pod && current.value()["spec"]["nodeName"] != node {
-        let why = format!("node {node:?} can only delete pods with spec.nodeName set to itself");
-        return refuse(ctx, &current.key.name, &why);
+    let name = current.key.name.as_str();
+    match (ctx.resource.group.as_ref(), ctx.resource.plural.as_ref()) {
+        ("", "pods") if current.value()["spec"]["nodeName"] != node => {
+            refuse(ctx, name, &format!("node {node:?} can only delete pods with spec.nodeName set to itself"))
+        }
+        ("", "nodes") => own_node(ctx, node, name),
+        ("coordination.k8s.io", "leases") => own_lease(ctx, node, name),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// NodeRestriction on an eviction.
+pub(crate) fn restrict_eviction(ctx: &Context<'_>, pod: &Stored) -> ApiResult<()> {
+    match node_of(ctx) {
+        Some(node) if pod.value()["spec"]["nodeName"] != node => {
+            refuse(ctx, &pod.key.name, &format!("node {node} can only evict pods with spec.nodeName set to itself"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Changed labels of the kubernetes.io domains that a kubelet may not set on its node.

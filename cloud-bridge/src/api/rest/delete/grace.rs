@@ -25,7 +25,7 @@ pub(super) fn before(resource: &Resource, object: &mut Value, options: &mut Opti
     let later = |from: Timestamp, seconds: i64| from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(from);
     if meta::deleting(object) {
         let Some(left) = meta::grace(object).filter(|g| *g != 0) else { return Graceful::No };
-        let Some(mut asked) = options.grace else {
+        let Some(mut asked) = options.grace.map(|asked| if asked < 0 { 1 } else { asked }) else {
             options.grace = Some(left);
             return Graceful::Pending;
         };
@@ -33,7 +33,7 @@ pub(super) fn before(resource: &Resource, object: &mut Value, options: &mut Opti
             return Graceful::Pending;
         }
         let old: Timestamp = meta::text(object, "deletionTimestamp").parse().unwrap_or(now);
-        let mut new = later(old, asked - left);
+        let mut new = later(old, asked.saturating_sub(left));
         if new < now {
             new = now;
             if asked != 0 {
@@ -56,7 +56,7 @@ pub(super) fn before(resource: &Resource, object: &mut Value, options: &mut Opti
     meta::set(object, "deletionTimestamp", meta::rfc3339(later(now, period)).into());
     meta::set(object, "deletionGracePeriodSeconds", period.into());
     if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|g| *g > 0) {
-        meta::set(object, "generation", (generation + 1).into());
+        meta::set(object, "generation", generation.saturating_add(1).into());
     }
     Graceful::Yes
 }
@@ -66,7 +66,7 @@ pub(super) fn mark_now(object: &mut Value, now: Timestamp) {
     if !meta::deleting(object)
         && let Some(generation) = object["metadata"]["generation"].as_i64().filter(|g| *g > 0)
     {
-        meta::set(object, "generation", (generation + 1).into());
+        meta::set(object, "generation", generation.saturating_add(1).into());
     }
     let later = meta::text(object, "deletionTimestamp").parse::<Timestamp>().is_ok_and(|t| t > now);
     if !meta::deleting(object) || later {

@@ -1,8 +1,10 @@
 //! `DeleteOptions` of a request.
 
 use bytes::Bytes;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde_json::Value;
 
+use crate::api::decode;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::request::Query;
 use crate::api::rest::dry_run;
@@ -34,11 +36,10 @@ impl Options {
             }
             .checked();
         }
-        let value: Value = serde_json::from_slice(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
-        Self::from_value(&value)
+        Self::from_value(&decode::read::<DeleteOptions>(body, "DeleteOptions")?)
     }
 
-    /// Reads a `DeleteOptions` object.
+    /// Reads a `DeleteOptions` object of checked types; null is one that says nothing.
     pub(crate) fn from_value(value: &Value) -> ApiResult<Self> {
         let text = |v: &Value| v.as_str().map(str::to_owned);
         Self {
