@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::{Deserialize, Serialize};
 
 use super::message;
+use crate::pod::together::together;
 use crate::sys::quantity;
 
 /// Bytes on disk, as `du` counts blocks.
@@ -78,14 +79,10 @@ pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<St
     })
 }
 
-/// The app containers' limits together, or an init container's if that is more.
+/// What the pod's containers may have together.
 fn pod_limit(pod: &Pod) -> Option<u64> {
-    let spec = pod.spec.as_ref()?;
-    let sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
-    let together = spec.containers.iter().chain(spec.init_containers.iter().flatten().filter(sidecar));
-    let sum: u64 = together.filter_map(limit).map(|one| bytes(Some(one))).sum();
-    let init = spec.init_containers.iter().flatten().filter_map(limit).map(|one| bytes(Some(one))).max();
-    Some(sum.max(init.unwrap_or(0))).filter(|limit| *limit > 0)
+    let of = |container: &Container| i64::try_from(bytes(limit(container))).unwrap_or(i64::MAX);
+    u64::try_from(together(pod.spec.as_ref()?, of)).ok().filter(|limit| *limit > 0)
 }
 
 fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
@@ -135,6 +132,18 @@ mod tests {
         assert_eq!(exceeded(&pod, &used(0, 2 << 20, 1), true), None);
         // What it wrote to /etc/hosts counts for the pod as a whole.
         assert_eq!(why(DiskUsage { files: 1, ..used(1 << 20, 1 << 20, 1 << 20) }), total);
+    }
+
+    #[test]
+    fn sidecars_count_beside_an_init_container() {
+        let limits = |bytes: &str| json!({"limits": {"ephemeral-storage": bytes}});
+        let pod: Pod = serde_json::from_value(json!({"spec": {
+            "initContainers": [
+                {"name": "s", "image": "i", "restartPolicy": "Always", "resources": limits("5")},
+                {"name": "i", "image": "i", "resources": limits("10")}],
+            "containers": [{"name": "a", "image": "i", "resources": limits("1")}]}}))
+        .unwrap();
+        assert_eq!(pod_limit(&pod), Some(15));
     }
 
     #[test]

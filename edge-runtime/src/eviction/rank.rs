@@ -1,9 +1,15 @@
 //! Whom to end first for want of a resource. Pure.
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::signal::Signal;
+use crate::pod::together::together;
 use crate::sys::quantity;
+
+const MEMORY: &str = "memory";
 
 /// What a pod uses of the resource that runs short.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,23 +50,24 @@ pub fn rank(candidates: &mut [Candidate<'_>], signal: Signal) {
 }
 
 fn resource(signal: Signal) -> &'static str {
-    if signal == Signal::MemoryAvailable { "memory" } else { "ephemeral-storage" }
+    if signal == Signal::MemoryAvailable { MEMORY } else { "ephemeral-storage" }
 }
 
-/// What the whole pod asks for; a limit without a request is its own request.
+/// What the whole pod asks for; a limit without a request is its own request (K8s component-helpers/resource,
+/// `PodRequests`).
 fn requested(pod: &Pod, resource: &str) -> i64 {
     let Some(spec) = &pod.spec else { return 0 };
-    let of = |container: &Container| {
-        let resources = container.resources.as_ref()?;
-        let given = |list: Option<&std::collections::BTreeMap<String, _>>| list?.get(resource).cloned();
+    let of = |resources: Option<&ResourceRequirements>| {
+        let given = |list: Option<&BTreeMap<String, Quantity>>| list?.get(resource).cloned();
+        let resources = resources?;
         let given = given(resources.requests.as_ref()).or_else(|| given(resources.limits.as_ref()));
-        given.and_then(|one: k8s_openapi::apimachinery::pkg::api::resource::Quantity| quantity::value(&one.0))
+        quantity::value(&given?.0)
     };
-    let sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
-    let init = || spec.init_containers.iter().flatten();
-    let together: i64 =
-        spec.containers.iter().chain(init().filter(sidecar)).filter_map(of).fold(0, i64::saturating_add);
-    init().filter_map(of).fold(together, i64::max)
+    let sum = together(spec, |container| of(container.resources.as_ref()).unwrap_or(0));
+    // Storage cannot be given for the pod as a whole.
+    let whole = if resource == MEMORY { of(spec.resources.as_ref()) } else { None };
+    let overhead = spec.overhead.as_ref().and_then(|list| quantity::value(&list.get(resource)?.0));
+    whole.filter(|bytes| *bytes > 0).unwrap_or(sum).saturating_add(overhead.unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -99,6 +106,23 @@ mod tests {
         ];
         let expected = ["unknown", "far-over", "over", "over-but-important", "within", "well-within"];
         assert_eq!(order(&pods, Signal::MemoryAvailable), expected);
+    }
+
+    #[test]
+    fn a_request_counts_what_runs_beside_an_init_container() {
+        let asks = |bytes: &str| json!({"requests": {"memory": bytes, "ephemeral-storage": bytes}});
+        let pod: Pod = serde_json::from_value(json!({"spec": {
+            "initContainers": [
+                {"name": "s", "image": "i", "restartPolicy": "Always", "resources": asks("5")},
+                {"name": "i", "image": "i", "resources": asks("10")}],
+            "containers": [{"name": "c", "image": "i", "resources": asks("1")}]}}))
+        .unwrap();
+        assert_eq!((requested(&pod, "memory"), requested(&pod, "ephemeral-storage")), (15, 15));
+        let mut whole = pod;
+        let spec = whole.spec.as_mut().unwrap();
+        spec.resources = serde_json::from_value(asks("100")).unwrap();
+        spec.overhead = serde_json::from_value(json!({"memory": "7"})).unwrap();
+        assert_eq!((requested(&whole, "memory"), requested(&whole, "ephemeral-storage")), (107, 15));
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::borrow::{Borrow, Cow};
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 
-use super::reconcile::{Refusal, kind_of};
-use super::record::{ContainerKind, PodRecord, Resources};
+use super::reconcile::Refusal;
+use super::record::{PodRecord, Resources};
+use super::together::together;
 use crate::sys::quantity;
 
 /// What the node has for pods.
@@ -31,10 +32,6 @@ impl Requests {
             cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
             memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
         }
-    }
-
-    fn max(self, other: Self) -> Self {
-        Self { cpu_milli: self.cpu_milli.max(other.cpu_milli), memory_bytes: self.memory_bytes.max(other.memory_bytes) }
     }
 }
 
@@ -103,16 +100,10 @@ fn huge_pages(pod: &Pod) -> Option<(String, i64)> {
 /// beside the sidecars started before it.
 fn requests(pod: &Pod) -> Requests {
     let Some(spec) = &pod.spec else { return Requests::default() };
-    let (mut sidecars, mut peak) = (Requests::default(), Requests::default());
-    for container in spec.init_containers.iter().flatten() {
-        let own = of(container);
-        if kind_of(container, true) == ContainerKind::Sidecar {
-            sidecars = sidecars.plus(own);
-        } else {
-            peak = peak.max(sidecars.plus(own));
-        }
-    }
-    let sum = spec.containers.iter().map(of).fold(sidecars, Requests::plus).max(peak);
+    let sum = Requests {
+        cpu_milli: together(spec, |container| of(container).cpu_milli),
+        memory_bytes: together(spec, |container| of(container).memory_bytes),
+    };
     let whole = requested(spec.resources.as_ref());
     let or = |whole: i64, sum: i64| if whole > 0 { whole } else { sum };
     let all = Requests {
@@ -148,6 +139,7 @@ mod tests {
     use super::super::record::{ContainerRecord, ResizePending};
     use super::super::testing::{Sim, pod};
     use super::*;
+    use crate::pod::record::ContainerKind;
 
     const HAS: Allocatable = Allocatable { cpu_milli: 1000, memory_bytes: 1000, pods: 3 };
 

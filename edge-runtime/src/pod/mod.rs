@@ -28,4 +28,5 @@ pub mod strict;
 pub mod support;
 #[cfg(test)]
 mod testing;
+pub mod together;
 pub mod transition;
