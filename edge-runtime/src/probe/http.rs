@@ -49,6 +49,25 @@ impl Request {
         format!("{scheme}://{}{}", self.authority(), self.target)
     }
 
+    /// Why Go's client would not send it: a line break in a header begins another request.
+    fn refused(&self) -> Option<String> {
+        for (name, value) in &self.headers {
+            let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+            if name.is_empty() || !name.bytes().all(token) {
+                return Some(format!("net/http: invalid header field name {name:?}"));
+            }
+            let is_host = name.eq_ignore_ascii_case("host");
+            if is_host && !value.bytes().all(in_host) {
+                return Some("http: invalid Host header".to_owned());
+            }
+            // The value may be a secret.
+            if value.bytes().any(|b| b != b'\t' && b.is_ascii_control()) {
+                return Some(format!("net/http: invalid header field value for {name:?}"));
+            }
+        }
+        (!self.host.bytes().all(in_host)).then(|| "http: invalid Host header".to_owned())
+    }
+
     /// The request as bytes. A `Host` header of the probe replaces the default, an empty `Accept` drops it.
     fn bytes(&self) -> Vec<u8> {
         let given = |name: &str| self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -93,6 +112,11 @@ impl Request {
             ..self.clone()
         })
     }
+}
+
+/// What golang.org/x/net/http/httpguts takes in a Host header, without the space that no line can carry at its end.
+fn in_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
 
 /// `host:port`, an IPv6 address in brackets.
@@ -148,6 +172,9 @@ pub(super) async fn get(request: Request, tls: &Arc<ClientConfig>) -> Outcome {
 /// # Errors
 /// No answer, as Go's client words it.
 pub(super) async fn fetch(mut request: Request, tls: &Arc<ClientConfig>) -> Result<Response, String> {
+    if let Some(why) = request.refused() {
+        return Err(request.error(&why));
+    }
     for _ in 0..=MAX_REDIRECTS {
         let response = exchange(&request, tls).await.map_err(|error| request.error(&error))?;
         let next = match (response.status, &response.location) {

@@ -99,6 +99,41 @@ fn headers_of_the_probe_win() {
     assert!(String::from_utf8(r.bytes()).unwrap().contains("Host: [fd00::1]:80\r\n"));
 }
 
+/// A second request in a header would go to any host, as the node.
+#[test]
+fn a_request_carries_no_other_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let at = listener.local_addr().unwrap();
+    let with = |name: &str, value: &str| {
+        let mut request = request(at, "/");
+        request.headers = vec![(name.into(), value.into())];
+        request
+    };
+    let smuggled = "a\r\n\r\nPOST /containers/create HTTP/1.1";
+    let mut host = request(at, "/");
+    host.host = smuggled.into();
+    let wrong = [
+        (with("X-A", smuggled), "net/http: invalid header field value for \"X-A\""),
+        (with("X-A", "a\nb"), "net/http: invalid header field value for \"X-A\""),
+        (with("X-A", "a\0"), "net/http: invalid header field value for \"X-A\""),
+        (with("X-A: 1\r\nX-B", "1"), "net/http: invalid header field name \"X-A: 1\\r\\nX-B\""),
+        (with("", "1"), "net/http: invalid header field name \"\""),
+        (with("Host", smuggled), "http: invalid Host header"),
+        (host, "http: invalid Host header"),
+    ];
+    for (request, why) in wrong {
+        let Outcome::Failure(said) = smol::block_on(get(request, &tls_config())) else { panic!("{why}") };
+        assert!(said.starts_with("Get \"") && said.ends_with(why), "{said}");
+    }
+    assert!(listener.accept().is_err(), "nothing was sent");
+    for path in ["/a\r\nX: 1", "a b\0"] {
+        let text = String::from_utf8(request(at, path).bytes()).unwrap();
+        assert_eq!(text.matches("\r\n").count(), 6, "{text:?}");
+    }
+    assert_eq!(with("X-A", "\tpl\u{e4}in \u{80}").refused(), None);
+}
+
 #[test]
 fn any_certificate_will_do() {
     let key = rcgen::generate_simple_self_signed(["other.example".to_owned()]).unwrap();
