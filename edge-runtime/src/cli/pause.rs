@@ -8,6 +8,9 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use super::CliError;
 
 pub(super) fn run() -> Result<ExitCode, CliError> {
+    // The pod's containers see it and may be of the same user: none of them traces it, writes its memory or follows its
+    // root (ptrace_access_mode).
+    nix::sys::prctl::set_dumpable(false).map_err(CliError::failed)?;
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
         signals.add(signal);

@@ -11,6 +11,7 @@ use super::container::{Failure, config, create};
 use super::launcher::{Launcher, Objects};
 use super::runtimes::Runtimes;
 use super::sandbox::{class, uid};
+use super::security::apparmor;
 use super::variables::default_path;
 use super::{oci_spec, resources, user, user_ns};
 use crate::monitor::protocol::StartContainer;
@@ -70,8 +71,9 @@ impl Launcher {
             pids_limit: None,
             devices: Vec::new(),
             swap_limit: None,
-            seccomp: oci_spec::Seccomp::Unconfined,
-            apparmor: None,
+            // Whatever the pod's containers have: through it they would get rid of their own confinement.
+            seccomp: oci_spec::Seccomp::RuntimeDefault,
+            apparmor: apparmor::of_pause(self.apparmor),
             host: &self.oci_facts,
         };
         let spec = oci_spec::build(&input).map_err(config)?;

@@ -156,6 +156,11 @@ pub fn of(
     }
 }
 
+/// The profile of a pod's first process, as CRI runtimes give it to a sandbox.
+pub fn of_pause(support: Support) -> Option<String> {
+    (support == Support::Full).then(|| DEFAULT_PROFILE.to_owned())
+}
+
 fn required(pod: &Pod) -> bool {
     let confined = |profile: Option<&AppArmorProfile>| profile.is_some_and(|p| p.type_ != "Unconfined");
     let pods = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
