@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -24,7 +25,7 @@ pub fn launch(arguments: &[std::ffi::OsString], paths: &Paths) -> io::Result<()>
     if fs::metadata(&log_path).is_ok_and(|m| m.len() > LOG_MAX) {
         fs::remove_file(&log_path)?;
     }
-    let log = File::options().create(true).append(true).open(&log_path)?;
+    let log = File::options().create(true).append(true).mode(0o600).open(&log_path)?;
     let (mut ready, ready_end) = io::pipe()?;
     // Not by its path, which an upgrade may have given to another file.
     let mut command = Command::new("/proc/self/exe");

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -161,7 +162,8 @@ fn run_on_tmpfs(paths: &Paths) -> Result<(), StartError> {
 /// Another process holds the lock.
 pub fn lock(paths: &Paths) -> Result<Flock<std::fs::File>, StartError> {
     let path = paths.run().join("daemon.lock");
-    let open = std::fs::File::options().create(true).truncate(false).write(true).open(&path);
+    let mut options = std::fs::File::options();
+    let open = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
     let mut file = open.map_err(io(path.display().to_string()))?;
     // A killed daemon holds its lock until the kernel has taken it apart, which a quick supervisor does not wait for.
     for _ in 0..LOCK_TRIES {

@@ -24,7 +24,8 @@ impl Process {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{container}.{}-{number}", std::process::id());
         let folder = runtime_root.with_file_name("exec").join(name);
-        fs::create_dir_all(&folder)?;
+        // The folder above may be passed by pods' own users.
+        crate::sys::files::private_dir(&folder)?;
         Ok(Self { folder, runtime_pid: 0 })
     }
 
