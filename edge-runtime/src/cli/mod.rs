@@ -10,6 +10,7 @@ mod import;
 mod inspect;
 mod join;
 mod logs;
+mod look;
 mod monitor;
 mod own;
 mod pause;
@@ -47,6 +48,7 @@ const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
   as-container BUNDLE PROGRAM [ARGUMENT]...     become a program that counts as the container's own when memory is gone;
                                                 started by run
   copy                                          make the second copy of the store; started by run
+  look                                          look at volumes that may not answer; started by run
   monitor                                       parent of the containers; started by run
   pause                                         first process of a shared pid namespace
   own                                           give a volume to a pod's group; started by run
@@ -102,7 +104,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
     };
     let parser = lexopt::Parser::from_args(args);
     // Helpers that hold what others decide the size of.
-    if matches!(verb.to_str(), Some("copy" | "import" | "own" | "pull" | "sweep" | "usage")) {
+    if matches!(verb.to_str(), Some("copy" | "import" | "look" | "own" | "pull" | "sweep" | "usage")) {
         oom::give_up_protection();
     }
     match verb.to_str() {
@@ -119,6 +121,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         Some("copy") => copy::run(parser),
         Some("as-container") => as_container::run(parser),
         Some("logs") => logs::run(parser),
+        Some("look") => look::run(parser),
         Some("monitor") => monitor::run(parser),
         Some("pause") => pause::run(),
         Some("shutdown") => shutdown::run(parser),

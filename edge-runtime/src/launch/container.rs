@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::devices::Grant;
 use super::launcher::{Launcher, Objects, Prepared};
+use super::look::Look;
 use super::runtimes::Runtimes;
 use super::sandbox::{class, spec, uid};
 use super::security::{apparmor, seccomp};
@@ -51,6 +52,8 @@ pub struct Ready {
     pub user: ProcessUser,
     /// Reason and message of Warning events.
     pub warnings: Vec<(&'static str, String)>,
+    /// What a helper has to do before the start.
+    pub looks: Vec<Look>,
 }
 
 pub(super) type Failure = (StartFailure, String);
@@ -135,7 +138,7 @@ impl Launcher {
             // An earlier version prepared the pod, and kept them elsewhere.
             self.pod_etc_files(pod, &uid, ips).map_err(|failure| create(failure.message))?;
         }
-        let mut mounts = mounts::container_mounts(&MountContext {
+        let (mut mounts, looks) = mounts::container_mounts(&MountContext {
             paths: &self.paths,
             pod,
             container,
@@ -146,8 +149,9 @@ impl Launcher {
             recursive_read_only: self.recursive_read_only,
         })
         .map_err(|error| if error.is_of_image() { create(error) } else { config(error) })?;
+        let mut looks: Vec<Look> = looks.into_iter().map(Look::Volume).collect();
         if let Some(user) = own_users {
-            user_ns::map(user, &bundle, &self.paths.pod(&uid), &mut mounts).map_err(create)?;
+            looks.extend(user_ns::map(user, &bundle, &self.paths.pod(&uid), &mut mounts).map_err(create)?);
         }
         let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
         let cwd = working_dir(container, image);
@@ -203,7 +207,7 @@ impl Launcher {
             .then(|| ("InvalidEnvironmentVariableNames", environment.invalid.join("; ")))
             .into_iter()
             .collect();
-        Ok(Ready { start, user, warnings })
+        Ok(Ready { start, user, warnings, looks })
     }
 
     fn root_file_system(

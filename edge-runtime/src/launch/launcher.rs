@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{NodeRuntimeHandler, Pod};
 use serde_json::Value;
 
 use super::devices::{self, Devices, Grant};
+use super::looking::Looks;
 use super::owning::Owners;
 use super::runtimes::{Runtimes, Said};
 use super::security::{admit, apparmor};
@@ -70,6 +71,7 @@ pub struct Launcher {
     /// Large folders of pods that have gone.
     pub(crate) trash: Trash,
     pub(super) helpers: Owners,
+    looks: Looks,
 }
 
 /// What a prepared pod's containers are started into.
@@ -158,6 +160,7 @@ impl Launcher {
             outdated,
             trash: Trash::new(paths.trash()),
             helpers: Owners::default(),
+            looks: Looks::default(),
         };
         Ok((launcher, warnings))
     }
@@ -190,6 +193,7 @@ impl Launcher {
             host_ips: Vec::new(),
             trash: Trash::new(paths.trash()),
             helpers: Owners::default(),
+            looks: Looks::default(),
         })
     }
 
@@ -246,6 +250,11 @@ impl Launcher {
     /// The runner of CNI plugins.
     pub fn plugins(&self) -> &Rc<Plugins> {
         &self.plugins
+    }
+
+    /// Who looks at volumes that are not the node's own.
+    pub fn looks(&self) -> &Looks {
+        &self.looks
     }
 
     /// The pods' network, for the rules that host ports need.

@@ -4,6 +4,8 @@ pub mod container;
 mod cwd;
 pub mod devices;
 pub mod launcher;
+pub mod look;
+pub mod looking;
 pub mod oci_spec;
 mod own_boot;
 mod owning;

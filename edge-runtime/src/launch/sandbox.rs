@@ -8,6 +8,8 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::launcher::{Launcher, Objects, Prepared};
+use super::look::Look;
+use super::looking::Trouble;
 use super::runtimes::Runtimes;
 use super::security::{admit, sysctl};
 use super::{resources, user_ns};
@@ -30,7 +32,7 @@ pub struct SandboxFailure {
 const SANDBOX: &str = "FailedCreatePodSandBox";
 
 pub(crate) fn sandbox_failure(error: impl std::fmt::Display) -> SandboxFailure {
-    SandboxFailure { reason: SANDBOX, message: format!("Failed to create pod sandbox: {error}") }
+    SandboxFailure { reason: SANDBOX, message: error.to_string() }
 }
 
 /// A prepared pod and what its user should be told.
@@ -53,7 +55,33 @@ pub enum Preparation {
 }
 
 impl Launcher {
-    /// The steps of a pod. `taken` are the addresses of all other pods; `keep` are the addresses this pod had before.
+    /// What a helper has to do before [`Launcher::prepare_sandbox`].
+    ///
+    /// # Errors
+    /// The pod's folder cannot be made.
+    pub fn volume_looks(&self, pod: &Pod, objects: Objects<'_>) -> Result<Vec<Look>, SandboxFailure> {
+        let facts = self.downward(pod, &[]);
+        let looks = volume::look::looks(&VolumeContext { paths: &self.paths, pod, objects, facts: &facts });
+        if !looks.is_empty() {
+            // What is done is marked there.
+            crate::sys::files::private_dir(&self.paths.pod(&uid(pod))).map_err(sandbox_failure)?;
+        }
+        Ok(looks.into_iter().map(Look::Volume).collect())
+    }
+
+    /// What a pod shows whose volumes a helper could not do. What only takes long goes on in another one; the pod is
+    /// tried again meanwhile.
+    pub fn look_failed(&mut self, trouble: Trouble) -> SandboxFailure {
+        match trouble {
+            Trouble::Failed(message) => SandboxFailure { reason: VolumeError::FAILED_MOUNT, message },
+            Trouble::Own(owning) => match self.helpers.own(&owning, &self.paths) {
+                Ok(()) => mount_failure(&VolumeError::Owning(Box::new(owning))),
+                Err(error) => sandbox_failure(error),
+            },
+        }
+    }
+
+    /// The steps of a pod, after [`Launcher::volume_looks`]. `taken` are the addresses of all other pods; `keep` are the addresses this pod had before.
     ///
     /// # Errors
     /// The first step that fails; what was made is undone.
@@ -122,7 +150,7 @@ impl Launcher {
         let facts = self.downward(pod, &ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context);
-        let volumes = volumes.map_err(|error| self.volumes_failed(&error))?;
+        let volumes = volumes.map_err(|error| mount_failure(&error))?;
         self.prepared.insert(uid, Prepared { volumes, namespaces, devices: Vec::new() });
         Ok(SandboxDone { ips, warnings })
     }
@@ -271,20 +299,10 @@ impl Launcher {
         let facts = self.downward(pod, ips);
         let context = VolumeContext { paths: &self.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context);
-        let volumes = volumes.map_err(|error| self.volumes_failed(&error))?;
+        let volumes = volumes.map_err(|error| mount_failure(&error))?;
         let prepared = Prepared { volumes, namespaces, devices: Vec::new() };
         self.prepared.insert(uid, prepared.clone());
         Ok(prepared)
-    }
-
-    /// Has a helper cure what only takes long; the pod is tried again meanwhile.
-    fn volumes_failed(&mut self, error: &VolumeError) -> SandboxFailure {
-        if let VolumeError::Owning(owning) = error
-            && let Err(error) = self.helpers.own(owning, &self.paths)
-        {
-            return sandbox_failure(error);
-        }
-        mount_failure(error)
     }
 
     /// Whether the namespaces of a pod prepared before this start of the daemon are still there.

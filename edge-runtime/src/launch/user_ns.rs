@@ -15,6 +15,7 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
+use super::look::Look;
 use crate::image::rootfs;
 use crate::net::namespaces::{self, IDS, NamespaceMaker, NamespaceRequest, UserNamespace};
 use crate::paths::Paths;
@@ -107,7 +108,7 @@ fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> Result<
 }
 
 /// containerd's and runc's words.
-fn cannot_map(source: &Path, error: &io::Error) -> String {
+pub(super) fn cannot_map(source: &Path, error: &io::Error) -> String {
     let hint = match error.raw_os_error() {
         Some(nix::libc::EINVAL | nix::libc::ENOSYS) => {
             " (maybe the filesystem used doesn't support idmap mounts on this kernel?)"
@@ -177,17 +178,31 @@ fn closed_door(run: &Path) -> io::Result<()> {
 }
 
 /// The mounts with their owners as the pod's users, each bound below `bundle`. `pod_dir`: an overlay in it is an image
-/// volume, which has been mapped when it was mounted.
+/// volume, which has been mapped when it was mounted. Gives what a helper has to do at foreign volumes, before the
+/// container starts and with its configuration written.
 ///
 /// # Errors
 /// A file system that cannot be mapped.
-pub(super) fn map(user: &UserNamespace, bundle: &Path, pod_dir: &Path, mounts: &mut [Mount]) -> Result<(), String> {
+pub(super) fn map(
+    user: &UserNamespace,
+    bundle: &Path,
+    pod_dir: &Path,
+    mounts: &mut [Mount],
+) -> Result<Vec<Look>, String> {
     let named = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
     let namespace = File::open(&user.path).map_err(|error| named(&user.path, &error))?;
     unmap(bundle);
     let dir = bundle.join(MOUNTS);
     files::open_dir(&dir).map_err(|error| error.to_string())?;
+    let mut looks = Vec::new();
     for (n, mount) in mounts.iter_mut().enumerate() {
+        if let Some(volume) = &mount.foreign {
+            let target = dir.join(n.to_string());
+            let source = std::mem::replace(&mut mount.source, target.clone());
+            let (volume, namespace, config) = (volume.clone(), user.path.clone(), bundle.join("config.json"));
+            looks.push(Look::Map { volume, source, namespace, target, config });
+            continue;
+        }
         let is_overlay = || statfs(&mount.source).is_ok_and(|fs| fs.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
         mount.locked = locked(&mount.source);
         if mount.source.starts_with(pod_dir) && is_overlay() {
@@ -200,7 +215,7 @@ pub(super) fn map(user: &UserNamespace, bundle: &Path, pod_dir: &Path, mounts: &
         idmap::bind(&mount.source, &namespace, &target).map_err(|error| cannot_map(&mount.source, &error))?;
         mount.source = target;
     }
-    Ok(())
+    Ok(looks)
 }
 
 /// Options of the mount at `source` that nobody may take away in a user namespace (mount_namespaces(7)).

@@ -21,7 +21,7 @@ impl Node {
     pub(super) fn take_monitor(&mut self, event: MonitorEvent) -> Result<(), StoreError> {
         match event {
             MonitorEvent::Started { id, pid, started_at } => self.started(&id, pid, &started_at),
-            MonitorEvent::StartFailed { id, message } => self.start_failed(&id, &message)?,
+            MonitorEvent::StartFailed { id, message } => self.start_failed(&id, StartFailure::Run, &message)?,
             MonitorEvent::Exited(exit) => self.exited(&exit)?,
             MonitorEvent::LogTrouble(reason) => self.log_trouble(reason),
             MonitorEvent::Reconnected { containers } => self.resume(containers)?,
@@ -47,10 +47,10 @@ impl Node {
         self.tell(&uid, PodEvent::Started { container, id: id.to_owned(), pid, started_at });
     }
 
-    pub(super) fn start_failed(&mut self, id: &str, message: &str) -> Result<(), StoreError> {
+    pub(super) fn start_failed(&mut self, id: &str, failure: StartFailure, message: &str) -> Result<(), StoreError> {
         let Some(Owner { uid, container, .. }) = self.owners.get(id).cloned() else { return Ok(()) };
         let message = message.to_owned();
-        self.tell(&uid, PodEvent::StartFailed { container, id: id.to_owned(), failure: StartFailure::Run, message });
+        self.tell(&uid, PodEvent::StartFailed { container, id: id.to_owned(), failure, message });
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Node {
                     exits.push(exit);
                 }
                 Phase::Failed { message } => {
-                    self.start_failed(&container.id, &message)?;
+                    self.start_failed(&container.id, StartFailure::Run, &message)?;
                 }
             }
         }

@@ -12,6 +12,8 @@ use nix::sys::signal::Signal;
 use super::sources::News;
 use super::{Node, Owner};
 use crate::image::Reference;
+use crate::launch::look::Look;
+use crate::launch::looking::Trouble;
 use crate::launch::{Attempt, all_containers};
 use crate::monitor::client::ClientError;
 use crate::monitor::protocol::StartContainer;
@@ -84,7 +86,11 @@ impl Node {
             let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
             return match self.launcher.prepare_pause(pod, attempt, id, &objects) {
                 Ok(start) => {
-                    self.hand_over(Owner { uid: uid.to_owned(), container: container.to_owned(), attempt }, start);
+                    self.hand_over(
+                        Owner { uid: uid.to_owned(), container: container.to_owned(), attempt },
+                        start,
+                        Vec::new(),
+                    );
                     None
                 }
                 Err((failure, message)) => failed(failure, message),
@@ -130,22 +136,29 @@ impl Node {
             self.paths.pod_logs(&record.namespace, &record.name, uid).join(container)
         });
         crate::logs::retain::drop_before(&folder.unwrap_or_default(), attempt.saturating_sub(1));
-        self.hand_over(owner, ready.start);
+        self.hand_over(owner, ready.start, ready.looks);
         Some(prepared)
     }
 
-    /// Has the monitor start what is prepared.
-    fn hand_over(&mut self, owner: Owner, start: StartContainer) {
+    /// Has the monitor start what is prepared, after a helper has seen to its foreign volumes.
+    fn hand_over(&mut self, owner: Owner, start: StartContainer, looks: Vec<Look>) {
         let id = start.id.clone();
         self.owners.insert(id.clone(), owner);
-        let (monitor, news) = (self.monitor.clone(), self.senders.news.clone());
+        let (monitor, news, helper) = (self.monitor.clone(), self.senders.news.clone(), self.launcher.looks().clone());
         self.executor
             .spawn(async move {
+                if let Err(Trouble::Failed(message)) = helper.all(looks).await {
+                    let _ = news.send(News::StartRefused { id, failure: StartFailure::Config, message }).await;
+                    return;
+                }
                 match monitor.start(start).await {
                     // The next monitor's list tells whether the last one has begun it.
                     Ok(()) | Err(ClientError::Gone) => {}
                     // The loop is gone only when the process ends.
-                    Err(error) => drop(news.send(News::StartRefused { id, message: error.to_string() }).await),
+                    Err(error) => {
+                        let (failure, message) = (StartFailure::Run, error.to_string());
+                        drop(news.send(News::StartRefused { id, failure, message }).await);
+                    }
                 }
             })
             .detach();

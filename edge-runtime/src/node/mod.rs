@@ -219,7 +219,11 @@ impl Node {
         match news {
             News::Link(event) => self.take_link(event),
             News::Monitor(event) => self.take_monitor(event),
-            News::StartRefused { id, message } => self.start_failed(&id, &message),
+            News::StartRefused { id, failure, message } => self.start_failed(&id, failure, &message),
+            News::Looked { uid, result } => {
+                self.looked(&uid, result);
+                Ok(())
+            }
             News::Deleted { id, result } => self.deleted(&id, result),
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),

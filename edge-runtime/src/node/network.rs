@@ -1,4 +1,4 @@
-//! Connecting pods: what of a sandbox takes other processes (nft, CNI plugins, systemd), waited for without holding the
+//! Connecting pods: what of a sandbox takes other processes (looks at volumes, nft, CNI plugins, systemd), waited for without holding the
 //! loop.
 //!
 //! A pod's step is answered once: at once when nothing has to be waited for, else by news. A second order for a pod
@@ -7,6 +7,7 @@
 mod cgroups;
 mod host_ports;
 mod plugins;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,6 +28,8 @@ use crate::store::StoreError;
 /// What a pod's step waits for.
 #[derive(Debug)]
 pub(super) enum Connecting {
+    /// A helper looks at its volumes, before all else.
+    Looking,
     /// Its host ports are on their way into the kernel.
     Rules(SandboxDone),
     /// CNI plugins attach it.
@@ -35,7 +38,7 @@ pub(super) enum Connecting {
     Undoing(SandboxFailure),
     /// They take it back for good.
     Detaching,
-    /// systemd makes its cgroup, before all else.
+    /// systemd makes its cgroup.
     MakingCgroup,
     /// systemd ends its cgroup, after all else but the files.
     EndingCgroup,
@@ -47,6 +50,19 @@ impl Node {
         if self.connecting.contains_key(uid) {
             return None;
         }
+        let store = &self.store;
+        let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
+        match self.launcher.volume_looks(pod, &objects) {
+            Ok(looks) if looks.is_empty() => self.connect(uid, pod),
+            Ok(looks) => {
+                self.look_at_volumes(uid, looks);
+                None
+            }
+            Err(failure) => Some(failed(failure)),
+        }
+    }
+
+    fn connect(&mut self, uid: &str, pod: &Pod) -> Option<PodEvent> {
         let taken = self.taken_addresses(uid);
         let keep = self.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let store = &self.store;

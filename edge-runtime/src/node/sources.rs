@@ -6,9 +6,11 @@ use smol::future::FutureExt;
 use super::hooks::HookRef;
 use super::pulls::PullResult;
 use super::resize::Resized;
+use crate::launch::looking::Trouble;
 use crate::link::LinkEvent;
 use crate::monitor::client::MonitorEvent;
 use crate::pod::clock::Mono;
+use crate::pod::event::StartFailure;
 use crate::probe::{HookDone, ProbeEvent};
 use crate::sys::clock::Clock;
 
@@ -16,9 +18,15 @@ use crate::sys::clock::Clock;
 pub(super) enum News {
     Link(LinkEvent),
     Monitor(MonitorEvent),
-    /// The monitor did not accept a start.
+    /// A helper has looked at the volumes of a pod that is to be prepared.
+    Looked {
+        uid: String,
+        result: Result<(), Trouble>,
+    },
+    /// The monitor did not accept a start, or a helper found a volume that does not allow it.
     StartRefused {
         id: String,
+        failure: StartFailure,
         message: String,
     },
     /// The monitor has forgotten an ended container, or could not.

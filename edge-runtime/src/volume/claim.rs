@@ -105,12 +105,7 @@ pub(super) fn find(
     }
     let read_only = source.read_only.unwrap_or(false);
     if let Some(local) = &spec.local {
-        let path = absolute(volume, &local.path)?;
-        if !path.exists() {
-            let problem = format!("path {:?} does not exist", local.path);
-            return Err(VolumeError::Claim { volume: volume.to_string(), problem });
-        }
-        return Ok(Bound { path, host_path_type: None, read_only });
+        return Ok(Bound { path: absolute(volume, &local.path)?, host_path_type: None, read_only });
     }
     if let Some(host) = &spec.host_path {
         let type_ = host.type_.clone().unwrap_or_default();

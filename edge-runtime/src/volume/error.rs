@@ -55,11 +55,14 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
+    /// Event reason of most.
+    pub const FAILED_MOUNT: &str = "FailedMount";
+
     /// Event reason, as the kubelet's.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Owning(_) => "VolumePermissionChangeInProgress",
-            _ => "FailedMount",
+            _ => Self::FAILED_MOUNT,
         }
     }
 

@@ -14,6 +14,7 @@ pub mod error;
 mod host_path;
 pub mod image_volume;
 mod layout;
+pub mod look;
 pub mod mounts;
 mod nested;
 mod ownership;
@@ -27,6 +28,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::paths::Paths;
@@ -34,7 +36,6 @@ pub use downward::DownwardFacts;
 pub use error::VolumeError;
 use error::{At, PathError};
 use layout::PodLayout;
-use ownership::Progress;
 use payload::Payload;
 pub use teardown::teardown;
 
@@ -63,6 +64,10 @@ impl<'a> VolumeContext<'a> {
         self.spec().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default()
     }
 
+    fn change_policy(&self) -> Option<&'a str> {
+        self.spec()?.security_context.as_ref()?.fs_group_change_policy.as_deref()
+    }
+
     fn fs_group(&self) -> Option<u32> {
         let group = self.spec()?.security_context.as_ref()?.fs_group?;
         u32::try_from(group).ok()
@@ -75,6 +80,18 @@ pub struct VolumeHostPath {
     pub path: PathBuf,
     /// The source allows no writes (configMap, secret, downwardAPI, projected).
     pub read_only: bool,
+    /// Not of the node's own making: only helpers look there.
+    pub foreign: bool,
+}
+
+impl VolumeHostPath {
+    fn own(path: PathBuf, read_only: bool) -> Self {
+        Self { path, read_only, foreign: false }
+    }
+
+    fn foreign(path: PathBuf, read_only: bool) -> Self {
+        Self { path, read_only, foreign: true }
+    }
 }
 
 /// What is to be made, decided for all volumes before anything is touched.
@@ -90,7 +107,8 @@ enum Plan<'a> {
 }
 
 /// Makes every volume of the pod; converges when called again, for a retry or after a restart of the daemon:
-/// what a running container has mounted stays as it is.
+/// what a running container has mounted stays as it is. What is not the node's own is handed on as it was found by
+/// [`look::looks`].
 pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
     let layout = ctx.layout();
     let plans = ctx.volumes().iter().map(|volume| Ok((volume, plan(ctx, &layout, volume)?)));
@@ -107,48 +125,26 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>
         let path = match plan {
             Plan::Empty(wanted) => {
                 empty_dir::make(&layout, name, &wanted, ctx.fs_group()).map_err(|error| error.of(name))?;
-                VolumeHostPath { path: layout.volume(name), read_only: false }
+                VolumeHostPath::own(layout.volume(name), false)
             }
-            Plan::Host(wanted) => {
-                host_path::check(name, &wanted)?;
-                VolumeHostPath { path: PathBuf::from(wanted.path), read_only: false }
-            }
-            Plan::Claim(bound) => claimed(ctx, name, bound)?,
+            Plan::Host(wanted) => VolumeHostPath::foreign(PathBuf::from(wanted.path), false),
+            Plan::Claim(bound) => VolumeHostPath::foreign(bound.path, bound.read_only),
             Plan::Objects(payload) => {
                 let dir = layout.object_volume(name);
                 atomic::write(&dir, &payload, ctx.fs_group()).map_err(|error| error.of(name))?;
                 nested::make_mount_points(&dir, name, ctx.pod).map_err(|error| error.of(name))?;
-                VolumeHostPath { path: dir, read_only: true }
+                VolumeHostPath::own(dir, true)
             }
-            Plan::Image => VolumeHostPath { path: layout.image_volume(name), read_only: true },
-            Plan::Keep => VolumeHostPath { path: layout.object_volume(name), read_only: true },
+            Plan::Image => VolumeHostPath::own(layout.image_volume(name), true),
+            Plan::Keep => VolumeHostPath::own(layout.object_volume(name), true),
         };
         made.insert(name.clone(), path);
     }
     Ok(made)
 }
 
-/// A persistent volume of this node, checked and with the pod's group.
-fn claimed(ctx: &VolumeContext<'_>, name: &str, bound: claim::Bound) -> Result<VolumeHostPath, VolumeError> {
-    if let Some(type_) = &bound.host_path_type {
-        host_path::check(name, &host_path::HostPath { path: &bound.path.display().to_string(), type_ })?;
-    } else if let Some(group) = ctx.fs_group().filter(|_| !bound.read_only && bound.path.is_dir()) {
-        let security = ctx.spec().and_then(|spec| spec.security_context.as_ref());
-        let policy = security.and_then(|security| security.fs_group_change_policy.as_deref());
-        let mark = ctx.layout().owned(name);
-        if !mark.exists() {
-            let root_decides = policy == Some("OnRootMismatch");
-            if ownership::apply(&bound.path, group, root_decides).map_err(|e| e.of(name))? == Progress::TooMuch {
-                return Err(VolumeError::Owning(Box::new(Owning { path: bound.path, group, mark })));
-            }
-            set_mark(&mark).map_err(|error| error.of(name))?;
-        }
-    }
-    Ok(VolumeHostPath { path: bound.path, read_only: bound.read_only })
-}
-
 /// A volume that a helper has to give to the pod's group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owning {
     pub path: PathBuf,
     pub group: u32,

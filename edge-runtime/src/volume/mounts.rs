@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
-use super::error::PathError;
 use super::layout::PodLayout;
+use super::look::Look;
 use super::{VolumeError, VolumeHostPath, image_volume, subpath};
 use crate::net::etc_files;
 use crate::paths::Paths;
@@ -32,6 +32,8 @@ pub struct Mount {
     pub propagation: Propagation,
     /// What it must keep in a user namespace: `nosuid` and the like.
     pub locked: Vec<&'static str>,
+    /// The name of its volume, if that is not of the node's own making: only helpers look at the source.
+    pub foreign: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -59,18 +61,19 @@ pub(super) fn shares_memory(pod: &Pod) -> bool {
     })
 }
 
-/// The container's mounts, parents before children. Makes subPath bind mounts on the way.
-pub fn container_mounts(ctx: &MountContext<'_>) -> Result<Vec<Mount>, VolumeError> {
-    let mut mounts = Vec::new();
+/// The container's mounts, parents before children. Makes subPath bind mounts on the way; those of foreign volumes, and
+/// whether these answer, are left to a helper.
+pub fn container_mounts(ctx: &MountContext<'_>) -> Result<(Vec<Mount>, Vec<Look>), VolumeError> {
+    let (mut mounts, mut looks) = (Vec::new(), Vec::new());
     for (index, mount) in volume_mounts(ctx.container).iter().enumerate() {
-        mounts.push(volume_mount(ctx, index, mount)?);
+        mounts.push(volume_mount(ctx, index, mount, &mut looks)?);
     }
     // A volume mounted at one of the places below replaces it.
     let taken: Vec<PathBuf> = mounts.iter().map(|mount| mount.target.clone()).collect();
     mounts.extend(pod_mounts(ctx).into_iter().filter(|mount| !taken.contains(&mount.target)));
     // Stable: mounts of equal depth keep the pod's order.
     mounts.sort_by_key(|mount| mount.target.components().count());
-    Ok(mounts)
+    Ok((mounts, looks))
 }
 
 fn volume_mounts(container: &Container) -> &[VolumeMount] {
@@ -83,7 +86,8 @@ fn pod_mounts(ctx: &MountContext<'_>) -> Vec<Mount> {
     let read_only_root = read_only_root.unwrap_or(false);
     let mount = |source: PathBuf, target: &str, read_only: bool| {
         let propagation = Propagation::Private;
-        Mount { source, target: target.into(), read_only, recursive_read_only: false, propagation, locked: Vec::new() }
+        let (recursive_read_only, locked, foreign) = (false, Vec::new(), None);
+        Mount { source, target: target.into(), read_only, recursive_read_only, propagation, locked, foreign }
     };
     let termination = ctx.container.termination_message_path.as_deref().filter(|path| !path.is_empty());
     let mut mounts = vec![
@@ -102,7 +106,12 @@ fn pod_mounts(ctx: &MountContext<'_>) -> Vec<Mount> {
     mounts
 }
 
-fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Result<Mount, VolumeError> {
+fn volume_mount(
+    ctx: &MountContext<'_>,
+    index: usize,
+    mount: &VolumeMount,
+    looks: &mut Vec<Look>,
+) -> Result<Mount, VolumeError> {
     let invalid = |problem: String| VolumeError::Invalid { volume: mount.name.clone(), problem };
     let volume = ctx.volumes.get(&mount.name).ok_or_else(|| invalid("not found among the pod's volumes".into()))?;
     let recursive_read_only = recursive_read_only(mount, ctx.recursive_read_only).map_err(invalid)?;
@@ -114,19 +123,23 @@ fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Re
         _ => String::new(),
     };
     let source = if sub_path.is_empty() {
+        if volume.foreign {
+            let touch = Look::Touch { volume: mount.name.clone(), path: volume.path.clone() };
+            looks.extend((!looks.contains(&touch)).then_some(touch));
+        }
         volume.path.clone()
     } else {
         subpath::check(&sub_path).map_err(invalid)?;
         let uid = ctx.pod.metadata.uid.as_deref().unwrap_or_default();
         let target = PodLayout::new(ctx.paths, uid).subpath(&ctx.container.name, index);
-        if is_image(ctx.pod, &mount.name) {
-            image_volume::bind_subpath(&mount.name, &volume.path, &sub_path, &target)?;
-        } else {
-            subpath::bind(&volume.path, &sub_path, &target).map_err(|error| {
-                let PathError { action, path, source } = error;
-                let (volume, container) = (mount.name.clone(), ctx.container.name.clone());
-                VolumeError::SubPath { volume, container, action, path, source }
-            })?;
+        let (name, container, path) = (mount.name.clone(), ctx.container.name.clone(), volume.path.clone());
+        let look = Look::SubPath { volume: name, container, path, sub_path, target: target.clone() };
+        match &look {
+            _ if volume.foreign => looks.push(look),
+            Look::SubPath { sub_path, .. } if is_image(ctx.pod, &mount.name) => {
+                image_volume::bind_subpath(&mount.name, &volume.path, sub_path, &target)?;
+            }
+            own => own.run()?,
         }
         target
     };
@@ -142,7 +155,8 @@ fn volume_mount(ctx: &MountContext<'_>, index: usize, mount: &VolumeMount) -> Re
     };
     let target = Path::new("/").join(&mount.mount_path);
     let read_only = volume.read_only || mount.read_only.unwrap_or(false);
-    Ok(Mount { source, target, read_only, recursive_read_only, propagation, locked: Vec::new() })
+    let foreign = volume.foreign.then(|| mount.name.clone());
+    Ok(Mount { source, target, read_only, recursive_read_only, propagation, locked: Vec::new(), foreign })
 }
 
 fn is_image(pod: &Pod, volume: &str) -> bool {

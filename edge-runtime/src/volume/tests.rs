@@ -62,13 +62,16 @@ impl Bench {
     }
 
     fn setup(&self) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
-        self.with(setup)
+        self.with(|ctx| {
+            look::looks(ctx).iter().try_for_each(look::Look::run)?;
+            setup(ctx)
+        })
     }
 
     fn mounts(&self) -> Result<Vec<Mount>, VolumeError> {
         let volumes = self.setup().unwrap();
         let containers: &[Container] = &self.pod.spec.as_ref().unwrap().containers;
-        container_mounts(&MountContext {
+        let (mounts, looks) = container_mounts(&MountContext {
             paths: &self.paths,
             pod: &self.pod,
             container: &containers[0],
@@ -77,7 +80,9 @@ impl Bench {
             pod_files: Path::new("/files"),
             termination_log: Path::new("/termination"),
             recursive_read_only: false,
-        })
+        })?;
+        looks.iter().try_for_each(look::Look::run)?;
+        Ok(mounts)
     }
 
     fn mount_of(&self, target: &str) -> Mount {

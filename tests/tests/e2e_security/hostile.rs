@@ -74,6 +74,20 @@ fn a_pod_cannot_speak_to_the_nodes_loopback() {
     assert_eq!(tried(), "silence\n");
     std::fs::write(&localnet, "1").expect("written");
     assert_eq!(tried(), "silence\n", "the guard stays");
+
+    // Users of pods may pass this folder: what the node keeps in it is root's alone, commands included.
+    let run = node.root().join("run/edge-runtime");
+    for entry in std::fs::read_dir(&run).expect("it is there").flatten() {
+        let meta = entry.metadata().expect("it is there");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&meta.permissions());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        assert!(meta.is_dir() || mode & 0o077 == 0, "{name}: {mode:o}");
+    }
+    let commands = std::fs::read_dir(run.join("exec")).into_iter().flatten().flatten();
+    for folder in commands {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&folder.metadata().expect("it is there").permissions());
+        assert_eq!(mode & 0o077, 0, "{:?}: {mode:o}", folder.file_name());
+    }
 }
 
 #[test]
@@ -158,10 +172,33 @@ fn no_pod_starts_while_its_rules_cannot_be_made() {
     until(Duration::from_secs(20), "the reason is told", || {
         let events = kubectl.run(&["get", "events", "--field-selector", "involvedObject.name=inside"])?;
         let told = events.contains("FailedCreatePodSandBox") && events.contains("nft refused the rules");
+        assert!(!told || events.matches("Failed to create pod sandbox: ").count() == 1, "said once: {events}");
         if told { Ok(()) } else { Err(events) }
     });
     std::fs::remove_file(&broken).expect("it is there");
     kubectl.wait_ready("inside");
+}
+
+/// The first process of a shared pid namespace is of the same user as root in the pod, which has no capability to trace
+/// others. CRI runtimes confine theirs too.
+#[test]
+fn the_pause_process_is_no_way_out() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("pause");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let script = "grep -E '^(Seccomp|CapEff):' /proc/1/status; ls /proc/1/root/ && echo followed; \
+                  cat /proc/1/environ && echo read; (: >/proc/1/mem) && echo opened; echo end; exec sleep 1000";
+    let wanted = pod("p", &node.name, json!([shell("c", script)]));
+    kubectl.apply_all(&[with_spec(wanted, &json!({"shareProcessNamespace": true}))]);
+    kubectl.wait_ready("p");
+    let told = kubectl.wait_log("p", "end\n");
+    assert!(told.contains("Seccomp:\t2\n") && told.contains("CapEff:\t0000000000000000\n"), "{told}");
+    for way in ["followed", "read", "opened"] {
+        assert!(!told.contains(way), "{told}");
+    }
 }
 
 fn path() -> String {

@@ -104,3 +104,31 @@ fn root_in_a_pod_is_nobody_on_the_node() {
         left.map_or(Ok(()), |line| Err(line.to_owned()))
     });
 }
+
+/// Mapped by a helper, because nobody else looks at paths that are not the node's own.
+#[test]
+fn a_host_path_and_a_folder_in_it_look_through_the_pods_users() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("hostusers");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let folder = cluster.folder().join("shared");
+    std::fs::create_dir_all(folder.join("deep")).expect("a folder");
+    let mounts = json!([
+        {"name": "h", "mountPath": "/h"},
+        {"name": "h", "mountPath": "/d", "subPath": "deep"},
+    ]);
+    let script = "echo one >/h/file; echo two >/d/file; stat -c 'owner %u' /h/file /d/file; exec sleep 1000";
+    let wanted = pod("p", &node.name, json!([with(shell("c", script), &json!({"volumeMounts": mounts}))]));
+    let volumes = json!([sampan_tests::manifest::host_path("h", &folder)]);
+    kubectl.apply_all(&[with_spec(wanted, &json!({"hostUsers": false, "volumes": volumes}))]);
+    kubectl.wait_ready("p");
+    kubectl.wait_log("p", "owner 0\nowner 0\n");
+    for (file, text) in [("file", "one\n"), ("deep/file", "two\n")] {
+        let meta = std::fs::metadata(folder.join(file)).expect("the pod wrote it");
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&meta), 0, "{file}: as on a mapped mount");
+        assert_eq!(std::fs::read_to_string(folder.join(file)).as_deref().unwrap_or_default(), text);
+    }
+}

@@ -66,6 +66,6 @@ impl Node {
             let failure = sandbox_failure(format!("systemd started the pod's slice, but there is no cgroup {path}"));
             return Some(self.not_connected(uid, failure));
         }
-        self.prepare_sandbox(uid, &pod)
+        self.connect(uid, &pod)
     }
 }

@@ -1,0 +1,29 @@
+//! `edge-runtime look`: looks at paths behind which a foreign file system may lie, as a helper of the daemon: looks as JSON
+//! on standard input, one line of JSON for each on standard output, up to the first that fails.
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+
+use super::CliError;
+use crate::launch::look::{Answer, Look};
+
+const LONGEST: u64 = 4 << 20;
+
+pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+    if let Some(other) = parser.next()? {
+        return Err(other.unexpected().into());
+    }
+    let mut text = Vec::new();
+    std::io::stdin().take(LONGEST).read_to_end(&mut text).map_err(CliError::failed)?;
+    let looks: Vec<Look> = serde_json::from_slice(&text).map_err(CliError::failed)?;
+    let mut out = std::io::stdout().lock();
+    for look in &looks {
+        let answer = look.run();
+        let line = serde_json::to_string(&answer).map_err(CliError::failed)?;
+        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(CliError::failed)?;
+        if answer != Answer::Done {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

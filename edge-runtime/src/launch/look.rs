@@ -1,0 +1,136 @@
+//! Everything that is done at paths behind which a foreign file system may lie, in the order in which the helper process
+//! (the verb `look`) does it; [`super::looking`] is the daemon's side.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ::oci_spec::runtime::Spec;
+use serde::{Deserialize, Serialize};
+
+use super::user_ns;
+use crate::sys::idmap;
+use crate::volume::{self, Owning, VolumeError};
+
+/// One thing to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Look {
+    Volume(volume::look::Look),
+    /// Shows `source` at `target` with the owners of the pod's user namespace, and tells the OCI configuration what the
+    /// mount must keep.
+    Map {
+        volume: String,
+        source: PathBuf,
+        namespace: PathBuf,
+        target: PathBuf,
+        config: PathBuf,
+    },
+}
+
+/// The one line that the helper prints for each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    Done,
+    Failed(String),
+    /// A helper of its own has to give the volume to the pod's group.
+    Own(Owning),
+}
+
+impl Look {
+    /// Where it looks.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Volume(look) => look.path(),
+            Self::Map { source, .. } => source,
+        }
+    }
+
+    /// What it is to the user when it failed for `problem`.
+    pub fn failed(&self, problem: &str) -> String {
+        match self {
+            Self::Volume(look) => look.failed(problem),
+            Self::Map { volume, .. } => format!("MountVolume.SetUp failed for volume {volume:?} : {problem}"),
+        }
+    }
+
+    /// Does it, for as long as it takes.
+    pub fn run(&self) -> Answer {
+        match self {
+            Self::Volume(look) => match look.run() {
+                Ok(()) => Answer::Done,
+                Err(VolumeError::Owning(owning)) => Answer::Own(*owning),
+                Err(error) => Answer::Failed(error.to_string()),
+            },
+            Self::Map { source, namespace, target, config, .. } => {
+                map(source, namespace, target, config).map_or_else(Answer::Failed, |()| Answer::Done)
+            }
+        }
+    }
+}
+
+fn map(source: &Path, namespace: &Path, target: &Path, config: &Path) -> Result<(), String> {
+    let named = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
+    let user = File::open(namespace).map_err(|error| named(namespace, &error))?;
+    let made = if source.is_dir() { fs::create_dir(target) } else { File::create(target).map(drop) };
+    made.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
+        .map_err(|error| named(target, &error))?;
+    idmap::bind(source, &user, target).map_err(|error| user_ns::cannot_map(source, &error))?;
+    keep(target, &user_ns::locked(target), config)
+}
+
+/// Adds options that a mount of the configuration must keep.
+fn keep(source: &Path, locked: &[&str], config: &Path) -> Result<(), String> {
+    if locked.is_empty() {
+        return Ok(());
+    }
+    let error = |error: ::oci_spec::OciSpecError| format!("{}: {error}", config.display());
+    let mut spec = Spec::load(config).map_err(error)?;
+    for mount in spec.mounts_mut().iter_mut().flatten().filter(|mount| mount.source().as_deref() == Some(source)) {
+        let mut options = mount.options().clone().unwrap_or_default();
+        options.extend(locked.iter().map(|option| (*option).to_owned()));
+        mount.set_options(Some(options));
+    }
+    spec.save(config).map_err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use ::oci_spec::runtime::Mount;
+
+    use super::*;
+
+    #[test]
+    fn what_a_mount_must_keep_is_added_to_it_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config.json");
+        let mount = |source: &str| {
+            let mut mount = Mount::default();
+            mount.set_source(Some(source.into()));
+            mount.set_options(Some(vec!["rbind".to_owned()]));
+            mount
+        };
+        let mut spec = Spec::default();
+        spec.set_mounts(Some(vec![mount("/a"), mount("/b")]));
+        spec.save(&config).unwrap();
+        keep(Path::new("/b"), &["nosuid", "nodev"], &config).unwrap();
+        let options = |n: usize| Spec::load(&config).unwrap().mounts().as_ref().unwrap()[n].options().clone().unwrap();
+        assert_eq!(
+            (options(0), options(1)),
+            (vec!["rbind".into()], vec!["rbind".into(), "nosuid".into(), "nodev".into()])
+        );
+    }
+
+    #[test]
+    fn looks_travel_to_the_helper_and_back() {
+        let host =
+            volume::look::Look::Host { volume: "nas".into(), path: "/mnt/nas".into(), type_: "Directory".into() };
+        let look = Look::Volume(host);
+        let text = serde_json::to_string(std::slice::from_ref(&look)).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Look>>(&text).unwrap(), std::slice::from_ref(&look));
+        assert_eq!(look.failed("why"), "MountVolume.SetUp failed for volume \"nas\" : why");
+        assert!(matches!(look.run(), Answer::Failed(why) if why.contains("/mnt/nas is not a directory")));
+        let dir = tempfile::tempdir().unwrap();
+        let touch = volume::look::Look::Touch { volume: "v".into(), path: dir.path().join("nothing") };
+        assert_eq!(Look::Volume(touch).run(), Answer::Done, "the OCI runtime says more");
+    }
+}

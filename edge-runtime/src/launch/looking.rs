@@ -1,0 +1,201 @@
+//! The daemon's side of looks at foreign paths: one helper process for those of a pod or container, a deadline, and the
+//! memory of paths that have not answered. Knows nothing of what is looked for.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use smol::future::or;
+use smol::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use smol::process::{Child, Command};
+
+use super::look::{Answer, Look};
+use crate::volume::Owning;
+
+/// Longest that all looks of one helper may take: a disk that has to spin up needs ten seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Helpers that cannot even be killed, because their file system does not let go of them.
+const MOST_STUCK: usize = 64;
+/// Of all answers of one helper.
+const ANSWER_LIMIT: u64 = 256 * 1024;
+
+/// Why a pod cannot have its foreign paths (yet).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    Failed(String),
+    Own(Owning),
+}
+
+/// Has helpers look. Clones share what they know.
+#[derive(Clone, Debug)]
+pub struct Looks {
+    /// Program and first arguments of the helper.
+    helper: Rc<Vec<PathBuf>>,
+    patience: Duration,
+    /// Helpers that were killed and are still there, by the path that they look at. No second one is sent after them.
+    stuck: Rc<RefCell<BTreeMap<PathBuf, Child>>>,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self { helper: Rc::new(vec!["/proc/self/exe".into(), "look".into()]), patience: PATIENCE, stuck: Rc::default() }
+    }
+}
+
+impl Looks {
+    /// Does all of `looks` in their order.
+    ///
+    /// # Errors
+    /// The first that fails, or does not answer in time.
+    pub async fn all(&self, looks: Vec<Look>) -> Result<(), Trouble> {
+        if looks.is_empty() {
+            return Ok(());
+        }
+        if let Some((look, problem)) = self.hopeless(&looks) {
+            return Err(Trouble::Failed(look.failed(&problem)));
+        }
+        let helped =
+            |error: &dyn std::fmt::Display| Trouble::Failed(format!("the helper that looks at volumes: {error}"));
+        let input = serde_json::to_vec(&looks).map_err(|error| helped(&error))?;
+        let mut child = self.spawn().map_err(|error| helped(&error))?;
+        let mut done = 0;
+        let ended = or(async { Some(talk(&mut child, &input, &mut done).await) }, async {
+            smol::Timer::after(self.patience).await;
+            None
+        });
+        match ended.await {
+            Some(Ok(answer)) => answer.map_or(Ok(()), Err),
+            Some(Err(error)) => Err(helped(&error)),
+            None => {
+                let Some(look) = looks.get(done) else { return Err(helped(&"it does not end")) };
+                kill(&child);
+                self.remember(look.path(), child);
+                Err(Trouble::Failed(look.failed(&self.late(look.path()))))
+            }
+        }
+    }
+
+    fn late(&self, path: &Path) -> String {
+        let seconds = self.patience.as_secs();
+        format!("{} did not answer within {seconds} s: is the file system behind it away?", path.display())
+    }
+
+    /// A look that would only wait beside an earlier one.
+    fn hopeless<'a>(&self, looks: &'a [Look]) -> Option<(&'a Look, String)> {
+        let mut stuck = self.stuck.borrow_mut();
+        stuck.retain(|_, helper| matches!(helper.try_status(), Ok(None)));
+        if stuck.len() >= MOST_STUCK {
+            return looks.first().map(|look| (look, format!("{MOST_STUCK} paths of this node do not answer")));
+        }
+        let look = looks.iter().find(|look| stuck.contains_key(look.path()))?;
+        Some((look, self.late(look.path())))
+    }
+
+    fn remember(&self, path: &Path, helper: Child) {
+        self.stuck.borrow_mut().insert(path.to_path_buf(), helper);
+    }
+
+    fn spawn(&self) -> io::Result<Child> {
+        let (program, arguments) = self.helper.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).process_group(0);
+        let mut command = Command::from(command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()
+    }
+}
+
+/// `None` when all went well.
+async fn talk(child: &mut Child, input: &[u8], done: &mut usize) -> io::Result<Option<Trouble>> {
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    stdin.write_all(input).await?;
+    drop(stdin);
+    let mut lines = BufReader::new(stdout.take(ANSWER_LIMIT)).lines();
+    while let Some(line) = smol::stream::StreamExt::next(&mut lines).await {
+        match serde_json::from_str(&line?)? {
+            Answer::Done => *done += 1,
+            Answer::Failed(message) => return Ok(Some(Trouble::Failed(message))),
+            Answer::Own(owning) => return Ok(Some(Trouble::Own(owning))),
+        }
+    }
+    let status = child.status().await?;
+    if status.success() { Ok(None) } else { Err(io::Error::other(status.to_string())) }
+}
+
+fn kill(child: &Child) {
+    if let Ok(group) = i32::try_from(child.id()) {
+        // It dies as soon as its file system lets go of it.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::look;
+
+    fn looks(paths: &[&str]) -> Vec<Look> {
+        let touch = |path: &&str| Look::Volume(look::Look::Touch { volume: "v".into(), path: path.into() });
+        paths.iter().map(touch).collect()
+    }
+
+    fn with(script: &str) -> Looks {
+        let helper = ["/bin/sh", "-c", script].map(PathBuf::from).to_vec();
+        Looks { helper: Rc::new(helper), patience: Duration::from_millis(2500), ..Looks::default() }
+    }
+
+    fn said(looks: &Looks, paths: &[&str]) -> String {
+        match smol::block_on(looks.all(self::looks(paths))) {
+            Ok(()) => "fine".to_owned(),
+            Err(Trouble::Failed(why)) => why,
+            Err(Trouble::Own(owning)) => format!("{owning:?}"),
+        }
+    }
+
+    #[test]
+    fn answers_are_taken_in_their_order() {
+        assert_eq!(said(&with("cat >/dev/null; echo '\"Done\"'; echo '\"Done\"'"), &["/a", "/b"]), "fine");
+        assert_eq!(said(&with("cat >/dev/null; echo '\"Done\"'; echo '{\"Failed\":\"no\"}'"), &["/a", "/b"]), "no");
+        assert!(said(&with("cat >/dev/null; exit 3"), &["/a"]).contains("exit status: 3"));
+        assert!(said(&with("cat >/dev/null; echo nonsense"), &["/a"]).contains("the helper"));
+        assert_eq!(said(&with("exit 3"), &[]), "fine", "nothing to look at");
+    }
+
+    #[test]
+    fn a_path_that_hangs_is_named_and_not_waited_for_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pid, started) = (dir.path().join("pid"), dir.path().join("started"));
+        let script = format!(
+            "cat >/dev/null; echo >>{}; echo '\"Done\"'; sleep 1000 & echo $! >{}; wait",
+            started.display(),
+            pid.display()
+        );
+        let looks = with(&script);
+        let why = said(&looks, &["/fine", "/dead"]);
+        assert!(why.contains("\"v\" : /dead did not answer within 2 s"), "{why}");
+        let sleeper: i32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+        let gone = |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            !crate::sys::host::is_alive(sleeper)
+        };
+        assert!((0..200).any(gone), "killed with its family");
+
+        // One that cannot be killed, as in a file system that does not let go.
+        let mut sleep = Command::new("sleep");
+        sleep.arg("1000").kill_on_drop(true);
+        looks.remember(Path::new("/dead"), sleep.spawn().unwrap());
+        let before = std::fs::read_to_string(&started).unwrap();
+        assert!(said(&looks, &["/fine", "/dead"]).contains("/dead did not answer"));
+        assert_eq!(std::fs::read_to_string(&started).unwrap(), before, "no second helper");
+        assert!(said(&looks, &["/other"]).contains("it does not end"), "others are tried");
+        assert_ne!(std::fs::read_to_string(&started).unwrap(), before);
+    }
+}
