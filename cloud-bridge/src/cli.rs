@@ -12,7 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::api::ServiceRange;
 use crate::pki::{self, token};
-use crate::{info, nodes, serve, standalone};
+use crate::{info, limits, nodes, serve, standalone};
 
 #[derive(Debug, Parser)]
 #[command(name = "cloud-bridge", about = "Speaks for many small nodes to a Kubernetes API, or is that API itself")]
@@ -137,6 +137,9 @@ pub fn start_log(arguments: &Arguments) -> anyhow::Result<()> {
 /// Does what the arguments say; for the servers, until a signal.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     pki::tls::install_provider();
+    if let Verb::Standalone(_) | Verb::Serve(_) = &arguments.verb {
+        limits::set();
+    }
     match arguments.verb {
         Verb::Standalone(options) => standalone::run(options).await,
         Verb::Serve(options) => serve::run(options).await,

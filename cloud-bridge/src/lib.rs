@@ -2,6 +2,7 @@
 //!
 //! | module | owns |
 //! |---|---|
+//! | [`accept`] | connections of strangers: how many, how long, how many from one address |
 //! | [`api`] | a small Kubernetes API on SQLite, for when there is no cluster |
 //! | [`bridge`] | watches of the API, sessions of the nodes, and what goes between |
 //! | [`listen`] | the port that nodes know: joining, connecting |
@@ -11,13 +12,16 @@
 //! | [`panics`], `printable` | what a panic ends and how it is told; texts of strangers in the log |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | [`standalone`], [`serve`] | wiring of the two ways to run |
+//! | [`limits`] | what the process asks of the kernel for itself |
 //! | [`cli`] | verbs, flags, what is printed |
 
+pub mod accept;
 pub mod api;
 pub mod bridge;
 pub mod cli;
 pub mod info;
 pub mod kubelet;
+pub mod limits;
 pub mod listen;
 pub mod nodes;
 pub mod panics;

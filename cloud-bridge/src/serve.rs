@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use jiff::Timestamp;
 
+use crate::accept::Gate;
 use crate::bridge::clients::Clients;
-use crate::bridge::{Bridge, EndpointOf, Settings};
+use crate::bridge::{Bridge, EndpointOf, Gone, Settings};
 use crate::cli::{self, Serve};
 use crate::info::{self, Info};
 use crate::kubelet::Ports;
@@ -28,10 +29,12 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     if let Err(error) = token::clear_expired(&client, Timestamp::now()).await {
         log::warn!("expired join tokens were not cleared away: {error}");
     }
-    let (ports, kubelet_serving) = kubelet_ports(&options, &authority, &client)?;
+    let gate = Gate::new();
+    let (ports, kubelet_serving) = kubelet_ports(&options, &authority, &client, &gate)?;
     let kubelet = ports.clone().map(|ports| -> Arc<EndpointOf> { Arc::new(move |node| ports.endpoint(node)) });
+    let gone = ports.clone().map(|ports| -> Arc<Gone> { Arc::new(move |node| ports.close(node)) });
     let deleted_nodes_return = options.nodes.deleted_nodes_return;
-    let settings = Settings { kubelet, deleted_nodes_return, ..Settings::default() };
+    let settings = Settings { kubelet, gone, deleted_nodes_return, ..Settings::default() };
     let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, settings);
     if let Some(ports) = ports {
         ports.set_bridge(bridge.clone());
@@ -41,7 +44,7 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     log::info!("nodes connect to {}", about.url);
     let door = Arc::new(Door { bridge: bridge.clone(), authority, client });
     tokio::select! {
-        () = listen::accept(listener, tls, door) => {}
+        never = listen::accept(listener, tls, door, gate) => match never {},
         () = serving.keep_fresh() => {}
         () = fresh(kubelet_serving) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),
@@ -54,7 +57,12 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
 type KubeletApi = (Option<Arc<Ports>>, Option<Arc<Serving>>);
 
 /// The kubelet API of the nodes, if an address for it was given.
-fn kubelet_ports(options: &Serve, authority: &Arc<Authority>, client: &kube::Client) -> anyhow::Result<KubeletApi> {
+fn kubelet_ports(
+    options: &Serve,
+    authority: &Arc<Authority>,
+    client: &kube::Client,
+    gate: &Arc<Gate>,
+) -> anyhow::Result<KubeletApi> {
     let Some(address) = options.kubelet_address else { return Ok((None, None)) };
     let clients = match &options.kubelet_client_ca {
         Some(path) => {
@@ -65,7 +73,8 @@ fn kubelet_ports(options: &Serve, authority: &Arc<Authority>, client: &kube::Cli
     };
     let serving = Serving::new(Arc::clone(authority), vec![address.to_string()])?;
     let tls = tls::lasting_config(&serving, &clients, &[b"h2", b"http/1.1"])?;
-    Ok((Some(Ports::new(address, options.kubelet_ports, tls, client.clone())), Some(serving)))
+    let ports = Ports::new(address, options.kubelet_ports, tls, client.clone(), Arc::clone(gate));
+    Ok((Some(ports), Some(serving)))
 }
 
 async fn fresh(serving: Option<Arc<Serving>>) {

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::json;
 
+use crate::accept::Gate;
 use crate::api::scheduler;
 use crate::api::{Accounts, Config, Server, UserInfo};
 use crate::bridge::clients::Clients;
@@ -72,10 +73,11 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
     let (kubeconfig, api_address) = (options.state.join("kubeconfig"), calls.local_addr()?);
     write_kubeconfig(&kubeconfig, &authority, api_address)?;
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
+    let gate = Gate::new();
     let door = Arc::new(Door { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
     tokio::select! {
-        () = listen::accept(links, link_tls, door) => {}
-        served = api.serve_tls(calls, api_tls) => served.context("serving the API")?,
+        never = listen::accept(links, link_tls, door, Arc::clone(&gate)) => match never {},
+        never = api.serve_tls(calls, api_tls, gate) => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}

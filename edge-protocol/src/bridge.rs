@@ -20,7 +20,7 @@ use crate::wire::{self, Content, Frame};
 use crate::{SessionError, shorten};
 use down::Down;
 
-pub use settings::{BridgeEvent, BridgeSettings};
+pub use settings::{BridgeEvent, BridgeSettings, LARGE};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl BridgeSession {
         state.fence(settings.session);
         Self {
             liveness: Liveness::new(settings.heartbeat, now),
-            down: Down::new(settings.window),
+            down: Down::new(settings.window, settings.large_by_turns),
             settings,
             phase: Phase::AwaitHello,
             compresses: false,
@@ -139,6 +139,21 @@ impl BridgeSession {
     /// Bytes of reports that are not in the API yet.
     pub fn report_bytes(&self) -> usize {
         self.report_bytes
+    }
+
+    /// Whether the next change is a large object that has to be [allowed](Self::allow_large).
+    pub fn wants_large(&self) -> bool {
+        self.down.wants_large()
+    }
+
+    /// Lets one large object through.
+    pub fn allow_large(&mut self) {
+        self.down.allow_large();
+    }
+
+    /// Whether a large object may be sent, or has been begun and is not written yet.
+    pub fn sends_large(&self) -> bool {
+        self.down.may_send_large() || self.out.slicing()
     }
 
     /// Bytes of changes sent and not yet acknowledged.

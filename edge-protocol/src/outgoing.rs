@@ -43,6 +43,11 @@ impl<T: Message> Outgoing<T> {
         slice
     }
 
+    /// Whether the rest of a large message waits.
+    pub(crate) fn slicing(&self) -> bool {
+        !self.slices.is_empty()
+    }
+
     /// Takes a message's text, returns its first frame and keeps the rest. Only when `next` has nothing more.
     pub(crate) fn begin(&mut self, text: String) -> Option<String> {
         debug_assert!(self.slices.is_empty(), "slices of two messages must not mix");

@@ -7,6 +7,7 @@ use crate::frame::MAX_TO_EDGE;
 use crate::message::{Object, ObjectDigest, ObjectKey, ObjectRef, Position};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Objects one node may be told to hold.
 pub const MAX_OBJECTS: usize = 20_000;
@@ -51,8 +52,9 @@ pub(crate) struct Entry {
     pub(crate) seq: u64,
     pub(crate) uid: String,
     pub(crate) digest: String,
-    /// JSON text: a fifth of the memory of a parsed value, and it is only ever sent.
-    pub(crate) body: Box<str>,
+    /// JSON text: a fifth of the memory of a parsed value, and it is only ever sent. Shared by all nodes that should
+    /// hold the object.
+    pub(crate) body: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -154,7 +156,15 @@ impl NodeState {
     /// # Errors
     /// Too large to travel, too many objects, or a uid that was [removed](Self::remove) for good.
     pub fn set(&mut self, object: Object) -> Result<bool, StateError> {
-        let ObjectDigest { key, uid, digest } = object.digest;
+        self.set_text(&object.digest, || object.body.to_string().into())
+    }
+
+    /// As [`set`](Self::set), of an object whose body is JSON text already. It is asked for only if it is news.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn set_text(&mut self, object: &ObjectDigest, body: impl FnOnce() -> Arc<str>) -> Result<bool, StateError> {
+        let ObjectDigest { key, uid, digest } = object.clone();
         let held = self.objects.get(&key);
         if held.is_some_and(|e| e.uid == uid && e.digest == digest) {
             return Ok(false);
@@ -166,7 +176,7 @@ impl NodeState {
         if held.is_none() && self.objects.len() >= MAX_OBJECTS {
             return Err(StateError::Full);
         }
-        let body = object.body.to_string().into_boxed_str();
+        let body = body();
         if body.len() > MAX_TO_EDGE - ENVELOPE {
             return Err(StateError::TooLarge { key, size: body.len() });
         }
@@ -184,9 +194,8 @@ impl NodeState {
     }
 
     /// Another body under the digest that is held: for who is told the object from now on. Who has it is told nothing.
-    pub fn renew(&mut self, object: &Object) {
-        let ObjectDigest { key, uid, digest } = &object.digest;
-        let body = object.body.to_string().into_boxed_str();
+    pub fn renew(&mut self, object: &ObjectDigest, body: Arc<str>) {
+        let ObjectDigest { key, uid, digest } = object;
         let held = self.objects.get_mut(key).filter(|e| e.uid == *uid && e.digest == *digest);
         if let Some(held) = held.filter(|_| body.len() <= MAX_TO_EDGE - ENVELOPE) {
             held.body = body;

@@ -98,7 +98,7 @@ fn another_body_under_one_digest_is_for_those_who_come_later() {
     pair.run(NOW).expect("no violation");
     let mut ended = object("a", 1);
     ended.body = serde_json::json!({"version": 1, "ended": true});
-    pair.state.renew(&ended);
+    pair.state.renew(&ended.digest, ended.body.to_string().into());
     assert_eq!(pair.run(NOW).expect("no violation"), 0, "who has it is told nothing");
     let bodies = |pair: &Pair| {
         let sent = pair.changes().into_iter().filter_map(|change| match change {

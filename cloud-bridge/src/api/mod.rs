@@ -66,7 +66,6 @@ mod watch;
 pub use accounts::{Accounts, KeyError};
 pub use body::{ApiBody, BodyError};
 pub use error::ApiError;
-pub use serve::certificate_user;
 pub use server::{Config, LocalService, Server};
 pub use services::ServiceRange;
 pub use storage::StoreError;

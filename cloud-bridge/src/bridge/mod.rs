@@ -77,11 +77,18 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// Requests of all nodes that are at the API at the same time, of leases and of reports each.
 const API_TURNS: usize = 64;
 
+/// Large objects (up to 2 MiB) that are on their way at the same time. Packing one takes some 20 ms, and all who have
+/// their turn are served before the next heartbeat is.
+const LARGE_TURNS: usize = 32;
+
 /// Bytes of one node's measurements: 110 pods of ten containers are a tenth of this.
 const MAX_STATS: usize = 4 << 20;
 
 /// Says where the kubelet API of a node is served, if it is.
 pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
+
+/// Is told the name of a node.
+pub type Gone = dyn Fn(&str) + Send + Sync;
 
 /// What can be chosen.
 #[derive(Clone)]
@@ -89,6 +96,8 @@ pub struct Settings {
     /// How often a node says that it lives.
     pub heartbeat: Duration,
     pub kubelet: Option<Arc<EndpointOf>>,
+    /// Told of a node that is gone for good.
+    pub gone: Option<Arc<Gone>>,
     /// Where clients in pods find the API, for one whose cluster addresses nobody routes.
     pub api: Option<ApiAddress>,
     /// Other bridges may serve the same nodes over the same API: what must stay in order is written only after a look
@@ -107,6 +116,7 @@ impl Default for Settings {
         Self {
             heartbeat: edge_protocol::HEARTBEAT,
             kubelet: None,
+            gone: None,
             api: None,
             replicated: true,
             deleted_nodes_return: false,
@@ -130,6 +140,7 @@ struct Shared {
     /// Turns at the API: when ten thousand nodes come back at once, each request is a connection.
     leases: Arc<Semaphore>,
     writes: Arc<Semaphore>,
+    large: Arc<Semaphore>,
     autonomy: Autonomy,
     follow: mpsc::UnboundedSender<follow::Command>,
     members: Members,
@@ -148,6 +159,7 @@ impl Bridge {
             sessions: Mutex::default(),
             leases: Arc::new(Semaphore::new(API_TURNS)),
             writes: Arc::new(Semaphore::new(API_TURNS)),
+            large: Arc::new(Semaphore::new(LARGE_TURNS)),
             autonomy: Autonomy::default(),
             follow: sender,
             members: Members::default(),
@@ -387,6 +399,9 @@ impl Shared {
         node.send_away(&NotAdmitted::Absent(name.to_owned()));
         self.nodes().remove(name);
         let _ = self.follow.send(follow::Command::Drop(name.to_owned()));
+        if let Some(gone) = &self.settings.gone {
+            gone(name);
+        }
     }
 
     /// The newest that the API says of a node's right to be connected.

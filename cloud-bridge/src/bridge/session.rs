@@ -44,6 +44,8 @@ const EVENTS_CONCURRENCY: usize = 1;
 const OUT: usize = 3;
 /// A node may keep others waiting outside for so long.
 const COMING_IN: Duration = Duration::from_secs(5);
+/// A node may keep others waiting for their large objects for so long.
+const LARGE_TURN: Duration = Duration::from_secs(20);
 /// For the last frame of a connection that is being closed.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -56,6 +58,8 @@ enum Done {
     Renewed(RenewAnswer),
     /// A newer connection of the node is at another bridge: nothing more may be written for this one.
     Fenced,
+    /// A large object may go.
+    Large(OwnedSemaphorePermit),
     /// Nothing is to be told to the node.
     Quiet,
 }
@@ -114,6 +118,14 @@ struct Connection {
     streams: Serving,
     /// Held while the node comes in.
     place: Option<OwnedSemaphorePermit>,
+    large: Large,
+}
+
+/// The turn of this connection to send a large object.
+enum Large {
+    No,
+    Asked,
+    Held { _turn: OwnedSemaphorePermit, since: Duration },
 }
 
 impl Connection {
@@ -121,6 +133,7 @@ impl Connection {
         let mut settings = BridgeSettings::new(node.name.clone(), shared.cluster.clone(), link.session);
         settings.heartbeat = shared.settings.heartbeat;
         settings.compress = true;
+        settings.large_by_turns = true;
         settings.identity = Some(credential.terms(SystemTime::now()));
         let session = BridgeSession::new(settings, &mut node.state(), Duration::ZERO);
         let requests = shared.clients.requests_as(&node.name);
@@ -142,6 +155,7 @@ impl Connection {
             requests,
             streams: Serving::default(),
             place: None,
+            large: Large::No,
             shared,
             node,
             credential,
@@ -170,6 +184,7 @@ impl Connection {
             if pending.is_none() {
                 pending = self.session.poll_frame(&node.state(), self.start.elapsed());
             }
+            self.take_turns();
             let deadline = self.renewal.deadline().unwrap_or(Duration::MAX).min(self.session.next_timeout());
             let deadline = tokio::time::Instant::from_std(self.start + deadline);
             let step = tokio::select! {
@@ -244,6 +259,23 @@ impl Connection {
         let done = self.session.acked().is_some() && self.session.report_bytes() == 0;
         if done || self.now() > COMING_IN {
             self.place = None;
+        }
+    }
+
+    /// Asks for a turn to send a large object, and gives it back when the object is on its way, or its node is too slow.
+    fn take_turns(&mut self) {
+        match &self.large {
+            Large::No if self.session.wants_large() => {
+                let turns = Arc::clone(&self.shared.large);
+                // Never closed: it lives as long as the bridge.
+                let turn = async move { turns.acquire_owned().await.map_or(Done::Quiet, Done::Large) };
+                self.work.push(turn.boxed());
+                self.large = Large::Asked;
+            }
+            Large::Held { since, .. } if !self.session.sends_large() || self.now() > *since + LARGE_TURN => {
+                self.large = Large::No;
+            }
+            _ => {}
         }
     }
 
@@ -391,6 +423,10 @@ impl Connection {
             }
             Done::Token(id, answer) => self.session.token(id, answer),
             Done::Renewed(answer) => self.session.renewed(answer),
+            Done::Large(turn) => {
+                self.large = Large::Held { _turn: turn, since: self.now() };
+                self.session.allow_large();
+            }
             Done::Quiet => {}
         }
         Ok(())

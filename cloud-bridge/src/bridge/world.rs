@@ -12,21 +12,23 @@
 
 mod admission;
 mod shared;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::ObjectKey;
 use edge_protocol::state::MAX_TOMBSTONES;
 
 use super::watched::BoundPod;
 use shared::Shared;
+pub use told::Told;
 
 /// What must be done after an event, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// The node should hold this.
-    Set { node: String, object: Arc<Object> },
+    Set { node: String, object: Arc<Told> },
     /// The object was deleted.
     Remove { node: String, key: ObjectKey, uid: String },
     /// The object lives on, but this node has no use for it any more.
@@ -89,7 +91,7 @@ struct Pod {
     terminating: bool,
     falsely_unready: bool,
     /// Not said yet, because an object it names is not known yet.
-    held: Option<Arc<Object>>,
+    held: Option<Arc<Told>>,
 }
 
 impl World {
@@ -260,7 +262,7 @@ impl World {
             return;
         }
         let old = old.map(|old| old.refs.clone()).unwrap_or_default();
-        let held = Some(Arc::new(object));
+        let held = Some(Told::new(object));
         let added: Vec<_> = refs.difference(&old).cloned().collect();
         let removed: BTreeSet<_> = old.difference(&refs).cloned().collect();
         let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, held };

@@ -3,6 +3,8 @@
 //! A client certificate that the TLS layer verified, or a bearer token that the API knows; then the API is asked
 //! whether this user may use the node. Nobody is trusted for being local.
 
+use std::time::{Duration, Instant, SystemTime};
+
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, Method};
@@ -10,8 +12,11 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use ring::digest::{SHA256, digest};
+use tokio::sync::Semaphore;
 
-use crate::pki::identity::Subject;
+use super::cache::Cache;
+use crate::pki::identity::{Holder, Subject};
 
 /// Why somebody is turned away.
 #[derive(Debug, thiserror::Error)]
@@ -24,26 +29,83 @@ pub(super) enum Denied {
     Api(#[from] kube::Error),
 }
 
-/// Lets through who may do this to the node.
-pub(super) async fn check(
-    client: &Client,
-    node: &str,
-    certificate: Option<&Subject>,
-    parts: &Parts,
-) -> Result<(), Denied> {
-    let subject = match certificate {
-        Some(subject) => subject.clone(),
-        None => of_token(client, bearer(&parts.headers).ok_or(Denied::Unauthorized)?).await?,
-    };
-    let (verb, subresources) = (verb(&parts.method), subresources(parts.uri.path()));
-    for subresource in &subresources {
-        let review = review(node, subject.clone(), verb, subresource);
-        let reviewed = Api::<SubjectAccessReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
-        if reviewed.status.is_some_and(|status| status.allowed && status.denied != Some(true)) {
-            return Ok(());
-        }
+/// How long what the API said is believed: as long as a kubelet believes it (K8s `authentication.webhook.cacheTTL` and
+/// `authorization.webhook.cacheAuthorizedTTL`, `cacheUnauthorizedTTL`).
+const KNOWN: Duration = Duration::from_secs(120);
+const ALLOWED: Duration = Duration::from_secs(300);
+const DENIED: Duration = Duration::from_secs(30);
+/// Questions to the API at a time: strangers make them, too.
+const QUESTIONS: usize = 16;
+
+/// Who wants to do what to which node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Deed {
+    node: String,
+    user: String,
+    groups: Vec<String>,
+    verb: &'static str,
+    subresource: &'static str,
+}
+
+/// Asks the API about users, and remembers.
+pub(super) struct Reviewer {
+    client: Client,
+    /// By the hash of the token; none for one that nobody has.
+    tokens: Cache<[u8; 32], Option<Subject>>,
+    deeds: Cache<Deed, bool>,
+    questions: Semaphore,
+}
+
+impl Reviewer {
+    pub(super) fn new(client: Client) -> Self {
+        let questions = Semaphore::new(QUESTIONS);
+        Self { client, tokens: Cache::default(), deeds: Cache::default(), questions }
     }
-    Err(Denied::Forbidden { user: subject.user, verb, subresources })
+
+    /// Lets through who may do this to the node.
+    pub(super) async fn check(&self, node: &str, certificate: Option<&Holder>, parts: &Parts) -> Result<(), Denied> {
+        let subject = match certificate {
+            // A connection may last longer than the certificate that it was made with.
+            Some(holder) if holder.expires <= SystemTime::now() => return Err(Denied::Unauthorized),
+            Some(holder) => holder.subject.clone(),
+            None => self.of_token(bearer(&parts.headers).ok_or(Denied::Unauthorized)?).await?,
+        };
+        let (verb, subresources) = (verb(&parts.method), subresources(parts.uri.path()));
+        for subresource in &subresources {
+            let Subject { user, groups } = subject.clone();
+            if self.allowed(Deed { node: node.to_owned(), user, groups, verb, subresource }).await? {
+                return Ok(());
+            }
+        }
+        Err(Denied::Forbidden { user: subject.user, verb, subresources })
+    }
+
+    async fn allowed(&self, deed: Deed) -> Result<bool, Denied> {
+        if let Some(allowed) = self.deeds.get(&deed, Instant::now()) {
+            return Ok(allowed);
+        }
+        // Never closed.
+        let _turn = self.questions.acquire().await;
+        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+        let reviewed = reviews.create(&PostParams::default(), &review(&deed)).await?;
+        let allowed = reviewed.status.is_some_and(|status| status.allowed && status.denied != Some(true));
+        self.deeds.put(deed, allowed, Instant::now(), if allowed { ALLOWED } else { DENIED });
+        Ok(allowed)
+    }
+
+    async fn of_token(&self, token: &str) -> Result<Subject, Denied> {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        if let Some(known) = self.tokens.get(&hash, Instant::now()) {
+            return known.ok_or(Denied::Unauthorized);
+        }
+        // Never closed.
+        let _turn = self.questions.acquire().await;
+        let subject = of_review(&self.client, token).await?;
+        let life = if subject.is_some() { KNOWN } else { DENIED };
+        self.tokens.put(hash, subject.clone(), Instant::now(), life);
+        subject.ok_or(Denied::Unauthorized)
+    }
 }
 
 /// K8s pkg/kubelet/server/auth.go GetRequestAttributes.
@@ -76,14 +138,16 @@ fn subresources(path: &str) -> Vec<&'static str> {
     }
 }
 
-async fn of_token(client: &Client, token: &str) -> Result<Subject, Denied> {
+async fn of_review(client: &Client, token: &str) -> Result<Option<Subject>, Denied> {
     let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
     let review = TokenReview { spec, ..TokenReview::default() };
     let reviewed = Api::<TokenReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
-    let status = reviewed.status.filter(|status| status.authenticated == Some(true)).ok_or(Denied::Unauthorized)?;
-    let user = status.user.ok_or(Denied::Unauthorized)?;
-    let name = user.username.filter(|name| !name.is_empty()).ok_or(Denied::Unauthorized)?;
-    Ok(Subject { user: name, groups: user.groups.unwrap_or_default() })
+    let status = reviewed.status.filter(|status| status.authenticated == Some(true));
+    let user = status.and_then(|status| status.user);
+    Ok(user.and_then(|user| {
+        let name = user.username.filter(|name| !name.is_empty())?;
+        Some(Subject { user: name, groups: user.groups.unwrap_or_default() })
+    }))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -91,17 +155,17 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
-fn review(node: &str, subject: Subject, verb: &str, subresource: &str) -> SubjectAccessReview {
+fn review(deed: &Deed) -> SubjectAccessReview {
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
-            user: Some(subject.user),
-            groups: Some(subject.groups),
+            user: Some(deed.user.clone()),
+            groups: Some(deed.groups.clone()),
             resource_attributes: Some(ResourceAttributes {
-                verb: Some(verb.to_owned()),
+                verb: Some(deed.verb.to_owned()),
                 version: Some("v1".to_owned()),
                 resource: Some("nodes".to_owned()),
-                subresource: Some(subresource.to_owned()),
-                name: Some(node.to_owned()),
+                subresource: Some(deed.subresource.to_owned()),
+                name: Some(deed.node.clone()),
                 ..ResourceAttributes::default()
             }),
             ..SubjectAccessReviewSpec::default()
@@ -112,7 +176,11 @@ fn review(node: &str, subject: Subject, verb: &str, subresource: &str) -> Subjec
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use http::HeaderValue;
+    use serde_json::json;
 
     use super::*;
 
@@ -132,6 +200,52 @@ mod tests {
             assert_eq!(subresources(path), expected, "{path}");
         }
         assert_eq!((verb(&Method::POST), verb(&Method::GET), verb(&Method::HEAD)), ("create", "get", ""));
+    }
+
+    /// An API that knows the token `good`, whose user may do everything to node `a`; and how often it was asked.
+    fn api() -> (Client, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let bytes = http_body_util::BodyExt::collect(request.into_body()).await.unwrap().to_bytes();
+                let mut review: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+                let status = match review["spec"]["token"].as_str() {
+                    Some(token) => json!({"authenticated": token == "good", "user": {"username": "robot"}}),
+                    None => json!({"allowed": review["spec"]["resourceAttributes"]["name"] == "a"}),
+                };
+                review.as_object_mut().unwrap().insert("status".to_owned(), status);
+                let body = http_body_util::Full::new(bytes::Bytes::from(review.to_string()));
+                Ok::<_, std::convert::Infallible>(http::Response::new(body))
+            }
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    #[tokio::test]
+    async fn what_the_api_said_is_remembered_for_a_while() {
+        let (client, asked) = api();
+        let (reviewer, asked) = (Reviewer::new(client), || asked.load(Ordering::Relaxed));
+        let get = |token: &str| {
+            let request = http::Request::get("/stats/summary").header(AUTHORIZATION, format!("Bearer {token}"));
+            request.body(()).unwrap().into_parts().0
+        };
+        for _ in 0..3 {
+            reviewer.check("a", None, &get("good")).await.unwrap();
+            assert!(matches!(reviewer.check("a", None, &get("bad")).await, Err(Denied::Unauthorized)));
+            assert!(matches!(reviewer.check("b", None, &get("good")).await, Err(Denied::Forbidden { .. })));
+        }
+        assert_eq!(asked(), 4, "two tokens, two nodes");
+        let ended = Holder {
+            subject: Subject { user: "robot".to_owned(), groups: Vec::new() },
+            issued: SystemTime::UNIX_EPOCH,
+            expires: SystemTime::now() - Duration::from_secs(1),
+        };
+        assert!(matches!(reviewer.check("a", Some(&ended), &get("good")).await, Err(Denied::Unauthorized)));
+        let good = Holder { expires: SystemTime::now() + Duration::from_secs(60), ..ended };
+        reviewer.check("a", Some(&good), &get("bad")).await.unwrap();
+        assert_eq!(asked(), 4, "of the same user, however he came");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Owns those ports and who may use them. What is asked goes to the node over its connection.
 
 mod auth;
+mod cache;
 mod metrics;
 pub(crate) mod query;
 pub(crate) mod read;
@@ -16,23 +17,41 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kube::Client;
 use rustls::ServerConfig;
+use tokio::sync::watch;
 
+use crate::accept::Gate;
 use crate::bridge::{Bridge, KubeletEndpoint};
+use auth::Reviewer;
+
+/// The port of a node. Dropped: its listener and its connections end.
+#[derive(Debug)]
+struct Open {
+    port: u16,
+    _served: watch::Sender<()>,
+}
 
 /// The ports of all nodes.
 pub struct Ports {
     address: IpAddr,
     range: (u16, u16),
     tls: Arc<ServerConfig>,
-    client: Client,
     bridge: OnceLock<Bridge>,
-    open: Mutex<HashMap<String, u16>>,
+    gate: Arc<Gate>,
+    reviewer: Arc<Reviewer>,
+    open: Mutex<HashMap<String, Open>>,
 }
 
 impl Ports {
     /// None are open yet. `address` is where the API server reaches this process; `client` is asked about users.
-    pub fn new(address: IpAddr, range: (u16, u16), tls: Arc<ServerConfig>, client: Client) -> Arc<Self> {
-        Arc::new(Self { address, range, tls, client, bridge: OnceLock::new(), open: Mutex::default() })
+    pub fn new(
+        address: IpAddr,
+        range: (u16, u16),
+        tls: Arc<ServerConfig>,
+        client: Client,
+        gate: Arc<Gate>,
+    ) -> Arc<Self> {
+        let (reviewer, open) = (Arc::new(Reviewer::new(client)), Mutex::default());
+        Arc::new(Self { address, range, tls, bridge: OnceLock::new(), gate, reviewer, open })
     }
 
     /// Says who has the connections. Before this, no port opens.
@@ -46,7 +65,7 @@ impl Ports {
     pub fn endpoint(&self, node: &str) -> Option<KubeletEndpoint> {
         let bridge = self.bridge.get()?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(port) = open.get(node) {
+        if let Some(Open { port, .. }) = open.get(node) {
             return Some(KubeletEndpoint { address: self.address, port: *port });
         }
         let listener = candidates(node, self.range).find_map(|port| self.listen(port).ok());
@@ -54,10 +73,18 @@ impl Ports {
             log::error!("node {node}: no port of {}-{} is free for its kubelet API", self.range.0, self.range.1);
             return None;
         };
-        let served = server::Served { node: node.to_owned(), bridge: bridge.clone(), client: self.client.clone() };
-        tokio::spawn(server::accept(listener, Arc::clone(&self.tls), Arc::new(served)));
-        open.insert(node.to_owned(), port);
+        let reviewer = Arc::clone(&self.reviewer);
+        let served = server::Served { node: node.to_owned(), bridge: bridge.clone(), reviewer };
+        let (sender, closed) = watch::channel(());
+        let (tls, gate) = (Arc::clone(&self.tls), Arc::clone(&self.gate));
+        tokio::spawn(server::accept(listener, tls, gate, Arc::new(served), closed));
+        open.insert(node.to_owned(), Open { port, _served: sender });
         Some(KubeletEndpoint { address: self.address, port })
+    }
+
+    /// The node is gone for good: another may have its port.
+    pub fn close(&self, node: &str) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
 
     fn listen(&self, port: u16) -> io::Result<(tokio::net::TcpListener, u16)> {

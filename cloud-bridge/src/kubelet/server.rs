@@ -1,8 +1,6 @@
 //! One node's kubelet API over TLS.
 
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -11,25 +9,22 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use kube::Client;
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::auth::{self, Denied};
+use super::auth::{Denied, Reviewer};
 use super::query::{self, Asked, Misunderstood};
 use super::read::{self, PLAIN};
+use crate::accept::client::{self, Client, Held, held};
+use crate::accept::{self, Busy, Gate};
 use crate::api::backend::{BackendError, PodOnNode};
 use crate::bridge::Bridge;
 use crate::panics;
-use crate::pki::identity::Subject;
+use crate::pki::identity::Holder;
 use crate::streaming::{self, Problem};
-
-/// For a handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 type Body = UnsyncBoxBody<Bytes, BackendError>;
 
@@ -37,62 +32,71 @@ type Body = UnsyncBoxBody<Bytes, BackendError>;
 pub(super) struct Served {
     pub(super) node: String,
     pub(super) bridge: Bridge,
-    pub(super) client: Client,
+    pub(super) reviewer: Arc<Reviewer>,
 }
 
-/// Accepts until the process ends.
-pub(super) async fn accept(listener: TcpListener, tls: Arc<ServerConfig>, served: Arc<Served>) {
-    let acceptor = TlsAcceptor::from(tls);
-    loop {
-        match listener.accept().await {
-            Ok((socket, peer)) => {
-                let (acceptor, served) = (acceptor.clone(), Arc::clone(&served));
-                tokio::spawn(async move {
-                    if let Err(error) = connection(socket, acceptor, served).await {
-                        log::debug!("kubelet client {peer}: {error}");
-                    }
-                });
-            }
-            Err(error) => {
-                log::warn!("kubelet port of {}: {error}", served.node);
-                tokio::time::sleep(Duration::from_millis(100)).await;
+/// Accepts until the port is closed, which ends its connections, too: another node may be behind it next.
+pub(super) async fn accept(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    gate: Arc<Gate>,
+    served: Arc<Served>,
+    closed: watch::Receiver<()>,
+) {
+    let (tls, counted) = (TlsAcceptor::from(tls), Arc::clone(&gate));
+    let port = format!("kubelet port of {}", served.node);
+    let until = closed.clone();
+    let accepting = accept::each(listener, counted, &port, move |socket, peer, arrival| {
+        let (tls, served, mut closed) = (tls.clone(), Arc::clone(&served), until.clone());
+        let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
+        async move {
+            let caller = Arc::clone(&client);
+            let handler = move |certificate: Option<&CertificateDer<'_>>| {
+                let holder = certificate.and_then(Holder::of);
+                move |request| answer(Arc::clone(&served), Arc::clone(&caller), holder.clone(), request)
+            };
+            tokio::select! {
+                done = client::serve(socket, tls, client, handler) => done,
+                // Nothing is ever sent: it is dropped.
+                _ = closed.changed() => Ok(()),
             }
         }
+    });
+    let mut closed = closed;
+    tokio::select! {
+        never = accepting => match never {},
+        _ = closed.changed() => {}
     }
 }
 
-async fn connection(socket: TcpStream, acceptor: TlsAcceptor, served: Arc<Served>) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    let accepted = tokio::time::timeout(HANDSHAKE, acceptor.accept(socket)).await;
-    let tls = accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-    let subject = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(Subject::of);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (served, subject) = (Arc::clone(&served), subject.clone());
-        async move {
-            let work = format!("kubelet request about node {}", served.node);
-            let answer = panics::isolate(work, answer(&served, subject.as_ref(), request)).await;
-            let mistake = || text(StatusCode::INTERNAL_SERVER_ERROR, "the bridge has made a mistake");
-            Ok::<_, std::convert::Infallible>(answer.unwrap_or_else(mistake))
-        }
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new());
-    builder.http2().timer(TokioTimer::new());
-    builder.serve_connection_with_upgrades(TokioIo::new(tls), service).await.map_err(io::Error::other)
-}
-
-async fn answer(served: &Served, subject: Option<&Subject>, request: Request<Incoming>) -> Response<Body> {
+async fn answer(
+    served: Arc<Served>,
+    client: Arc<Client>,
+    holder: Option<Holder>,
+    request: Request<Incoming>,
+) -> Response<Held<Body, Option<Busy>>> {
     let (parts, _) = request.into_parts();
-    if let Err(denied) = auth::check(&served.client, &served.node, subject, &parts).await {
+    if let Err(denied) = served.reviewer.check(&served.node, holder.as_ref(), &parts).await {
         let code = match denied {
             Denied::Unauthorized => StatusCode::UNAUTHORIZED,
             Denied::Forbidden { .. } => StatusCode::FORBIDDEN,
             Denied::Api(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        return text(code, denied.to_string());
+        client.end();
+        return held(text(code, denied.to_string()), None);
     }
+    let busy = client.proven();
+    if busy.is_none() {
+        return held(text(StatusCode::TOO_MANY_REQUESTS, "too many connections are busy"), None);
+    }
+    let work = format!("kubelet request about node {}", served.node);
+    let mistake = || text(StatusCode::INTERNAL_SERVER_ERROR, "the bridge has made a mistake");
+    held(panics::isolate(work, asked(&served, &parts)).await.unwrap_or_else(mistake), busy)
+}
+
+async fn asked(served: &Served, parts: &Parts) -> Response<Body> {
     let answered = match query::parse(&parts.method, &parts.uri) {
-        Ok(asked) => reply(served, asked, &parts).await,
+        Ok(asked) => reply(served, asked, parts).await,
         Err(Misunderstood::BadRequest(problem)) => return text(StatusCode::BAD_REQUEST, problem),
         Err(Misunderstood::BadMethod) => return text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"),
         Err(Misunderstood::NotFound) => return text(StatusCode::NOT_FOUND, "404 page not found"),

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::Door;
 use super::status::{Refusal, respond};
+use crate::accept::Arrival;
 use crate::pki::PkiError;
 use crate::pki::identity::is_node_name;
 use crate::pki::token::{self, TokenError};
@@ -28,11 +29,14 @@ struct Join {
     csr: String,
 }
 
-pub(super) async fn answer(request: Request<Incoming>, door: &Door) -> Result<Response<Full<Bytes>>, Refusal> {
+pub(super) async fn answer(
+    request: Request<Incoming>,
+    door: &Door,
+    arrival: &Arrival,
+) -> Result<Response<Full<Bytes>>, Refusal> {
     let body = Limited::new(request.into_body(), MAX_BODY).collect();
-    let body = super::within(async { body.await.map_err(std::io::Error::other) })
-        .await
-        .map_err(|error| Refusal::bad_request(format!("reading the request: {error}")))?;
+    let body = body.await.map_err(|error| Refusal::bad_request(format!("reading the request: {error}")))?;
+    let _work = arrival.work();
     let join = read(&body.to_bytes())?;
     let csr = STANDARD.decode(&join.csr).map_err(|error| Refusal::bad_request(format!("csr: not base64: {error}")))?;
     // A request that cannot be signed must not cost the token.

@@ -1,8 +1,5 @@
 //! `GET /v1/link`: from an HTTP request with a node's certificate to a websocket that a session serves.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
 use async_tungstenite::WebSocketStream;
 use async_tungstenite::tokio::TokioAdapter;
 use async_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -14,23 +11,24 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
+use super::Arrived;
 use super::identity::proven;
 use super::status::Refusal;
-use super::{Arrival, Door};
 use crate::pki::identity::Holder;
 
 /// Answers 101 and hands the connection to the bridge once hyper has let go of it.
 pub(super) async fn upgrade(
     mut request: Request<Incoming>,
-    peer: SocketAddr,
-    door: &Arc<Door>,
+    arrived: &Arrived,
     holder: Option<&Holder>,
-    arrival: &Arrival,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    let (node, credential) = proven(door, holder).await?;
+    let Arrived { peer, arrival, door, coming_in } = arrived.clone();
+    let (node, credential) = proven(&door, holder).await?;
     let accept = accept_key(request.headers())?;
-    let place = arrival.lock().ok().and_then(|mut place| place.take());
-    let (door, upgrading) = (Arc::clone(door), hyper::upgrade::on(&mut request));
+    // Others may begin while this one waits for those before it.
+    arrival.rest();
+    let place = coming_in.acquire_owned().await.ok();
+    let upgrading = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         match upgrading.await {
             Ok(upgraded) => {

@@ -10,11 +10,10 @@ mod link;
 mod overview;
 mod status;
 
-use std::future::Future;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -28,6 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use crate::accept::{self, ARRIVAL, Arrival, Gate};
 use crate::bridge::Bridge;
 use crate::panics;
 use crate::pki::authority::Authority;
@@ -36,19 +36,11 @@ use crate::printable::printable;
 pub(crate) use overview::OPERATORS;
 use status::Refusal;
 
-/// Connections that have not yet shown who they are, or are nodes that have not yet said all they have to say first.
-/// More wait in the kernel: when ten thousand nodes come back at once, those that are in must not suffer from those
-/// that are not, and the memory of coming in is needed only so many times.
-const MAX_ARRIVING: usize = 256;
-/// For a handshake and the first request.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Written data that nobody acknowledges for so long ends the connection (tcp(7), TCP_USER_TIMEOUT).
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Nodes that have not yet said all they have to say first. When ten thousand come back at once, those that are in must
+/// not suffer from those that are not, and the memory of coming in is needed only so many times.
+const MAX_COMING_IN: usize = 256;
 /// Bytes that wait in a socket, and in TLS, for a slow line: they are ahead of whatever becomes urgent.
 const UNSENT: u16 = 16 << 10;
-
-/// The place of a connection that is arriving, until somebody takes it.
-type Arrival = Arc<std::sync::Mutex<Option<tokio::sync::OwnedSemaphorePermit>>>;
 
 /// What the listener needs to answer.
 pub struct Door {
@@ -68,93 +60,76 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Accepts until dropped.
-pub async fn accept(listener: TcpListener, tls: Arc<ServerConfig>, door: Arc<Door>) {
-    let arriving = Arc::new(Semaphore::new(MAX_ARRIVING));
+pub async fn accept(listener: TcpListener, tls: Arc<ServerConfig>, door: Arc<Door>, gate: Arc<Gate>) -> Infallible {
+    let coming_in = Arc::new(Semaphore::new(MAX_COMING_IN));
     let acceptor = TlsAcceptor::from(tls);
-    loop {
-        // Never closed.
-        let Ok(permit) = Arc::clone(&arriving).acquire_owned().await else { return };
-        let (socket, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file descriptors, most likely: those who are connected must not suffer.
-                log::warn!("accepting a connection: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let (acceptor, door) = (acceptor.clone(), Arc::clone(&door));
-        tokio::spawn(async move {
-            if let Err(error) = serve(socket, peer, acceptor, door, permit).await {
-                log::info!("{peer}: {error}");
-            }
-        });
-    }
+    accept::each(listener, gate, "link", move |socket, peer, arrival| {
+        let (door, coming_in) = (Arc::clone(&door), Arc::clone(&coming_in));
+        serve(socket, acceptor.clone(), Arrived { peer, arrival, door, coming_in })
+    })
+    .await
 }
 
-async fn serve(
-    socket: TcpStream,
+/// A connection that somebody answers.
+#[derive(Clone)]
+struct Arrived {
     peer: SocketAddr,
-    acceptor: TlsAcceptor,
+    arrival: Arc<Arrival>,
     door: Arc<Door>,
-    permit: tokio::sync::OwnedSemaphorePermit,
-) -> io::Result<()> {
+    coming_in: Arc<Semaphore>,
+}
+
+async fn serve(socket: TcpStream, acceptor: TlsAcceptor, arrived: Arrived) -> io::Result<()> {
     prepare(&socket)?;
-    let mut tls = within(acceptor.accept(socket)).await?;
+    let arrival = Arc::clone(&arrived.arrival);
+    arrival.within(socket.readable()).await?;
+    arrival.turn().await;
+    let mut tls = arrival.within(acceptor.accept(socket)).await?;
     tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let holder = certificate.and_then(Holder::of);
-    let permit: Arrival = Arc::new(std::sync::Mutex::new(Some(permit)));
     let service = service_fn(move |request: Request<Incoming>| {
-        let (door, holder, permit) = (Arc::clone(&door), holder.clone(), Arc::clone(&permit));
+        let (arrived, holder) = (arrived.clone(), holder.clone());
         async move {
-            let answer =
-                panics::isolate(format!("request of {peer}"), route(request, peer, &door, holder.as_ref(), &permit));
-            let answer =
-                answer.await.unwrap_or_else(|| Refusal::internal("the bridge has made a mistake").into_response());
-            Ok::<_, std::convert::Infallible>(answer)
+            let work = format!("request of {}", arrived.peer);
+            let answer = panics::isolate(work, route(request, &arrived, holder.as_ref())).await;
+            let mistake = || Refusal::internal("the bridge has made a mistake").into_response();
+            Ok::<_, Infallible>(answer.unwrap_or_else(mistake))
         }
     });
-    hyper::server::conn::http1::Builder::new()
+    let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(ARRIVAL)
         .max_buf_size(16 * 1024)
         .serve_connection(TokioIo::new(tls), service)
-        .with_upgrades()
-        .await
-        .map_err(io::Error::other)
+        .with_upgrades();
+    // One request: every answer but that of a link says `Connection: close`.
+    arrival.within(async { connection.await.map_err(io::Error::other) }).await
 }
 
 fn prepare(socket: &TcpStream) -> io::Result<()> {
-    // Small frames, each of which somebody waits for.
-    socket.set_nodelay(true)?;
-    let socket = socket2::SockRef::from(socket);
-    socket.set_tcp_notsent_lowat(UNSENT.into())?;
-    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
+    accept::prepare(socket)?;
+    socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT.into())
 }
 
-async fn route(
-    request: Request<Incoming>,
-    peer: SocketAddr,
-    door: &Arc<Door>,
-    holder: Option<&Holder>,
-    arrival: &Arrival,
-) -> Response<Full<Bytes>> {
+async fn route(request: Request<Incoming>, arrived: &Arrived, holder: Option<&Holder>) -> Response<Full<Bytes>> {
+    let (door, arrival) = (&arrived.door, &arrived.arrival);
+    if (request.method(), request.uri().path()) == (&Method::POST, "/v1/join") {
+        return join::answer(request, door, arrival).await.unwrap_or_else(|refusal| refused(arrived, refusal));
+    }
+    let _work = arrival.work();
     let answer = match (request.method(), request.uri().path()) {
-        (&Method::POST, "/v1/join") => join::answer(request, door).await,
-        (&Method::GET, "/v1/link") => link::upgrade(request, peer, door, holder, arrival).await,
+        (&Method::GET, "/v1/link") => link::upgrade(request, arrived, holder).await,
         (&Method::POST, "/v1/identity") => identity::answer(door, holder).await,
         (&Method::GET, "/v1/nodes") => overview::nodes(door, holder),
         (&Method::GET, "/metrics") => overview::metrics(door, holder),
         (_, "/v1/join" | "/v1/link" | "/v1/identity" | "/v1/nodes" | "/metrics") => Err(Refusal::method_not_allowed()),
         (_, path) => Err(Refusal::not_found(path)),
     };
-    answer.unwrap_or_else(|refusal| {
-        log::warn!("{peer}: refused: {}", printable(&refusal.message));
-        refusal.into_response()
-    })
+    answer.unwrap_or_else(|refusal| refused(arrived, refusal))
 }
 
-async fn within<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+fn refused(arrived: &Arrived, refusal: Refusal) -> Response<Full<Bytes>> {
+    log::warn!("{}: refused: {}", arrived.peer, printable(&refusal.message));
+    refusal.into_response()
 }

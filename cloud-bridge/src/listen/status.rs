@@ -36,7 +36,8 @@ impl Refusal {
     }
 
     pub(super) fn not_found(path: &str) -> Self {
-        let message = format!("there is nothing at {path}: nodes join at /v1/join and connect at /v1/link");
+        let path: String = path.chars().take(80).collect();
+        let message = format!("there is nothing at {path:?}: nodes join at /v1/join and connect at /v1/link");
         Self { code: StatusCode::NOT_FOUND, reason: "NotFound", message }
     }
 

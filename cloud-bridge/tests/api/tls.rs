@@ -1,9 +1,12 @@
 //! The API over real TLS: certificates, tokens, and no one else; and `kube` as a client of it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use cloud_bridge::accept::{Gate, Patience};
 use cloud_bridge::api::UserInfo;
 use cloud_bridge::pki::authority::{Authority, to_pem};
 use cloud_bridge::pki::tls;
@@ -13,8 +16,11 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::config::AuthInfo;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
 
 use crate::harness::{Api, pod};
 
@@ -25,6 +31,10 @@ struct Listening {
 }
 
 async fn listen() -> Listening {
+    listen_with(Gate::new()).await
+}
+
+async fn listen_with(gate: Arc<Gate>) -> Listening {
     tls::install_provider();
     let api = Api::embedded(|config| {
         config.tokens = vec![("secret-token".into(), UserInfo::new("robot", ["system:masters"]))]
@@ -36,7 +46,7 @@ async fn listen() -> Listening {
     let ca = authority.certificate();
     let config = tls::server_config(ca, signed, std::slice::from_ref(ca), &[b"h2", b"http/1.1"]).unwrap();
     let server = api.server.clone().unwrap();
-    tokio::spawn(async move { server.serve_tls(listener, config).await });
+    tokio::spawn(async move { server.serve_tls(listener, config, gate).await });
     Listening { _api: api, authority, address }
 }
 
@@ -120,4 +130,42 @@ async fn kube_watches_patches_and_applies() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}});
     let made = maps.patch("c", &PatchParams::apply("test").force(), &Patch::Apply(map)).await.unwrap();
     assert_eq!(made.data.unwrap()["a"], "b");
+}
+
+/// Reads until the server ends the connection; how long that took, and what came.
+async fn rest(mut stream: impl AsyncRead + Unpin) -> (Duration, String) {
+    let (started, mut answer) = (Instant::now(), Vec::new());
+    let read = tokio::time::timeout(Duration::from_secs(15), stream.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "nobody ended the connection");
+    (started.elapsed(), String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[tokio::test]
+async fn who_is_nobody_or_idle_is_sent_away() {
+    let patience = Patience { arrival: Duration::from_secs(2), idle: Duration::from_secs(2), ..Patience::default() };
+    let api = listen_with(Gate::with(patience)).await;
+    let address: SocketAddr = api.address.strip_prefix("https://").unwrap().parse().unwrap();
+    let tls = || async {
+        let mut roots = RootCertStore::empty();
+        roots.add(api.authority.certificate().clone()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let tcp = TcpStream::connect(address).await.unwrap();
+        TlsConnector::from(Arc::new(config)).connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap()
+    };
+    // Neither says anything; hyper would wait for the first byte for ever.
+    let (silent, spoken) = (TcpStream::connect(address).await.unwrap(), tls().await);
+    let (one, other) = futures::join!(rest(silent), rest(spoken));
+    assert!(one.0 > Duration::from_secs(1) && other.0 > Duration::from_secs(1), "not before its time");
+    // An answer, and the end: no second guess at a token.
+    let mut nobody = tls().await;
+    let guess = "GET /version HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer guess\r\n\r\n";
+    nobody.write_all(guess.repeat(2).as_bytes()).await.unwrap();
+    assert_eq!(rest(nobody).await.1.matches("HTTP/1.1 401").count(), 1);
+    let mut known = tls().await;
+    let ask = "GET /version HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret-token\r\n\r\n";
+    known.write_all(ask.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    known.write_all(ask.as_bytes()).await.unwrap();
+    let (took, answer) = rest(known).await;
+    assert!(took > Duration::from_secs(1) && answer.matches("HTTP/1.1 200").count() == 2, "{took:?} {answer}");
 }

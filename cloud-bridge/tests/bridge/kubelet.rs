@@ -4,13 +4,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud_bridge::accept::Gate;
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::kubelet::Ports;
 use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::tls;
+use kube::api::DeleteParams;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
-use crate::support::fixture::{Cluster, TestBridge, unique};
-use crate::support::{Identity, get};
+use crate::support::fixture::{Cluster, TestBridge, eventually, unique};
+use crate::support::{Identity, get, tls as tls_connection};
 
 #[tokio::test]
 async fn only_who_may_read_the_node_reads_its_logs() {
@@ -19,9 +23,13 @@ async fn only_who_may_read_the_node_reads_its_logs() {
     let signed = authority.server(&[]).unwrap();
     let clients = [callers.certificate().clone()];
     let config = tls::server_config(authority.certificate(), signed, &clients, &[b"http/1.1"]).unwrap();
-    let ports = Ports::new(Ipv4Addr::LOCALHOST.into(), (20_000, 29_999), config, cluster.client.clone());
-    let kubelet = Arc::clone(&ports);
-    let settings = Settings { kubelet: Some(Arc::new(move |node| kubelet.endpoint(node))), ..Settings::default() };
+    let ports = Ports::new(Ipv4Addr::LOCALHOST.into(), (20_000, 29_999), config, cluster.client.clone(), Gate::new());
+    let (kubelet, closing) = (Arc::clone(&ports), Arc::clone(&ports));
+    let settings = Settings {
+        kubelet: Some(Arc::new(move |node| kubelet.endpoint(node))),
+        gone: Some(Arc::new(move |node| closing.close(node))),
+        ..Settings::default()
+    };
     let bridge = TestBridge::with_settings(&cluster, Authority::create("link").unwrap(), settings).await;
     ports.set_bridge(bridge.bridge.clone());
     let node = unique("kubelet");
@@ -68,4 +76,12 @@ async fn only_who_may_read_the_node_reads_its_logs() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let (code, body) = get(address, &ca, Some(&master), "/containerLogs/default/pod/c", "").await;
     assert!(code == 503 && body.contains("last seen"), "{code} {body}");
+
+    // Another node may have the port when this one is gone, and then none of the connections to it.
+    let kept = tls_connection(address, &ca, Some(&master)).await.unwrap();
+    cluster.nodes().delete(&node, &DeleteParams::default()).await.unwrap();
+    eventually("the port to be closed", || async { TcpStream::connect(address).await.is_err() }).await;
+    let mut kept = kept;
+    let ended = tokio::time::timeout(Duration::from_secs(5), kept.read(&mut [0; 1])).await.unwrap();
+    assert!(!matches!(ended, Ok(1)), "{ended:?}");
 }

@@ -13,6 +13,7 @@ mod replicas;
 mod reports;
 mod revocation;
 mod sessions;
+mod strangers;
 mod support;
 mod survival;
 mod two_bridges;

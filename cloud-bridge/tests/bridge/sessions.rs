@@ -73,7 +73,7 @@ impl Fixture {
         let config = tls::server_config(ca, signed, std::slice::from_ref(ca), &[b"h2", b"http/1.1"]).unwrap();
         kubeconfig(&folder.path().join("config"), &authority, &format!("https://{address}"));
         let server = api.clone();
-        tokio::spawn(async move { server.serve_tls(listener, config).await });
+        tokio::spawn(async move { server.serve_tls(listener, config, cloud_bridge::accept::Gate::new()).await });
 
         let cluster = Cluster::over(clients, client);
         let bridge = TestBridge::with_settings(&cluster, Authority::create("link").unwrap(), settings).await;

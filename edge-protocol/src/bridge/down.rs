@@ -1,5 +1,6 @@
 //! What goes down to the node on one connection: resume or full sync, then live changes, within a window.
 
+use super::LARGE;
 use crate::SessionError;
 use crate::frame;
 use crate::message::{ObjectDigest, ObjectKey, ObjectRef, ToEdge};
@@ -20,6 +21,19 @@ pub(super) struct Down {
     /// The last full list had nothing in it: the node may have doubts.
     listed_nothing: bool,
     acked: Option<u64>,
+    large: Large,
+}
+
+/// Whether objects larger than [`LARGE`] may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Large {
+    Always,
+    /// None is due.
+    ByTurns,
+    /// One is next.
+    Wanted,
+    /// One may go.
+    Allowed,
 }
 
 #[derive(Debug)]
@@ -53,8 +67,17 @@ struct Need {
 }
 
 impl Down {
-    pub(super) fn new(window: usize) -> Self {
-        Self { step: Step::Idle, window, sent: VecDeque::new(), in_flight: 0, listed_nothing: false, acked: None }
+    pub(super) fn new(window: usize, by_turns: bool) -> Self {
+        let large = if by_turns { Large::ByTurns } else { Large::Always };
+        Self {
+            step: Step::Idle,
+            window,
+            sent: VecDeque::new(),
+            in_flight: 0,
+            listed_nothing: false,
+            acked: None,
+            large,
+        }
     }
 
     pub(super) fn start(&mut self, resume: Option<u64>) {
@@ -68,6 +91,20 @@ impl Down {
 
     pub(super) fn listed_nothing(&self) -> bool {
         self.listed_nothing
+    }
+
+    pub(super) fn wants_large(&self) -> bool {
+        self.large == Large::Wanted
+    }
+
+    pub(super) fn may_send_large(&self) -> bool {
+        self.large == Large::Allowed
+    }
+
+    pub(super) fn allow_large(&mut self) {
+        if self.large != Large::Always {
+            self.large = Large::Allowed;
+        }
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -125,6 +162,9 @@ impl Down {
                         if self.in_flight >= self.window {
                             return None;
                         }
+                        if !self.large.admits(size(state, body)) {
+                            return None;
+                        }
                         need.wanted.pop_first();
                         let Some(text) = put(state, body, true) else { continue };
                         return Some(self.track(body, text));
@@ -147,6 +187,9 @@ impl Down {
                         return None;
                     }
                     let (seq, item) = state.after(*cursor)?;
+                    if matches!(item, LogItem::Put(_)) && !self.large.admits(size(state, seq)) {
+                        return None;
+                    }
                     *cursor = seq;
                     let text = match item {
                         LogItem::Put(_) => put(state, seq, false)?,
@@ -162,6 +205,28 @@ impl Down {
         self.sent.push_back((seq, text.len()));
         self.in_flight += text.len();
         text
+    }
+}
+
+impl Large {
+    fn admits(&mut self, size: usize) -> bool {
+        let (admitted, next) = match *self {
+            Self::Always => (true, Self::Always),
+            // What was allowed may have become smaller, or be gone.
+            _ if size <= LARGE => (true, Self::ByTurns),
+            Self::Allowed => (true, Self::ByTurns),
+            Self::ByTurns | Self::Wanted => (false, Self::Wanted),
+        };
+        *self = next;
+        admitted
+    }
+}
+
+/// Bytes of the object whose newest value has this number.
+fn size(state: &NodeState, seq: u64) -> usize {
+    match state.item(seq) {
+        Some(LogItem::Put(key)) => state.entry(key).map_or(0, |entry| entry.body.len()),
+        _ => 0,
     }
 }
 
@@ -204,5 +269,31 @@ mod tests {
             let text = put(&state, 1, sync).expect("is there");
             assert_eq!(text, frame::encode(&ToEdge::Put { seq: 1, sync, object: object.clone() }));
         }
+    }
+
+    #[test]
+    fn a_large_object_waits_for_its_turn_and_its_text_is_shared() {
+        use std::sync::Arc;
+        let text: Arc<str> = format!("{{\"x\":\"{}\"}}", "y".repeat(LARGE)).into();
+        let key = ObjectKey { kind: "ConfigMap".into(), namespace: "a".into(), name: "n".into() };
+        let digest = ObjectDigest { key, uid: "u".into(), digest: "d".into() };
+        let states: Vec<NodeState> = (0..50)
+            .map(|_| {
+                let mut state = NodeState::new("s");
+                state.set_text(&digest, || Arc::clone(&text)).expect("fits");
+                state
+            })
+            .collect();
+        assert_eq!(Arc::strong_count(&text), 51, "one text for all");
+        let mut down = Down::new(1 << 20, true);
+        down.start(Some(0));
+        assert!(down.next(&states[0]).is_none() && down.wants_large());
+        down.allow_large();
+        assert!(down.may_send_large() && !down.wants_large());
+        assert!(down.next(&states[0]).is_some_and(|sent| sent.len() > LARGE));
+        assert!(!down.may_send_large() && down.next(&states[0]).is_none() && !down.wants_large(), "one, and no more");
+        let mut free = Down::new(1 << 20, false);
+        free.start(Some(0));
+        assert!(free.next(&states[1]).is_some());
     }
 }

@@ -6,6 +6,9 @@ use crate::stream::StreamEvent;
 use crate::version::{Hello, IdentityTerms};
 use std::time::Duration;
 
+/// Bytes of a body from which an object is large.
+pub const LARGE: usize = 64 << 10;
+
 /// What a connection starts with.
 #[derive(Clone, Debug)]
 pub struct BridgeSettings {
@@ -20,6 +23,9 @@ pub struct BridgeSettings {
     pub window: usize,
     /// The caller can inflate frames ([`compress`](crate::compress)).
     pub compress: bool,
+    /// An object larger than [`LARGE`] is sent only after [`BridgeSession::allow_large`](super::BridgeSession::allow_large):
+    /// one for ten thousand nodes is ten thousand texts on their way.
+    pub large_by_turns: bool,
     /// Told to nodes that renew; `None`: this bridge renews nothing.
     pub identity: Option<IdentityTerms>,
 }
@@ -33,6 +39,7 @@ impl BridgeSettings {
             heartbeat: HEARTBEAT,
             window: 256 << 10,
             compress: false,
+            large_by_turns: false,
             identity: None,
         }
     }

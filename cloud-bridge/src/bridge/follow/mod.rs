@@ -14,11 +14,11 @@ mod look_up;
 mod object;
 mod services;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::ObjectKey;
 use edge_protocol::state::StateError;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -66,6 +66,9 @@ pub(super) enum Command {
 /// News of single objects that wait; a watch that has more waits itself.
 const NEWS: usize = 256;
 
+/// Effects that are carried out in one go.
+const AT_ONCE: usize = 256;
+
 type Questions = FuturesUnordered<BoxFuture<'static, Answer>>;
 
 /// Follows until the bridge is gone.
@@ -83,11 +86,17 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         seeding: false,
         admissions: Admissions::default(),
         look_ups: LookUps::default(),
+        effects: VecDeque::new(),
         clients,
     };
     let pods: Api<WatchedPod> = Api::all(follower.clients.own().clone());
     let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
     loop {
+        // Everything that follows from one event comes before the next.
+        while !follower.effects.is_empty() {
+            step("what follows from an event", || follower.carry_out());
+            tokio::task::yield_now().await;
+        }
         tokio::select! {
             biased;
             command = commands.recv() => match command {
@@ -145,6 +154,8 @@ struct Follower {
     seeding: bool,
     admissions: Admissions,
     look_ups: LookUps,
+    /// To be carried out, in order.
+    effects: VecDeque<Effect>,
 }
 
 impl Follower {
@@ -330,14 +341,25 @@ impl Follower {
     }
 
     fn apply(&mut self, effects: Vec<Effect>) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        for effect in effects {
+        self.effects.extend(effects);
+    }
+
+    /// Carries out some of what is to be done. An object that ten thousand nodes should hold must not keep them from being
+    /// heard meanwhile.
+    fn carry_out(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return self.effects.clear() };
+        for _ in 0..AT_ONCE {
+            let Some(effect) = self.effects.pop_front() else {
+                // Room for what all nodes have to be told is not kept.
+                self.effects = VecDeque::new();
+                return;
+            };
             match effect {
                 Effect::Set { node, object } => change(&shared, &node, |state| {
-                    let news = state.set(Object::clone(&object))?;
+                    let news = state.set_text(&object.digest, || object.text())?;
                     // Its end is news to a node without a memory only.
                     if !news && object.body["status"]["phase"].is_string() {
-                        state.renew(&object);
+                        state.renew(&object.digest, object.text());
                     }
                     Ok(())
                 }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use edge_protocol::message::{Object, ObjectKey};
 
 use super::admission::{Standing, User, is_guarded};
-use super::{Effect, World};
+use super::{Effect, Told, World};
 
 /// One of them.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) enum Value {
     /// The API does not tell. Pods no longer wait for it; a list stays incomplete.
     Failed,
     Absent,
-    Present(Arc<Object>),
+    Present(Arc<Told>),
 }
 
 impl World {
@@ -39,7 +39,7 @@ impl World {
 
     /// A ConfigMap or Secret was read.
     pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
-        let object = Arc::new(object);
+        let object = Told::new(object);
         let key = object.digest.key.clone();
         self.resolve(&key, |users, old, effects| {
             let replaced = match old {

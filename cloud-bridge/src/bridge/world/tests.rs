@@ -1,6 +1,6 @@
 //! What `world` promises, case by case.
 
-use edge_protocol::message::ObjectDigest;
+use edge_protocol::message::{Object, ObjectDigest};
 use serde_json::json;
 
 use super::*;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cloud_bridge::accept::Gate;
 use cloud_bridge::api::{Config, Server, UserInfo};
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::bridge::{Bridge, Settings};
@@ -149,7 +150,7 @@ pub struct TestBridge {
     pub address: SocketAddr,
     pub ca: CertificateDer<'static>,
     pub fingerprint: String,
-    task: JoinHandle<()>,
+    task: JoinHandle<std::convert::Infallible>,
 }
 
 /// Two replicas share their authority.
@@ -182,7 +183,7 @@ impl TestBridge {
         let bridge = Bridge::start(clients, id, settings);
         let (ca, fingerprint) = (authority.certificate().clone(), authority.fingerprint());
         let door = Door { bridge: bridge.clone(), authority, client: client.clone() };
-        let task = tokio::spawn(listen::accept(listener, tls, Arc::new(door)));
+        let task = tokio::spawn(listen::accept(listener, tls, Arc::new(door), Gate::new()));
         Self { bridge, address, ca, fingerprint, task }
     }
 

@@ -1,0 +1,177 @@
+//! One connection of a client of an API: TLS, then HTTP/1.1 or HTTP/2, with an end to everything. Knows requests and
+//! answers as such, not what is asked.
+
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, Version};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
+
+use super::{Arrival, Busy, Gate, Kept};
+
+/// Requests at one time on one connection of HTTP/2.
+const STREAMS: u32 = 200;
+/// How often a peer of HTTP/2 is asked whether it lives, and how long it may take to say so (as Go's clients ask).
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
+/// For the last answer of a connection that is being ended.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// What the requests of one connection have in common.
+#[derive(Debug)]
+pub struct Client {
+    arrival: Arc<Arrival>,
+    gate: Arc<Gate>,
+    peer: IpAddr,
+    kept: OnceLock<Arc<Kept>>,
+    proven: Notify,
+    ending: Notify,
+    ends: AtomicBool,
+}
+
+impl Client {
+    pub fn new(gate: Arc<Gate>, peer: IpAddr, arrival: Arc<Arrival>) -> Arc<Self> {
+        let (proven, ending, ends) = (Notify::new(), Notify::new(), AtomicBool::new(false));
+        Arc::new(Self { arrival, gate, peer, kept: OnceLock::new(), proven, ending, ends })
+    }
+
+    /// The sender of this request is known. What is returned goes with the [answer](held); `None` when more such
+    /// connections are busy than there may be: the connection then ends with the answer.
+    pub fn proven(&self) -> Option<Busy> {
+        if let Some(kept) = self.kept.get() {
+            return Some(kept.busy());
+        }
+        let Some(kept) = self.gate.keep(self.peer) else {
+            self.end();
+            return None;
+        };
+        // Two first requests of HTTP/2 at once: the other's place is given back.
+        let kept = self.kept.get_or_init(|| kept);
+        self.arrival.proven();
+        self.proven.notify_one();
+        Some(kept.busy())
+    }
+
+    /// Ends the connection after the answers that are under way (as an API server does with whom it does not know).
+    pub fn end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.ending.notify_one();
+    }
+
+    async fn over(&self) {
+        let kept = async {
+            loop {
+                match self.kept.get() {
+                    Some(kept) => return kept.over().await,
+                    None => self.proven.notified().await,
+                }
+            }
+        };
+        tokio::select! {
+            () = self.ending.notified() => {}
+            () = kept => {}
+        }
+    }
+}
+
+/// Serves requests until the connection ends. `handler` is made for the client's certificate, which the TLS layer has
+/// verified, and answers each request.
+///
+/// # Errors
+/// What the connection ended of; `TimedOut` when the peer was too slow.
+pub async fn serve<M, H, F, B>(socket: TcpStream, tls: TlsAcceptor, client: Arc<Client>, make: M) -> io::Result<()>
+where
+    M: FnOnce(Option<&CertificateDer<'_>>) -> H,
+    H: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    super::prepare(&socket)?;
+    let arrival = Arc::clone(&client.arrival);
+    arrival.within(socket.readable()).await?;
+    arrival.turn().await;
+    let tls = arrival.within(tls.accept(socket)).await?;
+    let handler = make(tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()));
+    let service = service_fn(|request: Request<Incoming>| {
+        // Requests may follow each other without waiting for answers: HTTP/1.1 must be told to read no more of them.
+        let closes = request.version() <= Version::HTTP_11;
+        let (client, answer) = (Arc::clone(&client), handler(request));
+        async move {
+            let _work = client.arrival.work();
+            let mut answer = answer.await;
+            if closes && client.ends.load(Ordering::Relaxed) {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(client.gate.patience.idle);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(PING.0)
+        .keep_alive_timeout(PING.1);
+    let served = async {
+        let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(tls), service));
+        tokio::select! {
+            biased;
+            done = connection.as_mut() => return done.map_err(io::Error::other),
+            () = client.over() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        match tokio::time::timeout(ENDING, connection).await {
+            Ok(done) => done.map_err(io::Error::other),
+            Err(_) => Ok(()),
+        }
+    };
+    arrival.within(served).await
+}
+
+/// An answer with something that is dropped after its last byte.
+pub fn held<B, G>(answer: Response<B>, guard: G) -> Response<Held<B, G>> {
+    answer.map(|body| Held { body, _guard: guard })
+}
+
+/// See [`held`].
+pub struct Held<B, G> {
+    body: B,
+    _guard: G,
+}
+
+impl<B: Body + Unpin, G: Unpin> Body for Held<B, G> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

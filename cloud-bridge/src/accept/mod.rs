@@ -1,0 +1,183 @@
+//! Connections of strangers: how many may be under way, for how long, and how many from one address. One gate for all
+//! ports of the process.
+//!
+//! A connection *arrives* until whoever serves it says that it is [proven](Arrival::proven), or lets go of it. While it
+//! arrives it waits either for its peer or for us. The first is bounded by its [`Patience`]; the second is nobody's fault,
+//! and in order of arrival. Must not know what is asked, or of nodes.
+
+mod arrival;
+pub mod client;
+mod kept;
+mod room;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+pub use arrival::Arrival;
+pub use kept::{Busy, Kept};
+use room::Room;
+
+/// How long peers may let us wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Who has let us wait for so long gives up its turn to the next, and counts as slow.
+    pub grace: Duration,
+    /// In all, over handshake and first request.
+    pub arrival: Duration,
+    /// For the next request of a proven connection.
+    pub idle: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_millis(250),
+            // A device on a slow line needs as long for both.
+            arrival: ARRIVAL,
+            // As long as an API server keeps a connection (K8s `IdleTimeout` of its HTTP server).
+            idle: Duration::from_secs(90),
+        }
+    }
+}
+
+/// See [`Patience::arrival`].
+pub(crate) const ARRIVAL: Duration = Duration::from_secs(20);
+
+/// Connections that arrive, and of them from one address: all nodes of a large site may come back through one NAT.
+/// Whoever has not sent its first byte costs a descriptor and a kibibyte.
+const ARRIVING: (usize, usize) = (16_384, 8_192);
+/// Slow ones, and of them from one address. One more drops the slowest of the address, or of the worst address.
+const SLOW: (usize, usize) = (1_024, 256);
+/// Handshakes under way, and of them from one address.
+const TURNS: (usize, usize) = (256, 128);
+/// Connections that have been proven and go on by request and answer, and of them from one address. One more drops the
+/// one that has been idle for longest.
+const KEPT: (usize, usize) = (1_024, 512);
+
+/// Written data that nobody acknowledges for so long ends the connection (tcp(7), TCP_USER_TIMEOUT).
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// After an error of accept(2).
+const PAUSE: Duration = Duration::from_millis(100);
+/// Errors of accept(2) are told so often.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// An address as far as it tells sources apart: a network of 64 bits is one subscriber's (RFC 6177).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Source(IpAddr);
+
+impl Source {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            v4 @ IpAddr::V4(_) => Self(v4),
+            IpAddr::V6(v6) => Self(IpAddr::V6((u128::from(v6) >> 64 << 64).into())),
+        }
+    }
+}
+
+/// Where connections are counted. One for all listeners of a process.
+#[derive(Debug)]
+pub struct Gate {
+    patience: Patience,
+    arriving: Arc<Room>,
+    slow: Arc<Room>,
+    kept: Arc<Room>,
+    turns: Arc<Semaphore>,
+    sources: Mutex<HashMap<Source, Turns>>,
+}
+
+/// The turns of one address.
+#[derive(Debug)]
+struct Turns {
+    arrivals: usize,
+    turns: Arc<Semaphore>,
+}
+
+impl Gate {
+    pub fn new() -> Arc<Self> {
+        Self::with(Patience::default())
+    }
+
+    pub fn with(patience: Patience) -> Arc<Self> {
+        Arc::new(Self {
+            patience,
+            arriving: Room::new(ARRIVING),
+            slow: Room::new(SLOW),
+            kept: Room::new(KEPT),
+            turns: Arc::new(Semaphore::new(TURNS.0)),
+            sources: Mutex::default(),
+        })
+    }
+
+    fn sources(&self) -> MutexGuard<'_, HashMap<Source, Turns>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection from there begins to arrive; `None` when there are too many.
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Arrival>> {
+        let source = Source::of(peer);
+        let seat = self.arriving.enter(source)?;
+        Some(Arrival::new(Arc::clone(self), source, seat))
+    }
+
+    /// A proven connection from there goes on; `None` when all are busy.
+    pub fn keep(&self, peer: IpAddr) -> Option<Arc<Kept>> {
+        self.kept.enter(Source::of(peer)).map(|seat| Kept::new(seat, self.patience.idle))
+    }
+}
+
+/// Small pieces, each of which somebody waits for; and what is written and never acknowledged ends the connection.
+///
+/// # Errors
+/// The connection has ended already.
+pub fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket2::SockRef::from(socket).set_tcp_user_timeout(Some(USER_TIMEOUT))
+}
+
+/// Accepts until dropped; each connection is served by a task of its own.
+pub async fn each<F, S>(listener: TcpListener, gate: Arc<Gate>, port: &str, serve: S) -> Infallible
+where
+    S: Fn(TcpStream, SocketAddr, Arc<Arrival>) -> F,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    let mut told = None::<tokio::time::Instant>;
+    let mut tell = |problem: String| {
+        if told.is_none_or(|at| at.elapsed() >= TOLD) {
+            told = Some(tokio::time::Instant::now());
+            log::warn!("{port}: {problem}");
+        }
+    };
+    loop {
+        let (socket, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors or memory, or the connection's own (accept(2) names a dozen): the next may be good.
+                tell(format!("accepting a connection: {error}"));
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let Some(arrival) = gate.admit(peer.ip()) else {
+            tell(format!("too many connections arrive, of {} or of all: some are refused", peer.ip()));
+            continue;
+        };
+        let served = serve(socket, peer, arrival);
+        let port = port.to_owned();
+        tokio::spawn(async move {
+            if let Err(error) = served.await {
+                log::debug!("{port}: {peer}: {error}");
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

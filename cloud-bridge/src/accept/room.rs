@@ -1,0 +1,205 @@
+//! So many seats, and of them so many for one source. Who comes when there is none takes that of somebody who can spare
+//! it, if there is such a one. Pure but for the word that a seat is lost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::Source;
+
+#[derive(Debug)]
+pub(super) struct Room {
+    seats: usize,
+    share: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Numbers are never used again.
+    next: u64,
+    taken: HashMap<u64, Taken>,
+    sources: HashMap<Source, usize>,
+    /// Seats that can be spared, in the order in which they came to be that.
+    spare: BTreeMap<u64, u64>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    source: Source,
+    /// Key in `spare`.
+    spare: Option<u64>,
+    lost: Arc<Notify>,
+}
+
+impl Room {
+    pub(super) fn new((seats, share): (usize, usize)) -> Arc<Self> {
+        Arc::new(Self { seats, share, table: Mutex::default() })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A seat that cannot be spared yet. A source that has its share takes from itself, and in a full room everybody
+    /// from the source that could spare most.
+    pub(super) fn enter(self: &Arc<Self>, source: Source) -> Option<Seat> {
+        let mut table = self.table();
+        let own = table.sources.get(&source).copied().unwrap_or_default();
+        if own >= self.share {
+            let victim = table.longest(source)?;
+            table.take(victim);
+        } else if table.taken.len() >= self.seats {
+            let victim = table.crowd().and_then(|crowd| table.longest(crowd))?;
+            table.take(victim);
+        }
+        let number = table.number();
+        let lost = Arc::new(Notify::new());
+        table.taken.insert(number, Taken { source, spare: None, lost: Arc::clone(&lost) });
+        *table.sources.entry(source).or_default() += 1;
+        drop(table);
+        Some(Seat { room: Arc::clone(self), number, lost })
+    }
+
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.table().taken.len()
+    }
+}
+
+impl Table {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// The seat of this source that could be spared for longest. As long as the room is large, and asked only when it is
+    /// full.
+    fn longest(&self, source: Source) -> Option<u64> {
+        let of_source = |number: &&u64| self.taken.get(number).is_some_and(|taken| taken.source == source);
+        self.spare.values().find(of_source).copied()
+    }
+
+    /// The source with the most seats to spare.
+    fn crowd(&self) -> Option<Source> {
+        let mut spare: HashMap<Source, usize> = HashMap::new();
+        for taken in self.spare.values().filter_map(|number| self.taken.get(number)) {
+            *spare.entry(taken.source).or_default() += 1;
+        }
+        spare.into_iter().max_by_key(|(_, count)| *count).map(|(source, _)| source)
+    }
+
+    fn take(&mut self, number: u64) {
+        if let Some(taken) = self.leave(number) {
+            taken.lost.notify_one();
+        }
+    }
+
+    fn leave(&mut self, number: u64) -> Option<Taken> {
+        let taken = self.taken.remove(&number)?;
+        if let Some(spare) = taken.spare {
+            self.spare.remove(&spare);
+        }
+        if let Some(count) = self.sources.get_mut(&taken.source) {
+            *count -= 1;
+            if *count == 0 {
+                self.sources.remove(&taken.source);
+            }
+        }
+        Some(taken)
+    }
+}
+
+/// Given back when dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    room: Arc<Room>,
+    number: u64,
+    lost: Arc<Notify>,
+}
+
+impl Seat {
+    /// Whether somebody who comes may have it, from now on.
+    pub(super) fn spare(&self, spare: bool) {
+        let mut table = self.room.table();
+        let order = table.number();
+        let Some(taken) = table.taken.get_mut(&self.number) else { return };
+        let was = match spare {
+            true if taken.spare.is_some() => return,
+            true => taken.spare.replace(order),
+            false => taken.spare.take(),
+        };
+        if let Some(was) = was {
+            table.spare.remove(&was);
+        }
+        if spare {
+            table.spare.insert(order, self.number);
+        }
+    }
+
+    /// Told once when it is lost.
+    pub(super) fn lost(&self) -> Arc<Notify> {
+        Arc::clone(&self.lost)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.room.table().leave(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn source(last: u8) -> Source {
+        Source::of([192, 0, 2, last].into())
+    }
+
+    fn is_lost(seat: &Seat) -> bool {
+        seat.lost().notified().now_or_never().is_some()
+    }
+
+    #[test]
+    fn a_source_beyond_its_share_takes_from_itself_and_else_is_refused() {
+        let room = Room::new((4, 2));
+        let seats: Vec<Seat> = (0..2).filter_map(|_| room.enter(source(1))).collect();
+        assert!(room.enter(source(1)).is_none(), "neither can be spared");
+        seats[1].spare(true);
+        seats[0].spare(true);
+        seats[0].spare(true);
+        let third = room.enter(source(1)).unwrap();
+        assert!(is_lost(&seats[1]) && !is_lost(&seats[0]), "which could be spared first");
+        drop((seats, third));
+        let table = room.table();
+        assert_eq!((table.taken.len(), table.sources.len(), table.spare.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_full_room_takes_from_the_source_with_most_to_spare() {
+        let room = Room::new((4, 3));
+        let quiet = room.enter(source(1)).unwrap();
+        quiet.spare(true);
+        let crowd: Vec<Seat> = (0..3).filter_map(|_| room.enter(source(2))).collect();
+        assert!(room.enter(source(3)).is_some_and(|seat| is_lost(&quiet) && !is_lost(&seat)), "the only one to spare");
+        let quiet = room.enter(source(1)).unwrap();
+        quiet.spare(true);
+        crowd.iter().take(2).for_each(|seat| seat.spare(true));
+        crowd[0].spare(false);
+        crowd[0].spare(true);
+        let last = room.enter(source(3)).unwrap();
+        assert!(is_lost(&crowd[1]) && !is_lost(&crowd[0]) && !is_lost(&quiet) && !is_lost(&last));
+    }
+
+    #[test]
+    fn a_subscriber_of_ipv6_is_one_source_and_a_mapped_address_is_what_it_maps() {
+        let of = |text: &str| Source::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::3"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::3"), of("2001:db8:1:3::3"));
+        assert_eq!(of("::ffff:192.0.2.1"), source(1));
+    }
+}

@@ -1,0 +1,118 @@
+//! What strangers get of the gate.
+
+use futures::FutureExt;
+
+use super::*;
+
+const GRACE: Duration = Duration::from_millis(100);
+const ARRIVAL: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_millis(300);
+
+fn from(last: u8) -> IpAddr {
+    [192, 0, 2, last].into()
+}
+
+fn gate() -> Arc<Gate> {
+    Gate::with(Patience { grace: GRACE, arrival: ARRIVAL, idle: IDLE })
+}
+
+async fn never() -> io::Result<()> {
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn who_lets_us_wait_is_out_after_a_while_whatever_is_done_in_between() {
+    let gate = gate();
+    let arrival = gate.admit(from(1)).unwrap();
+    let watched = Arc::clone(&arrival);
+    let watching = tokio::spawn(async move { watched.within(never()).await });
+    tokio::time::sleep(ARRIVAL / 2).await;
+    let work = arrival.work();
+    tokio::time::sleep(ARRIVAL * 2).await;
+    assert!(!watching.is_finished(), "our own time is not counted");
+    drop(work);
+    let rest = tokio::time::Instant::now();
+    assert_eq!(watching.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert!(rest.elapsed() < ARRIVAL, "the first wait is: {:?}", rest.elapsed());
+    drop(arrival);
+    assert_eq!((gate.arriving.taken(), gate.slow.taken(), gate.sources().len()), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn slow_ones_keep_nobody_from_a_turn() {
+    let gate = gate();
+    let slow: Vec<Arc<Arrival>> = (0..TURNS.0).map(|_| gate.admit(from(1)).unwrap()).collect();
+    let mut tasks = Vec::new();
+    for arrival in &slow {
+        let arrival = Arc::clone(arrival);
+        tasks.push(tokio::spawn(async move {
+            arrival.turn().await;
+            arrival.within(never()).await
+        }));
+    }
+    while gate.turns.available_permits() > TURNS.0 - TURNS.1 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(GRACE / 10).await;
+    assert_eq!(gate.turns.available_permits(), TURNS.0 - TURNS.1, "one address has its share");
+    let other = gate.admit(from(2)).unwrap();
+    assert!(other.turn().now_or_never().is_some(), "another address need not wait");
+    let (neighbour, asked) = (gate.admit(from(1)).unwrap(), tokio::time::Instant::now());
+    neighbour.turn().await;
+    // All turns of the address were given away twice before; the host may be busy.
+    assert!(asked.elapsed() < GRACE * 10, "{:?}", asked.elapsed());
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn of_too_many_slow_ones_of_an_address_the_slowest_is_out() {
+    let gate = gate();
+    let mut tasks = Vec::new();
+    for _ in 0..=SLOW.1 {
+        let arrival = gate.admit(from(1)).unwrap();
+        tasks.push(tokio::spawn(async move { arrival.within(never()).await }));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let other = gate.admit(from(2)).unwrap();
+    let other = tokio::spawn(async move { other.within(never()).await });
+    tokio::time::sleep(GRACE * 3).await;
+    let over: Vec<bool> = tasks.iter().map(tokio::task::JoinHandle::is_finished).collect();
+    assert!(over[0] && over[1..].iter().all(|over| !over), "one of them, the first");
+    assert!(!other.is_finished());
+    assert_eq!(gate.slow.taken(), SLOW.1 + 1);
+}
+
+#[tokio::test]
+async fn an_address_has_its_share_of_arrivals_and_the_proven_are_none() {
+    let gate = gate();
+    let all: Vec<_> = (0..ARRIVING.1).map(|_| gate.admit(from(1)).unwrap()).collect();
+    assert!(gate.admit(from(1)).is_none() && gate.admit(from(2)).is_some());
+    all[7].proven();
+    assert!(gate.admit(from(1)).is_some());
+    let proven = Arc::clone(&all[7]);
+    let served = proven.within(async {
+        tokio::time::sleep(ARRIVAL * 2).await;
+        Ok(())
+    });
+    served.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_kept_ends_when_it_is_idle_or_another_needs_its_place() {
+    let gate = gate();
+    let all: Vec<Arc<Kept>> = (0..KEPT.1).map(|_| gate.keep(from(1)).unwrap()).collect();
+    assert!(gate.keep(from(1)).is_none(), "nobody has been asked anything yet");
+    let busy: Vec<Busy> = all.iter().map(Kept::busy).collect();
+    assert!(gate.keep(from(1)).is_none() && gate.keep(from(2)).is_some());
+    let (mut busy, ended) = (busy, Arc::clone(&all[3]));
+    let ending = tokio::spawn(async move { ended.over().await });
+    drop(busy.remove(3));
+    let newer = gate.keep(from(1)).unwrap();
+    ending.await.unwrap();
+    let request = newer.busy();
+    let over = newer.over();
+    tokio::pin!(over);
+    assert!(tokio::time::timeout(IDLE * 3, &mut over).await.is_err(), "busy is not idle");
+    drop(request);
+    over.await;
+}
