@@ -36,6 +36,7 @@ use crate::sys::oom;
 const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
 
   join --bridge URL --token TOKEN --node NAME   become a node of the bridge's cluster
+       --token-file FILE                        the same with a token from a file, or - for standard input
   run                                           be the node: run its pods until told to stop
   status [--json]                               the node's link: last seen, epoch, queue, round trip
   ps [-a]                                       the node's pods and containers

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "identity.json";
 /// A renewed identity that is not proven yet.
 const NEXT: &str = "identity.next.json";
+/// As large as two identities.
+const PROBE: &str = "probe";
+const PROBE_SIZE: usize = 8 << 10;
 
 /// No honest identity is larger; a damaged disk must not fill the memory.
 const MAX_FILE: u64 = 256 << 10;
@@ -136,28 +139,21 @@ impl Identity {
         }
     }
 
+    /// Whether an identity could be written now: a token is good once, and is not to be spent for one that a full or
+    /// read-only disk does not take.
+    ///
+    /// # Errors
+    /// As [`save`](Self::save).
+    pub fn probe(paths: &Paths) -> Result<(), IdentityError> {
+        put(paths, PROBE, &[b' '; PROBE_SIZE])?;
+        let path = paths.identity().join(PROBE);
+        fs::remove_file(&path).map_err(|source| IdentityError::Io { path, source })
+    }
+
     fn write(&self, paths: &Paths, name: &str) -> Result<(), IdentityError> {
-        let folder = paths.identity();
-        let at = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| IdentityError::Io { path, source }
-        };
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
-        let partial = folder.join(format!(".{name}.partial"));
-        // A left-over of a cut-off save may have any mode: make the file anew.
-        match fs::remove_file(&partial) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&partial)(e)),
-            _ => {}
-        }
-        let text =
-            serde_json::to_vec_pretty(self).map_err(|source| IdentityError::Json { path: partial.clone(), source })?;
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial).map_err(at(&partial))?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(at(&partial))?;
-        let path = folder.join(name);
-        fs::rename(&partial, &path).map_err(at(&path))?;
-        // The new name is durable only with its folder.
-        File::open(&folder).and_then(|f| f.sync_all()).map_err(at(&folder))
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|source| IdentityError::Json { path: paths.identity().join(name), source })?;
+        put(paths, name, &text)
     }
 
     pub(crate) fn certificate(&self) -> Result<CertificateDer<'static>, IdentityError> {
@@ -178,6 +174,28 @@ impl Identity {
     }
 }
 
+/// Writes a file of the identity's folder: whole or not at all, readable by its owner only, durable when this returns.
+fn put(paths: &Paths, name: &str, text: &[u8]) -> Result<(), IdentityError> {
+    let folder = paths.identity();
+    let at = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| IdentityError::Io { path, source }
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
+    let partial = folder.join(format!(".{name}.partial"));
+    // A left-over of a cut-off save may have any mode: make the file anew.
+    match fs::remove_file(&partial) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&partial)(e)),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial).map_err(at(&partial))?;
+    file.write_all(text).and_then(|()| file.sync_all()).map_err(at(&partial))?;
+    let path = folder.join(name);
+    fs::rename(&partial, &path).map_err(at(&path))?;
+    // The new name is durable only with its folder.
+    File::open(&folder).and_then(|f| f.sync_all()).map_err(at(&folder))
+}
+
 /// PEM text of DER bytes (RFC 7468).
 fn pem(label: &str, der: &[u8]) -> String {
     use base64::{Engine, engine::general_purpose::STANDARD};
@@ -194,6 +212,18 @@ fn pem(label: &str, der: &[u8]) -> String {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_disk_that_takes_no_identity_is_found_out_before() {
+        let root = tempfile::tempdir().expect("temp dir");
+        let paths = Paths::new(root.path());
+        Identity::probe(&paths).expect("it can be written");
+        assert_eq!(fs::read_dir(paths.identity()).expect("made").count(), 0, "nothing stays behind");
+        fs::remove_dir(paths.identity()).expect("empty");
+        fs::write(paths.identity(), "").expect("in its place");
+        let error = Identity::probe(&paths).expect_err("no folder").to_string();
+        assert!(error.contains("identity"), "{error}");
+    }
 
     #[test]
     fn g29_survives_the_disk_and_is_private() {

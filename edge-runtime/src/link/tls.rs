@@ -4,6 +4,7 @@
 //! boots in 1970: no certificate is judged by a time before this program was built or the node last ran.
 
 use super::identity::{Identity, IdentityError};
+use crate::sys::board::clock_synchronized;
 use ring::digest::{SHA256, digest};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -31,32 +32,40 @@ pub struct Time {
     /// The latest time that the node remembers.
     pub floor: SystemTime,
     pub clock: fn() -> SystemTime,
+    /// Whether something keeps the clock right (NTP): then what is remembered counts for nothing. It came from a bridge,
+    /// whose own clock may have been years ahead.
+    pub synchronized: fn() -> bool,
 }
 
 impl Default for Time {
     /// The system's clock, and nothing remembered.
     fn default() -> Self {
-        Self { floor: SystemTime::UNIX_EPOCH, clock: SystemTime::now }
+        let synchronized = || clock_synchronized() == Some(true);
+        Self { floor: SystemTime::UNIX_EPOCH, clock: SystemTime::now, synchronized }
     }
 }
 
 /// A clock, but never before the floor.
 #[derive(Debug)]
 struct FlooredTime {
-    floor: Duration,
+    built: Duration,
+    stored: Duration,
     clock: fn() -> SystemTime,
+    synchronized: fn() -> bool,
 }
 
 impl FlooredTime {
-    fn new(Time { floor: stored, clock }: Time) -> Self {
+    fn new(Time { floor: stored, clock, synchronized }: Time) -> Self {
         let stored = stored.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // Packagers set it (reproducible-builds.org); a build at a desk has the constant.
         let built = option_env!("SOURCE_DATE_EPOCH").and_then(|s| s.parse().ok()).unwrap_or(SOURCE_EPOCH);
-        Self { floor: stored.max(Duration::from_secs(built)), clock }
+        Self { built: Duration::from_secs(built), stored, clock, synchronized }
     }
 
     fn at(&self, clock: SystemTime) -> Duration {
-        clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().max(self.floor)
+        let clock = clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // A kernel that was told wrong before this program was built is not right, whatever it believes.
+        if clock >= self.built && (self.synchronized)() { clock } else { clock.max(self.built).max(self.stored) }
     }
 }
 
@@ -175,7 +184,7 @@ mod tests {
     fn g25_time_never_falls_below_the_floor() {
         let day = Duration::from_secs(86_400);
         let epoch = SystemTime::UNIX_EPOCH;
-        let floored = |floor| FlooredTime::new(Time { floor, ..Time::default() });
+        let floored = |floor| FlooredTime::new(Time { floor, synchronized: || false, ..Time::default() });
         let built = floored(epoch);
         assert!(built.at(epoch) >= Duration::from_secs(SOURCE_EPOCH), "a clock in 1970 reads as the build's time");
         let late = Duration::from_secs(4_000_000_000);
@@ -183,5 +192,9 @@ mod tests {
         assert_eq!(stored.at(epoch + day), late, "and not before what was stored");
         assert_eq!(stored.at(epoch + late + day), late + day, "a later clock is believed");
         assert_eq!(floored(epoch - day).at(epoch - day), built.at(epoch), "before 1970 is no panic");
+        let right = FlooredTime::new(Time { floor: epoch + late, synchronized: || true, ..Time::default() });
+        let now = Duration::from_secs(SOURCE_EPOCH * 2);
+        assert_eq!(right.at(epoch + now), now, "a clock that is kept right is believed, whatever a bridge once said");
+        assert_eq!(right.at(epoch), late, "but not in 1970");
     }
 }
