@@ -124,7 +124,7 @@ impl Node {
                 self.cluster = Some(welcome.cluster);
                 // As edge-runtime does: the bridge may be another one.
                 self.outbox.retain(|(_, report)| !matches!(report, Report::Node { .. }));
-                self.report(Report::Node { node: self.object() });
+                self.report(Report::Node { node: object(&self.name) });
                 self.fleet.joined(self.index);
             }
             EdgeEvent::Change(change) => {
@@ -191,39 +191,37 @@ impl Node {
         }
         self.held.insert(digest.key.clone(), digest);
     }
-
-    /// As large as the object of a real node.
-    fn object(&self) -> Value {
-        let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-            json!({"type": kind, "status": status, "reason": reason, "message": message,
-                   "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"})
-        };
-        let resources = json!({"cpu": "4", "memory": "1014300Ki", "pods": "110", "ephemeral-storage": "30Gi"});
-        let name = &self.name;
-        json!({
-            "metadata": {"name": name, "labels": {
-                "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}},
-            "spec": {"taints": []},
-            "status": {
-                "capacity": resources, "allocatable": resources,
-                "conditions": [
-                    condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-                    condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-                    condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-                    condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-                ],
-                "addresses": [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "Hostname", "address": name}],
-                "nodeInfo": {"machineID": "m", "systemUUID": "s", "bootID": "b", "kernelVersion": "6.6",
-                    "osImage": "Linux", "containerRuntimeVersion": "runc://1", "kubeletVersion": "v1.36.0",
-                    "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "arm64"},
-                "images": [{"names": ["docker.io/library/busybox:latest"], "sizeBytes": 2_000_000}],
-            },
-        })
-    }
 }
 
+/// As large as the object of a real node.
+pub(crate) fn object(name: &str) -> Value {
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        json!({"type": kind, "status": status, "reason": reason, "message": message,
+                   "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let resources = json!({"cpu": "4", "memory": "1014300Ki", "pods": "110", "ephemeral-storage": "30Gi"});
+    json!({
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}},
+        "spec": {"taints": []},
+        "status": {
+            "capacity": resources, "allocatable": resources,
+            "conditions": [
+                condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+                condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+                condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+                condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+            ],
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "Hostname", "address": name}],
+            "nodeInfo": {"machineID": "m", "systemUUID": "s", "bootID": "b", "kernelVersion": "6.6",
+                "osImage": "Linux", "containerRuntimeVersion": "runc://1", "kubeletVersion": "v1.36.0",
+                "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "arm64"},
+            "images": [{"names": ["docker.io/library/busybox:latest"], "sizeBytes": 2_000_000}],
+        },
+    })
+}
 /// The status of a pod all of whose containers run.
-fn running(pod: &Value) -> Value {
+pub(crate) fn running(pod: &Value) -> Value {
     let time = "2026-01-01T00:00:00Z";
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": time});
     let containers: Vec<Value> = pod["spec"]["containers"]

@@ -1,0 +1,91 @@
+//! The nodes beside the hostile one: pods are made on them at a steady rate, and the time is taken until the bridge has
+//! acknowledged that they run. Also asks the hostile node for its measurements, as metrics-server does.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+
+use crate::fleet::Fleet;
+
+/// Between two pods.
+const EVERY: Duration = Duration::from_millis(300);
+const LABEL: &str = "app=hostile";
+
+/// A pod bound to the node; nothing of it is ever run.
+pub(crate) async fn create(client: &Client, name: &str, node: &str) -> anyhow::Result<Pod> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let pod = serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"app": "hostile"}},
+        "spec": {
+            "nodeName": node, "automountServiceAccountToken": false, "enableServiceLinks": false,
+            "terminationGracePeriodSeconds": 0, "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "image": "busybox"}],
+        },
+    }))?;
+    pods.create(&PostParams::default(), &pod).await.with_context(|| format!("creating pod {name}"))
+}
+
+/// Makes pods on the nodes in turn until then; the time of each until it was acknowledged, sorted.
+pub(crate) async fn rounds(
+    client: &Client,
+    fleet: &Rc<Fleet>,
+    nodes: &[String],
+    what: &str,
+    end: Instant,
+    patience: Duration,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut names = Vec::new();
+    let mut ticks = tokio::time::interval(EVERY);
+    for node in nodes.iter().cycle() {
+        if Instant::now() >= end {
+            break;
+        }
+        ticks.tick().await;
+        let name = format!("{what}-{}", names.len());
+        fleet.created(&name, Instant::now());
+        create(client, &name, node).await?;
+        names.push(name);
+    }
+    let last = Instant::now() + patience;
+    let missing = || names.iter().find(|name| fleet.times(name).reported.is_none());
+    while let Some(name) = missing() {
+        anyhow::ensure!(Instant::now() < last, "pod {name} was not acknowledged within {patience:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let times = names.iter().map(|name| fleet.times(name));
+    let mut took: Vec<Duration> = times.filter_map(|times| Some(times.reported? - times.created?)).collect();
+    took.sort_unstable();
+    Ok(took)
+}
+
+/// Asks the node for its measurements, without end.
+pub(crate) async fn ask_for_stats(client: Client, node: String) {
+    loop {
+        for path in ["stats/summary?only_cpu_and_memory=true", "metrics/resource"] {
+            let path = format!("/api/v1/nodes/{node}/proxy/{path}");
+            if let Ok(request) = http::Request::get(path).body(Vec::new()) {
+                // It answers with nonsense or not at all.
+                let _ = tokio::time::timeout(Duration::from_secs(2), client.request_text(request)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Leaves nothing behind on an API server that goes on.
+pub(crate) async fn clear(client: &Client, nodes: &[String]) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    for pod in pods.list(&ListParams::default().labels(LABEL)).await.into_iter().flatten() {
+        // It may be gone meanwhile.
+        let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
+    }
+    let all: Api<Node> = Api::all(client.clone());
+    for node in nodes {
+        let _ = all.delete(node, &DeleteParams::default()).await;
+    }
+}
