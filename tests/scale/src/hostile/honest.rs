@@ -24,7 +24,7 @@ pub(crate) async fn create(client: &Client, name: &str, node: &str) -> anyhow::R
         "spec": {
             "nodeName": node, "automountServiceAccountToken": false, "enableServiceLinks": false,
             "terminationGracePeriodSeconds": 0, "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "c", "image": "busybox"}],
+            "containers": [{"name": "c", "image": "busybox", "resources": {"limits": {"memory": "20Mi"}}}],
         },
     }))?;
     pods.create(&PostParams::default(), &pod).await.with_context(|| format!("creating pod {name}"))
