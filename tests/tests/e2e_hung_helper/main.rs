@@ -3,6 +3,7 @@
 mod cni;
 mod nft;
 mod registry;
+mod runtime;
 mod volume;
 
 use std::path::{Path, PathBuf};
