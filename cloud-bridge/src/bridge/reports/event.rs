@@ -123,7 +123,7 @@ fn complete(event: &Value, namespace: &str, node: &str) -> Value {
     }
     event.set("apiVersion", "v1".into());
     event.set("kind", "Event".into());
-    if !event["count"].as_u64().is_some_and(|count| count > 0) {
+    if event["count"].as_u64().is_none_or(|count| count == 0) {
         event.set("count", 1.into());
     }
     event
