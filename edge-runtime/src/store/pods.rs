@@ -12,12 +12,15 @@ pub struct StoredPod {
     pub manifest: serde_json::Value,
 }
 
+/// Uids of pods whose rows do not parse, and why.
+type BadRows = Vec<(String, StoreError)>;
+
 impl Store {
     /// Every stored pod. A row that does not parse is left out and named in the second list, by the pod's uid.
     ///
     /// # Errors
     /// SQLite fails.
-    pub fn pods(&self) -> Result<(Vec<StoredPod>, Vec<(String, StoreError)>), StoreError> {
+    pub fn pods(&self) -> Result<(Vec<StoredPod>, BadRows), StoreError> {
         let run = || {
             let mut statement = self.db.prepare("SELECT uid, record, manifest FROM pods")?;
             let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;

@@ -10,8 +10,8 @@ use std::path::Path;
 /// SQLite's default, which every store has.
 pub(super) const PAGE: usize = 4096;
 /// Of a log and of each of its frames.
-const LOG_HEADER: u64 = 32;
-const FRAME_HEADER: u64 = 24;
+const LOG_HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
 /// "wal-format": the last bit says how its checksums read words.
 const LOG_MAGIC: u32 = 0x377f_0682;
 
@@ -59,7 +59,7 @@ impl Pages {
     /// As SQLite: frames count up to the first that is not whole, and of these the ones that a commit follows.
     fn read_log(&mut self) {
         let Some(log) = &self.log else { return };
-        let mut header = [0; LOG_HEADER as usize];
+        let mut header = [0; LOG_HEADER];
         if log.read_exact_at(&mut header, 0).is_err() {
             return;
         }
@@ -72,11 +72,11 @@ impl Pages {
         if sum != (be32(&header, 24), be32(&header, 28)) {
             return;
         }
-        let (mut at, mut uncommitted) = (LOG_HEADER, Vec::new());
+        let (mut at, mut uncommitted) = (LOG_HEADER as u64, Vec::new());
         loop {
-            let mut frame = [0; FRAME_HEADER as usize];
+            let mut frame = [0; FRAME_HEADER];
             let mut page = [0; PAGE];
-            let body = at + FRAME_HEADER;
+            let body = at + FRAME_HEADER as u64;
             if log.read_exact_at(&mut frame, at).is_err() || log.read_exact_at(&mut page, body).is_err() {
                 return;
             }
