@@ -236,7 +236,7 @@ async fn keep(inner: Weak<Inner>) {
         let mut store = inner.store();
         store.tick();
         count += 1;
-        if count % REPAIR == 0
+        if count.is_multiple_of(REPAIR)
             && let Err(error) = lifecycle::repair(&inner, &mut store)
         {
             log::warn!("{error}");
