@@ -84,7 +84,7 @@ mod tests {
         }
         let settled = settle(&mut store, &layers).unwrap();
         assert_eq!(settled, Settled { restored: vec![whole.id.clone()], broken: vec![] });
-        assert_eq!(store.images().unwrap(), [whole.clone()]);
+        assert_eq!(store.images().unwrap(), std::slice::from_ref(&whole));
         assert_eq!(settle(&mut store, &layers).unwrap(), Settled::default(), "once");
         // The other way round: images of a version that wrote no records, one of them damaged since.
         let old = image(3, "reg/old:1", &[&two]);

@@ -154,6 +154,5 @@ fn a_network_that_swallows_everything_costs_a_boot_three_seconds() {
         node.kill();
     }
     let (without, asking) = (times[0], times[1]);
-    eprintln!("{PODS} pods: {without:?} where no registry is asked, {asking:?} where each is");
     assert!(asking < without + patient(CHECK), "{without:?}, then {asking:?}");
 }

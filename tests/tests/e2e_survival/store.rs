@@ -35,6 +35,9 @@ fn is_leaf_with(page: &[u8], text: &str) -> bool {
 
 /// The five pods run on, whatever page of the store is lost while there is no cloud; and when there is one, all is as
 /// it was. Without a copy of what was on that page they run on as well, until the cloud has said what they are.
+/// Whether to ruin this page of the store: its number and its bytes.
+type Page<'a> = &'a dyn Fn(usize, &[u8]) -> bool;
+
 #[test]
 fn five_pods_outlive_a_bad_page_without_a_cloud() {
     if !can_run() {
@@ -54,8 +57,7 @@ fn five_pods_outlive_a_bad_page_without_a_cloud() {
     let first = |page: usize, _: &[u8]| page == 0;
     let records = |_: usize, page: &[u8]| is_leaf_with(page, "\"boot_id\":");
     let objects = |_: usize, page: &[u8]| is_leaf_with(page, "Pod") && is_leaf_with(page, "default");
-    let pages: [(&str, &dyn Fn(usize, &[u8]) -> bool); 3] =
-        [("first", &first), ("records", &records), ("objects", &objects)];
+    let pages: [(&str, Page<'_>); 3] = [("first", &first), ("records", &records), ("objects", &objects)];
     for (what, page) in pages {
         cluster.kill_bridge();
         kill_and_fold(&mut node);
