@@ -4,12 +4,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::Pod;
+
 use super::Node;
 use super::pods::Entry;
 use crate::intake;
 use crate::monitor::protocol::{ContainerState, Phase};
-use crate::pod::record::PodRecord;
+use crate::pod::id::container_id;
+use crate::pod::reconcile::kind_of;
+use crate::pod::record::{ContainerRecord, PodRecord};
 use crate::store::{Fact, StoreError};
+
+/// Attempts of a container among which one that runs unattended is looked for. Its number was on the damaged page.
+const ATTEMPTS: u32 = 1024;
 
 /// What is not known for sure.
 #[derive(Default)]
@@ -102,10 +109,22 @@ impl Node {
         self.doubt.any() && self.link.is_some() && self.launcher.has_cgroup_of(uid)
     }
 
-    /// A pod is begun of which nothing is recorded: what still runs of it ends first.
-    pub(super) fn end_unattended(&mut self, uid: &str) {
+    /// A pod is begun of which nothing is recorded: what still runs of it ends first, and its containers begin with an
+    /// attempt whose id the monitor does not know: one that it has is refused, and would be deleted as a stranger's.
+    pub(super) fn end_unattended(&mut self, pod: &Pod, record: &mut PodRecord) {
         if self.doubt.any() {
-            self.launcher.kill_unknown(uid);
+            self.launcher.kill_unknown(&record.uid);
+        }
+        let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).map(|one| (one, true));
+        let apps = pod.spec.iter().flat_map(|spec| &spec.containers).map(|one| (one, false));
+        for (container, in_init) in init.chain(apps) {
+            let known = |attempt: &u32| {
+                self.doubt.strangers.contains_key(&container_id(&record.uid, &container.name, *attempt))
+            };
+            let Some(last) = (0..ATTEMPTS).rev().find(known) else { continue };
+            let mut begun = ContainerRecord::new(kind_of(container, in_init));
+            begun.attempt = last + 1;
+            record.containers.insert(container.name.clone(), begun);
         }
     }
 
@@ -113,6 +132,7 @@ impl Node {
     pub(super) fn listed(&mut self) -> Result<(), StoreError> {
         let doubt = std::mem::take(&mut self.doubt);
         if doubt.any() {
+            self.doubt.strangers.clone_from(&doubt.strangers);
             log::info!("the list is complete: what it does not have ends now");
             // Those that are in no list have no object, and their rows tell nothing.
             let unreadable: Vec<&String> = doubt.kept.keys().filter(|uid| !self.pods.contains(uid)).collect();
@@ -133,6 +153,7 @@ impl Node {
                 }
             }
             self.scan_manifests()?;
+            self.doubt.strangers.clear();
             self.report.images_changed();
         }
         self.sweep_kernel();

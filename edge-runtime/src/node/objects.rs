@@ -124,8 +124,8 @@ impl Node {
             match self.lost_and_found(&uid) {
                 Some(record) => self.adopt(Entry { refusal, ..Entry::new(pod, record) }),
                 None => {
-                    self.end_unattended(&uid);
-                    let record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.clock.now());
+                    let mut record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.clock.now());
+                    self.end_unattended(&pod, &mut record);
                     self.pods.insert(Entry { refusal, ..Entry::new(pod, record) });
                 }
             }

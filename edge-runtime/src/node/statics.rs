@@ -84,9 +84,9 @@ impl Node {
             // Its predecessor still ends; the folder is read again when that is forgotten.
             return Ok(());
         }
-        self.end_unattended(&uid);
         log::info!("static pod {namespace}/{name}");
-        let record = PodRecord::new(&uid, &namespace, &name, PodSource::Static, &self.clock.now());
+        let mut record = PodRecord::new(&uid, &namespace, &name, PodSource::Static, &self.clock.now());
+        self.end_unattended(&pod, &mut record);
         let manifest = serde_json::to_value(&pod).unwrap_or_default();
         self.store.write_durable(|writer| {
             writer.put_pod(&record)?;

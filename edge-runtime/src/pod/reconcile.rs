@@ -90,7 +90,7 @@ pub(super) fn initialized(record: &PodRecord) -> bool {
 }
 
 /// Kind of a container of this spec.
-pub(super) fn kind_of(container: &Container, in_init: bool) -> ContainerKind {
+pub(crate) fn kind_of(container: &Container, in_init: bool) -> ContainerKind {
     match (in_init, container.restart_policy.as_deref()) {
         (false, _) => ContainerKind::App,
         (true, Some("Always")) => ContainerKind::Sidecar,
