@@ -95,8 +95,8 @@ fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> Result<
         let path = mounts.join(name);
         files::open_dir(&path).map(|()| path).map_err(|error| error.to_string())
     };
-    // Two folders of the disk, and one on a tmpfs.
-    let sources = [paths.layers(), paths.state(), paths.run()];
+    // Two folders of the disk, of which none holds the other (overlayfs refuses such layers), and one on a tmpfs.
+    let sources = [paths.layers(), paths.pods(), paths.run()];
     let mut mapped = Vec::new();
     for (name, source) in ["1", "2", "3"].iter().zip(sources) {
         let target = folder(name)?;

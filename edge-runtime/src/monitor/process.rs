@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
@@ -86,8 +87,12 @@ pub(crate) struct Monitor {
 pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
     fs::create_dir_all(options.paths.run())?;
     fs::create_dir_all(options.paths.exits())?;
-    let lock =
-        File::options().create(true).write(true).truncate(false).open(options.paths.run().join("monitor.lock"))?;
+    let lock = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(options.paths.run().join("monitor.lock"))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => return Ok(()),

@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use sampan_tests::manifest::{pod, shell, with};
 use sampan_tests::process::signal;
 use sampan_tests::wait::patient;
-use sampan_tests::{Cluster, EdgeNode, Silent, Uplink, can_run, until};
+use sampan_tests::{Cluster, EdgeNode, Silent, can_run, until};
 use serde_json::{Value, json};
 
 /// What the node gives all registries together before it uses what it has.
@@ -29,13 +28,6 @@ fn with_name_server(folder: &Path, server: &str) -> Vec<String> {
 fn take_in(node: &EdgeNode, cluster: &Cluster, image: &str) {
     let archive = cluster.folder().join("busybox.tar").display().to_string();
     node.edge_ok(&["import", &archive, "--reference", image]);
-}
-
-fn running(node: &EdgeNode, count: usize) {
-    until(Duration::from_secs(60), "all containers run", || {
-        let now = node.container_pids().len();
-        if now == count { Ok(()) } else { Err(format!("{now} of {count}: {}", node.log())) }
-    });
 }
 
 #[test]
@@ -110,49 +102,4 @@ fn a_silent_name_server_is_one_pods_trouble() {
         let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=stuck"]);
         if events.contains("other.example: no answer from") { Ok(()) } else { Err(events) }
     });
-}
-
-#[test]
-fn a_network_that_swallows_everything_costs_a_boot_three_seconds() {
-    const PODS: usize = 20;
-    if !can_run() {
-        return;
-    }
-    let uplink = Rc::new(Uplink::new());
-    let cluster = Cluster::start_at("blackhole", uplink.bridge_ip(), &[]);
-    let name = format!("edge-{}", cluster.kubectl.namespace);
-    let bridge = format!("https://{}", cluster.listen);
-    let mut node = EdgeNode::prepare_behind(&cluster, &name, &bridge, Some(Rc::clone(&uplink)));
-    // Half of them by name, half by address, each of a registry of its own.
-    let image = |n: usize| match n % 2 {
-        0 => format!("r{n}.example/app:latest"),
-        _ => format!("192.0.2.{n}:5000/app:latest"),
-    };
-    (0..PODS).for_each(|n| take_in(&node, &cluster, &image(n)));
-    node.wrapper = with_name_server(cluster.folder(), "192.0.2.53");
-    // What goes out is lost on the way; nothing comes back.
-    uplink.lose(100, 0);
-    let manifests = node.root().join("etc/edge-runtime/manifests");
-    std::fs::create_dir_all(&manifests).expect("a folder");
-    let mut times = Vec::new();
-    for policy in ["IfNotPresent", "Always"] {
-        for n in 0..PODS {
-            let mut manifest = pod(&format!("p{n}"), "", json!([container(&image(n), policy)]));
-            manifest["metadata"]["namespace"] = json!("default");
-            manifest["spec"].as_object_mut().expect("a spec").remove("nodeName");
-            std::fs::write(manifests.join(format!("p{n}.yaml")), manifest.to_string()).expect("written");
-        }
-        let begun = Instant::now();
-        node.start();
-        running(&node, PODS);
-        times.push(begun.elapsed());
-        (0..PODS).for_each(|n| std::fs::remove_file(manifests.join(format!("p{n}.yaml"))).expect("removed"));
-        until(Duration::from_secs(60), "all have gone", || {
-            let left = node.container_pids().len();
-            if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
-        });
-        node.kill();
-    }
-    let (without, asking) = (times[0], times[1]);
-    assert!(asking < without + patient(CHECK), "{without:?}, then {asking:?}");
 }

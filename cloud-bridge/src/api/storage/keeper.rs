@@ -44,12 +44,11 @@ impl Keeper {
             .name("api-keep".to_owned())
             .stack_size(512 * 1024)
             .spawn(move || run(&file, &work))?;
-        let due = due_in(path);
         let keeper = Self {
             orders: Some(orders),
             thread: Some(thread),
             pages: 0,
-            copy_at: Instant::now() + due,
+            copy_at: Instant::now() + due_in(path).min(COPY_AFTER.1),
             changed: true,
             path: path.to_owned(),
         };
@@ -70,7 +69,7 @@ impl Keeper {
     pub(super) fn tick(&mut self) {
         if self.changed && Instant::now() >= self.copy_at && self.order(Order::Copy) {
             self.changed = false;
-            self.copy_at = Instant::now() + interval(&self.path);
+            self.copy_at = Instant::now() + interval(&self.path).min(COPY_AFTER.1);
         }
     }
 
