@@ -76,8 +76,14 @@ fn wrong_manifests_archives_and_verbs_are_named() {
     let held = std::fs::read_to_string(&config).ok();
     std::fs::write(&config, "max-pots: 3\n").expect("written");
     node.kill();
-    let error = node.edge(&["run"]).expect_err("the key is unknown");
+    let error = node.edge(&["run", "--print-config"]).expect_err("the key is unknown");
     assert!(error.contains("config.yaml") && error.contains("max-pots"), "{error}");
+    // A key of another version keeps no node from running.
+    node.start();
+    kubectl.wait_ready("good");
+    assert!(node.log().contains("max-pots"), "it is told: {}", node.log());
+    assert_eq!(node.container_pids(), before);
+    node.kill();
     match held {
         Some(text) => std::fs::write(&config, text).expect("written"),
         None => std::fs::remove_file(&config).expect("removed"),

@@ -96,6 +96,7 @@ fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> Result<
         files::open_dir(&path).map(|()| path).map_err(|error| error.to_string())
     };
     // Two folders of the disk, of which none holds the other (overlayfs refuses such layers), and one on a tmpfs.
+    fs::create_dir_all(paths.pods()).map_err(|error| error.to_string())?;
     let sources = [paths.layers(), paths.pods(), paths.run()];
     let mut mapped = Vec::new();
     for (name, source) in ["1", "2", "3"].iter().zip(sources) {
