@@ -205,7 +205,7 @@ class Load:
             f"edge-runtime import /root/{image}.tar",
             f"edge-runtime import /root/{image}.tar",
             f"edge-runtime images --remove example.com/{image}:latest",
-            "edge-runtime images --collect",
+            "edge-runtime images --collect usual",
         ])
         board.run(command)
         self.commands += 1
