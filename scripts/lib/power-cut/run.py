@@ -104,7 +104,9 @@ def leftovers(board, api):
         wrong.append(f"left in incoming: {half_made[:300]}")
     images = json.loads(board.must("edge-runtime images --json") or "[]")
     needed = {layer.split(":")[-1] for image in images for layer in (image.get("layers") or [])}
-    there = {name.split(".")[0] for name in board.must(f"ls {STATE}/layers").split()}
+    # Records of images lie beside the layers.
+    names = [name for name in board.must(f"ls {STATE}/layers").split() if not name.endswith(".image")]
+    there = {name.split(".")[0] for name in names}
     if needed and not needed <= there:
         wrong.append(f"layers that images name are missing: {sorted(needed - there)}")
     if needed and there - needed:
