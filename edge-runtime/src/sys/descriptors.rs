@@ -15,13 +15,13 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 const WANTED: rlim_t = 65_536;
 
 /// What a program needs to go on: to take a connection, to read a file.
-const FEW: u64 = 8;
+const FEW: rlim_t = 8;
 
 /// Soft and hard limit as this process was started with.
 static FOUND: OnceLock<(rlim_t, rlim_t)> = OnceLock::new();
 
 /// Raises this process's limit. Gives what it is then.
-pub fn raise() -> u64 {
+pub fn raise() -> rlim_t {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
     FOUND.get_or_init(|| (soft, hard));
     // Raising the hard one takes CAP_SYS_RESOURCE.
@@ -58,15 +58,15 @@ pub fn command(program: impl AsRef<OsStr>) -> smol::process::Command {
 }
 
 /// How many are open, and how many may be.
-pub fn used() -> Option<(u64, u64)> {
+pub fn used() -> Option<(rlim_t, rlim_t)> {
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     // One of them is for looking.
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
-    Some((u64::try_from(open).ok()?, soft))
+    Some((rlim_t::try_from(open).ok()?, soft))
 }
 
 /// Almost none is left.
-pub fn are_short((open, limit): (u64, u64)) -> bool {
+pub fn are_short((open, limit): (rlim_t, rlim_t)) -> bool {
     open.saturating_add(FEW.max(limit / 10)) >= limit
 }
 
