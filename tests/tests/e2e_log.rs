@@ -78,5 +78,7 @@ fn both(case: &str, folder: &Path, stderr: &File) {
     });
     kubectl.run(&["get", "namespaces"]).expect("the API answers still");
     node.stop(&format!("{case}: the node ends"));
+    let reset = Command::new(binary("edge-runtime")).args(["reset", "--all", "--root"]).arg(&root).output();
+    assert!(reset.is_ok_and(|output| output.status.success()), "{case}: nothing of the node is left");
     bridge.stop(&format!("{case}: the bridge ends"));
 }
