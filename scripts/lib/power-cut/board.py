@@ -4,6 +4,8 @@ import base64
 import http.client
 import json
 import os
+import select
+import signal
 import socket
 import ssl
 import subprocess
@@ -101,6 +103,12 @@ class Board:
         if code:
             raise Died(f"{command}: exit code {code}: {output[-2000:]}")
         return output
+
+    def stop_disk(self):
+        """The disk does nothing any more, from the next flush on that would write something."""
+        self.disk.send_signal(signal.SIGUSR1)
+        # A machine that has nothing more to write is cut as it is.
+        select.select([self.disk.stdout], [], [], 10)
 
     def power_off(self):
         """The power goes. Returns what became of the disk's cache."""

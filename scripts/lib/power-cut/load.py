@@ -159,8 +159,9 @@ class Load:
         self.images = images
         self.commands = 0
 
-    def run(self, board, api, seconds, seed, cut):
-        """Until `seconds` have passed, and then `cut`, amid it all. Returns what `cut` does."""
+    def run(self, board, api, seconds, seed, at_flush):
+        """Until `seconds` have passed, and then the power goes, amid it all: at a flush of the disk, or at any moment.
+        Returns what became of the disk's cache, and what went wrong before."""
         over = threading.Event()
         problems = []
 
@@ -191,8 +192,10 @@ class Load:
         # A slow host has done nothing yet that could be lost.
         while self.maps.acknowledged < enough and time.monotonic() < patience:
             over.wait(0.2)
+        if at_flush:
+            board.stop_disk()
         over.set()
-        what = cut()
+        what = board.power_off()
         for thread in threads:
             thread.join(60)
         assert not any(thread.is_alive() for thread in threads), "the load does not end"

@@ -141,7 +141,7 @@ def main():
             chance = random.Random(f"{options.seed}/{number}")
             seconds = chance.uniform(4, 25)
             acknowledged = load.maps.acknowledged
-            lost, problems = load.run(board, api, seconds, f"{options.seed}/{number}", board.power_off)
+            lost, problems = load.run(board, api, seconds, f"{options.seed}/{number}", chance.random() < 0.75)
             wrong = problems + file_system(board, number, options)
             off = time.monotonic()
             api.forget()
