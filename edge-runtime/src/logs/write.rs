@@ -1,10 +1,11 @@
 //! Writes one container's log file and rotates it. Used by the monitor alone.
 //!
 //! Whatever the disk does, the container goes on: what cannot be written is dropped and counted, and the log says so
-//! once it can be written again.
+//! once it can be written again: in the file that has its path then, which may be on another medium.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,15 +19,22 @@ use super::rotate;
 /// Write once this much is formatted, so that a flood of short lines needs no large buffer.
 const FLUSH_AT: usize = 32 * 1024;
 
-/// Pause between attempts to open or rotate a log that would not be.
+/// Pause between attempts to write, open or rotate a log that would not be.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// From one look whether the path still leads to the open file to the next: something may have been mounted above it.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// A log file, with the unfinished lines of both streams.
 #[derive(Debug)]
 pub struct LogWriter {
     path: PathBuf,
-    /// None while it cannot be opened.
+    /// None while it cannot be opened, and after it refused a write: one that a failed file system holds stays refusing
+    /// for ever, and would keep that file system from being unmounted.
     file: Option<File>,
+    /// Device and inode of the file that was open last, and when its path was seen to lead to it.
+    identity: Option<(u64, u64)>,
+    seen: Instant,
     /// What of the file is whole lines.
     size: u64,
     /// There is half a batch behind `size`, which could not be taken back.
@@ -38,8 +46,8 @@ pub struct LogWriter {
     limit: Option<Limit>,
     lost: Losses,
     since: Instant,
-    /// Opening or rotating failed: not before then.
-    again: Option<Instant>,
+    /// Writing, opening or rotating failed, and why: not before then.
+    again: Option<(Instant, String)>,
 }
 
 impl LogWriter {
@@ -65,6 +73,8 @@ impl LogWriter {
         Self {
             path: path.to_path_buf(),
             file: None,
+            identity: None,
+            seen: Instant::now(),
             size: 0,
             torn: false,
             max_bytes: max_bytes.max(1),
@@ -149,21 +159,23 @@ impl LogWriter {
         if batch.is_empty() && said.is_none() {
             return Ok(());
         }
+        if self.file.is_some() && self.seen.elapsed() >= LOOK {
+            self.look();
+        }
         if self.file.is_none() {
             self.wait_over()?;
-            self.reopen().inspect_err(|_| self.again = Some(Instant::now() + AGAIN))?;
+            self.reopen().inspect_err(|error| self.wait(error))?;
         }
         if self.size >= self.max_bytes.saturating_mul(2) {
             self.rotate_if_due(stamp)?;
             if self.size > 0 {
+                // Its folder may be gone, or another one.
+                self.file = None;
+                self.wait_over()?;
                 return Err(io::Error::other("the log cannot be rotated"));
             }
         }
         let Some(file) = self.file.as_mut() else { return Err(io::ErrorKind::NotFound.into()) };
-        if self.torn {
-            file.set_len(self.size)?;
-            self.torn = false;
-        }
         let mut notice = Vec::new();
         if let Some(text) = said {
             entry(stamp, Stream::Stderr, b'F', text.as_bytes(), &mut notice);
@@ -177,14 +189,30 @@ impl LogWriter {
             Err(error) => {
                 // Refused, too, on a file system that has turned read-only.
                 self.torn = file.set_len(self.size).is_err();
+                self.file = None;
+                self.wait(&error);
                 Err(error)
             }
+        }
+    }
+
+    /// Readers look for the log under its path.
+    fn look(&mut self) {
+        self.seen = Instant::now();
+        let there = fs::symlink_metadata(&self.path).ok().map(|meta| identity(&meta));
+        if there != self.identity {
+            self.file = None;
         }
     }
 
     fn reopen(&mut self) -> io::Result<()> {
         let folder = Folder::make(&self.path)?;
         let mut file = open_file(&folder.path().join(self.name()), true)?;
+        let meta = file.metadata()?;
+        let identity = Some(identity(&meta));
+        if self.torn && self.identity == identity && meta.len() > self.size {
+            file.set_len(self.size)?;
+        }
         let mut size = file.seek(SeekFrom::End(0))?;
         if size > 0 {
             let mut last = [0];
@@ -195,13 +223,18 @@ impl LogWriter {
                 size += 1;
             }
         }
-        (self.file, self.size, self.torn, self.again) = (Some(file), size, false, None);
+        (self.file, self.identity, self.seen) = (Some(file), identity, Instant::now());
+        (self.size, self.torn, self.again) = (size, false, None);
         Ok(())
     }
 
+    fn wait(&mut self, why: &io::Error) {
+        self.again = Some((Instant::now() + AGAIN, why.to_string()));
+    }
+
     fn wait_over(&self) -> io::Result<()> {
-        match self.again {
-            Some(at) if Instant::now() < at => Err(io::Error::other("the log cannot be opened")),
+        match &self.again {
+            Some((at, why)) if Instant::now() < *at => Err(io::Error::other(why.clone())),
             _ => Ok(()),
         }
     }
@@ -211,7 +244,7 @@ impl LogWriter {
             return Ok(());
         }
         self.again = None;
-        self.rotate(stamp).inspect_err(|_| self.again = Some(Instant::now() + AGAIN))
+        self.rotate(stamp).inspect_err(|error| self.wait(error))
     }
 
     /// Until it succeeds, the file goes on and may become twice as long.
@@ -231,7 +264,10 @@ impl LogWriter {
             // Absent: put away by an attempt that could not make the new file, nor undo what it had done.
             absent_is_fine(fs::rename(&path, &rotated))?;
             match open_file(&path, true) {
-                Ok(file) => self.file = Some(file),
+                Ok(file) => {
+                    self.identity = file.metadata().ok().map(|meta| identity(&meta));
+                    self.file = Some(file);
+                }
                 Err(error) => {
                     // No inode is left, for one: readers look for the current file under its name.
                     let _ = fs::rename(&rotated, &path);
@@ -248,6 +284,10 @@ impl LogWriter {
     }
 }
 
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
 fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -256,148 +296,4 @@ fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const T: &str = "2026-01-02T03:04:05.000000006Z";
-
-    fn all_text(log: &Path) -> String {
-        let mut text = String::new();
-        for path in rotate::rotated_files(log).iter().chain([&log.to_path_buf()]) {
-            text += &fs::read_to_string(path).unwrap();
-        }
-        text
-    }
-
-    #[test]
-    fn rotation_loses_nothing_but_the_oldest() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("c/0.log");
-        let (mut writer, mut scratch) = (LogWriter::open(&log, 1000, 5).unwrap(), Vec::new());
-        for n in 0..200 {
-            writer.write(Stream::Stdout, format!("line {n}\n").as_bytes(), T, &mut scratch).unwrap();
-        }
-        assert_eq!(rotate::rotated_files(&log).len(), 4);
-        let text = all_text(&log);
-        let numbers: Vec<u32> = text.lines().map(|l| l.rsplit(' ').next().unwrap().parse().unwrap()).collect();
-        assert_eq!(*numbers.last().unwrap(), 199);
-        assert!(numbers.windows(2).all(|w| w[1] == w[0] + 1), "no gap: {numbers:?}");
-        assert!(numbers.len() >= 80, "{}", numbers.len());
-    }
-
-    #[test]
-    fn a_limited_log_says_what_it_dropped() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("0.log");
-        let writer = LogWriter::open(&log, 1 << 20, 5).unwrap().limited(Some(1024));
-        let (mut writer, mut scratch) = (writer, Vec::new());
-        for _ in 0..5000 {
-            writer.write(Stream::Stdout, &[b'x'; 99], T, &mut scratch).unwrap();
-            writer.write(Stream::Stdout, b"\n", T, &mut scratch).unwrap();
-        }
-        writer.finish(T, &mut scratch).unwrap();
-        let text = fs::read_to_string(&log).unwrap();
-        let kept = text.lines().filter(|line| line.ends_with("xxx")).count();
-        let said = text.lines().filter_map(|line| line.split_once("edge-runtime: ")?.1.split_once(" lines dropped"));
-        let said: usize = said.map(|(number, _)| number.parse::<usize>().unwrap()).sum();
-        assert!((2000..4000).contains(&kept), "{kept}");
-        assert_eq!(kept + said, 5000, "every line is there or counted");
-    }
-
-    #[test]
-    fn a_torn_line_is_closed_when_the_file_is_continued() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("0.log");
-        fs::write(&log, "2026-01-02T03:04:05Z stdout F tor").unwrap();
-        let (mut writer, mut scratch) = (LogWriter::open(&log, 1000, 5).unwrap(), Vec::new());
-        writer.write(Stream::Stderr, b"next", T, &mut scratch).unwrap();
-        writer.finish(T, &mut scratch).unwrap();
-        let text = fs::read_to_string(&log).unwrap();
-        assert_eq!(text, format!("2026-01-02T03:04:05Z stdout F tor\n{T} stderr P next\n"));
-    }
-
-    /// A file of the kind that a read-only file system leaves: it takes neither bytes nor another length.
-    fn refusing() -> File {
-        let (reader, _) = io::pipe().unwrap();
-        File::from(std::os::fd::OwnedFd::from(reader))
-    }
-
-    #[test]
-    fn what_a_bad_disk_refuses_is_counted_and_goes_nowhere_else() {
-        let dir = tempfile::tempdir().unwrap();
-        let (bad, good) = (dir.path().join("bad/0.log"), dir.path().join("good/0.log"));
-        let mut scratch = Vec::new();
-        let mut one = LogWriter::open(&bad, 1 << 20, 5).unwrap();
-        let mut other = LogWriter::open(&good, 1 << 20, 5).unwrap();
-        let file = one.file.replace(refusing());
-        for _ in 0..1000 {
-            one.write(Stream::Stdout, &b"mine\n".repeat(100), T, &mut scratch).unwrap_err();
-            other.write(Stream::Stdout, b"yours\n", T, &mut scratch).unwrap();
-            assert!(scratch.is_empty());
-        }
-        assert!(scratch.capacity() < 256 << 10, "{}", scratch.capacity());
-        let text = fs::read_to_string(&good).unwrap();
-        assert!(text.lines().count() == 1000 && !text.contains("mine"));
-        one.file = file;
-        one.write(Stream::Stdout, b"again\n", T, &mut scratch).unwrap();
-        one.write(Stream::Stdout, b"and on\n", T, &mut scratch).unwrap();
-        let text = fs::read_to_string(&bad).unwrap();
-        let lines: Vec<_> = text.lines().map(|line| &line[T.len() + 1..]).collect();
-        assert!(lines[0].starts_with("stderr F [edge-runtime: 100000 lines dropped, they could not be written: "));
-        assert_eq!(lines[1..], ["stdout F again", "stdout F and on"], "told once");
-    }
-
-    #[test]
-    fn a_rotation_that_finds_no_inode_is_made_up_for() {
-        if !nix::unistd::geteuid().is_root() {
-            return;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let flags = nix::mount::MsFlags::empty();
-        // The root, the container's folder, its log, and none for another.
-        nix::mount::mount(Some("logs"), dir.path(), Some("tmpfs"), flags, Some("nr_inodes=3")).unwrap();
-        let log = dir.path().join("c/0.log");
-        let (mut writer, mut scratch) = (LogWriter::open(&log, 1000, 5).unwrap(), Vec::new());
-        let mut failures = 0;
-        for n in 0..200 {
-            let line = format!("line {n}\n");
-            failures += usize::from(writer.write(Stream::Stdout, line.as_bytes(), T, &mut scratch).is_err());
-        }
-        let (size, names) = (fs::metadata(&log).unwrap().len(), fs::read_dir(log.parent().unwrap()).unwrap().count());
-        nix::mount::mount(None::<&str>, dir.path(), None::<&str>, nix::mount::MsFlags::MS_REMOUNT, Some("nr_inodes=9"))
-            .unwrap();
-        std::thread::sleep(AGAIN);
-        for _ in 0..2 {
-            writer.write(Stream::Stdout, b"well\n", T, &mut scratch).unwrap();
-        }
-        let (text, rotated) = (all_text(&log), rotate::rotated_files(&log).len());
-        drop(writer);
-        nix::mount::umount(dir.path()).unwrap();
-        assert!(
-            failures > 0 && (2000..2100).contains(&size) && names == 1,
-            "{failures} failures, {size} bytes, {names} files"
-        );
-        assert_eq!(rotated, 1);
-        assert!(
-            text.ends_with("stdout F well\n") && text.contains(" lines dropped, they could not be written: "),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_log_that_cannot_be_opened_yet_counts() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("pod/c/0.log");
-        fs::write(dir.path().join("pod"), "").unwrap();
-        assert!(LogWriter::open(&log, 1000, 5).is_err());
-        let (mut writer, opened) = LogWriter::open_some_time(&log, 1000, 5);
-        opened.unwrap_err();
-        let mut scratch = Vec::new();
-        writer.write(Stream::Stdout, b"lost\n", T, &mut scratch).unwrap_err();
-        fs::remove_file(dir.path().join("pod")).unwrap();
-        std::thread::sleep(AGAIN);
-        writer.write(Stream::Stdout, b"kept\n", T, &mut scratch).unwrap();
-        let text = fs::read_to_string(&log).unwrap();
-        assert!(text.contains("1 lines dropped") && text.ends_with("stdout F kept\n"), "{text}");
-    }
-}
+mod tests;
