@@ -64,6 +64,19 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_the_disk_is_asked_for_a_store_in_memory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store.db");
+        let log = beside(&path, "-wal");
+        // It can be neither read nor synced.
+        std::os::unix::fs::symlink(&log, &log).expect("a link to itself");
+        let mut memory = Store::remember(&path).expect("reads");
+        memory.write(|writer| writer.set_fact(Fact::Cluster, "one")).expect("commits");
+        memory.sync().expect("there is nothing to sync");
+        assert!(memory.is_synced());
+    }
+
+    #[test]
     fn a_disk_that_takes_nothing_leaves_everything_in_memory() {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Store::remember(&folder.path().join("not-there/store.db")).expect("reads");
