@@ -11,8 +11,10 @@ use crate::store::StoreError;
 /// After the start, when the pods of a boot are up.
 const FIRST: Duration = Duration::from_secs(60);
 const AFTER_CHANGES: Duration = Duration::from_secs(3600);
-/// Between attempts to put a store in memory on the disk.
+/// Between attempts to put a store in memory on the disk: one may write and wait for a sync.
 const RETRY: Duration = Duration::from_secs(60);
+/// A file system that is read-only says so at once.
+const RETRY_READ_ONLY: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// Below the run folder, which a boot empties: when the last copy was begun, in milliseconds since boot.
 const MARK: &str = "store-copied";
@@ -47,10 +49,11 @@ impl Node {
         if !self.store.is_in_memory() || self.backup.retry.is_some_and(|at| now < at) {
             return Ok(());
         }
-        self.backup.retry = Some(now.after(RETRY));
         match self.store.put_on_disk() {
             Ok(()) => Err(StoreError::Back { path: self.paths.store() }),
             Err(error) => {
+                let pause = if error.is_read_only() { RETRY_READ_ONLY } else { RETRY };
+                self.backup.retry = Some(now.after(pause));
                 log::warn!("the store stays in memory: {error}");
                 Ok(())
             }

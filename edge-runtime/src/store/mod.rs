@@ -64,6 +64,12 @@ impl StoreError {
         matches!(self, Self::Io { .. }) || matches!(self.code(), Some(DiskFull | ReadOnly | SystemIoFailure))
     }
 
+    /// The file system refuses every change, without asking its medium.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
+    }
+
     /// Nothing is wrong with disk or store: others hold it, memory or descriptors are short.
     #[must_use]
     pub fn is_passing(&self) -> bool {
