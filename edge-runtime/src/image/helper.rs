@@ -98,7 +98,7 @@ impl Helper {
         }
         // Beside the layers first: what only the store knew could be lost with it.
         records.iter().try_for_each(|record| self.layers.put_record(record, true))?;
-        self.store.write_durable(|writer| records.iter().try_for_each(|record| writer.image_put(record)))?;
+        self.store.write_and_sync(|writer| records.iter().try_for_each(|record| writer.image_put(record)))?;
         for other in losing.iter().filter_map(|id| self.known(id)) {
             self.layers.put_record(&other, true)?;
         }
@@ -121,7 +121,7 @@ impl Helper {
     /// The store cannot be written.
     pub fn forget(&mut self, ids: &[String]) -> Result<(), ImageError> {
         let _lock = self.layers.lock()?;
-        Ok(self.store.write_durable(|writer| ids.iter().try_for_each(|id| writer.image_remove(id)))?)
+        Ok(self.store.write_and_sync(|writer| ids.iter().try_for_each(|id| writer.image_remove(id)))?)
     }
 
     /// Removes images and the layers that no other image needs. Images of containers must not be among them.
@@ -131,7 +131,7 @@ impl Helper {
     pub fn remove(&mut self, ids: &[String]) -> Result<(), ImageError> {
         let removed: Vec<ImageRecord> = ids.iter().filter_map(|id| self.known(id)).collect();
         removed.iter().try_for_each(|image| self.layers.drop_record(image))?;
-        self.store.write_durable(|writer| removed.iter().try_for_each(|image| writer.image_remove(&image.id)))?;
+        self.store.write_and_sync(|writer| removed.iter().try_for_each(|image| writer.image_remove(&image.id)))?;
         self.sweep(Sweep::USUAL)
     }
 }

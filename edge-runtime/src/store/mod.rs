@@ -32,7 +32,9 @@ pub use outbox::{OUTBOX_BYTES, OUTBOX_LIMIT, OUTBOX_TTL_S, OutboxRow, subject as
 pub use pods::StoredPod;
 use sync::Synced;
 
-/// How long another's commit is waited for: some may wait for a slow disk.
+/// How long another's commit is waited for. Helpers hold the lock for the commit alone and sync behind it
+/// ([`Store::write_and_sync`]), so that the daemon waits for no slow disk of theirs; what is longer is a process that
+/// was stopped, and the daemon then begins again.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Why the store could not answer. The path is in every message.
@@ -220,6 +222,16 @@ impl Store {
             self.synced.all();
         }
         done
+    }
+
+    /// As [`Store::write_durable`] for a helper beside the daemon: the store is locked for the commit, and not while the
+    /// medium takes its time. Others may see, and build on, what a power cut can still take: their own sync takes it along.
+    ///
+    /// # Errors
+    /// As [`Store::write_durable`]; when the sync fails, the commit is there for as long as the machine is up.
+    pub fn write_and_sync<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let done = self.write(work)?;
+        self.sync().map(|()| done)
     }
 
     /// Runs `work` in one transaction that survives the process but perhaps not a power cut. On a full disk it is run
