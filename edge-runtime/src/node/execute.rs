@@ -18,6 +18,7 @@ use crate::launch::{Attempt, all_containers};
 use crate::monitor::client::ClientError;
 use crate::monitor::protocol::StartContainer;
 use crate::pod::admission;
+use crate::pod::backoff::pause_after;
 use crate::pod::ephemeral;
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
 use crate::pod::pause::{PAUSE, shares_processes};
@@ -26,9 +27,6 @@ use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
 use crate::pod::support::container_refusal;
 use crate::store::StoreError;
 use crate::sys::stop_signal;
-
-/// A container that could not be removed (a mount in use) is tried again after this.
-const REMOVE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Node {
     /// An answer at once, or none and a pull under way.
@@ -233,11 +231,15 @@ impl Node {
         match result.and_then(|()| self.launcher.remove_container(&owner.uid, &owner.container, owner.attempt, id)) {
             Ok(()) => {
                 self.owners.remove(id);
+                self.unremoved.remove(id);
                 self.tell(&owner.uid, PodEvent::Removed { container: owner.container, attempt: owner.attempt });
             }
             Err(error) => {
-                log::warn!("container {id} cannot be removed yet: {error}");
-                self.delete_container(id, REMOVE_AGAIN);
+                let failures = self.unremoved.entry(id.to_owned()).or_default();
+                let pause = pause_after(*failures);
+                *failures = failures.saturating_add(1);
+                log::warn!("container {id} cannot be removed yet, again in {} s: {error}", pause.as_secs());
+                self.delete_container(id, pause);
             }
         }
         Ok(())

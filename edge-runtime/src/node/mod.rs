@@ -132,6 +132,8 @@ pub struct Node {
     notify: Notify,
     /// By container id.
     owners: BTreeMap<String, Owner>,
+    /// Ended containers that could not be removed, by id, and how often it was tried. Each waits for its next try.
+    unremoved: BTreeMap<String, u32>,
     /// Pods whose network takes other processes, by uid.
     connecting: BTreeMap<String, Connecting>,
     host_ports: HostPorts,

@@ -316,6 +316,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         poison: Poison::open(&paths.run()),
         notify: Notify::from_env(),
         owners: BTreeMap::new(),
+        unremoved: BTreeMap::new(),
         connecting: BTreeMap::new(),
         host_ports: super::network::HostPorts::default(),
         probes,

@@ -11,6 +11,15 @@ use super::clock::Mono;
 const FIRST: Duration = Duration::from_secs(10);
 const MAX: Duration = Duration::from_secs(300);
 const FORGET_AFTER: Duration = Duration::from_secs(600);
+/// Of [`pause_after`].
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// What the kernel or the disk refuses for now (a mount in use, a medium that takes nothing) is tried again after this: 1 s
+/// at first, doubled with each of the `failures` before, at most 30 s.
+#[must_use]
+pub fn pause_after(failures: u32) -> Duration {
+    Duration::from_secs(1u64.checked_shl(failures).unwrap_or(u64::MAX)).min(LONGEST_PAUSE)
+}
 
 /// The delay now in force and when it last grew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +93,12 @@ mod tests {
         assert_eq!(b.until(at(110), at(115)), Some(at(130)));
         assert_eq!(b.until(at(110), at(130)), None);
         assert_eq!(b.until(at(701), at(702)), None);
+    }
+
+    #[test]
+    fn what_is_refused_is_tried_less_and_less_often() {
+        let pauses = [0, 1, 2, 4, 5, 63, 64, u32::MAX].map(|failures| pause_after(failures).as_secs());
+        assert_eq!(pauses, [1, 2, 4, 16, 30, 30, 30, 30]);
     }
 
     #[test]

@@ -11,13 +11,12 @@ use std::time::Duration;
 use self::containers::{exited, image_failed, image_ready, start_failed, started};
 use self::restart::resume;
 pub(super) use self::restart::settle_boot;
+use super::backoff::pause_after;
 use super::clock::{Mono, Now};
 use super::event::{HookKind, PodEvent, ProbeKind};
 use super::pause::PAUSE;
 use super::record::{ContainerRecord, ContainerState, Deletion, Hook, PodRecord, Resize, SandboxState, Terminal};
 
-/// Longest pause between two tries to make the sandbox.
-const SANDBOX_RETRY_MAX_S: u64 = 30;
 /// Pause after a resize that failed, for instance below what the container uses.
 const RESIZE_RETRY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 
@@ -144,9 +143,9 @@ fn with(record: &mut PodRecord, container: &str, change: impl FnOnce(&mut Contai
 }
 
 fn sandbox_retry(record: &mut PodRecord, now: &Now) -> Mono {
-    let delay = 1u64.checked_shl(record.sandbox.failures).unwrap_or(u64::MAX).min(SANDBOX_RETRY_MAX_S);
+    let pause = pause_after(record.sandbox.failures);
     record.sandbox.failures = record.sandbox.failures.saturating_add(1).min(31);
-    now.mono.after(Duration::from_secs(delay))
+    now.mono.after(pause)
 }
 
 /// A second request can only shorten the grace, and an object that is gone does not come back. No grace at all is a
