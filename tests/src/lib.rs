@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod cluster;
 pub mod faults;
+pub mod fuse;
 pub mod kubectl;
 pub mod manifest;
 pub mod node;
@@ -20,6 +21,7 @@ pub mod wait;
 pub use clock::FakeClock;
 pub use cluster::Cluster;
 pub use faults::{FaultProxy, Faults};
+pub use fuse::{Fuse, SickFile};
 pub use kubectl::Kubectl;
 pub use node::EdgeNode;
 pub use silent::Silent;

@@ -315,6 +315,10 @@ impl Drop for EdgeNode {
             let tail: Vec<&str> = log.lines().rev().take(60).collect();
             // Only for the reader of a failure.
             let _ = writeln!(std::io::stderr(), "node log, newest first:\n{}\nreset: {reset:?}", tail.join("\n"));
+            // Where the test has left what cannot be reset.
+            if let Some(pid) = self.monitor_pid() {
+                crate::process::signal(pid, "KILL");
+            }
         } else {
             assert!(reset.is_ok(), "reset: {reset:?}");
         }
