@@ -30,6 +30,10 @@ async fn owners_of_fields() {
     apply(&api, "two&force=true", json!({"a": "2"})).await.ok();
     let after = apply(&api, "one", json!({"c": "1"})).await.ok();
     assert_eq!(after["data"], json!({"a": "2", "c": "1"}), "what nobody wants any more goes");
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "uid": "other"}});
+    api.patch(&api.path("configmaps/c?fieldManager=one"), APPLY, other)
+        .await
+        .fails_with(422, "metadata.uid: Invalid value: \"other\": field is immutable");
     apply(&api, "", json!({})).await.fails(
         422,
         "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",

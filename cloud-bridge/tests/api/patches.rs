@@ -24,6 +24,11 @@ async fn merge_and_json_patches() {
         .fails_with(409, "the object has been modified");
     let same = api.patch(&path, MERGE, json!({"data": {"k": "v"}})).await.ok();
     assert_eq!(same["metadata"]["resourceVersion"], patched["metadata"]["resourceVersion"]);
+    for kind in [MERGE, STRATEGIC] {
+        api.patch(&path, kind, json!({"metadata": {"uid": "other"}}))
+            .await
+            .fails_with(422, "metadata.uid: Invalid value: \"other\": field is immutable");
+    }
     assert_eq!(api.patch(&path, "text/plain", json!({})).await.code, 415);
     assert_eq!(api.patch(&api.path("configmaps/none"), MERGE, json!({})).await.code, 404);
 }

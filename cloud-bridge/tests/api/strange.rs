@@ -48,6 +48,10 @@ async fn bodies_too_deep_or_with_too_many_values() {
             assert!((400..500).contains(&code), "{path}: {code}");
         }
     }
+    if api.real {
+        // It tells of them all, in more bytes of headers than a client takes.
+        return;
+    }
     // Unknown fields without number cost no more than their reading, and are not all told.
     let fields: serde_json::Map<_, _> = (0..100_000).map(|n| (format!("x{n}"), json!(1))).collect();
     let mut object = config("many", json!({}));
@@ -122,7 +126,8 @@ async fn odd_queries() {
         let mut watch = api.watch(&path).await;
         let name = format!("w{}", seconds.len());
         api.post(&pods, pod(&name)).await;
-        assert!(watch.next().await.is_some(), "{seconds}");
+        // Kubernetes takes some of them for the past, and ends the watch.
+        assert!(watch.next().await.is_some() || api.real, "{seconds}");
         api.delete(&api.path(&format!("pods/{name}")), json!({"gracePeriodSeconds": 0})).await;
     }
 }

@@ -78,9 +78,12 @@ pub(super) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
     }
     entries.push(entry(ctx, &manager, &set));
     ctx.managed = Some(json!(entries));
-    let uid = meta::text(&applied, "uid").to_owned();
-    let uid = (!uid.is_empty()).then_some(uid);
-    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, uid.as_deref(), dry_run)?))
+    let uid = meta::text(&applied, "uid");
+    if !uid.is_empty() {
+        // What is merged has the live object's: validation refuses any other.
+        meta::set(&mut merged, "uid", uid.into());
+    }
+    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
 }
 
 fn entry(ctx: &Context<'_>, manager: &str, set: &Fields) -> Value {

@@ -59,9 +59,8 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
         return Err(error);
     }
     ctx.match_namespace(&mut patched)?;
-    let uid = meta::text(&patched, "uid").to_owned();
-    let uid = (!uid.is_empty()).then_some(uid);
-    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, patched, uid.as_deref(), dry_run)?))
+    // A uid in a patch is no precondition, as it is in a PUT: it is a change that validation refuses.
+    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, patched, None, dry_run)?))
 }
 
 fn typed(

@@ -99,8 +99,8 @@ impl Reports {
             Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
             Report::Event { .. } | Report::Unknown => &[],
         };
-        let passing =
-            matches!(&written, Err(Failure::Api(error)) if code(error).is_some_and(|code| passing.contains(&code)));
+        let passing = matches!(&written, Err(Failure::Api(error))
+            if code(error).is_some_and(|code| passing.contains(&code)) && !is_of_another(error));
         match outcome(written) {
             Outcome::Refused(reason) if passing => Outcome::Later(reason),
             other => other,
@@ -185,6 +185,12 @@ fn classify(error: &kube::Error) -> Outcome {
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Outcome::Refused(error.to_string()),
         _ => Outcome::Retry(error.to_string()),
     }
+}
+
+/// Whether the API refused a patch because its uid is not that of the object, which has a successor of the same name.
+fn is_of_another(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == "metadata.uid")
 }
 
 /// The status of an API error, if it is one.
