@@ -193,7 +193,7 @@ pub(crate) fn is_open(path: &str) -> bool {
             | ["api", _]
             | ["apis", _]
             | ["apis", _, _]
-            | ["openapi", ..]
+            | ["openapi" | "openid" | ".well-known", ..]
     )
 }
 
