@@ -2,17 +2,12 @@
 
 use std::process::ExitCode;
 
-use super::{CliError, paths};
+use super::{CliError, lone_root, paths};
 use crate::store::Store;
 
-pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root = None;
-    while let Some(arg) = parser.next()? {
-        match arg {
-            lexopt::Arg::Long("root") => root = Some(parser.value()?.into()),
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    let bytes = Store::open_shared(&paths(root)?.store()).and_then(|store| store.copy()).map_err(CliError::failed)?;
+pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let bytes = Store::open_shared(&paths(lone_root(parser)?)?.store())
+        .and_then(|store| store.copy())
+        .map_err(CliError::failed)?;
     super::version::print(&format!("copied {bytes} bytes"))
 }

@@ -94,6 +94,14 @@ impl From<lexopt::Error> for CliError {
     }
 }
 
+/// No file of a crash, which would hold keys and Secrets (core(5)), wherever the host sends such files. What this process
+/// starts is not concerned: execve(2) sets it back.
+fn keep_memory_here() {
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        log::warn!("a crash may write this process's memory to disk: {error}");
+    }
+}
+
 /// Runs the verb that `args` (without the program's name) begins with.
 ///
 /// # Errors
@@ -104,6 +112,10 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         return Err(CliError::Usage("a verb is missing".into()));
     };
     let parser = lexopt::Parser::from_args(args);
+    // What becomes another program begins anew there, and of a pod's user namespace its mapped ids have to be written.
+    if !matches!(verb.to_str(), Some("as-container" | "userns")) {
+        keep_memory_here();
+    }
     // Helpers that hold what others decide the size of.
     if matches!(verb.to_str(), Some("copy" | "import" | "look" | "own" | "pull" | "sweep" | "usage")) {
         oom::give_up_protection();
@@ -147,6 +159,18 @@ pub fn paths(root: Option<PathBuf>) -> Result<Paths, CliError> {
     Ok(Paths::new(&root))
 }
 
+/// The value of `--root` for a verb that takes nothing else.
+fn lone_root(mut parser: lexopt::Parser) -> Result<Option<PathBuf>, CliError> {
+    let mut root = None;
+    while let Some(arg) = parser.next()? {
+        match arg {
+            lexopt::Arg::Long("root") => root = Some(parser.value()?.into()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(root)
+}
+
 /// Starts the log on stderr at the level of `EDGE_RUNTIME_LOG` (error, warn, info, debug, trace; info if unset). Feature
 /// `no-trace`, which binaries for boards have, leaves trace out.
 pub fn start_log() {
@@ -154,4 +178,20 @@ pub fn start_log() {
     let levels = simple_logger::SimpleLogger::new().with_level(level.unwrap_or(log::LevelFilter::Info));
     // Fails only when a logger is set already, which then stays.
     let _ = sampan_log::start(levels);
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::prctl::{get_dumpable, set_dumpable};
+
+    use super::*;
+
+    #[test]
+    fn a_crash_writes_no_memory_to_disk() {
+        set_dumpable(true).unwrap();
+        // Fails at once, as all that have no argument they need: what came before is what counts.
+        dispatch(["join".into()].into_iter()).unwrap_err();
+        assert!(!get_dumpable().unwrap());
+        set_dumpable(true).unwrap();
+    }
 }

@@ -1,14 +1,12 @@
 //! `edge-runtime selftest`: does this build work on this machine? Opens a store, decides about one pod,
 //! commits, reads it back. Starts nothing and needs no root: made for a new board, or an emulator.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use k8s_openapi::api::core::v1::Pod;
-use lexopt::prelude::*;
 use serde_json::json;
 
-use super::CliError;
+use super::{CliError, lone_root};
 use crate::pod::reconcile::{World, reconcile};
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::step::Step;
@@ -16,15 +14,10 @@ use crate::store::Store;
 use crate::sys::clock::Clock;
 use crate::sys::files::private_dir;
 
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root: Option<PathBuf> = None;
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    let root = root.ok_or_else(|| CliError::Usage("selftest needs --root, an empty folder".into()))?;
+pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let Some(root) = lone_root(parser)? else {
+        return Err(CliError::Usage("selftest needs --root, an empty folder".into()));
+    };
     let paths = super::paths(Some(root))?;
     if paths.store().exists() {
         return Err(CliError::Failed(format!("{} is a node's: give an empty folder", paths.store().display())));

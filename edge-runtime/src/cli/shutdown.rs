@@ -4,27 +4,19 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use lexopt::prelude::*;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{CliError, paths};
+use super::{CliError, lone_root, paths};
 use crate::node::SHUTDOWN_MARK;
 
 /// More than any sensible budget: the service manager has the last word.
 const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root = None;
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    let run = paths(root)?.run();
+pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let run = paths(lone_root(parser)?)?.run();
     let (lock, mark) = (run.join("daemon.lock"), run.join(SHUTDOWN_MARK));
     let pid = std::fs::read_to_string(&lock).ok().and_then(|text| text.trim().parse::<i32>().ok());
     let Some(pid) = pid.filter(|_| !is_free(&lock)) else {

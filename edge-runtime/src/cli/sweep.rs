@@ -2,17 +2,10 @@
 
 use std::process::ExitCode;
 
-use super::{CliError, paths};
+use super::{CliError, lone_root, paths};
 use crate::sys::trash;
 
-pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root = None;
-    while let Some(arg) = parser.next()? {
-        match arg {
-            lexopt::Arg::Long("root") => root = Some(parser.value()?.into()),
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    trash::sweep(&paths(root)?.trash()).map_err(CliError::failed)?;
+pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+    trash::sweep(&paths(lone_root(parser)?)?.trash()).map_err(CliError::failed)?;
     Ok(ExitCode::SUCCESS)
 }

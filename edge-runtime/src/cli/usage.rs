@@ -4,23 +4,16 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use super::{CliError, paths};
+use super::{CliError, lone_root, paths};
 use crate::eviction::walk::{Answers, Question, usage_of};
 use crate::image::limits::{Limits, confine_process};
 
 const LONGEST: u64 = 4 << 20;
 
-pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root = None;
-    while let Some(arg) = parser.next()? {
-        match arg {
-            lexopt::Arg::Long("root") => root = Some(parser.value()?.into()),
-            other => return Err(other.unexpected().into()),
-        }
-    }
+pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+    let paths = paths(lone_root(parser)?)?;
     // What containers wrote decides how much this remembers.
     confine_process(&Limits::default());
-    let paths = paths(root)?;
     let mut text = Vec::new();
     std::io::stdin().take(LONGEST).read_to_end(&mut text).map_err(CliError::failed)?;
     let questions: Vec<Question> = serde_json::from_slice(&text).map_err(CliError::failed)?;

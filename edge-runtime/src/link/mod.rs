@@ -14,6 +14,7 @@
 
 pub mod address;
 pub mod backoff;
+mod certificate;
 pub mod dial;
 mod http;
 pub mod identity;

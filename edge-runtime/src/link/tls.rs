@@ -3,6 +3,7 @@
 //! Only the cluster's own authority is trusted, never the host's store. A device without a clock battery
 //! boots in 1970: no certificate is judged by a time before this program was built or the node last ran.
 
+use super::certificate;
 use super::identity::{Identity, IdentityError};
 use crate::sys::board::clock_synchronized;
 use ring::digest::{SHA256, digest};
@@ -84,7 +85,12 @@ pub fn node_config(identity: &Identity, time: Time) -> Result<ClientConfig, TlsE
     for ca in identity.cas()? {
         roots.add(ca)?;
     }
-    let chain = vec![identity.certificate()?];
+    let certificate = identity.certificate()?;
+    // A node that comes later than that comes with another certificate. What a bridge once said that was years ahead is
+    // no reason to find this one's expired for ever.
+    let ceiling = certificate::not_after(&certificate).unwrap_or(time.floor);
+    let time = Time { floor: time.floor.min(ceiling), ..time };
+    let chain = vec![certificate];
     let mut config = builder(time)?.with_root_certificates(roots).with_client_auth_cert(chain, identity.key()?)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // The default has room for 256 servers; there is one, or a few replicas.

@@ -103,3 +103,16 @@ fn g25_a_clock_in_1970_connects_and_one_far_ahead_does_once_it_is_right() {
         ahead.until("connected").await;
     });
 }
+
+/// A bridge was once decades ahead and has told this device so, which has no battery.
+#[test]
+fn g25_what_a_bridge_far_ahead_has_said_locks_nobody_out() {
+    run(|ex| async move {
+        let authority = Authority::new();
+        let server = Server::start(&ex, &authority).await;
+        let told = SystemTime::UNIX_EPOCH + Duration::from_secs(3_000_000_000);
+        let time = Time { floor: told, clock: || SystemTime::UNIX_EPOCH, synchronized: || false };
+        let mut node = Node::start_at(&ex, authority.identity("edge-1", server.address()), 16, time);
+        node.until("connected").await;
+    });
+}
