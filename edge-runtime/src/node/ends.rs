@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Node;
 use crate::pod::clock::Mono;
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 
 /// A pod's containers end at once.
 const GATHER: Duration = Duration::from_millis(10);
@@ -16,6 +16,9 @@ const GATHER: Duration = Duration::from_millis(10);
 const SHARE: u32 = 10;
 /// ...unless reports would wait for longer than this.
 const LONGEST: Duration = Duration::from_secs(2);
+
+/// Whoever has this may let reports leave: no end that they tell of is missing on the medium.
+pub(super) struct Leave(());
 
 /// What waits for the next sync.
 #[derive(Default)]
@@ -27,11 +30,33 @@ pub(super) struct Ends {
     exits: Vec<String>,
 }
 
+impl Ends {
+    fn committed(&mut self, now: Mono) {
+        self.due.get_or_insert(now.after(GATHER).max(self.rest));
+    }
+
+    /// When to come again if no report may leave now.
+    fn wait(&self, store: &Store, now: Mono) -> Option<Mono> {
+        self.due.filter(|due| now < *due && !store.is_synced())
+    }
+
+    /// Syncs what waits. Gives the exits that the monitor may forget, too.
+    fn sync(&mut self, store: &mut Store, now: Mono) -> Result<(Leave, Vec<String>), StoreError> {
+        if self.due.is_some() {
+            let began = Instant::now();
+            store.sync()?;
+            let took = began.elapsed();
+            self.rest = now.after(took + (took * SHARE).min(LONGEST));
+            self.due = None;
+        }
+        Ok((Leave(()), std::mem::take(&mut self.exits)))
+    }
+}
+
 impl Node {
     /// A commit holds an end: it goes to the medium before anything is told.
     pub(super) fn end_committed(&mut self) {
-        let soon = self.mono().after(GATHER).max(self.ends.rest);
-        self.ends.due.get_or_insert(soon);
+        self.ends.committed(self.mono());
     }
 
     /// The exit is committed: once that is on the medium, the monitor may forget it.
@@ -40,22 +65,18 @@ impl Node {
         self.end_committed();
     }
 
-    /// Syncs what is due. Gives when to come again; none if reports may leave.
-    pub(super) fn sync_ends(&mut self, now: Mono) -> Result<Option<Mono>, StoreError> {
-        match self.ends.due {
-            None => return Ok(None),
-            Some(due) if now < due && !self.store.is_synced() => return Ok(Some(due)),
-            Some(_) => self.sync_ends_now()?,
+    /// Syncs what is due. Gives when to come again if no report may leave before.
+    pub(super) fn sync_ends(&mut self, now: Mono) -> Result<Result<Leave, Mono>, StoreError> {
+        match self.ends.wait(&self.store, now) {
+            Some(due) => Ok(Err(due)),
+            None => self.sync_ends_now().map(Ok),
         }
-        Ok(None)
     }
 
-    pub(super) fn sync_ends_now(&mut self) -> Result<(), StoreError> {
-        let began = Instant::now();
-        self.store.sync()?;
-        self.ends.rest = self.mono().after((began.elapsed() * SHARE).min(LONGEST));
-        self.ends.due = None;
-        for id in std::mem::take(&mut self.ends.exits) {
+    pub(super) fn sync_ends_now(&mut self) -> Result<Leave, StoreError> {
+        let now = self.mono();
+        let (leave, exits) = self.ends.sync(&mut self.store, now)?;
+        for id in exits {
             let monitor = self.monitor.clone();
             self.executor
                 .spawn(async move {
@@ -65,6 +86,49 @@ impl Node {
                 })
                 .detach();
         }
-        Ok(())
+        Ok(leave)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::store::Fact;
+
+    #[test]
+    fn no_end_leaves_before_it_is_on_the_medium() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("store.db")).unwrap().store;
+        let mut ends = Ends::default();
+        let commit = |store: &mut Store| store.write(|writer| writer.set_fact(Fact::Cluster, "ended")).unwrap();
+
+        commit(&mut store);
+        ends.exits.push("id".into());
+        ends.committed(Mono(1_000));
+        let due = ends.wait(&store, Mono(1_000)).unwrap();
+        assert!(due > Mono(1_000) && ends.wait(&store, due).is_none(), "others that end at once come along");
+
+        // A medium that takes nothing: SQLite's log cannot even be opened for it.
+        let log = dir.path().join("store.db-wal");
+        fs::rename(&log, dir.path().join("kept")).unwrap();
+        std::os::unix::fs::symlink(&log, &log).unwrap();
+        for _ in 0..2 {
+            assert!(ends.sync(&mut store, due).is_err(), "neither may leave");
+            assert!(!store.is_synced() && ends.due.is_some());
+        }
+        fs::rename(dir.path().join("kept"), &log).unwrap();
+        let (_leave, exits) = ends.sync(&mut store, due).unwrap();
+        assert_eq!(exits, ["id"]);
+        assert!(store.is_synced() && ends.wait(&store, due).is_none());
+
+        // What another commit's sync has taken along waits for nothing; what comes soon after a slow one waits longer.
+        ends.rest = Mono(9_000);
+        commit(&mut store);
+        ends.committed(Mono(5_000));
+        assert_eq!(ends.wait(&store, Mono(5_000)), Some(Mono(9_000)));
+        store.write_durable(|writer| writer.set_fact(Fact::Cluster, "other")).unwrap();
+        assert_eq!(ends.wait(&store, Mono(5_000)), None);
     }
 }

@@ -176,8 +176,8 @@ impl Node {
                 crate::sys::memory::trim();
             }
             let reports = match self.sync_ends(now)? {
-                None => self.outgoing.flush(self.link.as_ref(), now),
-                later => later,
+                Ok(leave) => self.outgoing.flush(leave, self.link.as_ref(), now),
+                Err(later) => Some(later),
             };
             let wake = [
                 self.pods.wake_due(now),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use edge_protocol::message::Report;
 
 use super::Node;
+use super::ends::Leave;
 use crate::link::LinkHandle;
 use crate::pod::clock::Mono;
 use crate::store::{Fact, OutboxRow, StoreError, outbox_subject};
@@ -90,7 +91,7 @@ impl Outgoing {
     }
 
     /// Hands the link what it takes. Gives the time to come again, if something waits for time only.
-    pub(super) fn flush(&mut self, link: Option<&LinkHandle>, now: Mono) -> Option<Mono> {
+    pub(super) fn flush(&mut self, _: Leave, link: Option<&LinkHandle>, now: Mono) -> Option<Mono> {
         let link = link.filter(|link| link.is_connected())?;
         send(link, &mut self.urgent);
         if !self.urgent.is_empty() || self.events.is_empty() {

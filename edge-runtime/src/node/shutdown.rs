@@ -96,9 +96,10 @@ impl Node {
     /// What is left to say is said while there is a link; the rest waits in the store.
     pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
         self.refresh_node_report()?;
-        self.sync_ends_now()?;
+        self.end_committed();
+        let leave = self.sync_ends_now()?;
         if self.link.as_ref().is_some_and(LinkHandle::is_connected) {
-            let _ = self.outgoing.flush(self.link.as_ref(), self.mono());
+            let _ = self.outgoing.flush(leave, self.link.as_ref(), self.mono());
             smol::Timer::after(FAREWELL).await;
         }
         log::info!("all pods have stopped");
