@@ -9,7 +9,7 @@
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
 //! | `streaming` | what exec, attach and port-forward speak with their clients |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
-//! | [`panics`], `printable` | what a panic ends and how it is told; texts of strangers in the log |
+//! | [`panics`] | what a panic ends and how it is told |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | [`standalone`], [`serve`] | wiring of the two ways to run |
 //! | [`limits`] | what the process asks of the kernel for itself |
@@ -26,7 +26,6 @@ pub mod listen;
 pub mod nodes;
 pub mod panics;
 pub mod pki;
-pub mod printable;
 pub mod serve;
 pub mod signal;
 pub mod standalone;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 
-use crate::printable::printable;
+use sampan_log::printable::printable;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 

@@ -18,7 +18,7 @@ use super::server::Inner;
 use super::storage::{Store, StoreError, Stored};
 use super::{crd, events, lifecycle};
 use crate::panics;
-use crate::printable::printable;
+use sampan_log::printable::printable;
 
 /// What failed is tried again after this, then after twice as long each time.
 const RETRY: Duration = Duration::from_secs(1);

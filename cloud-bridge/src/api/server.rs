@@ -24,7 +24,7 @@ use super::storage::{Durable, History, Store, StoreError};
 use super::user::UserInfo;
 use super::{bootstrap, gc, http as front, lifecycle, metrics};
 use crate::panics;
-use crate::printable::printable;
+use sampan_log::printable::printable;
 
 /// The largest request body, as the API server has it.
 pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;

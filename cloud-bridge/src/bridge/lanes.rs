@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 
-use crate::printable::printable;
+use sampan_log::printable::printable;
 
 /// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);

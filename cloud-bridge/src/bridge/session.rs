@@ -31,8 +31,8 @@ use super::node::{Command, Link, Node, Open, Pulse};
 use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
 use crate::panics;
-use crate::printable::printable;
 use budget::Budget;
+use sampan_log::printable::printable;
 use serving::Serving;
 use socket::{Frame, next_frame, outgoing, write};
 

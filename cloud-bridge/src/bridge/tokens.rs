@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::requests::{Requests, is_path_segment};
 use super::watched::MIRROR_ANNOTATION;
-use crate::printable::printable;
+use sampan_log::printable::printable;
 
 /// What `expirationSeconds` of a volume is when it does not say (`DefaultTokenExpiration` of the API's defaulting).
 const DEFAULT_SECONDS: i64 = 3600;

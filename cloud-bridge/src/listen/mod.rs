@@ -32,8 +32,8 @@ use crate::bridge::Bridge;
 use crate::panics;
 use crate::pki::authority::Authority;
 use crate::pki::identity::Holder;
-use crate::printable::printable;
 pub(crate) use overview::OPERATORS;
+use sampan_log::printable::printable;
 use status::Refusal;
 
 /// Nodes that have not yet said all they have to say first. When ten thousand come back at once, those that are in must

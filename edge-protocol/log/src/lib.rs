@@ -5,6 +5,7 @@
 //! written is dropped and counted, and the next one that can be says how many there were.
 
 mod line;
+pub mod printable;
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;

@@ -4,11 +4,13 @@ use std::fmt::{self, Write};
 
 use log::Level;
 
+use crate::printable::shown;
+
 /// The longest line, its end included, in bytes: `PIPE_BUF` of Linux, what a pipe with room takes at once.
 pub(crate) const LONGEST: usize = 4096;
 const CUT: &str = "… (cut)";
 
-/// `LEVEL [target] message` and a line feed. Control characters of the message are escaped as in Rust's strings, what is
+/// `LEVEL [target] message` and a line feed. What would be another line or is not seen is escaped (`printable`), what is
 /// longer than [`LONGEST`] is cut.
 pub(crate) fn of(level: Level, target: &str, message: &fmt::Arguments<'_>) -> String {
     let mut line = Escaped { text: format!("{:<5} [{target}] ", level.as_str()), full: false };
@@ -29,16 +31,12 @@ impl Write for Escaped {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         const ROOM: usize = LONGEST - CUT.len() - 1;
         for one in text.chars() {
-            let length = if one.is_control() { one.escape_default().len() } else { one.len_utf8() };
+            let length: usize = shown(one).map(char::len_utf8).sum();
             if self.text.len() + length > ROOM {
                 self.full = true;
                 return Err(fmt::Error);
             }
-            if one.is_control() {
-                self.text.extend(one.escape_default());
-            } else {
-                self.text.push(one);
-            }
+            self.text.extend(shown(one));
         }
         Ok(())
     }
@@ -50,9 +48,9 @@ mod tests {
 
     #[test]
     fn a_line_stays_one_line() {
-        let stranger = "a\nWARN  [edge] forged\r\u{1b}[2J\u{85}é";
+        let stranger = "a\nWARN  [edge] forged\r\u{1b}[2J\u{85}\u{202e}é";
         let line = of(Level::Info, "t", &format_args!("node {stranger}"));
-        assert_eq!(line, "INFO  [t] node a\\nWARN  [edge] forged\\r\\u{1b}[2J\\u{85}é\n");
+        assert_eq!(line, "INFO  [t] node a\\nWARN  [edge] forged\\r\\u{1b}[2J\\u{85}\\u{202e}é\n");
     }
 
     #[test]

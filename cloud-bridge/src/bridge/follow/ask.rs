@@ -5,20 +5,18 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use edge_protocol::message::{ObjectKey, ObjectRef};
-use kube::api::{DynamicObject, ListParams};
-use kube::{Api, Client};
+use kube::Api;
+use kube::api::ListParams;
 use serde_json::Value;
 
 use super::admit::Admission;
-use super::resource;
 use crate::bridge::lanes::Outcome;
-use crate::bridge::refs::{CLAIM, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
 use crate::bridge::reports;
 use crate::bridge::requests::{Patch, Requests};
 use crate::bridge::watched::{BoundPod, WatchedPod};
 
 /// Pause before a question to the API that failed is asked again.
-const AGAIN: Duration = Duration::from_secs(2);
+pub(super) const AGAIN: Duration = Duration::from_secs(2);
 
 /// Answers of the API to single questions.
 pub(super) enum Answer {
@@ -78,7 +76,7 @@ pub(super) async fn seed(pods: Api<WatchedPod>, node: String, round: u64) -> Ans
 }
 
 /// A complete list of the pods bound to a node, and its version.
-async fn pods_of(pods: Api<WatchedPod>, node: &str) -> (Vec<BoundPod>, Option<u64>) {
+pub(super) async fn pods_of(pods: Api<WatchedPod>, node: &str) -> (Vec<BoundPod>, Option<u64>) {
     let what = format!("the pods of node {node}");
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut found = Vec::new();
@@ -173,102 +171,6 @@ pub(super) async fn uphold(requests: Requests, key: ObjectKey, patch: Value) -> 
         ),
     }
     Answer::Nothing
-}
-
-/// Whether the API has no such object any more, or another one of the same name. `own` is the bridge's own client.
-///
-/// What no pod of a node names, an API server does not let the node read: it answers Forbidden whether the object is
-/// there or not. The node has no use for it then, if the list of its pods says so, too; its pods themselves are never
-/// concluded about from a list (G12).
-///
-/// Asked until the API answers, as long as `wanted` says so.
-pub(super) async fn is_gone(
-    client: Client,
-    own: Client,
-    node: String,
-    key: ObjectKey,
-    uid: String,
-    wanted: impl Fn() -> bool,
-) -> Answer {
-    let path = match key.kind.as_str() {
-        "Pod" => return find_pod(&own, node, key, uid, wanted).await,
-        "ConfigMap" => "configmaps",
-        "Secret" => "secrets",
-        CLAIM => "persistentvolumeclaims",
-        // Of the bridge's own making: gone when no pod here uses it, which is what led to this question.
-        SERVICE_LINKS => return Answer::Gone { node, key, uid },
-        NODE_LABELS | RUNTIME_CLASS => return if_unused(own, node, key, uid).await,
-        _ => return Answer::Nothing,
-    };
-    let resource = resource(&key.kind, path);
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
-    loop {
-        let gone = match api.get_opt(&key.name).await {
-            Ok(None) => true,
-            Ok(Some(found)) => found.metadata.uid.as_deref().is_some_and(|found| found != uid),
-            Err(kube::Error::Api(status)) if status.is_forbidden() => return if_unused(own, node, key, uid).await,
-            Err(error) => {
-                if !may_help(&error, &key, &wanted).await {
-                    return Answer::Nothing;
-                }
-                continue;
-            }
-        };
-        return if gone { Answer::Gone { node, key, uid } } else { Answer::Nothing };
-    }
-}
-
-/// As [`is_gone`], after a pause.
-pub(super) async fn ask_again(
-    client: Client,
-    own: Client,
-    node: String,
-    key: ObjectKey,
-    uid: String,
-    wanted: impl Fn() -> bool,
-) -> Answer {
-    tokio::time::sleep(AGAIN).await;
-    if !wanted() {
-        return Answer::Nothing;
-    }
-    is_gone(client, own, node, key, uid, wanted).await
-}
-
-/// Whether to ask once more, after a pause: not when the API has understood the question and refuses it, and not when
-/// nobody wants to know any more.
-async fn may_help(error: &kube::Error, key: &ObjectKey, wanted: impl Fn() -> bool) -> bool {
-    log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
-    let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
-    if matches!(error, kube::Error::Api(status) if refused(status.code)) {
-        return false;
-    }
-    tokio::time::sleep(AGAIN).await;
-    wanted()
-}
-
-/// Whether no pod of the node names the object.
-async fn if_unused(own: Client, node: String, key: ObjectKey, uid: String) -> Answer {
-    let (pods, _) = pods_of(Api::all(own), &node).await;
-    match pods.iter().any(|pod| pod.refs.contains(&key)) {
-        true => Answer::Nothing,
-        false => Answer::Useless { node, key, uid },
-    }
-}
-
-/// As [`is_gone`], of a pod. A refusal says nothing.
-async fn find_pod(own: &Client, node: String, key: ObjectKey, uid: String, wanted: impl Fn() -> bool) -> Answer {
-    let api: Api<WatchedPod> = Api::namespaced(own.clone(), &key.namespace);
-    loop {
-        return match api.get_opt(&key.name).await {
-            Ok(Some(found)) if found.uid() == uid => Answer::Found(Box::new(found)),
-            Ok(Some(found)) if found.uid().is_empty() => Answer::Nothing,
-            Ok(Some(by)) => Answer::Replaced { node, key, uid, by: Box::new(by) },
-            Ok(None) => Answer::Gone { node, key, uid },
-            Err(kube::Error::Api(status)) if status.is_forbidden() => Answer::Nothing,
-            Err(error) if may_help(&error, &key, &wanted).await => continue,
-            Err(_) => Answer::Nothing,
-        };
-    }
 }
 
 pub(super) async fn restore_ready(requests: Requests, key: ObjectKey, uid: String) -> Answer {

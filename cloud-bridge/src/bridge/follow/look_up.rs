@@ -9,7 +9,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::ask::{Answer, is_gone};
+use super::ask::Answer;
+use super::gone::IsGone;
 use crate::bridge::clients::Clients;
 use crate::bridge::refs::RUNTIME_CLASS;
 use crate::pki::identity::is_node_name;
@@ -49,7 +50,7 @@ impl LookUps {
             // Never closed: it is held here.
             let _turn = turns.acquire_owned().await;
             let answer = match present() {
-                true => is_gone(client, own, node.clone(), key, uid, present).await,
+                true => IsGone { client, own, node: node.clone(), key, uid, wanted: present }.ask().await,
                 false => Answer::Nothing,
             };
             Answer::LookedUp { node, object, answer: Box::new(answer) }

@@ -9,6 +9,7 @@
 mod admit;
 mod ask;
 mod claims;
+mod gone;
 mod labels;
 mod look_up;
 mod object;
@@ -38,8 +39,9 @@ use super::watched::{BoundPod, WatchedPod};
 use super::world::{Effect, World};
 use crate::panics;
 use admit::{Admission, Admissions};
-use ask::{Answer, ask_again, finish_mirror, is_gone, restore_ready, seed, seed_many, upheld, uphold};
+use ask::{Answer, finish_mirror, restore_ready, seed, seed_many, upheld, uphold};
 use claims::follow_claim;
+use gone::IsGone;
 use labels::tell_labels;
 use look_up::LookUps;
 use object::{News, What, watch_object};
@@ -215,13 +217,17 @@ impl Follower {
     }
 
     fn ask_if_gone(&mut self, node: String, key: ObjectKey, uid: String) {
-        let client = self.clients.as_node(&node);
-        let known = self.known(&node);
-        self.questions.push(is_gone(client, self.clients.own().clone(), node, key, uid, known).boxed());
+        let question = self.is_gone(node, key, uid);
+        self.questions.push(question.ask().boxed());
+    }
+
+    fn is_gone(&self, node: String, key: ObjectKey, uid: String) -> IsGone<impl Fn() -> bool + Send + Sync + use<>> {
+        let (client, own, wanted) = (self.clients.as_node(&node), self.clients.own().clone(), self.known(&node));
+        IsGone { client, own, node, key, uid, wanted }
     }
 
     /// Whether anybody still wants to know of the node.
-    fn known(&self, node: &str) -> impl Fn() -> bool + Send + use<> {
+    fn known(&self, node: &str) -> impl Fn() -> bool + Send + Sync + use<> {
         let (shared, node) = (Weak::clone(&self.shared), node.to_owned());
         move || shared.upgrade().is_some_and(|shared| shared.known(&node).is_some())
     }
@@ -253,8 +259,8 @@ impl Follower {
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
             // The watch has not seen yet that no pod names it, or one has come meanwhile that does.
             Answer::Useless { node, key, uid } if self.world.uses(&node, &key) => {
-                let (client, own, known) = (self.clients.as_node(&node), self.clients.own().clone(), self.known(&node));
-                return self.questions.push(ask_again(client, own, node, key, uid, known).boxed());
+                let question = self.is_gone(node, key, uid);
+                return self.questions.push(question.ask_again().boxed());
             }
             Answer::Useless { node, key, uid } => vec![Effect::Withdraw { node, key, uid }],
             Answer::Admission(Admission { node, key, may_read: true, .. }) => {

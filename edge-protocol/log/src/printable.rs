@@ -49,11 +49,17 @@ impl fmt::Write for Writer<'_, '_> {
                 return Err(fmt::Error);
             }
             self.left -= 1;
-            let written = if harmless(c) { self.out.write_char(c) } else { write!(self.out, "{}", c.escape_default()) };
+            let written = shown(c).try_for_each(|c| self.out.write_char(c));
             self.put(written)?;
         }
         Ok(())
     }
+}
+
+/// What stands for a character in a line: itself, or its escape as in Rust's strings.
+pub(crate) fn shown(c: char) -> impl Iterator<Item = char> {
+    let (itself, escape) = if harmless(c) { (Some(c), None) } else { (None, Some(c.escape_default())) };
+    itself.into_iter().chain(escape.into_iter().flatten())
 }
 
 /// Control characters begin lines and speak to terminals; of the others that are not seen, some turn the direction of

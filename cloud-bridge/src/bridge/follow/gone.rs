@@ -1,0 +1,103 @@
+//! Whether an object that a node holds is gone, asked of the API one by one: what a list says is checked with this before
+//! anything is concluded from it.
+
+use edge_protocol::message::ObjectKey;
+use kube::api::DynamicObject;
+use kube::{Api, Client};
+
+use super::ask::{AGAIN, Answer, pods_of};
+use super::resource;
+use crate::bridge::refs::{CLAIM, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
+use crate::bridge::watched::WatchedPod;
+
+/// Whether the API has no such object any more, or another one of the same name.
+///
+/// Asked until the API answers, as long as `wanted` says so.
+pub(super) struct IsGone<W> {
+    /// Asks in the node's name.
+    pub(super) client: Client,
+    /// The bridge's own.
+    pub(super) own: Client,
+    pub(super) node: String,
+    pub(super) key: ObjectKey,
+    pub(super) uid: String,
+    pub(super) wanted: W,
+}
+
+impl<W: Fn() -> bool> IsGone<W> {
+    /// What no pod of a node names, an API server does not let the node read: it answers Forbidden whether the object is
+    /// there or not. The node has no use for it then, if the list of its pods says so, too; its pods themselves are never
+    /// concluded about from a list (G12).
+    pub(super) async fn ask(self) -> Answer {
+        let path = match self.key.kind.as_str() {
+            "Pod" => return self.find_pod().await,
+            "ConfigMap" => "configmaps",
+            "Secret" => "secrets",
+            CLAIM => "persistentvolumeclaims",
+            // Of the bridge's own making: gone when no pod here uses it, which is what led to this question.
+            SERVICE_LINKS => return self.gone(),
+            NODE_LABELS | RUNTIME_CLASS => return self.if_unused().await,
+            _ => return Answer::Nothing,
+        };
+        let resource = resource(&self.key.kind, path);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.key.namespace, &resource);
+        loop {
+            let gone = match api.get_opt(&self.key.name).await {
+                Ok(None) => true,
+                Ok(Some(found)) => found.metadata.uid.as_deref().is_some_and(|found| found != self.uid),
+                Err(kube::Error::Api(status)) if status.is_forbidden() => return self.if_unused().await,
+                Err(error) if self.may_help(&error).await => continue,
+                Err(_) => false,
+            };
+            return if gone { self.gone() } else { Answer::Nothing };
+        }
+    }
+
+    /// As [`IsGone::ask`], after a pause.
+    pub(super) async fn ask_again(self) -> Answer {
+        tokio::time::sleep(AGAIN).await;
+        if (self.wanted)() { self.ask().await } else { Answer::Nothing }
+    }
+
+    /// Of a pod. A refusal says nothing.
+    async fn find_pod(self) -> Answer {
+        let api: Api<WatchedPod> = Api::namespaced(self.own.clone(), &self.key.namespace);
+        loop {
+            return match api.get_opt(&self.key.name).await {
+                Ok(Some(found)) if found.uid() == self.uid => Answer::Found(Box::new(found)),
+                Ok(Some(found)) if found.uid().is_empty() => Answer::Nothing,
+                Ok(Some(by)) => Answer::Replaced { node: self.node, key: self.key, uid: self.uid, by: Box::new(by) },
+                Ok(None) => self.gone(),
+                Err(kube::Error::Api(status)) if status.is_forbidden() => Answer::Nothing,
+                Err(error) if self.may_help(&error).await => continue,
+                Err(_) => Answer::Nothing,
+            };
+        }
+    }
+
+    /// Whether no pod of the node names the object.
+    async fn if_unused(self) -> Answer {
+        let (pods, _) = pods_of(Api::all(self.own), &self.node).await;
+        match pods.iter().any(|pod| pod.refs.contains(&self.key)) {
+            true => Answer::Nothing,
+            false => Answer::Useless { node: self.node, key: self.key, uid: self.uid },
+        }
+    }
+
+    fn gone(self) -> Answer {
+        Answer::Gone { node: self.node, key: self.key, uid: self.uid }
+    }
+
+    /// Whether to ask once more, after a pause: not when the API has understood the question and refuses it, and not when
+    /// nobody wants to know any more.
+    async fn may_help(&self, error: &kube::Error) -> bool {
+        let key = &self.key;
+        log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
+        let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
+        if matches!(error, kube::Error::Api(status) if refused(status.code)) {
+            return false;
+        }
+        tokio::time::sleep(AGAIN).await;
+        (self.wanted)()
+    }
+}
