@@ -10,11 +10,14 @@ from common import EDGE, row, wait, wanted
 from meters import pss
 from node import ROOT, STATE
 
+# A node gives memory back ten seconds after its last work (edge-runtime/src/node/calm.rs).
+REST = 15
+
 
 def measure(node, bare):
     alone, fifty = bare or (None, None)
-    time.sleep(3)
     if wanted("memory"):
+        time.sleep(REST)
         row("node processes PSS, idle", pss(node.pids()), "MB", 8)
         row("bridge PSS, idle, one node", pss([node.bridge.pid]), "MB", 15)
         row("threads of the daemon", len(os.listdir(f"/proc/{node.edge.pid}/task")), "", 2)
@@ -41,6 +44,9 @@ def measure(node, bare):
         if wanted("cold"):
             cold_start(node, names, fifty)
         node.api.delete(names)
+        if wanted("memory"):
+            time.sleep(REST)
+            row("node processes PSS, idle after 50 pods", pss(node.pids()), "MB", 8)
 
 
 def cold_start(node, names, fifty):
