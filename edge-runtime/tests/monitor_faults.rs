@@ -6,6 +6,7 @@ mod monitor_support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use edge_runtime::monitor::client::{MonitorEvent, Settings};
@@ -228,5 +229,15 @@ fn a_monitor_without_descriptors_takes_nobody_for_ended() {
         assert!(pids.iter().all(|pid| lives(*pid)));
         kill(pids[0], 9);
         assert_eq!(node.exited("c00").await.pid, pids[0]);
+
+        // Not one is left to look or to signal with: a signal that was not sent is not called sent.
+        let none = Command::new("prlimit").arg("--nofile=3:24").args(["--pid", &monitor.to_string()]).status();
+        assert!(none.unwrap().success());
+        for (id, pid) in ids.iter().zip(&pids).skip(1) {
+            match node.client.kill(id, 9).await {
+                Ok(()) => assert_eq!(node.exited(id).await.pid, *pid),
+                Err(error) => assert!(error.to_string().contains("Too many open files") && lives(*pid), "{error}"),
+            }
+        }
     });
 }

@@ -63,3 +63,17 @@ pub(super) fn record(
     let (config, layers) = (configuration.config, configuration.diff_ids);
     ImageRecord { id, references, config, layers, size, pulled_at: now, access: Access::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_unpacks_to_more_than_the_limit_is_refused() {
+        let limits = Limits::default();
+        assert_eq!(limits.image_bytes, 64 << 30);
+        check_unpacked(limits.image_bytes, &limits, "x").unwrap();
+        let error = check_unpacked(limits.image_bytes + 1, &limits, "x").unwrap_err().to_string();
+        assert!(error.contains("size of x, unpacked,") && error.contains(&limits.image_bytes.to_string()), "{error}");
+    }
+}

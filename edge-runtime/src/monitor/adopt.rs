@@ -1,6 +1,7 @@
 //! What a former monitor left: its running containers go on here, its unfinished starts come to exactly one end.
 
 use std::fs;
+use std::io;
 use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{EpollEvent, EpollFlags};
@@ -24,8 +25,11 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 impl Monitor {
     /// Takes over from the bundles' `monitor.json`. Called once, before any client.
-    pub(crate) fn adopt(&mut self) {
-        for saved in saved::load_all(&self.options.paths.run().join("containers")) {
+    ///
+    /// # Errors
+    /// As [`saved::load_all`].
+    pub(crate) fn adopt(&mut self) -> io::Result<()> {
+        for saved in saved::load_all(&self.options.paths.run().join("containers"))? {
             let id = saved.spec.id.clone();
             if let Some(record) = exit::read(&self.options.paths.exits(), &id) {
                 self.insert(saved.spec, State::Exited(record));
@@ -37,7 +41,7 @@ impl Monitor {
                     self.insert(saved.spec, State::starting(None, self.options.runtime_timeout));
                 }
                 SavedPhase::Running { pid, start_time, started_at } => {
-                    let parent = hold(pid, start_time);
+                    let parent = hold(pid, start_time).filter(|_| start_time.is_some() || belongs(pid, &saved.spec));
                     let is_held = parent.is_some();
                     let parent = parent.unwrap_or(Parent::Us);
                     self.insert(saved.spec, State::Running(Running { pid, started_at, parent }));
@@ -53,6 +57,7 @@ impl Monitor {
         for id in self.containers.keys().cloned().collect::<Vec<_>>() {
             self.follow_kills(&id);
         }
+        Ok(())
     }
 
     /// Starts that a former monitor began: once the OCI runtime has returned, they have succeeded or are undone.
@@ -71,20 +76,26 @@ impl Monitor {
                 Ok(Some(_free)) => self.resolve_start(&spec),
                 Err(e) => {
                     note(&format!("container {}: {e}", spec.id));
-                    self.resolve_start(&spec);
+                    if !descriptors::is_shortage(&e) {
+                        self.resolve_start(&spec);
+                    }
                 }
             }
         }
     }
 
     fn resolve_start(&mut self, spec: &StartContainer) {
-        let Some(pid) = runtime::read_pid(&spec.bundle) else {
+        let pid = match runtime::read_pid(&spec.bundle) {
+            Ok(pid) => pid,
+            // It may well run.
+            Err(e) => return note(&format!("container {}: {e}", spec.id)),
+        };
+        let Some(pid) = pid else {
             // Not started, or not known to be: undone by `delete --force`, never begun again under this id.
             return self.start_failed(&spec.id, "the monitor died while the container was being started".to_owned());
         };
         self.continue_output(&spec.id);
-        let start_time = pidfd::stat(pid).map(|stat| stat.start_time);
-        let parent = hold(pid, start_time).filter(|_| belongs(pid, spec));
+        let parent = hold(pid, pidfd::start_time(pid)).filter(|_| belongs(pid, spec));
         let is_held = parent.is_some();
         self.has_started(&spec.id, pid, parent.unwrap_or(Parent::Us));
         if is_held {
@@ -170,7 +181,7 @@ impl Monitor {
                 },
                 (Some(_), None) => {}
                 (None, _) => {
-                    let is_it = |stat: &pidfd::Stat| Some(stat.start_time) == *start_time && !stat.ended;
+                    let is_it = |stat: &pidfd::Stat| stat.is_of(*start_time) && !stat.ended;
                     if pidfd::look(*pid).is_ok_and(|stat| stat.filter(is_it).is_none()) {
                         news.push((id.clone(), None));
                     }
@@ -183,7 +194,8 @@ impl Monitor {
     }
 }
 
-/// A hold on the process, if it still is the one that started at `start_time`, be it ended and not reaped. The order
+/// A hold on the process, if it still is the one that started at `start_time`, be it ended and not reaped; whichever it is
+/// where nobody could look when it started. The order
 /// matters: what is checked after the pidfd is open stays true for the pidfd. Where nothing can be known for want of a
 /// descriptor, it counts as running and is looked at by the timer: to take it for ended would start another beside it.
 fn hold(pid: i32, start_time: Option<u64>) -> Option<Parent> {
@@ -197,8 +209,8 @@ fn hold(pid: i32, start_time: Option<u64>) -> Option<Parent> {
         Err(_) => None,
     };
     match pidfd::look(pid) {
-        Ok(stat) if stat.map(|stat| stat.start_time) == start_time => {
-            Some(Parent::Other { pidfd, start_time, ended: None })
+        Ok(Some(stat)) if stat.is_of(start_time) => {
+            Some(Parent::Other { pidfd, start_time: Some(stat.start_time), ended: None })
         }
         Ok(_) => None,
         Err(_) => Some(by_timer),

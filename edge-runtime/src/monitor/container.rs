@@ -79,7 +79,7 @@ impl Running {
             Parent::Us => send(self.pid, signal),
             Parent::Other { pidfd: Some(pidfd), .. } => pidfd::signal(pidfd, signal),
             Parent::Other { pidfd: None, start_time, .. } => {
-                let is_it = pidfd::stat(self.pid).is_some_and(|stat| Some(stat.start_time) == *start_time);
+                let is_it = pidfd::look(self.pid)?.is_some_and(|stat| stat.is_of(*start_time));
                 if is_it { send(self.pid, signal) } else { Ok(()) }
             }
         };
@@ -94,11 +94,12 @@ impl Running {
 fn send(pid: i32, signal: i32) -> std::io::Result<()> {
     match pidfd::open(pid) {
         Ok(pidfd) => pidfd::signal(&pidfd, signal),
-        Err(e) if e.raw_os_error() == Some(nix::libc::ENOSYS) => {
+        Err(e) if pidfd::is_gone(&e) => Err(e),
+        // Before Linux 5.3, or no descriptor is left.
+        Err(_) => {
             let signal = nix::sys::signal::Signal::try_from(signal)?;
             Ok(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal)?)
         }
-        Err(e) => Err(e),
     }
 }
 

@@ -111,7 +111,7 @@ impl Monitor {
     fn run_ended(&mut self, id: &str, status: i32, killed: Option<String>) {
         let Some(container) = self.containers.get_mut(id) else { return };
         match runtime::read_pid(&container.spec.bundle) {
-            Some(pid) if status == 0 => self.has_started(id, pid, Parent::Us),
+            Ok(Some(pid)) if status == 0 => self.has_started(id, pid, Parent::Us),
             _ => {
                 let printed = container.output.take().map(|output| output.take_error_text(&mut self.buffers));
                 let failure = || runtime::failure(&container.spec.bundle, &printed.unwrap_or_default());
@@ -130,7 +130,7 @@ impl Monitor {
             }
         }
         let started_at = stamp();
-        let start_time = pidfd::stat(pid).map(|stat| stat.start_time);
+        let start_time = pidfd::start_time(pid);
         let phase = SavedPhase::Running { pid, start_time, started_at: started_at.clone() };
         if let Err(e) = saved::save(&Saved { spec: container.spec.clone(), phase }) {
             note(&format!("container {id}: {e}"));

@@ -83,6 +83,18 @@ pub(crate) struct Stat {
     exit_status: i32,
 }
 
+impl Stat {
+    /// Whether this is the process that started then, as far as that is known.
+    pub(crate) fn is_of(&self, start_time: Option<u64>) -> bool {
+        start_time.is_none_or(|start_time| start_time == self.start_time)
+    }
+}
+
+/// When the process started; `None` also where that cannot be read now.
+pub(crate) fn start_time(pid: i32) -> Option<u64> {
+    stat(pid).map(|stat| stat.start_time)
+}
+
 /// `/proc/PID/stat`; `None` also where it cannot be read now.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
     look(pid).ok().flatten()

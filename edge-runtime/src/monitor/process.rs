@@ -128,7 +128,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
         finished: false,
     };
     exit::clear_temporaries(&monitor.options.paths.exits());
-    monitor.adopt();
+    monitor.adopt()?;
     monitor.tell_exits();
     // Only now, so that the first list anyone gets is complete.
     let listener = socket::bind(&socket_path)?;

@@ -79,8 +79,13 @@ pub(crate) fn log_file(bundle: &Path) -> PathBuf {
     bundle.join("runtime.log")
 }
 
-pub(crate) fn read_pid(bundle: &Path) -> Option<i32> {
-    fs::read_to_string(pid_file(bundle)).ok()?.trim().parse().ok()
+/// What it has written there; none while it has not.
+///
+/// # Errors
+/// It cannot be known: no descriptor or memory is left.
+pub(crate) fn read_pid(bundle: &Path) -> io::Result<Option<i32>> {
+    let text = descriptors::unless_short(fs::read_to_string(pid_file(bundle)))?;
+    Ok(text.and_then(|text| text.trim().parse().ok()))
 }
 
 /// Where runc, crun and youki keep what they know of a container.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::StartContainer;
+use crate::sys::descriptors;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Saved {
@@ -40,10 +41,18 @@ pub(crate) fn save(saved: &Saved) -> io::Result<()> {
     fs::rename(temporary, file(bundle))
 }
 
-/// All containers of former monitors, from the bundles in `containers`.
-pub(crate) fn load_all(containers: &Path) -> Vec<Saved> {
-    let Ok(entries) = fs::read_dir(containers) else { return Vec::new() };
-    entries.flatten().filter_map(|e| serde_json::from_slice(&fs::read(file(&e.path())).ok()?).ok()).collect()
+/// All containers of former monitors, from the bundles in `containers`. What cannot be read is left out.
+///
+/// # Errors
+/// No descriptor or memory is left to look with: what is left out then would be taken for strangers', and ended.
+pub(crate) fn load_all(containers: &Path) -> io::Result<Vec<Saved>> {
+    let mut all = Vec::new();
+    for entry in descriptors::unless_short(fs::read_dir(containers))?.into_iter().flatten() {
+        let Some(entry) = descriptors::unless_short(entry)? else { continue };
+        let text = descriptors::unless_short(fs::read(file(&entry.path())))?.unwrap_or_default();
+        all.extend(serde_json::from_slice::<Saved>(&text));
+    }
+    Ok(all)
 }
 
 /// Whether a former monitor left anything to go on with.

@@ -57,6 +57,23 @@ pub fn command(program: impl AsRef<OsStr>) -> smol::process::Command {
     command.into()
 }
 
+/// The error says that no descriptor or memory is left, here or on the whole machine: nothing of what was asked for.
+pub fn is_shortage(error: &io::Error) -> bool {
+    use nix::libc::{EMFILE, ENFILE, ENOMEM};
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM))
+}
+
+/// What there is to know; none where it cannot be had for another reason than a shortage.
+///
+/// # Errors
+/// No descriptor or memory is left to ask with.
+pub fn unless_short<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
+    match asked {
+        Err(error) if is_shortage(&error) => Err(error),
+        asked => Ok(asked.ok()),
+    }
+}
+
 /// How many are open, and how many may be.
 pub fn used() -> Option<(rlim_t, rlim_t)> {
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;

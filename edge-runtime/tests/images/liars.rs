@@ -103,6 +103,28 @@ fn bottomless_layers_block_nothing() {
     assert_eq!(node.images().len(), 1);
 }
 
+/// Nine layers of 8 GiB, the most that one may have: none of them is asked for.
+#[test]
+fn an_image_that_claims_more_than_the_limit_is_not_fetched() {
+    let layers: Vec<_> = (0..9).map(|n| layer("file", &[n])).collect();
+    let honest = format!("\"size\":{}}}", layers[0].len());
+    let served = Served::new(&layers);
+    let blobs = served.layers.clone();
+    let server = Server::start(move |request| {
+        let mut answer = served.answer(request);
+        if request.path.contains("manifests") {
+            let text = String::from_utf8(answer.body).unwrap();
+            answer.body = text.replace(&honest, &format!("\"size\":{}}}", 8_u64 << 30)).into_bytes();
+        }
+        answer
+    });
+    let node = node_for(&server);
+    let image = server.image("app:v1");
+    node.pull(&image).expect_error(&["size of", &image, &(64_u64 << 30).to_string()]);
+    assert!(!server.seen().iter().any(|request| blobs.iter().any(|blob| request.path.contains(blob))));
+    nothing_is_visible(&node);
+}
+
 #[test]
 fn a_blob_of_another_length_is_refused() {
     let served = Served::new(&[layer("file", b"content")]);

@@ -16,7 +16,7 @@ fn a_runtime_that_hangs_is_one_pods_trouble() {
     let when = "case \"$*\" in *' run '*) for word in \"$@\"; do case $last in --bundle|-b) bundle=$word;; esac; last=$word; \
                 done; grep -q HOSTNAME=stuck \"$bundle/config.json\";; *) false;; esac";
     let runc = Hanging::new(&cluster.folder().join("bin"), "slow-runc", &real(&oci_runtime()), when);
-    node.configure(&format!("runtime: {{command: '{}'}}\n", runc.program.display()));
+    node.configure(&format!("runtime: {{command: '{}', request-timeout-seconds: 20}}\n", runc.program.display()));
     node.start();
     node.wait_ready();
     let (kubectl, on) = (&cluster.kubectl, node.name.as_str());
@@ -26,7 +26,7 @@ fn a_runtime_that_hangs_is_one_pods_trouble() {
     // More of them than the monitor runs at a time.
     let more: Vec<_> = (3..6).map(|n| simple(&format!("stuck{n}"), on)).collect();
     kubectl.apply_all(&more);
-    wait_told(kubectl, "stuck", 240, &["the OCI runtime did not return"]);
+    wait_told(kubectl, "stuck", 90, &["the OCI runtime did not return within 20 s"]);
     all_else_goes_on(kubectl, on, "watched", simple("other", on));
     force_delete(kubectl, "stuck");
     for n in 2..6 {

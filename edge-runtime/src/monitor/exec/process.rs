@@ -82,7 +82,7 @@ pub fn sweep(runtime_root: &Path) {
 /// The process of a former daemon's folder, if the pid still is that: the leader of a session in the container.
 fn left_behind(folder: &Path) -> Option<i32> {
     let (container, _) = folder.file_name()?.to_str()?.rsplit_once('.')?;
-    let pid = runtime::read_pid(folder)?;
+    let pid = runtime::read_pid(folder).ok()??;
     let is_leader = pidfd::stat(pid)?.session == pid;
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     (is_leader && cgroups.contains(container)).then_some(pid)
