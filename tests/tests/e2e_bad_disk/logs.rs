@@ -31,7 +31,7 @@ fn logs_are_dropped_and_counted_and_written_again() {
     let name = format!("edge-{}", cluster.kubectl.namespace);
     let mut node = EdgeNode::prepare(&cluster, &name);
     let Some(mut disk) = Disk::mount(cluster.folder(), &node.root().join("var/log"), 64) else { return };
-    node.configure("logs: {max-bytes: 65536, max-files: 100}\n");
+    node.configure("logs: {max-bytes: 65536, max-files: 100, bytes-per-second: 10000000}\n");
     node.start();
     node.wait_ready();
     let _away = disk.away_on_failure();
