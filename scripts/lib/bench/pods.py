@@ -10,8 +10,8 @@ from common import EDGE, row, wait, wanted
 from meters import pss
 from node import ROOT, STATE
 
-# A node gives memory back ten seconds after its last work (edge-runtime/src/node/calm.rs).
-REST = 15
+# A node gives memory back ten seconds after its last work, which the end of fifty pods draws out (edge-runtime/src/node/calm.rs).
+REST = 45
 
 
 def measure(node, bare):
