@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
@@ -43,6 +43,9 @@ pub(crate) struct Fleet {
     /// By name of the pod.
     pods: RefCell<HashMap<String, Times>>,
     names: RefCell<HashMap<String, String>>,
+    /// Which revision of the shared object each node holds.
+    held: RefCell<Vec<u32>>,
+    silence: Cell<Duration>,
     seed: Cell<u64>,
 }
 
@@ -61,6 +64,8 @@ impl Fleet {
             failures: RefCell::default(),
             pods: RefCell::default(),
             names: RefCell::default(),
+            held: RefCell::new(vec![0; nodes]),
+            silence: Cell::default(),
             seed: Cell::new(0x2545_f491_4f6c_dd1d),
         }
     }
@@ -129,6 +134,28 @@ impl Fleet {
 
     pub(crate) fn count_lost(&self) -> u64 {
         self.lost.get()
+    }
+
+    /// This node holds a revision of the shared object now.
+    pub(crate) fn holds(&self, index: usize, revision: u32) {
+        self.held.borrow_mut()[index] = revision;
+    }
+
+    pub(crate) fn count_holders(&self, revision: u32) -> usize {
+        self.held.borrow().iter().filter(|held| **held == revision).count()
+    }
+
+    /// A node has heard nothing for so long before something came, or before it gave up.
+    pub(crate) fn heard_after(&self, silence: Duration) {
+        self.silence.set(self.silence.get().max(silence));
+    }
+
+    pub(crate) fn forget_silence(&self) {
+        self.silence.set(Duration::ZERO);
+    }
+
+    pub(crate) fn longest_silence(&self) -> Duration {
+        self.silence.get()
     }
 
     /// The first so many nodes read nothing any more.

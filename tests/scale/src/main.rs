@@ -11,12 +11,14 @@
 //! | `fleet` | all nodes, and what they counted together |
 //! | `process` | memory and CPU time of the bridge, from /proc |
 //! | `phases` | what is measured, one after the other |
+//! | `shared_object` | the phase of one large ConfigMap that all nodes hold |
 
 mod fleet;
 mod identity;
 mod node;
 mod phases;
 mod process;
+mod shared_object;
 mod wire;
 
 use std::net::SocketAddr;
@@ -69,6 +71,9 @@ struct Arguments {
     /// Command that restarts the bridge and prints its new process id: the reconnect storm.
     #[arg(long)]
     restart: Option<String>,
+    /// KiB of a ConfigMap that a pod on every node names, and that is changed once; 0: none.
+    #[arg(long, default_value_t = 0)]
+    shared_kib: usize,
     /// Beginning of the nodes' names.
     #[arg(long, default_value = "swarm")]
     prefix: String,

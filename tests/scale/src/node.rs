@@ -18,6 +18,10 @@ use serde_json::{Value, json};
 use crate::fleet::Fleet;
 use crate::wire::{self, Socket};
 
+/// ConfigMap of which nodes count what arrives, and the key of its data that says how often it was changed.
+pub(crate) const SHARED: &str = "swarm-large";
+pub(crate) const REVISION: &str = "revision";
+
 /// What the node has on disk in real life.
 struct Node {
     index: usize,
@@ -87,6 +91,7 @@ impl Node {
         };
         let mut session = EdgeSession::new(facts, Duration::ZERO);
         self.offered = 0;
+        let mut heard = Instant::now();
         loop {
             while let Some(event) = session.poll_event() {
                 self.event(&mut session, event);
@@ -106,12 +111,16 @@ impl Node {
             }
             let deadline = tokio::time::Instant::from_std(start + session.next_timeout());
             futures::select_biased! {
-                message = socket.next().fuse() => match message {
+                message = socket.next().fuse() => {
+                    self.fleet.heard_after(heard.elapsed());
+                    heard = Instant::now();
+                    match message {
                     Some(Ok(Message::Text(text))) => session.handle(&text, start.elapsed())?,
                     Some(Ok(Message::Binary(bytes))) => session.handle_binary(&bytes, start.elapsed())?,
                     Some(Ok(Message::Close(_))) | None => bail!("closed"),
                     Some(Ok(_)) => {}
                     Some(Err(error)) => return Err(error.into()),
+                    }
                 },
                 () = tokio::time::sleep_until(deadline).fuse() => session.on_timeout(start.elapsed())?,
             }
@@ -188,6 +197,10 @@ impl Node {
                 self.fleet.arrived(&name, &uid);
                 self.report(Report::PodStatus { namespace, name, uid, status: running(&body) });
             }
+        }
+        if digest.key.kind == "ConfigMap" && digest.key.name == SHARED {
+            let revision = body["data"][REVISION].as_str().and_then(|text| text.parse().ok());
+            self.fleet.holds(self.index, revision.unwrap_or_default());
         }
         self.held.insert(digest.key.clone(), digest);
     }

@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let bridges = std::iter::once(arguments.link).chain(arguments.other_link).collect();
     let fleet = Rc::new(Fleet::new(bridges, arguments.nodes, arguments.ramp));
     let client = client(&arguments.kubeconfig).await?;
-    let pods: Api<Pod> = Api::namespaced(client, "default");
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let mut run = Run { fleet, pods, pid: arguments.pid, arguments };
     run.connect().await?;
     run.load().await?;
@@ -41,14 +41,17 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     if let Some(command) = run.arguments.restart.clone() {
         run.storm(&command).await?;
     }
+    if run.arguments.shared_kib > 0 {
+        run.shared_object(&client).await?;
+    }
     Ok(())
 }
 
-struct Run {
-    arguments: Arguments,
-    fleet: Rc<Fleet>,
-    pods: Api<Pod>,
-    pid: u32,
+pub(crate) struct Run {
+    pub(crate) arguments: Arguments,
+    pub(crate) fleet: Rc<Fleet>,
+    pub(crate) pods: Api<Pod>,
+    pub(crate) pid: u32,
 }
 
 impl Run {
@@ -205,13 +208,13 @@ impl Run {
         self.pid = output.trim().parse().with_context(|| format!("{command}: no process id in {output:?}"))?;
         let started = Instant::now();
         let first = process::look(self.pid)?;
-        let (mut last, mut peak_cpu, mut peak_rss) = (first, 0.0_f64, 0_u64);
+        let own = process::look(std::process::id())?;
+        let (mut last, mut peak_cpu) = (first, 0.0_f64);
         let mut marks = vec![(0.5, None), (0.9, None), (0.99, None), (1.0, None)];
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let now: Look = process::look(self.pid)?;
             peak_cpu = peak_cpu.max(now.cpu_since(&last));
-            peak_rss = peak_rss.max(now.rss);
             last = now;
             let back = self.fleet.count_connected() as f64 / all as f64;
             for (share, when) in &mut marks {
@@ -234,17 +237,20 @@ impl Run {
             .iter()
             .map(|(share, when)| format!("{:.0} % {:.0} s", share * 100.0, when.unwrap_or_default()))
             .collect();
+        let cpu = last.cpu_time_since(&first).as_secs_f64();
         say(&format!(
-            "storm: back after restart: {}; CPU {:.1} s in all, peak {peak_cpu:.0} % of a core in a second, peak rss {peak_rss} KiB",
+            "storm: back after restart: {}; CPU {cpu:.1} s in all ({:.2} ms per node), peak {peak_cpu:.0} % of a core in a second, peak rss {} KiB; swarm's own CPU meanwhile {:.1} s",
             marks.join(", "),
-            last.cpu_time_since(&first).as_secs_f64()
+            1000.0 * cpu / all as f64,
+            last.peak,
+            process::look(std::process::id())?.cpu_time_since(&own).as_secs_f64()
         ));
         say(&format!("storm: failures seen by nodes: {:?}", self.fleet.take_failures()));
         tokio::time::sleep(Duration::from_secs(20)).await;
         self.memory("20 s after the storm")
     }
 
-    async fn until(&self, what: &str, done: impl Fn() -> bool) -> anyhow::Result<()> {
+    pub(crate) async fn until(&self, what: &str, done: impl Fn() -> bool) -> anyhow::Result<()> {
         let started = Instant::now();
         let mut told = Instant::now();
         while !done() {
@@ -286,7 +292,7 @@ async fn shell(command: String) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&receiver.await??.stdout).into_owned())
 }
 
-fn pod(name: &str, node: &str) -> anyhow::Result<Pod> {
+pub(crate) fn pod(name: &str, node: &str) -> anyhow::Result<Pod> {
     Ok(serde_json::from_value(json!({
         "metadata": {"name": name, "labels": {"app": "swarm"}},
         "spec": {
@@ -305,7 +311,7 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     // Whoever closed the output wants no more lines.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

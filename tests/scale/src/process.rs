@@ -17,6 +17,14 @@ pub(crate) struct Look {
     /// KiB.
     pub(crate) pss: u64,
     pub(crate) rss: u64,
+    /// Most of it that was ever there, or since [`forget_peak`].
+    pub(crate) peak: u64,
+}
+
+/// The most that it had is from now on what it has now (proc(5), clear_refs).
+pub(crate) fn forget_peak(pid: u32) {
+    // Without it the peak is of a longer time.
+    let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
 }
 
 pub(crate) fn look(pid: u32) -> anyhow::Result<Look> {
@@ -37,6 +45,7 @@ pub(crate) fn look(pid: u32) -> anyhow::Result<Look> {
         written: number(&read("io").unwrap_or_default(), "write_bytes:"),
         pss: number(&rollup, "Pss:"),
         rss: number(&rollup, "Rss:"),
+        peak: number(&read("status")?, "VmHWM:"),
     })
 }
 
@@ -45,6 +54,11 @@ impl Look {
     pub(crate) fn cpu_since(&self, earlier: &Self) -> f64 {
         let passed = self.at.duration_since(earlier.at).as_secs_f64();
         100.0 * (self.cpu.saturating_sub(earlier.cpu)).as_secs_f64() / passed.max(0.001)
+    }
+
+    /// CPU time since its start.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.cpu
     }
 
     /// CPU time in all since the earlier look.
