@@ -21,7 +21,7 @@ use crate::listen::{self, Door};
 use crate::panics;
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::serving::Serving;
-use crate::pki::{keep, tls, token};
+use crate::pki::{clock, keep, tls, token};
 use crate::signal;
 
 /// The user and the group of the administrator's certificate.
@@ -95,10 +95,11 @@ fn local(api: &Server, user: &UserInfo) -> kube::Client {
     kube::Client::new(api.service(user.clone()), "default")
 }
 
-/// Writes the administrator's kubeconfig again every month: a bridge may run for longer than its certificate.
+/// Writes the administrator's kubeconfig again every month: a bridge may run for longer than its certificate. The first
+/// one was written by the caller.
 async fn keep_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr) {
     loop {
-        tokio::time::sleep(std::time::Duration::from_secs(30 * 24 * 3600)).await;
+        clock::due(clock::now()).await;
         if let Err(error) = write_kubeconfig(path, authority, address) {
             log::error!("the administrator's kubeconfig was not renewed: {error:#}");
         }

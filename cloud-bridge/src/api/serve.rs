@@ -18,6 +18,7 @@ use super::user::{NODE_PREFIX, NODES, UserInfo};
 use super::{auth, http as front};
 use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
+use crate::pki::clock;
 use crate::pki::identity::Holder;
 
 /// Whom the certificate of a connection names, and until when it is good: a connection may last longer.
@@ -64,7 +65,7 @@ impl Server {
     /// Who a request is from: the certificate's user, else the bearer token's.
     fn identify(&self, certified: Option<&Certified>, headers: &HeaderMap) -> ApiResult<UserInfo> {
         match certified {
-            Some(certified) if certified.holds(SystemTime::now()) => Ok(certified.user.clone()),
+            Some(certified) if certified.holds(clock::now()) => Ok(certified.user.clone()),
             Some(_) => Err(ApiError::unauthorized()),
             None => auth::bearer(&self.inner, headers),
         }

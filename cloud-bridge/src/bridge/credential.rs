@@ -8,6 +8,7 @@ use edge_protocol::version::IdentityTerms;
 
 use crate::pki::PkiError;
 use crate::pki::authority::Authority;
+use crate::pki::clock;
 
 /// Of one connection.
 #[derive(Clone)]
@@ -39,7 +40,7 @@ impl Credential {
     /// Signs a certificate for a new key of the node that this connection has proven to be.
     pub(super) fn renew(&self, node: &str, request: &[u8]) -> RenewAnswer {
         // Never older than this connection's own: a join may have set a time that this clock has not reached.
-        match self.authority.node_at(node, request, SystemTime::now().max(self.issued)) {
+        match self.authority.node_at(node, request, clock::now().max(self.issued)) {
             Ok(certificate) => {
                 log::info!("node {node}: its certificate was renewed");
                 let authorities = vec![Der(self.authority.certificate().to_vec())];

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::reports::BRIDGED_LABEL;
 use super::requests::{Patch, Requests, is_path_segment};
+use crate::pki::clock;
 
 /// Set by a join: certificates of the node that were issued before are void.
 pub const ISSUED_FROM: &str = "sampan.dev/certificates-from";
@@ -132,6 +133,9 @@ const SKEW: SignedDuration = SignedDuration::from_secs(2);
 /// first time was signed before the second, and one whose look-up was after it is refused.
 pub(super) async fn welcome(own: Client, as_node: Client, node: &str, replicated: bool) -> kube::Result<Timestamp> {
     let path = format!("/api/v1/nodes/{node}");
+    // The clock may have been ahead at the last join, and what was issued then must be void, too.
+    let known = look_up(&own, node).await.ok().flatten().and_then(|known| known.from);
+    let now = || after(known, clock::now());
     let write = async |metadata: Value| {
         Requests::new(own.clone()).patch(&path, Patch::Merge, &json!({ "metadata": metadata })).await.map(drop)
     };
@@ -160,21 +164,29 @@ pub(super) async fn welcome(own: Client, as_node: Client, node: &str, replicated
     Ok(from)
 }
 
-/// As exact as the time in a certificate.
-fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+/// Now, but after the last time that was set. As exact as the time in a certificate.
+fn after(last: Option<SystemTime>, now: SystemTime) -> Timestamp {
+    let last = last.and_then(|last| last.checked_add(Duration::from_millis(1)));
+    let millis = last.map_or(now, |last| last.max(now)).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok()).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn membership(annotations: &[(&str, &str)]) -> Membership {
         let annotations = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         Membership::of(&ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() })
+    }
+
+    #[test]
+    fn g28_a_join_voids_what_was_issued_by_a_clock_that_was_ahead() {
+        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        assert_eq!(after(None, at(5)), Timestamp::from_millisecond(5).unwrap());
+        assert_eq!(after(Some(at(4)), at(5)), Timestamp::from_millisecond(5).unwrap());
+        assert_eq!(after(Some(at(9)), at(5)), Timestamp::from_millisecond(10).unwrap());
+        assert_eq!(after(Some(at(u64::MAX / 4)), at(5)), Timestamp::MAX, "no panic");
     }
 
     #[test]

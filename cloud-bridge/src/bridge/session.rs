@@ -31,6 +31,7 @@ use super::node::{Command, Link, Node, Open, Pulse};
 use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
 use crate::panics;
+use crate::pki::clock;
 use budget::Budget;
 use sampan_log::printable::printable;
 use serving::Serving;
@@ -46,6 +47,8 @@ const OUT: usize = 3;
 const COMING_IN: Duration = Duration::from_secs(5);
 /// A node may keep others waiting for their large objects for so long.
 const LARGE_TURN: Duration = Duration::from_secs(20);
+/// How often the clock is asked whether the certificate of a connection has ended.
+const CLOCK_LOOK: Duration = Duration::from_secs(600);
 /// For the last frame of a connection that is being closed.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -134,7 +137,7 @@ impl Connection {
         settings.heartbeat = shared.settings.heartbeat;
         settings.compress = true;
         settings.large_by_turns = true;
-        settings.identity = Some(credential.terms(SystemTime::now()));
+        settings.identity = Some(credential.terms(clock::now()));
         let session = BridgeSession::new(settings, &mut node.state(), Duration::ZERO);
         let requests = shared.clients.requests_as(&node.name);
         let own = Requests::new(shared.clients.own().clone());
@@ -166,6 +169,11 @@ impl Connection {
         self.start.elapsed()
     }
 
+    /// When to look again whether its certificate has ended: the clock may be set meanwhile.
+    fn expires_in(&self) -> Duration {
+        self.credential.left(clock::now()).min(CLOCK_LOOK)
+    }
+
     async fn serve<S>(&mut self, socket: WebSocketStream<S>, mut commands: mpsc::UnboundedReceiver<Command>) -> String
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -174,7 +182,7 @@ impl Connection {
         let (mut out, frames) = mpsc::channel(OUT);
         let mut writer = std::pin::pin!(write(sender, frames).fuse());
         let mut pending = None;
-        let expiry = tokio::time::sleep(self.credential.left(SystemTime::now()));
+        let expiry = tokio::time::sleep(self.expires_in());
         let mut expiry = std::pin::pin!(expiry);
         let node = Arc::clone(&self.node);
         let ended = loop {
@@ -215,7 +223,13 @@ impl Connection {
                 },
                 () = tokio::time::sleep(COMING_IN), if self.place.is_some() => Ok(()),
                 // The next connection is made with its successor, or not at all.
-                () = &mut expiry => Err("its certificate has come to its end".to_owned()),
+                () = &mut expiry => match self.expires_in() {
+                    Duration::ZERO => Err("its certificate has come to its end".to_owned()),
+                    left => {
+                        expiry.set(tokio::time::sleep(left));
+                        Ok(())
+                    }
+                },
                 () = tokio::time::sleep_until(deadline) => {
                     if let Some(ago) = self.renewal.late(self.now()) {
                         self.renew(ago);

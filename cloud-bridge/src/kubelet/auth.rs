@@ -3,7 +3,7 @@
 //! A client certificate that the TLS layer verified, or a bearer token that the API knows; then the API is asked
 //! whether this user may use the node. Nobody is trusted for being local.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -16,6 +16,7 @@ use ring::digest::{SHA256, digest};
 use tokio::sync::Semaphore;
 
 use super::cache::Cache;
+use crate::pki::clock;
 use crate::pki::identity::{Holder, Subject};
 
 /// Why somebody is turned away.
@@ -66,7 +67,7 @@ impl Reviewer {
     pub(super) async fn check(&self, node: &str, certificate: Option<&Holder>, parts: &Parts) -> Result<(), Denied> {
         let subject = match certificate {
             // A connection may last longer than the certificate that it was made with.
-            Some(holder) if holder.expires <= SystemTime::now() => return Err(Denied::Unauthorized),
+            Some(holder) if holder.expires <= clock::now() => return Err(Denied::Unauthorized),
             Some(holder) => holder.subject.clone(),
             None => self.of_token(bearer(&parts.headers).ok_or(Denied::Unauthorized)?).await?,
         };
@@ -181,6 +182,8 @@ mod tests {
 
     use http::HeaderValue;
     use serde_json::json;
+
+    use std::time::SystemTime;
 
     use super::*;
 

@@ -1,8 +1,6 @@
 //! Who is there: from the certificate of a connection to the name of a node that may be served. Also
 //! `POST /v1/identity`, with which a node proves a new certificate before it gives up the old one.
 
-use std::time::SystemTime;
-
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -12,6 +10,7 @@ use serde_json::json;
 use super::Door;
 use super::status::{Refusal, respond};
 use crate::bridge::{Credential, NotAdmitted};
+use crate::pki::clock;
 use crate::pki::identity::Holder;
 
 pub(super) async fn answer(door: &Door, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
@@ -26,7 +25,7 @@ pub(super) async fn proven(door: &Door, holder: Option<&Holder>) -> Result<(Stri
     let user = &holder.subject.user;
     let node = holder.subject.node();
     let node = node.ok_or_else(|| Refusal::forbidden(format!("{user} is not the identity of a node")))?.to_owned();
-    if holder.expires <= SystemTime::now() {
+    if holder.expires <= clock::now() {
         let end = Timestamp::try_from(holder.expires).map_or_else(|_| "long ago".to_owned(), |end| end.to_string());
         let message = format!("the certificate of node {node} ended at {end}: join again with a fresh token");
         return Err(Refusal::unauthorized(message));

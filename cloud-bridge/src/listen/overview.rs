@@ -1,8 +1,6 @@
 //! `GET /v1/nodes` and `GET /metrics`: how the nodes are, for whoever shows an administrator's certificate of the
 //! bridge's authority. `cloud-bridge nodes` makes itself one.
 
-use std::time::SystemTime;
-
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use http_body_util::Full;
@@ -10,6 +8,7 @@ use http_body_util::Full;
 use super::Door;
 use super::status::Refusal;
 use crate::bridge::overview;
+use crate::pki::clock;
 use crate::pki::identity::Holder;
 
 /// Whose certificates are let in: those of the standalone administrator, and those that `cloud-bridge nodes` makes.
@@ -31,7 +30,7 @@ pub(super) fn metrics(door: &Door, holder: Option<&Holder>) -> Result<Response<F
 
 fn allowed(holder: Option<&Holder>) -> Result<(), Refusal> {
     let holder = holder.ok_or_else(|| Refusal::unauthorized("an operator's client certificate is required"))?;
-    if holder.expires <= SystemTime::now() {
+    if holder.expires <= clock::now() {
         return Err(Refusal::unauthorized("the operator's client certificate has expired"));
     }
     let subject = &holder.subject;

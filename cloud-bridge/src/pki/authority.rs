@@ -16,7 +16,7 @@ use rustls_pki_types::{
     pem::{self, PemObject},
 };
 
-use super::PkiError;
+use super::{PkiError, clock};
 
 /// The authority outlives the devices that pin it.
 const CA_LIFE: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
@@ -44,11 +44,15 @@ pub struct Authority {
 impl Authority {
     /// A new authority. `cluster` is only a name for people to see in the certificate.
     pub fn create(cluster: &str) -> Result<Self, PkiError> {
+        Self::create_at(cluster, clock::now())
+    }
+
+    fn create_at(cluster: &str, now: SystemTime) -> Result<Self, PkiError> {
         let key = new_key()?;
         let mut params = subject(&format!("sampan-ca-{cluster}"), None);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        set_validity(&mut params, CA_LIFE);
+        set_validity_from(&mut params, now, CA_LIFE);
         let certificate = params.self_signed(&key).map_err(failed("signing the authority's certificate"))?;
         Ok(Self { certificate: certificate.der().clone(), key, node_life: NODE_LIFE })
     }
@@ -64,6 +68,13 @@ impl Authority {
             return Err(bad("certificate of this private key"));
         }
         Ok(Self { certificate, key, node_life: NODE_LIFE })
+    }
+
+    /// When its own certificate ends.
+    pub fn ends(&self) -> SystemTime {
+        let parsed = x509_parser::parse_x509_certificate(&self.certificate);
+        let end = parsed.map_or(0, |(_, parsed)| parsed.validity().not_after.timestamp());
+        UNIX_EPOCH + Duration::from_secs(u64::try_from(end).unwrap_or_default())
     }
 
     /// Gives certificates of nodes this life.
@@ -123,7 +134,7 @@ impl Authority {
     /// [`PkiError::Request`] when the request is unreadable, has a wrong signature, has a key other than
     /// ECDSA P-256, or asks for another node's identity.
     pub fn node(&self, node: &str, request: &[u8]) -> Result<CertificateDer<'static>, PkiError> {
-        self.node_at(node, request, SystemTime::now())
+        self.node_at(node, request, clock::now())
     }
 
     /// As [`node`](Self::node), saying that it was issued at this time.
@@ -236,11 +247,12 @@ fn common_name(name: &DistinguishedName) -> Option<String> {
 /// Devices without a clock battery compare with the build time of their software: a certificate made after
 /// it must not look as if it came from the future. So validity begins long ago.
 fn set_validity(params: &mut CertificateParams, life: Duration) {
-    set_validity_from(params, SystemTime::now(), life);
+    set_validity_from(params, clock::now(), life);
 }
 
+/// `from` may be of another's clock, and that one may stand in 1970.
 fn set_validity_from(params: &mut CertificateParams, from: SystemTime, life: Duration) {
-    let from = from.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let from = clock::believable(from).duration_since(UNIX_EPOCH).unwrap_or_default();
     params.not_before = date_time_ymd(2024, 1, 1);
     params.not_after = date_time_ymd(1970, 1, 1) + from + life;
 }

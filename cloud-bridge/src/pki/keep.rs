@@ -11,7 +11,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 
 use super::authority::Authority;
-use super::{NAMESPACE, PkiError};
+use super::{NAMESPACE, PkiError, clock};
 
 /// Name of the Secret that replicas share.
 pub const SECRET: &str = "bridge-authority";
@@ -21,6 +21,23 @@ pub const SECRET: &str = "bridge-authority";
 /// # Errors
 /// A half pair is an error, never replaced: a new authority would lock out every node that pinned the old.
 pub fn in_folder(state: &Path) -> Result<Authority, PkiError> {
+    read_or_make(state).inspect(warn_of_end)
+}
+
+/// Nodes look at the end of the authority's certificate no more than rustls does, but kubectl does. By a clock that is
+/// years ahead it has ended, too: so nothing is made anew, and nothing refused.
+fn warn_of_end(authority: &Authority) {
+    let ends = authority.ends();
+    if ends <= clock::now() {
+        let end = jiff::Timestamp::try_from(ends).map_or_else(|_| "once".to_owned(), |end| end.to_string());
+        log::error!(
+            "the authority's certificate ended at {end} by this host's clock: nodes stay connected, kubectl refuses it; \
+             is the clock right?"
+        );
+    }
+}
+
+fn read_or_make(state: &Path) -> Result<Authority, PkiError> {
     let folder = state.join("pki");
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
     let (certificate, key) = (folder.join("ca.crt"), folder.join("ca.key"));
@@ -59,6 +76,10 @@ pub fn account_key(state: &Path, new: impl FnOnce() -> anyhow::Result<Vec<u8>>) 
 /// Reads the authority that all replicas share, or makes it. Of two that make it at once, the loser takes
 /// the winner's.
 pub async fn in_cluster(client: &Client) -> Result<Authority, PkiError> {
+    shared(client).await.inspect(warn_of_end)
+}
+
+async fn shared(client: &Client) -> Result<Authority, PkiError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let failed = |source: kube::Error| PkiError::Secret { name: SECRET.to_owned(), source: Box::new(source) };
     if let Some(secret) = secrets.get_opt(SECRET).await.map_err(failed)? {

@@ -4,6 +4,7 @@
 //! node ask for its first certificate. Must not know of sessions, watches or HTTP paths.
 
 pub mod authority;
+pub mod clock;
 pub mod identity;
 pub mod keep;
 pub mod serving;

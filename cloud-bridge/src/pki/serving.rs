@@ -1,22 +1,27 @@
 //! The bridge's own server certificate: signed anew while the bridge runs, so that none ever ends.
 
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::PkiError;
 use super::authority::Authority;
+use super::{PkiError, clock};
 
-/// How often another is made; each is good for years.
-const ANEW: Duration = Duration::from_secs(30 * 24 * 3600);
+/// After a renewal that failed.
+const AGAIN: Duration = Duration::from_secs(3600);
 
 /// What a listener shows. New connections get the newest; those that are open go on.
 pub struct Serving {
     authority: Arc<Authority>,
     addresses: Vec<String>,
-    shown: RwLock<Arc<CertifiedKey>>,
+    shown: RwLock<Shown>,
+}
+
+struct Shown {
+    key: Arc<CertifiedKey>,
+    made: SystemTime,
 }
 
 impl Serving {
@@ -41,25 +46,34 @@ impl Serving {
 
     /// The certificate for the next connection, and the authority's.
     pub fn shown(&self) -> Arc<CertifiedKey> {
-        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner).key)
+    }
+
+    fn made(&self) -> SystemTime {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner).made
     }
 
     /// Renews every now and then, for ever.
     pub async fn keep_fresh(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(ANEW).await;
+            clock::due(self.made()).await;
             match self.renew() {
                 Ok(()) => log::info!("the server certificate was renewed"),
-                Err(error) => log::error!("the server certificate was not renewed: {error}"),
+                Err(error) => {
+                    log::error!("the server certificate was not renewed: {error}");
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
         }
     }
 }
 
-fn sign(authority: &Authority, addresses: &[String]) -> Result<Arc<CertifiedKey>, PkiError> {
+fn sign(authority: &Authority, addresses: &[String]) -> Result<Shown, PkiError> {
+    let made = clock::now();
     let signed = authority.server(addresses)?;
     let key = rustls::crypto::ring::sign::any_supported_type(&signed.key)?;
-    Ok(Arc::new(CertifiedKey::new(vec![signed.certificate, authority.certificate().clone()], key)))
+    let key = Arc::new(CertifiedKey::new(vec![signed.certificate, authority.certificate().clone()], key));
+    Ok(Shown { key, made })
 }
 
 /// Not derived: the authority's key must not reach a log.

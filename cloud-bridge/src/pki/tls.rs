@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use rustls::server::{NoClientAuth, ResolvesServerCert, WebPkiClientVerifier, danger::ClientCertVerifier};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier};
 use rustls_pki_types::CertificateDer;
 
-use super::PkiError;
 use super::authority::{Authority, Signed};
 use super::serving::Serving;
+use super::{PkiError, clock};
 
 /// Makes ring the process's crypto provider. Harmless when repeated.
 pub fn install_provider() {
@@ -24,7 +24,7 @@ pub fn server_config(
     client_cas: &[CertificateDer<'static>],
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, PkiError> {
-    let mut config = ServerConfig::builder()
+    let mut config = builder()?
         .with_client_cert_verifier(verifier(client_cas)?)
         .with_single_cert(vec![server.certificate, authority.clone()], server.key)?;
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
@@ -38,8 +38,7 @@ pub fn lasting_config(
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, PkiError> {
     let resolver: Arc<dyn ResolvesServerCert> = Arc::<Serving>::clone(serving);
-    let mut config =
-        ServerConfig::builder().with_client_cert_verifier(verifier(client_cas)?).with_cert_resolver(resolver);
+    let mut config = builder()?.with_client_cert_verifier(verifier(client_cas)?).with_cert_resolver(resolver);
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
 }
@@ -47,6 +46,13 @@ pub fn lasting_config(
 /// The settings of the link's listener.
 pub fn link_config(authority: &Arc<Authority>, serving: &Arc<Serving>) -> Result<Arc<ServerConfig>, PkiError> {
     lasting_config(serving, std::slice::from_ref(authority.certificate()), &[b"http/1.1"])
+}
+
+/// Certificates are judged by the bridge's time.
+fn builder() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, PkiError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_details(provider, Arc::new(clock::Floored));
+    Ok(builder.with_safe_default_protocol_versions()?)
 }
 
 fn verifier(client_cas: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {

@@ -1,6 +1,7 @@
 //! What `authority` promises, case by case.
 
 use super::*;
+use crate::pki::identity::Holder;
 
 fn request(common_name: &str) -> Vec<u8> {
     let key = new_key().unwrap();
@@ -93,4 +94,57 @@ fn g24_the_server_certificate_is_renewed_while_the_bridge_runs() {
     serving.renew().unwrap();
     assert_ne!(first.cert[0], serving.shown().cert[0]);
     assert_eq!(first.cert[1], serving.shown().cert[1], "the authority in the chain stays");
+}
+
+/// What is signed on a board that has booted in 1970 is good when its clock is set.
+#[test]
+fn g25_nothing_is_signed_by_a_clock_of_1970() {
+    let authority = Authority::create_at("x", UNIX_EPOCH + Duration::from_secs(60)).unwrap();
+    let built = clock::believable(UNIX_EPOCH);
+    assert!(authority.ends() >= built + CA_LIFE);
+    let boot = UNIX_EPOCH + Duration::from_secs(90);
+    let node = Holder::of(&authority.node_at("edge-1", &request("x"), boot).unwrap()).unwrap();
+    assert_eq!(node.issued, boot, "joins are told apart by it");
+    assert!(node.expires >= built + NODE_LIFE);
+}
+
+/// An authority that has ended: nodes and bridge go on, as its end is judged by nobody but kubectl.
+#[test]
+fn g25_an_authority_that_has_ended_still_lets_nodes_in() {
+    let mut authority = Authority::create("x").unwrap();
+    let mut params = subject("sampan-ca-old", None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(2001, 1, 1);
+    authority.certificate = params.self_signed(&authority.key).unwrap().der().clone();
+    assert!(authority.ends() < clock::now());
+
+    let authority = std::sync::Arc::new(authority);
+    let serving = crate::pki::serving::Serving::new(std::sync::Arc::clone(&authority), Vec::new()).unwrap();
+    let server = crate::pki::tls::link_config(&authority, &serving).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(authority.certificate().clone()).unwrap();
+    let signed = authority.client("system:node:a", NODE_GROUP).unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![signed.certificate], signed.key)
+        .unwrap();
+    let mut client = rustls::ClientConnection::new(client.into(), "localhost".try_into().unwrap()).unwrap();
+    let mut server = rustls::ServerConnection::new(server).unwrap();
+    let mut wire = Vec::new();
+    for _ in 0..8 {
+        client.write_tls(&mut wire).unwrap();
+        server.read_tls(&mut wire.as_slice()).unwrap();
+        server.process_new_packets().unwrap();
+        wire.clear();
+        server.write_tls(&mut wire).unwrap();
+        client.read_tls(&mut wire.as_slice()).unwrap();
+        client.process_new_packets().unwrap();
+        wire.clear();
+    }
+    assert!(!server.is_handshaking() && !client.is_handshaking());
+    assert!(server.peer_certificates().is_some());
 }
