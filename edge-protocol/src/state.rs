@@ -110,6 +110,11 @@ impl NodeState {
         self.objects.is_empty()
     }
 
+    /// How many objects of this kind the node should hold now.
+    pub fn count(&self, kind: &str) -> usize {
+        self.objects.keys().filter(|key| key.kind == kind).count()
+    }
+
     /// Whether the node should hold an object of this name now.
     pub fn holds(&self, key: &ObjectKey) -> bool {
         self.objects.contains_key(key)

@@ -1,9 +1,13 @@
 //! Mirror pods: the API's copies of a node's static pods.
 
+use std::collections::HashSet;
+use std::sync::{MutexGuard, PoisonError};
+
+use edge_protocol::message::ObjectKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Failure, code, pod};
+use super::{Failure, Reports, code, pod};
 use crate::bridge::refs::names_objects;
 use crate::bridge::requests::{Requests, Written};
 use crate::bridge::watched::MIRROR_ANNOTATION;
@@ -30,8 +34,49 @@ impl Existing {
     }
 }
 
+/// Pods of one node, mirrors and others, beyond which no mirror is made: what a node reports of itself is no bound for
+/// it. A node runs no more containers than this (`MAX_CONTAINERS` of its monitor).
+const MOST_PODS: usize = 1024;
+
+impl Reports {
+    /// Makes the mirror of a static pod, if the node has not too many pods.
+    pub(super) async fn mirror(&self, static_pod: &Value) -> Result<(), Failure> {
+        let text = |field: &str| static_pod["metadata"][field].as_str().unwrap_or_default();
+        let name = place(text("namespace"), text("name"));
+        {
+            let key = ObjectKey { kind: "Pod".into(), namespace: text("namespace").into(), name: text("name").into() };
+            let state = self.node.state();
+            let mut made = self.mirrors();
+            let known = state.holds(&key) || made.contains(&name);
+            if !known && state.count("Pod").max(made.len()) >= MOST_PODS {
+                return Err(Failure::Refused(format!("the node has {MOST_PODS} pods and more: no mirror is made")));
+            }
+            made.insert(name.clone());
+        }
+        let created = create(&self.requests, &self.node.name, static_pod).await;
+        if matches!(created, Err(Failure::Refused(_))) {
+            self.mirrors().remove(&name);
+        }
+        created
+    }
+
+    pub(super) async fn mirror_gone(&self, namespace: &str, name: &str, static_uid: &str) -> Result<(), Failure> {
+        remove(&self.requests, namespace, name, static_uid).await?;
+        self.mirrors().remove(&place(namespace, name));
+        Ok(())
+    }
+
+    fn mirrors(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.mirrors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn place(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
 /// Makes the mirror, replacing that of an older version of the static pod.
-pub(super) async fn create(requests: &Requests, node: &str, static_pod: &Value) -> Result<(), Failure> {
+async fn create(requests: &Requests, node: &str, static_pod: &Value) -> Result<(), Failure> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&static_pod["metadata"]["namespace"]), text(&static_pod["metadata"]["name"]));
     let path = pod::path(&namespace, &name)?;
@@ -60,7 +105,7 @@ pub(super) async fn create(requests: &Requests, node: &str, static_pod: &Value) 
 }
 
 /// Deletes the mirror of a static pod that is no more.
-pub(super) async fn remove(requests: &Requests, namespace: &str, name: &str, static_uid: &str) -> Result<(), Failure> {
+async fn remove(requests: &Requests, namespace: &str, name: &str, static_uid: &str) -> Result<(), Failure> {
     let existing: Existing = match requests.get(&pod::path(namespace, name)?).await {
         // The node may read pods of its own alone: what is not there is refused like what is another's.
         Err(error) if matches!(code(&error), Some(403 | 404)) => return Ok(()),
@@ -109,7 +154,10 @@ fn mirror(node: &str, node_uid: &str, static_pod: &Value) -> Result<Value, Failu
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::bridge::node::Node;
 
     #[test]
     fn a_mirror_is_marked_and_owned_by_the_node() {
@@ -143,6 +191,41 @@ mod tests {
         let pod = json!({"metadata": metadata, "spec": {"volumes": [{"name": "v", "secret": {"secretName": "x"}}]}});
         let refused = mirror("n", "u", &pod);
         assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("secrets")), "{refused:?}");
+    }
+
+    /// What a node says of itself is no bound for it: neither what it has already, nor what it makes before the watch
+    /// shows any of it.
+    #[tokio::test]
+    async fn g27_a_node_with_too_many_pods_makes_no_more_mirrors() {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            let object = r#"{"metadata": {"name": "n", "uid": "u"}}"#;
+            Ok::<_, kube::Error>(http::Response::new(http_body_util::Full::new(bytes::Bytes::from(object))))
+        });
+        let client = kube::Client::new(service, "default");
+        let reports = |node: Arc<Node>| {
+            let (requests, own) = (Requests::new(client.clone()), Requests::new(client.clone()));
+            Reports::new(node, 1, requests, own, crate::bridge::reports::NodeOverrides::default())
+        };
+        let mirror = |number: usize| {
+            let metadata =
+                json!({"name": format!("s{number}"), "namespace": "default", "annotations": {HASH_ANNOTATION: "h"}});
+            json!({"metadata": metadata, "spec": {"containers": []}})
+        };
+        let fresh = reports(Arc::new(Node::new("edge-1", "stream".into())));
+        for number in 0..MOST_PODS {
+            fresh.mirror(&mirror(number)).await.unwrap();
+        }
+        assert!(matches!(fresh.mirror(&mirror(MOST_PODS)).await, Err(Failure::Refused(why)) if why.contains("1024")));
+        fresh.mirror(&mirror(7)).await.unwrap();
+
+        let crowded = Arc::new(Node::new("edge-2", "stream".into()));
+        for number in 0..MOST_PODS {
+            let key = ObjectKey { kind: "Pod".into(), namespace: "default".into(), name: format!("p{number}") };
+            let digest = edge_protocol::message::ObjectDigest { key, uid: "u".into(), digest: "d".into() };
+            crowded.state().set(edge_protocol::message::Object { digest, body: json!({}) }).unwrap();
+        }
+        let crowded = reports(crowded);
+        assert!(matches!(crowded.mirror(&mirror(0)).await, Err(Failure::Refused(_))));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod node;
 mod pod;
 mod shape;
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,6 +45,8 @@ pub(super) struct Reports {
     metadata: Mutex<Option<u64>>,
     /// As text: a parsed one takes six times the memory, and every idle node has one.
     newest_node: Mutex<Option<Box<str>>>,
+    /// Mirrors that this connection has made, by namespace and name: the watch has perhaps not shown them yet.
+    mirrors: Mutex<HashSet<String>>,
 }
 
 impl Reports {
@@ -65,6 +68,7 @@ impl Reports {
             events: Mutex::default(),
             metadata: Mutex::default(),
             newest_node: Mutex::default(),
+            mirrors: Mutex::default(),
         }
     }
 
@@ -86,10 +90,8 @@ impl Reports {
             Report::PodGone { namespace, name, uid } => pod::gone(&self.requests, namespace, name, uid).await,
             Report::Node { node } => self.write_node(node).await,
             Report::Event { event } => self.write_event(event).await,
-            Report::MirrorPod { pod } => mirror::create(&self.requests, &self.node.name, pod).await,
-            Report::MirrorGone { namespace, name, static_uid } => {
-                mirror::remove(&self.requests, namespace, name, static_uid).await
-            }
+            Report::MirrorPod { pod } => self.mirror(pod).await,
+            Report::MirrorGone { namespace, name, static_uid } => self.mirror_gone(namespace, name, static_uid).await,
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
         };
         // Somebody may mend a right or a policy (a ValidatingAdmissionPolicy says 422), and what the node has said once
