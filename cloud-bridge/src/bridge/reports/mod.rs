@@ -7,6 +7,7 @@ mod correlator;
 mod event;
 mod fence;
 mod mirror;
+mod news;
 mod node;
 mod pod;
 mod shape;

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Reports, code};
+use super::{Failure, Reports, code, news};
 use crate::bridge::requests::Patch;
 
 /// Marks the nodes that bridges speak for.
@@ -51,8 +51,12 @@ impl Reports {
         if node["status"]["nodeInfo"]["kubeletVersion"].as_str().is_none_or(str::is_empty) {
             return Err(Failure::Refused("a node has to say its version (status.nodeInfo.kubeletVersion)".to_owned()));
         }
-        let mut wanted = wanted(node, self.overrides.kubelet, Timestamp::now())?;
-        wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
+        let now = Timestamp::now();
+        let mut wanted = wanted(node, self.overrides.kubelet, now)?;
+        // Where no other bridge can have the node nobody asks, and a fleet that comes back is spared a write each.
+        if self.replicated {
+            wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
+        }
         *self.newest_node() = Some(node.to_string().into_boxed_str());
         let path = format!("/api/v1/nodes/{name}");
         let known = *self.metadata() == Some(hash(&wanted.metadata));
@@ -62,6 +66,10 @@ impl Reports {
             match self.requests.patch_for::<Value>(&path, Patch::Merge, &patch).await {
                 Err(error) if code(&error) == Some(404) => return self.register(&wanted).await,
                 Ok(object) if is_bare(&object) => self.complete(&object, &wanted).await?,
+                Ok(object) if news::is_known(&object["status"], &wanted.status, now) => {
+                    *self.metadata() = Some(hash(&wanted.metadata));
+                    return Ok(());
+                }
                 other => drop(other?),
             }
             *self.metadata() = Some(hash(&wanted.metadata));
