@@ -1,5 +1,7 @@
 //! The NodeRestriction admission: a node writes its own Node, Lease and pods only.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::references::needs_api_object;
@@ -29,6 +31,7 @@ pub(crate) fn restrict_create(ctx: &Context<'_>, store: &Store, value: &Value) -
                 let why = format!("node {node:?} is not allowed to create pods with a non-nil configSource");
                 return refuse(ctx, name, &why);
             }
+            own_annotations(ctx, node, &value["metadata"]["annotations"], None)?;
             let wrong = forbidden_labels(&value["metadata"]["labels"], &Value::Null);
             if wrong.is_empty() {
                 return Ok(());
@@ -39,6 +42,24 @@ pub(crate) fn restrict_create(ctx: &Context<'_>, store: &Store, value: &Value) -
         ("coordination.k8s.io", "leases") => own_lease(ctx, node, name),
         _ => Ok(()),
     }
+}
+
+/// Beyond Kubernetes' rules: what bridges and administrators say of a node by annotations (whether it may connect, how
+/// long its pods are left alone) is not the node's to change. In its name the bridge tells which connection is its
+/// newest and, when it joins, from when its certificates are good.
+fn own_annotations(ctx: &Context<'_>, node: &str, new: &Value, old: Option<&Value>) -> ApiResult<()> {
+    const DOMAIN: &str = "sampan.dev/";
+    let told: &[&str] =
+        if old.is_none() { &["sampan.dev/session", "sampan.dev/certificates-from"] } else { &["sampan.dev/session"] };
+    let ours = |value: &'_ Value| -> BTreeMap<String, Value> {
+        let entries = value.as_object().into_iter().flatten();
+        let ours = entries.filter(|(name, _)| name.starts_with(DOMAIN) && !told.contains(&name.as_str()));
+        ours.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    if ours(new) == ours(old.unwrap_or(&Value::Null)) {
+        return Ok(());
+    }
+    refuse(ctx, node, &format!("node {node:?} is not allowed to modify annotations of {DOMAIN}"))
 }
 
 fn own_node(ctx: &Context<'_>, node: &str, name: &str) -> ApiResult<()> {
@@ -137,6 +158,7 @@ pub(crate) fn restrict_update(ctx: &Context<'_>, new: &Value, old: &Value) -> Ap
             if new["metadata"]["ownerReferences"] != old["metadata"]["ownerReferences"] {
                 return refuse(ctx, name, &format!("node {node:?} is not allowed to modify ownerReferences"));
             }
+            own_annotations(ctx, node, &new["metadata"]["annotations"], Some(&old["metadata"]["annotations"]))?;
             let wrong = forbidden_labels(&new["metadata"]["labels"], &old["metadata"]["labels"]);
             if wrong.is_empty() {
                 return Ok(());
