@@ -161,6 +161,15 @@ async fn who_is_nobody_or_idle_is_sent_away() {
     let guess = "GET /version HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer guess\r\n\r\n";
     nobody.write_all(guess.repeat(2).as_bytes()).await.unwrap();
     assert_eq!(rest(nobody).await.1.matches("HTTP/1.1 401").count(), 1);
+    // A body that never comes is not waited for, and not read: who asks is looked at first.
+    for token in ["", "Authorization: Bearer guess\r\n"] {
+        let mut nobody = tls().await;
+        let path = "/api/v1/namespaces/default/configmaps";
+        let ask = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{token}Content-Length: 1000000\r\n\r\n");
+        nobody.write_all(ask.as_bytes()).await.unwrap();
+        let (took, answer) = rest(nobody).await;
+        assert!(answer.contains("HTTP/1.1 401") && took < Duration::from_secs(2), "{took:?} {answer}");
+    }
     let mut known = tls().await;
     let ask = "GET /version HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret-token\r\n\r\n";
     known.write_all(ask.as_bytes()).await.unwrap();

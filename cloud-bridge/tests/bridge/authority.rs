@@ -272,6 +272,9 @@ async fn g28_the_port_of_the_nodes_tells_strangers_nothing() {
     assert_eq!(get(address, &ca, None, "/v1/join", "").await.0, 405);
     assert_eq!(ask("POST", address, &ca, None, "/v1/identity", "Content-Length: 0\r\n").await.0, 401);
     assert_eq!(ask("POST", address, &ca, None, "/v1/join", "Content-Length: 0\r\n").await.0, 400);
+    // A body that never comes is not waited for: who asks is looked at first.
+    assert_eq!(ask("POST", address, &ca, None, "/v1/identity", "Content-Length: 1000000\r\n").await.0, 401);
+    assert_eq!(ask("POST", address, &ca, Some(&admin), "/v1/identity", "Content-Length: 1000000\r\n").await.0, 403);
     // A good certificate, but of no node.
     assert_eq!(get(address, &ca, Some(&admin), "/v1/link", "").await.0, 403);
     assert_eq!(ask("POST", address, &ca, Some(&admin), "/v1/identity", "Content-Length: 0\r\n").await.0, 403);

@@ -8,6 +8,7 @@ mod identity;
 mod kubelet;
 mod overview;
 mod pods;
+mod races;
 mod registration;
 mod replicas;
 mod reports;

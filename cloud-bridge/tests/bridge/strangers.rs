@@ -13,13 +13,34 @@ use crate::support::{Store, tls};
 /// As many as there are places for handshakes.
 const SLOW: usize = 256;
 
+/// Enough that p99 is not the slowest.
+const VISITS: usize = 200;
+
 /// What a TLS 1.2 or 1.3 client sends first: five bytes of a record that announces more.
 const HALF_A_HELLO: &[u8] = &[22, 3, 1, 2, 0, 1];
+
+/// Joins and connections of new nodes one after the other: how long each took, sorted.
+async fn visits(cluster: &Cluster, bridge: &TestBridge, count: usize) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let node = unique("slow");
+        let token = bridge.token(cluster, &node).await;
+        let (user, asked) = (format!("system:node:{node}"), Instant::now());
+        let identity = crate::support::join(bridge.address, &bridge.ca, &token, &node, &user).await.unwrap();
+        drop(bridge.connect(&identity, Store::default()).await);
+        times.push(asked.elapsed());
+        drop(cluster.nodes().delete(&node, &Default::default()).await);
+    }
+    times.sort();
+    times
+}
 
 #[tokio::test]
 async fn slow_connections_keep_no_node_waiting() {
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
+    // What this host needs for it when nobody disturbs: it may be busy with other things.
+    let alone = visits(&cluster, &bridge, 10).await[9];
     let (mut silent, mut talking) = (Vec::new(), Vec::new());
     for number in 0..SLOW {
         match number % 3 {
@@ -36,20 +57,13 @@ async fn slow_connections_keep_no_node_waiting() {
             }
         }
     }
-    // Joining and connecting from the same address, at the worst moment and later.
-    let mut times = Vec::new();
-    for _ in 0..20 {
-        let (node, asked) = (unique("slow"), Instant::now());
-        let token = bridge.token(&cluster, &node).await;
-        let user = format!("system:node:{node}");
-        let identity = crate::support::join(bridge.address, &bridge.ca, &token, &node, &user).await.unwrap();
-        drop(bridge.connect(&identity, Store::default()).await);
-        times.push(asked.elapsed());
-    }
-    times.sort();
-    // A debug build beside other tests; one that waits for a slow connection waits for twenty.
-    assert!(times[19] < Duration::from_secs(4), "{times:?}");
-    assert!(times[10] < Duration::from_secs(1), "{times:?}");
+    // Joining and coming back from the same address, at the worst moment and later.
+    let times = visits(&cluster, &bridge, VISITS).await;
+    // On a quiet host p99 is a tenth of this. Who waits for a slow connection waits for twenty seconds, and without its
+    // share of the turns this address would be kept out by the silent ones for as long.
+    let (p99, limit) = (times[VISITS * 99 / 100], Duration::from_secs(1).max(alone * 5));
+    println!("joining and coming back beside {SLOW} slow connections: p50 {:?}, p99 {p99:?}", times[VISITS / 2]);
+    assert!(p99 < limit && times[VISITS / 2] < limit / 2, "alone {alone:?}: {times:?}");
     drop((silent, talking));
 }
 

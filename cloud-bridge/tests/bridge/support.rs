@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod fixture;
+pub mod interpose;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
