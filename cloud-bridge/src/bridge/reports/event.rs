@@ -63,7 +63,7 @@ impl Reports {
                     return Ok(());
                 }
                 // The API forgets events after a while.
-                Err(error) if matches!(code(&error), Some(404 | 409)) => self.correlator().forget(same),
+                Err(error) if matches!(code(&error), Some(404 | 409 | 422)) => self.correlator().forget(same),
                 Err(error) => return Err(error.into()),
             }
         }
