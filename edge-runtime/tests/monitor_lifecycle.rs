@@ -49,6 +49,28 @@ fn a_container_runs_logs_exits_and_is_deleted() {
 }
 
 #[test]
+fn a_start_that_comes_while_the_idle_monitor_leaves_is_the_next_ones() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    node.run(async {
+        for name in ["one", "two", "three", "four"] {
+            let leaves = node.client.shutdown_if_idle();
+            let spec = node.bundle(name, "exit 3");
+            let starts = node.client.start(spec.clone());
+            let (leaves, starts) = smol::future::zip(leaves, starts).await;
+            assert!(leaves.unwrap());
+            starts.unwrap();
+            assert_eq!(node.exited(name).await.code, 3);
+            node.client.delete(name).await.unwrap();
+            node.client.forget(name).await.unwrap();
+            std::fs::remove_dir_all(&spec.bundle).unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_user_that_is_not_root_can_open_its_output_again() {
     if !can_run() {
         return;

@@ -25,6 +25,9 @@ use crate::sys::descriptors;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long a monitor may take to end after it has agreed to.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 /// One call of the handle.
 pub(crate) struct Outgoing {
     pub(crate) request: Request,
@@ -42,6 +45,14 @@ pub(crate) struct Link {
     has_log_trouble: Cell<bool>,
     /// The monitor has answered on this connection.
     listened: Cell<bool>,
+}
+
+/// Why a conversation is over, other than by an error.
+enum End {
+    /// All handles are dropped.
+    Dropped,
+    /// The monitor had nothing left to do and was asked to go.
+    Left,
 }
 
 type Pending = RefCell<BTreeMap<u64, Sender<Answer>>>;
@@ -96,7 +107,14 @@ impl Link {
             };
             let outcome = self.converse(&stream, first.take(), &mut told).await;
             match outcome {
-                Ok(()) => return,
+                Ok(End::Dropped) => return,
+                Ok(End::Left) => {
+                    until_closed(&stream).await;
+                    // It knew of no container: nothing has changed for whoever was told, unless the next one finds some.
+                    told = (!saved::any(&self.paths.run().join("containers"))).then(|| self.records());
+                    self.listened.take();
+                    continue;
+                }
                 Err(e) => log::warn!("monitor: connection lost: {e}"),
             }
             told = None;
@@ -174,14 +192,14 @@ impl Link {
         }
     }
 
-    /// Ends with Ok when all handles are dropped, with an error when the connection breaks. Calls without an answer
-    /// fail by the drop of their reply channel.
+    /// Ends with Ok when all handles are dropped or the monitor has agreed to end, with an error when the connection
+    /// breaks. Calls without an answer fail by the drop of their reply channel.
     async fn converse(
         &self,
         stream: &Async<UnixStream>,
         first: Option<Outgoing>,
         told: &mut Option<Vec<ContainerState>>,
-    ) -> io::Result<()> {
+    ) -> io::Result<End> {
         let pending: Pending = RefCell::default();
         let mut buffer = Vec::new();
         let (mut writer, mut reader) = (stream, stream);
@@ -213,12 +231,24 @@ impl Link {
                     Some(call) => call,
                     None => match self.calls.recv().await {
                         Ok(call) => call,
-                        Err(_) => return Ok(()),
+                        Err(_) => return Ok(End::Dropped),
                     },
                 };
                 seq += 1;
-                pending.borrow_mut().insert(seq, call.reply);
+                let farewell = matches!(call.request, Request::Shutdown).then(|| smol::channel::bounded(1));
+                let reply = farewell.as_ref().map_or_else(|| call.reply.clone(), |(reply, _)| reply.clone());
+                pending.borrow_mut().insert(seq, reply);
                 send(&mut writer, seq, call.request).await?;
+                // What is asked after it is for the next monitor, if this one agrees.
+                if let Some((_, answered)) = farewell
+                    && let Ok(answer) = answered.recv().await
+                {
+                    let agreed = answer.error.is_none();
+                    let _ = call.reply.try_send(answer);
+                    if agreed {
+                        return Ok(End::Left);
+                    }
+                }
             }
         };
         let read = async {
@@ -228,6 +258,8 @@ impl Link {
                         let reply = pending.borrow_mut().remove(&answer.answer);
                         if let Some(reply) = reply {
                             let _ = reply.try_send(answer);
+                            // A monitor that agrees to leave closes the connection at once: who asked hears it first.
+                            smol::future::yield_now().await;
                         }
                     }
                     Some(FromMonitor::Event(event)) => self.pass_on(event),
@@ -305,6 +337,18 @@ impl Link {
 
 pub(super) fn connect(paths: &Paths) -> Option<Async<UnixStream>> {
     Async::new(socket::connect(&paths.monitor_socket()).ok()?).ok()
+}
+
+/// Waits until the other end is closed: its process has given up its socket, so that a new one may take its place.
+async fn until_closed(stream: &Async<UnixStream>) {
+    let closed = async {
+        let (mut reader, mut buffer) = (stream, [0; 256]);
+        while reader.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
+    };
+    let enough = async {
+        smol::Timer::after(FAREWELL).await;
+    };
+    or(closed, enough).await;
 }
 
 pub(super) async fn send(stream: &mut &Async<UnixStream>, seq: u64, request: Request) -> io::Result<()> {

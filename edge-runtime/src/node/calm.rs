@@ -1,4 +1,4 @@
-//! Gives memory back once the node has come to rest: what starting and ending pods touched is not needed by one that
+//! Tells when the node has come to rest, to give memory back: what starting and ending pods touched is not needed by one that
 //! only keeps its link. Knows nothing of what the work was.
 
 use std::time::Duration;

@@ -173,7 +173,7 @@ impl Node {
                 Err(again) => again,
             };
             if self.calm.rested(now) {
-                crate::sys::memory::trim();
+                self.rest();
             }
             let reports = match self.sync_ends(now)? {
                 Ok(leave) => self.outgoing.flush(leave, self.link.as_ref(), now),
@@ -214,6 +214,17 @@ impl Node {
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;
             }
+        }
+    }
+
+    /// Nothing was to be done for a while: what was needed for it goes.
+    fn rest(&self) {
+        self.store.release_cache();
+        crate::sys::memory::trim();
+        if self.pods.is_empty() {
+            let monitor = self.monitor.clone();
+            // One that knows of a container stays; else the next start brings another.
+            self.executor.spawn(async move { drop(monitor.shutdown_if_idle().await) }).detach();
         }
     }
 

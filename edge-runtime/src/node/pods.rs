@@ -104,6 +104,10 @@ impl Pods {
         self.entries.iter()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub(super) fn contains(&self, uid: &str) -> bool {
         self.entries.contains_key(uid)
     }

@@ -285,6 +285,11 @@ impl Store {
             .map_err(|source| self.sqlite(source))
     }
 
+    /// Gives up pages that SQLite keeps to read them faster. One that fails keeps them.
+    pub fn release_cache(&self) {
+        let _ = self.db.execute_batch("PRAGMA shrink_memory");
+    }
+
     fn set_sync(&self, mode: &str) -> Result<(), StoreError> {
         self.db.pragma_update(None, "synchronous", mode).map_err(|source| self.sqlite(source))
     }
