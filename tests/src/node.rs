@@ -40,7 +40,7 @@ pub struct EdgeNode {
     root: PathBuf,
     kubectl: Kubectl,
     /// The network it lives in, if not the host's.
-    uplink: Option<Rc<Uplink>>,
+    pub uplink: Option<Rc<Uplink>>,
     /// Bytes of the daemon's log that are of daemons before this one.
     log_before: usize,
 }
@@ -130,7 +130,9 @@ impl EdgeNode {
         let program = binary("edge-runtime");
         if let Some(pid) = self.monitor_apart() {
             let mut command = Command::new("nsenter");
-            command.arg(format!("--mount=/proc/{pid}/ns/mnt")).arg("--").arg(&program);
+            // Its network too, which may be an uplink's.
+            command.arg(format!("--mount=/proc/{pid}/ns/mnt")).arg(format!("--net=/proc/{pid}/ns/net"));
+            command.arg("--").arg(&program);
             return command;
         }
         self.uplink.as_ref().map_or_else(|| Command::new(&program), |uplink| uplink.command(&program))

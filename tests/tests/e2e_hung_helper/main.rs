@@ -1,5 +1,6 @@
 //! Programs and peers that never answer: each is the trouble of one pod.
 
+mod black_hole;
 mod cni;
 mod nft;
 mod registry;

@@ -18,7 +18,7 @@ fn container(image: &str, policy: &str) -> Value {
 }
 
 /// A shell that runs the node with this `/etc/resolv.conf`.
-fn with_name_server(folder: &Path, server: &str) -> Vec<String> {
+pub(crate) fn with_name_server(folder: &Path, server: &str) -> Vec<String> {
     let file = folder.join("resolv.conf");
     std::fs::write(&file, format!("nameserver {server}\n")).expect("written");
     let script = format!("mount --bind {} /etc/resolv.conf && exec \"$0\" \"$@\"", file.display());
