@@ -12,7 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::api::ServiceRange;
 use crate::pki::{self, token};
-use crate::{info, limits, nodes, serve, standalone};
+use crate::{info, limits, memory, nodes, serve, standalone};
 
 #[derive(Debug, Parser)]
 #[command(name = "cloud-bridge", about = "Speaks for many small nodes to a Kubernetes API, or is that API itself")]
@@ -139,6 +139,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     pki::tls::install_provider();
     if let Verb::Standalone(_) | Verb::Serve(_) = &arguments.verb {
         limits::set();
+        tokio::spawn(memory::watch());
     }
     match arguments.verb {
         Verb::Standalone(options) => standalone::run(options).await,

@@ -12,7 +12,7 @@
 //! | [`panics`] | what a panic ends and how it is told |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | [`standalone`], [`serve`] | wiring of the two ways to run |
-//! | [`limits`] | what the process asks of the kernel for itself |
+//! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`cli`] | verbs, flags, what is printed |
 
 pub mod accept;
@@ -23,6 +23,7 @@ pub mod info;
 pub mod kubelet;
 pub mod limits;
 pub mod listen;
+pub mod memory;
 pub mod nodes;
 pub mod panics;
 pub mod pki;

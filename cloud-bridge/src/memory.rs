@@ -1,0 +1,96 @@
+//! Gives memory back to the kernel after a storm: thousands of nodes that come at once need room for their greetings,
+//! and the allocator keeps what lies between what has stayed. Knows nothing of what the memory was for.
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+/// Between looks.
+const LOOK: Duration = Duration::from_secs(5);
+/// Growth since the last time that is worth a walk over the heap (tens of milliseconds for half a gigabyte).
+const GROWN: u64 = 32 << 20;
+/// Growth between two looks that is no rest.
+const STEADY: u64 = 1 << 20;
+
+/// Looks for as long as the program runs.
+pub async fn watch() {
+    let mut size = Size::default();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(now) = resident() else { return };
+        if size.has_settled_higher(now) {
+            trim();
+            size.settled(resident().unwrap_or(now));
+        }
+    }
+}
+
+/// What the process takes, in bytes.
+#[derive(Debug, Default)]
+struct Size {
+    after_trim: u64,
+    last: u64,
+}
+
+impl Size {
+    /// Whether it has grown, and grows no more.
+    fn has_settled_higher(&mut self, now: u64) -> bool {
+        let steady = now < self.last.saturating_add(STEADY);
+        self.last = now;
+        // What was given back otherwise is no room to grow in.
+        self.after_trim = self.after_trim.min(now);
+        steady && now > self.after_trim.saturating_add(GROWN)
+    }
+
+    fn settled(&mut self, now: u64) {
+        (self.after_trim, self.last) = (now, now);
+    }
+}
+
+/// What this process has in memory (proc(5), status), in bytes; `None` without /proc.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no condition; it only looks at the allocator's own free lists.
+    unsafe {
+        nix::libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn memory_is_given_back_once_it_has_grown_and_grows_no_more() {
+        let mut size = Size::default();
+        size.settled(100 * MIB);
+        assert!(!size.has_settled_higher(110 * MIB), "not worth it");
+        assert!(!size.has_settled_higher(200 * MIB), "it grows");
+        assert!(!size.has_settled_higher(300 * MIB));
+        assert!(size.has_settled_higher(300 * MIB));
+        size.settled(280 * MIB);
+        assert!(!size.has_settled_higher(280 * MIB), "what is in use is not asked for again and again");
+        assert!(!size.has_settled_higher(150 * MIB));
+        assert!(!size.has_settled_higher(190 * MIB));
+        assert!(size.has_settled_higher(190 * MIB));
+    }
+
+    #[test]
+    fn what_lies_free_goes_back() {
+        let blocks: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 4_000]).collect();
+        let kept: Vec<Vec<u8>> =
+            blocks.into_iter().enumerate().filter(|(at, _)| at % 100 == 0).map(|(_, b)| b).collect();
+        let before = resident().unwrap();
+        trim();
+        let after = resident().unwrap();
+        assert!(cfg!(not(target_env = "gnu")) || after + 32 * MIB < before, "{before} {after}");
+        drop(kept);
+    }
+}
