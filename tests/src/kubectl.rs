@@ -139,6 +139,21 @@ impl Kubectl {
         self.wait_pod(name, 60, phase, |pod| pod["status"]["phase"] == phase)
     }
 
+    /// Waits for an event with this reason about this object, whatever namespace; gives its message.
+    ///
+    /// # Panics
+    /// There is none within 40 s.
+    #[allow(clippy::must_use_candidate)]
+    pub fn wait_event(&self, object: &str, reason: &str) -> String {
+        until(Duration::from_secs(40), &format!("event {reason} about {object}"), || {
+            let selector = format!("involvedObject.name={object},reason={reason}");
+            let text = self.run(&["get", "events", "-A", "--field-selector", &selector, "-o", "json"])?;
+            let list: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            let message = list["items"][0]["message"].as_str().map(str::to_owned);
+            message.ok_or_else(|| self.run(&["get", "events", "-A"]).unwrap_or_default())
+        })
+    }
+
     /// Waits until the object is no more.
     ///
     /// # Panics

@@ -240,10 +240,20 @@ impl Drop for Node {
             kill(pid, 9);
         }
         for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-            let _ = fs::remove_dir(hierarchy.path().join(self.cgroup.trim_start_matches('/')));
+            remove_cgroup(&hierarchy.path().join(self.cgroup.trim_start_matches('/')));
         }
-        let _ = fs::remove_dir(format!("/sys/fs/cgroup{}", self.cgroup));
+        remove_cgroup(Path::new(&format!("/sys/fs/cgroup{}", self.cgroup)));
     }
+}
+
+/// With those below it: an OCI runtime that was killed leaves what it had made.
+fn remove_cgroup(cgroup: &Path) {
+    for below in fs::read_dir(cgroup).into_iter().flatten().flatten() {
+        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_cgroup(&below.path());
+        }
+    }
+    let _ = fs::remove_dir(cgroup);
 }
 
 pub fn kill(pid: i32, signal: i32) {

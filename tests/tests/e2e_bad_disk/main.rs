@@ -82,17 +82,6 @@ fn wait_healthy(kubectl: &Kubectl, node: &EdgeNode, wanted: &str) -> String {
     })
 }
 
-/// Waits for an event with this reason about this object; gives its message.
-fn wait_event(kubectl: &Kubectl, object: &str, reason: &str) -> String {
-    until(Duration::from_secs(40), &format!("event {reason} about {object}"), || {
-        let selector = format!("involvedObject.name={object},reason={reason}");
-        let text = kubectl.run(&["get", "events", "-A", "--field-selector", &selector, "-o", "json"])?;
-        let list: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let message = list["items"][0]["message"].as_str().map(str::to_owned);
-        message.ok_or_else(|| kubectl.run(&["get", "events", "-A"]).unwrap_or_default())
-    })
-}
-
 /// Processes of the containers of a pod, by name: pid and start time name one for good.
 type Processes = BTreeMap<String, (u32, Option<u64>)>;
 

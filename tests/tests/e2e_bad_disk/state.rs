@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::disk::Disk;
 use crate::lines::{log_folder, losses, printing, text};
-use crate::{endure, processes, tell, wait_event, wait_healthy};
+use crate::{endure, processes, tell, wait_healthy};
 
 #[test]
 fn a_card_that_turns_read_only_ends_no_pod() {
@@ -44,7 +44,7 @@ fn goes_bad(test: &str, make: Make, spoil: fn(&Disk)) {
 
     spoil(&disk);
     tell(&format!("{test}: {}", wait_healthy(kubectl, &node, "False")));
-    tell(&format!("{test}: {}", wait_event(kubectl, &name, "StoreInMemory")));
+    tell(&format!("{test}: {}", kubectl.wait_event(&name, "StoreInMemory")));
     // What goes is stopped, what ends cannot start again, what comes waits: each says so.
     let one = |pod| processes(&node, pod).into_values().next().expect("it runs").0;
     let (ending, going) = (one(&ends), one(&goes));

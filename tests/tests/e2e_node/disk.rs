@@ -7,7 +7,7 @@ use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;
 
 use crate::small_disk::SmallDisk;
-use crate::{condition, configure, import_other, node_with, pod_condition, wait_event};
+use crate::{condition, configure, import_other, node_with, pod_condition};
 
 #[test]
 fn pods_keep_to_their_disk_limits() {
@@ -38,7 +38,7 @@ fn pods_keep_to_their_disk_limits() {
         let gone = kubectl.wait_phase(name, "Failed");
         assert_eq!((&gone["status"]["reason"], &gone["status"]["message"]), (&json!("Evicted"), &json!(message)));
         assert!(pod_condition(&gone, "DisruptionTarget").is_null(), "its own doing");
-        assert_eq!(wait_event(kubectl, name, "Evicted"), message);
+        assert_eq!(kubectl.wait_event(name, "Evicted"), message);
     }
     kubectl.wait_ready("fits");
 }
@@ -82,13 +82,13 @@ fn a_short_disk_loses_unused_images_and_then_the_largest_pod() {
     assert_eq!(pod_condition(&gone, "DisruptionTarget")["reason"], "TerminationByKubelet");
     let images = node.edge_ok(&["images"]);
     assert!(!images.contains("unused") && images.contains("busybox"), "{images}");
-    wait_event(kubectl, on, "NodeHasDiskPressure");
+    kubectl.wait_event(on, "NodeHasDiskPressure");
     until(Duration::from_secs(40), "the pressure is over", || {
         let one = condition(&kubectl.get("node", on)?, "DiskPressure");
         if one["status"] == "False" { Ok(()) } else { Err(one.to_string()) }
     });
     kubectl.wait_ready("small");
-    let why = wait_event(kubectl, on, "ImageGCFailed");
+    let why = kubectl.wait_event(on, "ImageGCFailed");
     assert!(why.contains("cannot remove") || why.contains("Operation not permitted"), "{why}");
     // It has been moved aside.
     attribute("-i", &file_of_unused(&root));
@@ -137,7 +137,7 @@ fn a_full_disk_keeps_no_node_from_booting() {
         let one = condition(&kubectl.get("node", &name)?, "DiskPressure");
         if one["status"] == "True" { Ok(()) } else { Err(format!("{one} {}", node.log())) }
     });
-    let why = wait_event(kubectl, &name, "FreeDiskSpaceFailed");
+    let why = kubectl.wait_event(&name, "FreeDiskSpaceFailed");
     assert!(why.contains("Failed to free sufficient space by deleting unused images (freed 0 bytes)"), "{why}");
     assert!(node.daemon.as_mut().is_some_and(sampan_tests::process::Process::is_running));
     std::fs::remove_file(&filler).expect("removed");

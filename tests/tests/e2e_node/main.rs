@@ -9,9 +9,8 @@ mod shutdown;
 mod small_disk;
 
 use std::process::Command;
-use std::time::Duration;
 
-use sampan_tests::{Cluster, EdgeNode, Kubectl, until};
+use sampan_tests::{Cluster, EdgeNode};
 use serde_json::Value;
 
 /// The host's disk is none of a test's business.
@@ -53,15 +52,4 @@ fn condition(node: &Value, name: &str) -> Value {
 
 fn pod_condition(pod: &Value, name: &str) -> Value {
     condition(pod, name)
-}
-
-/// Waits for an event with this reason about this object; gives its message.
-fn wait_event(kubectl: &Kubectl, object: &str, reason: &str) -> String {
-    until(Duration::from_secs(40), &format!("event {reason} about {object}"), || {
-        let selector = format!("involvedObject.name={object},reason={reason}");
-        let text = kubectl.run(&["get", "events", "-A", "--field-selector", &selector, "-o", "json"])?;
-        let list: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let message = list["items"][0]["message"].as_str().map(str::to_owned);
-        message.ok_or_else(|| kubectl.run(&["get", "events", "-A"]).unwrap_or_default())
-    })
 }

@@ -5,7 +5,7 @@ use sampan_tests::{Cluster, can_run, until};
 use serde_json::json;
 use std::time::Duration;
 
-use crate::{NO_DISK, condition, configure, node_with, pod_condition, wait_event};
+use crate::{NO_DISK, condition, configure, node_with, pod_condition};
 
 #[test]
 fn memory_pressure_evicts_and_refuses() {
@@ -31,7 +31,7 @@ fn memory_pressure_evicts_and_refuses() {
         if one["status"] == "True" { Ok(one) } else { Err(one.to_string()) }
     });
     assert_eq!(seen["reason"], "KubeletHasInsufficientMemory");
-    wait_event(kubectl, on, "NodeHasInsufficientMemory");
+    kubectl.wait_event(on, "NodeHasInsufficientMemory");
 
     let asks = with(shell("c", "exec sleep 1000"), &json!({"resources": {"requests": {"cpu": "1m"}}}));
     kubectl.apply_all(&[
@@ -49,8 +49,8 @@ fn memory_pressure_evicts_and_refuses() {
     assert!(message.starts_with("The node was low on resource: memory. Threshold quantity: "), "{message}");
     let target = pod_condition(&evicted, "DisruptionTarget");
     assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("TerminationByKubelet")));
-    wait_event(kubectl, "burstable", "Evicted");
-    wait_event(kubectl, on, "EvictionThresholdMet");
+    kubectl.wait_event("burstable", "Evicted");
+    kubectl.wait_event(on, "EvictionThresholdMet");
     // The critical one never goes.
     kubectl.wait_ready(&vital);
 }

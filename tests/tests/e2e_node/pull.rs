@@ -9,7 +9,7 @@ use sampan_tests::process::Process;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;
 
-use crate::{configure, wait_event};
+use crate::configure;
 
 fn installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
@@ -80,5 +80,5 @@ fn images_come_ahead_of_time_slowly_or_not_now() {
         let images = node.edge(&["images"])?;
         if images.contains("tools/slow") { Ok(()) } else { Err(images) }
     });
-    wait_event(kubectl, "waits", "Pulled");
+    kubectl.wait_event("waits", "Pulled");
 }

@@ -8,8 +8,6 @@ use sampan_tests::process::signal;
 use sampan_tests::{Cluster, EdgeNode, can_run};
 use serde_json::json;
 
-use crate::wait_event;
-
 /// What a power cut leaves: the disk, but nothing that ran and nothing of `/run`. The next start sees another boot id.
 fn cut_power(node: &mut EdgeNode, folder: &Path) {
     node.kill();
@@ -48,7 +46,7 @@ fn a_reboot_begins_pods_anew_and_says_so() {
     let more = json!({"initContainers": [init], "volumes": [host_path("notes", &notes)]});
     kubectl.apply_all(&[with_spec(pod("lives-on", &name, json!([main])), &more)]);
     let before = kubectl.wait_ready("lives-on");
-    assert_eq!(wait_event(kubectl, &name, "Starting"), "Starting edge-runtime.");
+    assert_eq!(kubectl.wait_event(&name, "Starting"), "Starting edge-runtime.");
 
     cut_power(&mut node, cluster.folder());
     node.start();
@@ -62,9 +60,9 @@ fn a_reboot_begins_pods_anew_and_says_so() {
     assert_eq!((&last["exitCode"], &last["reason"]), (&json!(255), &json!("Unknown")), "{last}");
     // Init containers run again with a new sandbox (K8s pkg/kubelet/kuberuntime, `computePodActions`).
     assert_eq!(std::fs::read_to_string(notes.join("order")).expect("notes"), "init\nmain\ninit\nmain\n");
-    let text = wait_event(kubectl, "lives-on", "SandboxChanged");
+    let text = kubectl.wait_event("lives-on", "SandboxChanged");
     assert_eq!(text, "Pod sandbox changed, it will be killed and re-created.");
-    let text = wait_event(kubectl, &name, "Rebooted");
+    let text = kubectl.wait_event(&name, "Rebooted");
     let boot = "5bd3e2d8-6b6a-4b8e-9d53-5f7a9b1c2d3e";
     assert_eq!(text, format!("Node {name} has been rebooted, boot id: {boot}"));
     let object = node.wait_ready();

@@ -7,7 +7,7 @@ use sampan_tests::{Cluster, can_run, until};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::{NO_DISK, condition, node_with, pod_condition, wait_event};
+use crate::{NO_DISK, condition, node_with, pod_condition};
 
 /// A pod that notes in `folder` when it was asked to stop and when it did, a second later.
 fn slow(name: &str, node: &str, folder: &Path) -> Value {
@@ -49,8 +49,8 @@ fn pods_stop_in_order_and_go_on_at_the_next_start() {
     let object = kubectl.get("node", &on).expect("the node");
     let ready = condition(&object, "Ready");
     assert_eq!((&ready["reason"], &ready["message"]), (&json!("KubeletNotReady"), &json!("node is shutting down")));
-    wait_event(kubectl, &on, "Shutdown");
-    wait_event(kubectl, &on, "NodeNotReady");
+    kubectl.wait_event(&on, "Shutdown");
+    kubectl.wait_event(&on, "NodeNotReady");
     assert_eq!(kubectl.get("pod", "plain").expect("the pod")["status"]["phase"], "Running", "it goes on later");
 
     node.start();

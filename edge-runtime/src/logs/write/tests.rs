@@ -1,3 +1,5 @@
+//! What a log refuses, drops, counts and opens anew.
+
 use super::*;
 
 const T: &str = "2026-01-02T03:04:05.000000006Z";
