@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::image::digest::hex;
 use crate::image::incoming::DROP;
 use crate::image::layers::{Layers, read_json};
 use crate::image::{ImageError, ImageRecord, wants};
@@ -77,9 +78,13 @@ pub fn sweep(
 ) -> Result<(), ImageError> {
     let incoming = layers.incoming();
     let lock = layers.lock()?;
-    let (live, old) = wants::sort(incoming, how.keep).map_err(incoming.error("cannot read the notes in"))?;
     let mut in_use = in_use()?;
-    in_use.extend(layers.records().into_iter().flat_map(|image| image.layers));
+    let records = layers.records();
+    let has_all = |image: &&ImageRecord| image.layers.iter().all(|layer| layers.has(layer));
+    let known: BTreeSet<&str> = records.iter().filter(has_all).map(|image| hex(&image.id)).collect();
+    let (live, old) = wants::sort(incoming, how.keep, |image| known.contains(image))
+        .map_err(incoming.error("cannot read the notes in"))?;
+    in_use.extend(records.into_iter().flat_map(|image| image.layers));
     in_use.extend(live.into_iter().flat_map(|want| want.layers));
     let notes = incoming.entries(DROP).map_err(incoming.error("cannot read"))?;
     let mut going: BTreeSet<String> = old.into_iter().flat_map(|want| want.layers).collect();

@@ -95,16 +95,23 @@ fn write(claim: &mut Claim, want: &Want) -> io::Result<()> {
     claim.held.write_all(&serde_json::to_vec(want)?)
 }
 
-/// All notes, but those that nobody went on with for `keep`: these are removed and given second. The caller holds the
-/// lock.
+/// All notes, but those that nobody works on any more and that have done their work or were not gone on with for `keep`:
+/// these are removed and given second. `is_known` says whether the image with this [`hex`] has its record and its
+/// layers: whoever wrote the note was killed before it could remove it. The caller holds the lock.
 ///
 /// # Errors
 /// The folder cannot be read, or a note not be removed.
-pub(super) fn sort(incoming: &Incoming, keep: Duration) -> io::Result<(Vec<Want>, Vec<Want>)> {
+pub(super) fn sort(
+    incoming: &Incoming,
+    keep: Duration,
+    is_known: impl Fn(&str) -> bool,
+) -> io::Result<(Vec<Want>, Vec<Want>)> {
     let (mut live, mut old) = (Vec::new(), Vec::new());
     for path in incoming.entries(WANT)? {
         let want = read_json(&path).unwrap_or_default();
-        if !is_claimed(&path) && is_older(&path, keep) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_done = name.strip_prefix(WANT).is_some_and(&is_known);
+        if !is_claimed(&path) && (is_done || is_older(&path, keep)) {
             fs::remove_file(&path)?;
             old.push(want);
         } else {

@@ -70,6 +70,24 @@ fn a_pull_that_is_killed_anywhere_leaves_nothing() {
     }
 }
 
+/// Killed between its last commit and the removal of its note, which is a moment of a sync.
+#[test]
+fn the_note_of_a_pull_whose_image_is_known_goes() {
+    let served = served();
+    let server = Server::start(move |request| served.answer(request));
+    let image = server.image("app:v1");
+    let node = node_for(&server);
+    node.pull(&image).expect();
+    let records: Vec<_> = node.listing("layers").into_iter().filter(|name| name.ends_with(".image")).collect();
+    let [record] = records.as_slice() else { panic!("{records:?}") };
+    let note = node.state("incoming").join(format!("want-{}", record.trim_end_matches(".image")));
+    std::fs::write(&note, r#"{"layers": [], "brought": [], "access": {}}"#).unwrap();
+    node.run("images", &["--collect", "usual"]).expect();
+    is_clean(&node);
+    assert_eq!(node.images().len(), 1);
+    assert_eq!(node.listing("layers").len(), 7, "three layers, their counts, one record");
+}
+
 #[test]
 fn a_removal_that_is_killed_anywhere_is_ended_by_the_next() {
     let served = served();
