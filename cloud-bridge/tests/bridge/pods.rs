@@ -39,10 +39,15 @@ async fn a_pod_and_what_it_names_go_down_and_its_status_comes_up() {
     moved["podIP"] = "10.1.0.3".into();
     moved["podIPs"] = json!([{"ip": "10.1.0.3"}]);
     moved["message"] = "hello".into();
+    // As after another lease of a DHCP server.
+    moved["hostIP"] = "192.0.2.8".into();
+    moved["hostIPs"] = json!([{"ip": "192.0.2.8"}, {"ip": "2001:db8::8"}]);
     edge.report_and_wait(status(&pod, moved)).await.unwrap();
     edge.report_and_wait(status(&pod, running())).await.unwrap();
     let shown = cluster.pods().get(&name).await.unwrap().status.unwrap();
     assert_eq!((shown.pod_ips.unwrap().len(), shown.message), (1, None), "what the node no longer says is gone");
+    let host_ips: Vec<_> = shown.host_ips.unwrap().into_iter().map(|address| address.ip).collect();
+    assert_eq!(host_ips, ["192.0.2.7"]);
     edge.linger(Duration::from_millis(200)).await;
     assert_eq!(edge.puts, puts, "a change of status costs nothing on the way down");
 

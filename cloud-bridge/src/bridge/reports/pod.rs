@@ -81,9 +81,11 @@ fn status_patch(uid: &str, status: &Value) -> Option<Value> {
     for name in CLEARED {
         fields.entry(name).or_insert(Value::Null);
     }
-    // Merges by ip; an address that is no more would stay.
-    if let Some(Value::Array(addresses)) = fields.get_mut("podIPs") {
-        addresses.insert(0, json!({"$patch": "replace"}));
+    // They merge by ip: an address that is no more would stay, and the API refuses two of one family ever after.
+    for name in ["podIPs", "hostIPs"] {
+        if let Some(Value::Array(addresses)) = fields.get_mut(name) {
+            addresses.insert(0, json!({"$patch": "replace"}));
+        }
     }
     // They merge by type: what was wrong before must not stay with what is right now.
     for condition in fields.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
