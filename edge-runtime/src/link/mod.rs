@@ -209,12 +209,5 @@ pub(crate) struct Wakers {
     network_changes: Receiver<()>,
 }
 
-fn random() -> u32 {
-    use ring::rand::SecureRandom;
-    let mut bytes = [0; 4];
-    // Without randomness the wait is the longest: it loses the jitter, not the pause.
-    if ring::rand::SystemRandom::new().fill(&mut bytes).is_ok() { u32::from_ne_bytes(bytes) } else { u32::MAX }
-}
-
 #[cfg(test)]
 mod tests;

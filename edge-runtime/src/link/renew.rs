@@ -8,6 +8,7 @@ use super::dial::{self, DialError};
 use super::identity::{Identity, IdentityError};
 use super::tls::{self, TlsError};
 use super::{Shared, http, join, pump};
+use crate::sys::random::random;
 use edge_protocol::message::RenewAnswer;
 use edge_protocol::version::IdentityTerms;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
@@ -78,7 +79,7 @@ pub(super) async fn run(shared: Rc<Shared>, news: Receiver<News>) {
     loop {
         let Some((terms, wait)) = next.take() else {
             match news.recv().await {
-                Ok(News::Welcome(terms)) => next = Some((terms, due_in(&terms, super::random()))),
+                Ok(News::Welcome(terms)) => next = Some((terms, due_in(&terms, random()))),
                 Ok(News::Answer(_) | News::Ended) => {}
                 Err(_) => return,
             }
@@ -93,7 +94,7 @@ pub(super) async fn run(shared: Rc<Shared>, news: Receiver<News>) {
         match future::or(sooner, due).await {
             None => {}
             Some(Ok(News::Welcome(terms))) => {
-                next = Some((terms, due_in(&terms, super::random())));
+                next = Some((terms, due_in(&terms, random())));
                 continue;
             }
             Some(Ok(News::Answer(_))) => {

@@ -158,6 +158,7 @@ impl Node {
         }
         self.sweep_kernel();
         self.sweep_folders();
+        self.repeat_soon();
         Ok(())
     }
 

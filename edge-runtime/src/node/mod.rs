@@ -23,6 +23,7 @@
 //! | `outgoing` | reports on their way to the bridge |
 //! | `statics`, `manifests` | pods from manifest files |
 //! | `report` | the Node object |
+//! | `repeat` | statuses told again to an API that may be that of a backup |
 //! | `streams` | logs to whoever asked |
 //! | `tokens` | service account tokens of the pods here |
 
@@ -46,6 +47,7 @@ mod poison;
 mod prepull;
 mod pull_secrets;
 mod pulls;
+mod repeat;
 mod report;
 mod resize;
 mod series;
@@ -88,6 +90,7 @@ use outgoing::Outgoing;
 use pods::Pods;
 use poison::Poison;
 use pulls::Pulls;
+use repeat::Repeat;
 use report::NodeReport;
 use series::Series;
 use shutdown::Shutdown;
@@ -144,6 +147,7 @@ pub struct Node {
     series: Series,
     ends: Ends,
     report: NodeReport,
+    repeat: Repeat,
     guard: Guard,
     storage: Storage,
     collect: Collect,

@@ -83,6 +83,7 @@ impl Node {
         self.expire_events(now)?;
         super::start::tend(&self.reserve, &self.paths);
         self.follow_addresses();
+        self.repeat_statuses(now);
         self.copy_store(now);
         self.watch_descriptors()?;
         self.return_to_disk(now)?;

@@ -24,6 +24,7 @@ use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
 use super::poison::Poison;
 use super::pulls::Pulls;
+use super::repeat::Repeat;
 use super::report::NodeReport;
 use super::series::Series;
 use super::shutdown::Shutdown;
@@ -325,6 +326,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         outgoing: Outgoing::default(),
         series: Series::default(),
         ends: Ends::default(),
+        repeat: Repeat::default(),
         report: NodeReport::new(version.unwrap_or_default(), conditions.as_deref(), sensors),
         guard: Guard::new(manager, measure::separate_images(paths)),
         storage: Storage::default(),

@@ -13,6 +13,7 @@ use crate::pod::clock::{Mono, Now};
 use crate::pod::event::PodEvent;
 use crate::pod::record::{PodSource, SandboxState};
 use crate::store::StoreError;
+use crate::sys::random::random;
 use crate::volume::error::TOKEN_MISSING;
 use crate::volume::token::{self, Held, Wanted};
 
@@ -240,14 +241,6 @@ impl Node {
             }
         }
     }
-}
-
-fn random() -> u32 {
-    use ring::rand::SecureRandom;
-    let mut bytes = [0; 4];
-    // Without randomness the spread is lost, nothing else.
-    let _ = ring::rand::SystemRandom::new().fill(&mut bytes);
-    u32::from_ne_bytes(bytes)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod notify;
 pub mod oom;
 pub mod program;
 pub mod quantity;
+pub mod random;
 pub mod reserve;
 pub mod resolve;
 pub mod signal;

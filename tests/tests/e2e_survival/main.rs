@@ -131,6 +131,59 @@ fn a_node_without_a_memory_runs_nothing_twice() {
     assert_eq!(after["status"], before["status"]);
 }
 
+/// Of the embedded API's state, everything that begins with the database's name.
+fn api_files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the bridge's state");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("api.db"))).collect()
+}
+
+#[test]
+fn an_api_that_comes_back_from_a_backup_is_told_what_is() {
+    if !can_run() || std::env::var_os("TEST_KUBECONFIG").is_some() {
+        return;
+    }
+    let mut cluster = Cluster::start("backup");
+    let node = cluster.node("edge");
+    let on = node.name.clone();
+    let switch = cluster.folder().join("switch");
+    std::fs::create_dir(&switch).expect("a folder");
+    cluster.kubectl.apply_all(&[ends_on_file("ends", &on, &switch), sleeper("runs", &on)]);
+    cluster.kubectl.wait_ready("ends");
+    cluster.kubectl.wait_ready("runs");
+
+    let (state, backup) = (cluster.folder().join("bridge"), cluster.folder().join("backup"));
+    std::fs::create_dir(&backup).expect("a folder");
+    cluster.kill_bridge();
+    for file in api_files(&state) {
+        let _bytes = std::fs::copy(&file, backup.join(file.file_name().expect("a name"))).expect("a copy");
+    }
+    cluster.start_bridge();
+    std::fs::write(switch.join("ends"), "").expect("a file");
+    let ended = cluster.kubectl.wait_phase("ends", "Failed");
+
+    cluster.kill_bridge();
+    api_files(&state).iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
+    for file in api_files(&backup) {
+        let _bytes = std::fs::copy(&file, state.join(file.file_name().expect("a name"))).expect("a copy");
+    }
+    cluster.start_bridge();
+    assert_eq!(cluster.kubectl.get("pod", "ends").expect("a pod")["status"]["phase"], "Running");
+    // A minute at most, and the node's way back to the bridge.
+    until(Duration::from_secs(100), "the end is told again", || {
+        let pod = cluster.kubectl.get("pod", "ends")?;
+        let (now, then) = (&pod["status"]["containerStatuses"], &ended["status"]["containerStatuses"]);
+        if now == then { Ok(()) } else { Err(now.to_string()) }
+    });
+    let pod = cluster.kubectl.get("pod", "ends").expect("a pod");
+    assert_eq!(
+        (&pod["status"]["phase"], &pod["status"]["conditions"]),
+        (&"Failed".into(), &ended["status"]["conditions"])
+    );
+    let pod = cluster.kubectl.get("pod", "runs").expect("a pod");
+    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+}
+
 #[test]
 fn everything_comes_back_without_a_network() {
     if !can_run() {
