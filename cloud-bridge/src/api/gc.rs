@@ -31,6 +31,8 @@ pub(super) const SLICE: usize = 100;
 pub(super) enum Work {
     /// An owner that is gone, by uid.
     Gone(String),
+    /// An object that named such an owner: each in its own turn, an owner may have thousands.
+    Left(String, ObjectKey),
     /// An object with new owner references.
     Owned(String, ObjectKey),
     /// A deleting object with a finalizer of the collector, or whose dependent went.
@@ -137,10 +139,11 @@ fn step(inner: &Inner, work: &Work) -> ApiResult<()> {
     match work {
         Work::Gone(uid) => {
             for (storage, key) in store.dependents(uid)? {
-                collect(inner, &mut store, &storage, &key)?;
+                inner.collector.add(Work::Left(storage, key));
             }
             Ok(())
         }
+        Work::Left(storage, key) => collect(inner, &mut store, storage, key),
         Work::Owned(storage, key) => {
             warn_of_owners(inner, &mut store, storage, key)?;
             collect(inner, &mut store, storage, key)

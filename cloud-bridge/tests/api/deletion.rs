@@ -226,24 +226,55 @@ async fn a_cluster_scoped_object_of_a_namespaced_owner_stays() {
     api.delete(&format!("/api/v1/persistentvolumes/{name}"), Value::Null).await.ok();
 }
 
+const MANY: usize = 450;
+
+async fn make_many(api: &Api, path: &str, owner: Option<&Value>) {
+    for number in 0..MANY {
+        let mut map = config(&format!("c{number}"), json!({}));
+        if let Some(owner) = owner {
+            let (name, uid) = (&owner["metadata"]["name"], &owner["metadata"]["uid"]);
+            map["metadata"]["ownerReferences"] =
+                json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}]);
+        }
+        api.post(path, map).await.ok();
+    }
+}
+
+/// How many of them others see, one look after the other until none is left.
+async fn looks(api: &Api, path: &str) -> Vec<usize> {
+    let mut left = Vec::new();
+    while left.last() != Some(&0) {
+        let list = api.get(path).await.ok();
+        let names = list["items"].as_array().unwrap().iter().map(|c| c["metadata"]["name"].as_str().unwrap());
+        left.push(names.filter(|name| name.starts_with('c')).count());
+    }
+    left
+}
+
 #[tokio::test]
 async fn others_have_their_turn_while_many_are_deleted() {
     let api = Api::embedded(|_| {});
-    for number in 0..450 {
-        api.post(&api.path("configmaps"), config(&format!("c{number}"), json!({}))).await.ok();
-    }
     let path = api.path("configmaps");
-    let all = api.delete(&path, Value::Null);
-    let between = async {
-        let mut left = Vec::new();
-        while left.last() != Some(&0) {
-            let list = api.get(&path).await.ok();
-            let names = list["items"].as_array().unwrap().iter().map(|c| c["metadata"]["name"].as_str().unwrap());
-            left.push(names.filter(|name| name.starts_with('c')).count());
-        }
-        left
-    };
-    let (all, left) = futures::join!(all, between);
-    assert_eq!(all.ok()["items"].as_array().unwrap().len(), 450);
-    assert!(left.iter().any(|left| (1..450).contains(left)), "{left:?}");
+    make_many(&api, &path, None).await;
+    let (all, left) = futures::join!(api.delete(&path, Value::Null), looks(&api, &path));
+    assert_eq!(all.ok()["items"].as_array().unwrap().len(), MANY);
+    assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
+}
+
+#[tokio::test]
+async fn others_have_their_turn_while_a_namespace_is_emptied_or_an_owner_goes() {
+    let api = Api::embedded(|_| {});
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "full"}})).await.ok();
+    let path = "/api/v1/namespaces/full/configmaps";
+    make_many(&api, path, None).await;
+    api.delete("/api/v1/namespaces/full", Value::Null).await.ok();
+    let left = looks(&api, path).await;
+    assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
+
+    let path = api.path("configmaps");
+    let owner = api.post(&path, config("owner", json!({}))).await.ok();
+    make_many(&api, &path, Some(&owner)).await;
+    api.delete(&api.path("configmaps/owner"), Value::Null).await.ok();
+    let left = looks(&api, &path).await;
+    assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
 }
