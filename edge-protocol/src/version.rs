@@ -83,6 +83,10 @@ pub struct Welcome {
     pub resume: bool,
     /// How often the edge pings.
     pub heartbeat_ms: u64,
+    /// Within this time after a full list the edge tells the status of every pod once more: the API may be that of a backup.
+    /// The longer the more nodes there are. Absent from bridges that do not ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat_within_ms: Option<u64>,
     /// Absent from bridges that renew no certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityTerms>,

@@ -37,6 +37,7 @@ fn to_edge() -> Vec<ToEdge> {
             resume: true,
             heartbeat_ms: 15_000,
             identity: None,
+            repeat_within_ms: None,
         }),
         ToEdge::Refuse { reason: RefuseReason::WrongCluster, message: "no".into() },
         ToEdge::SyncBegin { seq: 4, count: 2 },
@@ -136,6 +137,18 @@ fn to_edge() -> Vec<ToEdge> {
             resume: true,
             heartbeat_ms: 15_000,
             identity: Some(IdentityTerms { now_ms: 1_000, left_ms: 20, life_ms: 300 }),
+            repeat_within_ms: None,
+        }),
+        ToEdge::Welcome(Welcome {
+            protocol: 1,
+            features: vec![],
+            cluster: "c-1".into(),
+            session: 8,
+            stream: "s-2".into(),
+            resume: false,
+            heartbeat_ms: 15_000,
+            identity: None,
+            repeat_within_ms: Some(600_000),
         }),
     ]
 }

@@ -98,6 +98,10 @@ impl Members {
         self.known().keys().cloned().collect()
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.known().len()
+    }
+
     /// Whether a certificate of this node, issued then, is good; asks the API about a node that the watch does not
     /// know (yet).
     pub(super) async fn admit(&self, client: &Client, node: &str, issued: SystemTime) -> Result<(), NotAdmitted> {

@@ -8,6 +8,7 @@ use crate::message::{ToCloud, ToEdge};
 use crate::state::NodeState;
 use crate::version::{self, Hello, RefuseReason, Welcome};
 use crate::{SessionError, shorten};
+use std::time::Duration;
 
 impl BridgeSession {
     pub(super) fn dispatch(&mut self, state: &mut NodeState, message: ToCloud) -> Result<(), SessionError> {
@@ -51,7 +52,8 @@ impl BridgeSession {
             stream: state.stream().to_owned(),
             resume: resume.is_some(),
             identity: self.settings.identity.filter(|_| hello.features.iter().any(|f| f == version::RENEW)),
-            heartbeat_ms: u64::try_from(self.settings.heartbeat.as_millis()).unwrap_or(u64::MAX),
+            heartbeat_ms: milliseconds(self.settings.heartbeat),
+            repeat_within_ms: self.settings.repeat_within.map(milliseconds),
         }))?;
         self.events.push_back(BridgeEvent::Connected { hello, resumed: resume.is_some() });
         Ok(())
@@ -135,4 +137,8 @@ impl BridgeSession {
         }
         Err(SessionError::violation("the node asks for more answers than it reads"))
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -26,6 +26,8 @@ pub struct BridgeSettings {
     /// An object larger than [`LARGE`] is sent only after [`BridgeSession::allow_large`](super::BridgeSession::allow_large):
     /// one for ten thousand nodes is ten thousand texts on their way.
     pub large_by_turns: bool,
+    /// See [`Welcome::repeat_within_ms`](crate::version::Welcome::repeat_within_ms).
+    pub repeat_within: Option<Duration>,
     /// Told to nodes that renew; `None`: this bridge renews nothing.
     pub identity: Option<IdentityTerms>,
 }
@@ -40,6 +42,7 @@ impl BridgeSettings {
             window: 256 << 10,
             compress: false,
             large_by_turns: false,
+            repeat_within: None,
             identity: None,
         }
     }

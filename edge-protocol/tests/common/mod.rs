@@ -34,6 +34,7 @@ pub(crate) fn welcome(resume: bool) -> ToEdge {
         resume,
         heartbeat_ms: 15_000,
         identity: None,
+        repeat_within_ms: None,
     })
 }
 

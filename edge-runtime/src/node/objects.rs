@@ -25,6 +25,7 @@ impl Node {
             LinkEvent::Connected(welcome) => {
                 log::info!("connected to the bridge of cluster {}", welcome.cluster);
                 self.time_told(welcome.identity.map(|terms| terms.now_ms));
+                self.repeat.welcomed(welcome.repeat_within_ms);
                 self.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
                 self.tell_dropped()?;
                 let now = self.mono();

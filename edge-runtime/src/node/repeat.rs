@@ -9,20 +9,26 @@ use crate::node::Node;
 use crate::pod::clock::Mono;
 use crate::sys::random::random;
 
-/// Ten thousand nodes get such lists when their bridge has been restarted.
-const SPREAD: Duration = Duration::from_secs(60);
+/// Whatever a bridge says.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// When to tell all statuses again.
 #[derive(Debug, Default)]
 pub(super) struct Repeat {
+    /// The bridge knows how many nodes there are to share the time with.
+    within: Option<Duration>,
     due: Option<Mono>,
 }
 
 impl Repeat {
+    /// The bridge has said so in its welcome.
+    pub(super) fn welcomed(&mut self, within_ms: Option<u64>) {
+        self.within = within_ms.map(|ms| Duration::from_millis(ms).min(LONGEST));
+    }
+
     /// A list was complete. `random` is any number.
     fn listed(&mut self, now: Mono, random: u32) {
-        let wait = SPREAD.mul_f64(f64::from(random) / f64::from(u32::MAX));
-        self.due = Some(now.after(wait));
+        self.due = self.within.map(|within| now.after(within.mul_f64(f64::from(random) / f64::from(u32::MAX))));
     }
 
     /// Whether it is time; once.
@@ -56,14 +62,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_told_once_within_a_minute_of_a_complete_list() {
+    fn all_is_told_once_within_the_time_that_the_bridge_gives() {
         let mut repeat = Repeat::default();
-        assert!(!repeat.is_due(Mono(u64::MAX)));
+        repeat.listed(Mono(1_000), 0);
+        assert!(!repeat.is_due(Mono(u64::MAX)), "an older bridge asks for nothing");
+        repeat.welcomed(Some(60_000));
         repeat.listed(Mono(1_000), u32::MAX);
         assert!(!repeat.is_due(Mono(60_999)));
         assert!(repeat.is_due(Mono(61_000)));
         assert!(!repeat.is_due(Mono(61_001)));
         repeat.listed(Mono(1_000), 0);
         assert!(repeat.is_due(Mono(1_000)), "by chance at once");
+        repeat.welcomed(Some(u64::MAX));
+        repeat.listed(Mono(1_000), u32::MAX);
+        assert!(repeat.is_due(Mono(3_601_000)));
     }
 }

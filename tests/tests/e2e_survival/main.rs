@@ -169,8 +169,8 @@ fn an_api_that_comes_back_from_a_backup_is_told_what_is() {
     }
     cluster.start_bridge();
     assert_eq!(cluster.kubectl.get("pod", "ends").expect("a pod")["status"]["phase"], "Running");
-    // A minute at most, and the node's way back to the bridge.
-    until(Duration::from_secs(100), "the end is told again", || {
+    // Ten seconds, the ten of the node's next look, and its way back to the bridge.
+    until(Duration::from_secs(60), "the end is told again", || {
         let pod = cluster.kubectl.get("pod", "ends")?;
         let (now, then) = (&pod["status"]["containerStatuses"], &ended["status"]["containerStatuses"]);
         if now == then { Ok(()) } else { Err(now.to_string()) }
