@@ -12,7 +12,7 @@ use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder};
 use crate::liveness::Liveness;
 use crate::message::{RenewAnswer, StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, Piece};
 use crate::state::NodeState;
 use crate::stream::{StreamError, StreamFrame, Streams};
 use crate::version::RefuseReason;
@@ -20,7 +20,7 @@ use crate::wire::{self, Content, Frame};
 use crate::{SessionError, shorten};
 use down::Down;
 
-pub use settings::{BridgeEvent, BridgeSettings, LARGE};
+pub use settings::{BridgeEvent, BridgeSettings};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
@@ -151,9 +151,14 @@ impl BridgeSession {
         self.down.allow_large();
     }
 
-    /// Whether a large object may be sent, or has been begun and is not written yet.
+    /// Whether a large object may be sent now.
+    pub fn may_send_large(&self) -> bool {
+        self.down.may_send_large()
+    }
+
+    /// Whether a large object may be sent, or has been begun and the node has not committed it yet.
     pub fn sends_large(&self) -> bool {
-        self.down.may_send_large() || self.out.slicing()
+        self.down.may_send_large() || self.out.slicing() || self.down.large_in_flight()
     }
 
     /// Bytes of changes sent and not yet acknowledged.
@@ -270,13 +275,17 @@ impl BridgeSession {
     /// Next frame to write, most urgent first: control, acknowledgements, sync and changes, stream data. For carriers
     /// of texts alone.
     pub fn poll_transmit(&mut self, state: &NodeState, _now: Duration) -> Option<String> {
-        self.next_text(state).or_else(|| Some(crate::frame::encode(&ToEdge::from(self.next_stream(state)?))))
+        match self.next_piece(state) {
+            Some(piece) => Some(piece.into_text()),
+            None => Some(crate::frame::encode(&ToEdge::from(self.next_stream(state)?))),
+        }
     }
 
     /// Next frame to write, in the form that was agreed on.
     pub fn poll_frame(&mut self, state: &NodeState, _now: Duration) -> Option<Frame> {
-        let content = match self.next_text(state) {
-            Some(text) => Content::Text(text),
+        let content = match self.next_piece(state) {
+            Some(Piece::Text(text)) => Content::Text(text),
+            Some(Piece::Shared(slice)) => return Some(Frame::shared(slice, self.compresses)),
             None => self.next_stream(state)?.content::<ToEdge>(self.raw_streams),
         };
         // The welcome says that frames may be packed: before it nobody has agreed.
@@ -292,7 +301,7 @@ impl BridgeSession {
         if self.may_speak(state) { self.streams.poll() } else { None }
     }
 
-    fn next_text(&mut self, state: &NodeState) -> Option<String> {
+    fn next_piece(&mut self, state: &NodeState) -> Option<Piece> {
         if let Some(frame) = self.out.next() {
             return Some(frame);
         }
@@ -301,10 +310,10 @@ impl BridgeSession {
         }
         if !self.acks.is_empty() {
             let ids = std::mem::take(&mut self.acks);
-            return Some(crate::frame::encode(&ToEdge::UpAck { ids }));
+            return Some(Piece::Text(crate::frame::encode(&ToEdge::UpAck { ids })));
         }
-        let text = self.down.next(state)?;
-        self.out.begin(text)
+        let message = self.down.next(state)?;
+        self.out.begin(message)
     }
 
     /// Takes one binary frame.

@@ -12,7 +12,7 @@ use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder, Message, encode};
 use crate::liveness::Liveness;
 use crate::message::{Der, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, Piece, Whole};
 use crate::stream::{StreamError, Streams};
 use crate::version::{self, Hello, Welcome};
 use crate::wire::{self, Content, Frame};
@@ -257,11 +257,11 @@ impl EdgeSession {
 
     fn next_text(&mut self) -> Option<String> {
         if let Some(frame) = self.out.next() {
-            return Some(frame);
+            return Some(frame.into_text());
         }
         self.welcome.as_ref()?;
         let text = self.next_sync().map(|message| encode(&message)).or_else(|| self.reports.next())?;
-        self.out.begin(text)
+        self.out.begin(Whole::Text(text)).map(Piece::into_text)
     }
 
     fn next_sync(&mut self) -> Option<ToCloud> {

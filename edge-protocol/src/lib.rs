@@ -11,6 +11,7 @@
 //! | [`compress`] | texts of frames made smaller, where both sides can |
 //! | [`wire`] | frames as websocket messages: text, packed text, bytes of streams |
 //! | [`version`] | hello, welcome, skew rules |
+//! | `body` | the text of an object, once for all nodes, and the frames of a large one |
 //! | [`state`] | [`NodeState`](state::NodeState): what one node should hold, as a numbered stream |
 //! | [`bridge`] | [`BridgeSession`](bridge::BridgeSession): one connection, seen from the bridge |
 //! | [`edge`] | [`EdgeSession`](edge::EdgeSession): one connection, seen from the node |
@@ -72,6 +73,7 @@
 //! assert_eq!(bridge.acked(), Some(state.seq()));
 //! ```
 
+mod body;
 pub mod bridge;
 pub mod channel;
 pub mod compress;

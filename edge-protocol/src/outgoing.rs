@@ -1,7 +1,9 @@
 //! What waits to be written on one connection: control frames first, then the slices of a large message.
 
+use crate::body::{Body, Slice};
 use crate::frame::{self, Message};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Control frames a peer can make us owe it before we call it hostile.
 const MAX_CONTROL: usize = 256;
@@ -9,7 +11,52 @@ const MAX_CONTROL: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Outgoing<T> {
     control: VecDeque<T>,
-    slices: VecDeque<String>,
+    slices: VecDeque<Piece>,
+}
+
+/// One frame.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Text(String),
+    /// The same for everybody.
+    Shared(Slice),
+}
+
+impl Piece {
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Shared(slice) => slice.text(),
+        }
+    }
+}
+
+/// Text of one message.
+#[derive(Debug)]
+pub(crate) enum Whole {
+    Text(String),
+    /// A large body, of which there is one text for all, and what stands around it.
+    Around {
+        head: String,
+        body: Arc<Body>,
+        tail: &'static str,
+    },
+}
+
+impl Whole {
+    pub(crate) fn around(head: String, body: &Arc<Body>, tail: &'static str) -> Self {
+        if body.slices().is_some() {
+            return Self::Around { head, body: Arc::clone(body), tail };
+        }
+        Self::Text(head + body.text() + tail)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Around { head, body, tail } => head.len() + body.text().len() + tail.len(),
+        }
+    }
 }
 
 impl<T: Message> Outgoing<T> {
@@ -28,13 +75,13 @@ impl<T: Message> Outgoing<T> {
     }
 
     /// Next frame that was already decided on. Control frames pass slices, but never overtake each other.
-    pub(crate) fn next(&mut self) -> Option<String> {
+    pub(crate) fn next(&mut self) -> Option<Piece> {
         if let Some(message) = self.control.pop_front() {
             // A bridge has thousands of these, and nearly all are empty nearly always.
             if self.control.is_empty() {
                 self.control = VecDeque::new();
             }
-            return Some(frame::encode(&message));
+            return Some(Piece::Text(frame::encode(&message)));
         }
         let slice = self.slices.pop_front();
         if self.slices.is_empty() {
@@ -48,10 +95,18 @@ impl<T: Message> Outgoing<T> {
         !self.slices.is_empty()
     }
 
-    /// Takes a message's text, returns its first frame and keeps the rest. Only when `next` has nothing more.
-    pub(crate) fn begin(&mut self, text: String) -> Option<String> {
+    /// Takes a message, returns its first frame and keeps the rest. Only when `next` has nothing more.
+    pub(crate) fn begin(&mut self, message: Whole) -> Option<Piece> {
         debug_assert!(self.slices.is_empty(), "slices of two messages must not mix");
-        self.slices.extend(frame::split::<T>(text));
-        self.slices.pop_front()
+        let part = |more: bool, text: String| Piece::Text(frame::encode(&T::part(more, text)));
+        match message {
+            Whole::Text(text) => self.slices.extend(frame::split::<T>(text).into_iter().map(Piece::Text)),
+            Whole::Around { head, body, tail } => {
+                self.slices.push_back(part(true, head));
+                self.slices.extend(body.slices().into_iter().flatten().map(Piece::Shared));
+                self.slices.push_back(part(false, tail.to_owned()));
+            }
+        }
+        self.next()
     }
 }

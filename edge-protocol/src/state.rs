@@ -3,6 +3,7 @@
 //! Owns sequence numbers, tombstones and the rule when a node may resume. Lives as long as the bridge process
 //! watches the node, over many connections. Knows nothing of connections, sockets or the Kubernetes API.
 
+pub use crate::body::{Body, LARGE};
 use crate::frame::MAX_TO_EDGE;
 use crate::message::{Object, ObjectDigest, ObjectKey, ObjectRef, Position};
 use std::collections::{BTreeMap, HashMap};
@@ -54,7 +55,7 @@ pub(crate) struct Entry {
     pub(crate) digest: String,
     /// JSON text: a fifth of the memory of a parsed value, and it is only ever sent. Shared by all nodes that should
     /// hold the object.
-    pub(crate) body: Arc<str>,
+    pub(crate) body: Arc<Body>,
 }
 
 #[derive(Debug)]
@@ -161,14 +162,14 @@ impl NodeState {
     /// # Errors
     /// Too large to travel, too many objects, or a uid that was [removed](Self::remove) for good.
     pub fn set(&mut self, object: Object) -> Result<bool, StateError> {
-        self.set_text(&object.digest, || object.body.to_string().into())
+        self.set_text(&object.digest, || Arc::new(Body::new(object.body.to_string())))
     }
 
     /// As [`set`](Self::set), of an object whose body is JSON text already. It is asked for only if it is news.
     ///
     /// # Errors
     /// As [`set`](Self::set).
-    pub fn set_text(&mut self, object: &ObjectDigest, body: impl FnOnce() -> Arc<str>) -> Result<bool, StateError> {
+    pub fn set_text(&mut self, object: &ObjectDigest, body: impl FnOnce() -> Arc<Body>) -> Result<bool, StateError> {
         let ObjectDigest { key, uid, digest } = object.clone();
         let held = self.objects.get(&key);
         if held.is_some_and(|e| e.uid == uid && e.digest == digest) {
@@ -182,8 +183,9 @@ impl NodeState {
             return Err(StateError::Full);
         }
         let body = body();
-        if body.len() > MAX_TO_EDGE - ENVELOPE {
-            return Err(StateError::TooLarge { key, size: body.len() });
+        let size = body.text().len();
+        if size > MAX_TO_EDGE - ENVELOPE {
+            return Err(StateError::TooLarge { key, size });
         }
         if let Some(old) = held.filter(|e| e.uid != uid).map(|e| e.uid.clone()) {
             self.bury(ObjectRef { key: key.clone(), uid: old }, true);
@@ -191,6 +193,7 @@ impl NodeState {
         if let Some(withdrawn) = self.tombstones.remove(&reference) {
             self.log.remove(&withdrawn.seq);
         }
+        body.hold();
         let seq = self.append(LogItem::Put(key.clone()));
         if let Some(old) = self.objects.insert(key, Entry { seq, uid, digest, body }) {
             self.log.remove(&old.seq);
@@ -199,10 +202,11 @@ impl NodeState {
     }
 
     /// Another body under the digest that is held: for who is told the object from now on. Who has it is told nothing.
-    pub fn renew(&mut self, object: &ObjectDigest, body: Arc<str>) {
+    pub fn renew(&mut self, object: &ObjectDigest, body: Arc<Body>) {
         let ObjectDigest { key, uid, digest } = object;
         let held = self.objects.get_mut(key).filter(|e| e.uid == *uid && e.digest == *digest);
-        if let Some(held) = held.filter(|_| body.len() <= MAX_TO_EDGE - ENVELOPE) {
+        if let Some(held) = held.filter(|_| body.text().len() <= MAX_TO_EDGE - ENVELOPE) {
+            body.hold();
             held.body = body;
         }
     }

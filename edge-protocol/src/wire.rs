@@ -12,9 +12,11 @@
 //!
 //! Text frames stay possible at any time. Knows nothing of sockets, sessions or credit.
 
+use crate::body::Slice;
 use crate::compress::{self, UnpackError};
 use crate::frame::MAX_FRAME;
 use crate::message::StreamId;
+use std::sync::Arc;
 
 const PLAIN: u8 = 6;
 const DEFLATED: u8 = 7;
@@ -31,14 +33,22 @@ const DENSE: u32 = 192;
 pub enum Wire {
     Text(String),
     Binary(Vec<u8>),
+    /// A binary message that others are sent, too; from bridges only.
+    Shared(Arc<[u8]>),
 }
 
 /// A frame whose turn it is. To make a message of it takes time, and no session.
 #[derive(Debug)]
 pub struct Frame {
-    content: Content,
+    what: What,
     /// The peer reads packed frames.
     packed: bool,
+}
+
+#[derive(Debug)]
+enum What {
+    Own(Content),
+    Shared(Slice),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,15 +63,23 @@ pub enum Content {
 
 impl Frame {
     pub fn new(content: Content, packed: bool) -> Self {
-        Self { content, packed }
+        Self { what: What::Own(content), packed }
+    }
+
+    pub(crate) fn shared(slice: Slice, packed: bool) -> Self {
+        Self { what: What::Shared(slice), packed }
     }
 
     /// The message, packed where that is worth it.
     pub fn wire(self) -> Wire {
-        match self.content {
-            Content::Text(text) if self.packed => compress::pack(&text).map_or_else(|| Wire::Text(text), Wire::Binary),
-            Content::Text(text) => Wire::Text(text),
-            Content::Data { stream, data } => Wire::Binary(stream_frame(stream, &data)),
+        match self.what {
+            What::Own(Content::Text(text)) if self.packed => {
+                compress::pack(&text).map_or_else(|| Wire::Text(text), Wire::Binary)
+            }
+            What::Own(Content::Text(text)) => Wire::Text(text),
+            What::Own(Content::Data { stream, data }) => Wire::Binary(stream_frame(stream, &data)),
+            What::Shared(slice) if self.packed => slice.packed().map_or_else(|| Wire::Text(slice.text()), Wire::Shared),
+            What::Shared(slice) => Wire::Text(slice.text()),
         }
     }
 }

@@ -7,9 +7,10 @@ use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::edge::{Change, EdgeFacts};
 use edge_protocol::frame::{MAX_TO_EDGE, encode};
 use edge_protocol::message::{ObjectRef, Position, Report, ToCloud, ToEdge};
-use edge_protocol::state::{NodeState, StateError};
+use edge_protocol::state::{Body, NodeState, StateError};
 use edge_protocol::version::{Hello, ProtocolRange, RefuseReason};
 use edge_protocol::{HEARTBEAT, SessionError};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn hello() -> Hello {
@@ -98,7 +99,7 @@ fn another_body_under_one_digest_is_for_those_who_come_later() {
     pair.run(NOW).expect("no violation");
     let mut ended = object("a", 1);
     ended.body = serde_json::json!({"version": 1, "ended": true});
-    pair.state.renew(&ended.digest, ended.body.to_string().into());
+    pair.state.renew(&ended.digest, Arc::new(Body::new(ended.body.to_string())));
     assert_eq!(pair.run(NOW).expect("no violation"), 0, "who has it is told nothing");
     let bodies = |pair: &Pair| {
         let sent = pair.changes().into_iter().filter_map(|change| match change {

@@ -62,6 +62,7 @@ impl Pair {
                 match self.count(frame) {
                     Wire::Text(text) => self.bridge.handle(&mut self.state, &older(text), NOW)?,
                     Wire::Binary(bytes) => self.bridge.handle_binary(&mut self.state, &bytes, NOW)?,
+                    Wire::Shared(bytes) => self.bridge.handle_binary(&mut self.state, &bytes, NOW)?,
                 }
             }
             while let Some(frame) = self.bridge.poll_frame(&self.state, NOW) {
@@ -69,6 +70,7 @@ impl Pair {
                 match self.count(frame) {
                     Wire::Text(text) => self.edge.handle(&older(text), NOW)?,
                     Wire::Binary(bytes) => self.edge.handle_binary(&bytes, NOW)?,
+                    Wire::Shared(bytes) => self.edge.handle_binary(&bytes, NOW)?,
                 }
             }
             while let Some(event) = self.edge.poll_event() {
@@ -94,6 +96,7 @@ impl Pair {
         let kind = match &wire {
             Wire::Text(_) => 0,
             Wire::Binary(bytes) => 1 + usize::from(matches!(bytes[0], 6 | 7)),
+            Wire::Shared(_) => 1,
         };
         self.kinds[kind] += 1;
         wire
@@ -103,7 +106,7 @@ impl Pair {
 fn binary(stream: u64, data: &[u8]) -> Vec<u8> {
     match Frame::new(Content::Data { stream, data: data.to_vec() }, true).wire() {
         Wire::Binary(bytes) => bytes,
-        Wire::Text(text) => panic!("{text}"),
+        other => panic!("{other:?}"),
     }
 }
 

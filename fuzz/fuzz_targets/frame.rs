@@ -30,6 +30,7 @@ fn binary(bytes: &[u8]) {
         // A frame of the full size gets a head on top of it.
         Wire::Binary(again) if again.len() > MAX_FRAME => {}
         Wire::Binary(again) => assert_eq!(wire::read(&again, true), Ok(content)),
+        Wire::Shared(_) => panic!("this is nobody else's"),
     }
 }
 

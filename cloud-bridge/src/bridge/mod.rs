@@ -77,9 +77,9 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// Requests of all nodes that are at the API at the same time, of leases and of reports each.
 const API_TURNS: usize = 64;
 
-/// Large objects (up to 2 MiB) that are on their way at the same time. Packing one takes some 20 ms, and all who have
-/// their turn are served before the next heartbeat is.
-const LARGE_TURNS: usize = 32;
+/// Nodes to which a large object (up to 8 MiB) is on its way at the same time: what one heartbeat may have to wait for,
+/// and what may lie in buffers of the kernel.
+const LARGE_TURNS: usize = 64;
 
 /// Bytes of one node's measurements: 110 pods of ten containers are a tenth of this.
 const MAX_STATS: usize = 4 << 20;

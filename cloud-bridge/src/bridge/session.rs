@@ -2,6 +2,7 @@
 //! the session says. No decisions of its own about order, resume or refusal: those are the session's.
 
 mod budget;
+mod large;
 mod serving;
 mod socket;
 
@@ -32,7 +33,8 @@ use super::reports::{Reports, refusal_event};
 use super::requests::Requests;
 use crate::panics;
 use crate::pki::clock;
-use budget::Budget;
+use budget::{Budget, TURN};
+use large::Large;
 use sampan_log::printable::printable;
 use serving::Serving;
 use socket::{Frame, next_frame, outgoing, write};
@@ -45,8 +47,6 @@ const EVENTS_CONCURRENCY: usize = 1;
 const OUT: usize = 3;
 /// A node may keep others waiting outside for so long.
 const COMING_IN: Duration = Duration::from_secs(5);
-/// A node may keep others waiting for their large objects for so long.
-const LARGE_TURN: Duration = Duration::from_secs(20);
 /// How often the clock is asked whether the certificate of a connection has ended.
 const CLOCK_LOOK: Duration = Duration::from_secs(600);
 /// For the last frame of a connection that is being closed.
@@ -132,13 +132,6 @@ fn repeat_within(nodes: usize) -> Duration {
     EACH.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX)).max(LEAST)
 }
 
-/// The turn of this connection to send a large object.
-enum Large {
-    No,
-    Asked,
-    Held { _turn: OwnedSemaphorePermit, since: Duration },
-}
-
 impl Connection {
     fn new(shared: Arc<Shared>, node: Arc<Node>, credential: Credential, link: &Link) -> Self {
         let mut settings = BridgeSettings::new(node.name.clone(), shared.cluster.clone(), link.session);
@@ -202,7 +195,11 @@ impl Connection {
                 pending = self.session.poll_frame(&node.state(), self.start.elapsed());
             }
             self.take_turns();
+            if pending.is_none() && self.session.may_send_large() {
+                pending = self.session.poll_frame(&node.state(), self.start.elapsed());
+            }
             let deadline = self.renewal.deadline().unwrap_or(Duration::MAX).min(self.session.next_timeout());
+            let deadline = deadline.min(self.large.deadline());
             let deadline = tokio::time::Instant::from_std(self.start + deadline);
             let step = tokio::select! {
                 // Frames are taken last: what has arrived is worked off before more is let in.
@@ -210,8 +207,13 @@ impl Connection {
                 written = &mut writer => Err(written.map_or_else(|e| e.to_string(), |()| "closed".to_owned())),
                 room = poll_fn(|cx| out.poll_ready(cx)), if pending.is_some() => {
                     if let (Ok(()), Some(frame)) = (room, pending.take()) {
+                        let begun = self.now();
                         // There is room, and a writer that has ended says so by itself.
                         let _ = out.start_send(outgoing(frame));
+                        if self.now() >= begun + TURN {
+                            // It was packed: others have waited.
+                            tokio::task::yield_now().await;
+                        }
                     }
                     Ok(())
                 }
@@ -285,19 +287,20 @@ impl Connection {
         }
     }
 
-    /// Asks for a turn to send a large object, and gives it back when the object is on its way, or its node is too slow.
+    /// Asks for a turn to send large objects, and gives it back when the node has them or is too slow.
     fn take_turns(&mut self) {
+        let wants = self.session.wants_large();
+        if self.large.is_over(wants || self.session.sends_large(), self.now()) {
+            self.large = Large::No;
+        }
         match &self.large {
-            Large::No if self.session.wants_large() => {
-                let turns = Arc::clone(&self.shared.large);
-                // Never closed: it lives as long as the bridge.
-                let turn = async move { turns.acquire_owned().await.map_or(Done::Quiet, Done::Large) };
-                self.work.push(turn.boxed());
+            Large::No if wants => {
+                let turn = large::turn(Arc::clone(&self.shared.large));
+                self.work.push(turn.map(|turn| turn.map_or(Done::Quiet, Done::Large)).boxed());
                 self.large = Large::Asked;
             }
-            Large::Held { since, .. } if !self.session.sends_large() || self.now() > *since + LARGE_TURN => {
-                self.large = Large::No;
-            }
+            // Its window keeps it from more than one at a time.
+            Large::Held { .. } if wants => self.session.allow_large(),
             _ => {}
         }
     }
@@ -447,7 +450,7 @@ impl Connection {
             Done::Token(id, answer) => self.session.token(id, answer),
             Done::Renewed(answer) => self.session.renewed(answer),
             Done::Large(turn) => {
-                self.large = Large::Held { _turn: turn, since: self.now() };
+                self.large = Large::held(turn, self.now());
                 self.session.allow_large();
             }
             Done::Quiet => {}

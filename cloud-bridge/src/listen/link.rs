@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
 use super::Arrived;
+use super::gather::Gather;
 use super::identity::proven;
 use super::status::Refusal;
 use crate::pki::identity::Holder;
@@ -32,7 +33,7 @@ pub(super) async fn upgrade(
     tokio::spawn(async move {
         match upgrading.await {
             Ok(upgraded) => {
-                let stream = TokioAdapter::new(TokioIo::new(upgraded));
+                let stream = Gather::new(TokioAdapter::new(TokioIo::new(upgraded)));
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await;
                 door.bridge.serve(&node, credential, socket, place).await;
             }

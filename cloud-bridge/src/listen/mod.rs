@@ -4,6 +4,7 @@
 //!
 //! Owns connections up to the moment when a session takes over. Must not know what a session says.
 
+mod gather;
 mod identity;
 mod join;
 mod link;

@@ -339,6 +339,7 @@ impl Edge {
                     self.raw.0 += usize::from(matches!(bytes[0], 6 | 7));
                     Message::binary(bytes)
                 }
+                Wire::Shared(_) => unreachable!("only a bridge shares"),
             };
             self.socket.send(message).await.map_err(|e| e.to_string())?;
         }

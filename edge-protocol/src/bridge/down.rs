@@ -1,10 +1,10 @@
 //! What goes down to the node on one connection: resume or full sync, then live changes, within a window.
 
-use super::LARGE;
 use crate::SessionError;
 use crate::frame;
 use crate::message::{ObjectDigest, ObjectKey, ObjectRef, ToEdge};
-use crate::state::{LogItem, NodeState};
+use crate::outgoing::Whole;
+use crate::state::{LARGE, LogItem, NodeState};
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -107,6 +107,10 @@ impl Down {
         }
     }
 
+    pub(super) fn large_in_flight(&self) -> bool {
+        self.sent.iter().any(|(_, size)| *size > LARGE)
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -132,8 +136,8 @@ impl Down {
         Ok(())
     }
 
-    /// Text of the next message, if there is one and the window has room for it.
-    pub(super) fn next(&mut self, state: &NodeState) -> Option<String> {
+    /// The next message, if there is one and the window has room for it.
+    pub(super) fn next(&mut self, state: &NodeState) -> Option<Whole> {
         loop {
             match &mut self.step {
                 Step::Idle => return None,
@@ -145,16 +149,16 @@ impl Down {
                     let (seq, count) = (state.seq(), rest.len() as u64);
                     self.listed_nothing = rest.is_empty();
                     self.step = Step::List { seq, count, rest, need: Need::default() };
-                    return Some(frame::encode(&ToEdge::SyncBegin { seq, count }));
+                    return Some(message(&ToEdge::SyncBegin { seq, count }));
                 }
                 Step::List { seq, count, rest, need } => {
                     let (seq, count) = (*seq, *count);
                     if rest.is_empty() {
                         self.step = Step::Bodies { seq, need: std::mem::take(need) };
-                        return Some(frame::encode(&ToEdge::SyncEnd { seq, count }));
+                        return Some(message(&ToEdge::SyncEnd { seq, count }));
                     }
                     let objects = rest.drain(..rest.len().min(LIST_CHUNK)).collect();
-                    return Some(frame::encode(&ToEdge::SyncDigests { objects }));
+                    return Some(message(&ToEdge::SyncDigests { objects }));
                 }
                 Step::Bodies { seq, need } => {
                     let done = *seq;
@@ -166,8 +170,8 @@ impl Down {
                             return None;
                         }
                         need.wanted.pop_first();
-                        let Some(text) = put(state, body, true) else { continue };
-                        return Some(self.track(body, text));
+                        let Some(message) = put(state, body, true) else { continue };
+                        return Some(self.track(body, message));
                     }
                     if !need.done {
                         return None;
@@ -175,7 +179,7 @@ impl Down {
                     self.step = Step::Live { cursor: done };
                     // Not counted: after an empty list that the node doubts, it has nothing to commit.
                     self.sent.push_back((done, 0));
-                    return Some(frame::encode(&ToEdge::SyncDone { seq: done }));
+                    return Some(message(&ToEdge::SyncDone { seq: done }));
                 }
                 Step::Live { cursor } => {
                     // Tombstones were forgotten that this node has not seen: nothing but a list tells it.
@@ -191,20 +195,20 @@ impl Down {
                         return None;
                     }
                     *cursor = seq;
-                    let text = match item {
+                    let message = match item {
                         LogItem::Put(_) => put(state, seq, false)?,
                         LogItem::Delete(object) => delete(seq, object),
                     };
-                    return Some(self.track(seq, text));
+                    return Some(self.track(seq, message));
                 }
             }
         }
     }
 
-    fn track(&mut self, seq: u64, text: String) -> String {
-        self.sent.push_back((seq, text.len()));
-        self.in_flight += text.len();
-        text
+    fn track(&mut self, seq: u64, message: Whole) -> Whole {
+        self.sent.push_back((seq, message.len()));
+        self.in_flight += message.len();
+        message
     }
 }
 
@@ -225,17 +229,21 @@ impl Large {
 /// Bytes of the object whose newest value has this number.
 fn size(state: &NodeState, seq: u64) -> usize {
     match state.item(seq) {
-        Some(LogItem::Put(key)) => state.entry(key).map_or(0, |entry| entry.body.len()),
+        Some(LogItem::Put(key)) => state.entry(key).map_or(0, |entry| entry.body.text().len()),
         _ => 0,
     }
 }
 
-fn delete(seq: u64, object: &ObjectRef) -> String {
-    frame::encode(&ToEdge::Delete { seq, object: object.clone() })
+fn message(message: &ToEdge) -> Whole {
+    Whole::Text(frame::encode(message))
+}
+
+fn delete(seq: u64, object: &ObjectRef) -> Whole {
+    message(&ToEdge::Delete { seq, object: object.clone() })
 }
 
 /// A `Put` of the object whose newest value has this number, around the body's text as it is.
-fn put(state: &NodeState, seq: u64, sync: bool) -> Option<String> {
+fn put(state: &NodeState, seq: u64, sync: bool) -> Option<Whole> {
     #[derive(Serialize)]
     struct Head<'a> {
         #[serde(flatten)]
@@ -250,50 +258,9 @@ fn put(state: &NodeState, seq: u64, sync: bool) -> Option<String> {
     let head = serde_json::to_string(&head).expect("a key is plain data");
     let sync = if sync { ",\"sync\":true" } else { "" };
     let object = head.strip_suffix('}')?;
-    Some(format!("{{\"put\":{{\"seq\":{seq}{sync},\"object\":{object},\"body\":{}}}}}}}", entry.body))
+    let head = format!("{{\"put\":{{\"seq\":{seq}{sync},\"object\":{object},\"body\":");
+    Some(Whole::around(head, &entry.body, "}}}"))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::Object;
-
-    #[test]
-    fn the_spliced_put_reads_as_the_message() {
-        let key = ObjectKey { kind: "Secret".into(), namespace: "a\"b".into(), name: "n".into() };
-        let digest = ObjectDigest { key, uid: "u".into(), digest: "d".into() };
-        let object = Object { digest, body: serde_json::json!({"data": {"x": "\u{0}\"\\"}}) };
-        let mut state = NodeState::new("s");
-        state.set(object.clone()).expect("fits");
-        for sync in [false, true] {
-            let text = put(&state, 1, sync).expect("is there");
-            assert_eq!(text, frame::encode(&ToEdge::Put { seq: 1, sync, object: object.clone() }));
-        }
-    }
-
-    #[test]
-    fn a_large_object_waits_for_its_turn_and_its_text_is_shared() {
-        use std::sync::Arc;
-        let text: Arc<str> = format!("{{\"x\":\"{}\"}}", "y".repeat(LARGE)).into();
-        let key = ObjectKey { kind: "ConfigMap".into(), namespace: "a".into(), name: "n".into() };
-        let digest = ObjectDigest { key, uid: "u".into(), digest: "d".into() };
-        let states: Vec<NodeState> = (0..50)
-            .map(|_| {
-                let mut state = NodeState::new("s");
-                state.set_text(&digest, || Arc::clone(&text)).expect("fits");
-                state
-            })
-            .collect();
-        assert_eq!(Arc::strong_count(&text), 51, "one text for all");
-        let mut down = Down::new(1 << 20, true);
-        down.start(Some(0));
-        assert!(down.next(&states[0]).is_none() && down.wants_large());
-        down.allow_large();
-        assert!(down.may_send_large() && !down.wants_large());
-        assert!(down.next(&states[0]).is_some_and(|sent| sent.len() > LARGE));
-        assert!(!down.may_send_large() && down.next(&states[0]).is_none() && !down.wants_large(), "one, and no more");
-        let mut free = Down::new(1 << 20, false);
-        free.start(Some(0));
-        assert!(free.next(&states[1]).is_some());
-    }
-}
+mod tests;

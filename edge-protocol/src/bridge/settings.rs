@@ -6,9 +6,6 @@ use crate::stream::StreamEvent;
 use crate::version::{Hello, IdentityTerms};
 use std::time::Duration;
 
-/// Bytes of a body from which an object is large.
-pub const LARGE: usize = 64 << 10;
-
 /// What a connection starts with.
 #[derive(Clone, Debug)]
 pub struct BridgeSettings {
@@ -23,7 +20,7 @@ pub struct BridgeSettings {
     pub window: usize,
     /// The caller can inflate frames ([`compress`](crate::compress)).
     pub compress: bool,
-    /// An object larger than [`LARGE`] is sent only after [`BridgeSession::allow_large`](super::BridgeSession::allow_large):
+    /// An object larger than [`LARGE`](crate::state::LARGE) is sent only after [`BridgeSession::allow_large`](super::BridgeSession::allow_large):
     /// one for ten thousand nodes is ten thousand texts on their way.
     pub large_by_turns: bool,
     /// See [`Welcome::repeat_within_ms`](crate::version::Welcome::repeat_within_ms).

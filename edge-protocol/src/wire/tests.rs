@@ -15,7 +15,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 fn frame(stream: StreamId, data: &[u8]) -> Vec<u8> {
     match Frame::new(Content::Data { stream, data: data.to_vec() }, true).wire() {
         Wire::Binary(bytes) => bytes,
-        Wire::Text(text) => panic!("{text}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -101,6 +101,7 @@ impl Node {
                 let message = match frame.wire() {
                     Wire::Text(text) => Message::text(text),
                     Wire::Binary(bytes) => Message::binary(bytes),
+                    Wire::Shared(bytes) => Message::binary(bytes.to_vec()),
                 };
                 socket.send(message).await?;
             }

@@ -64,12 +64,13 @@ impl Admissions {
     }
 
     fn question(&self, clients: &Clients, node: String, key: ObjectKey, pause: Duration) -> BoxFuture<'static, Answer> {
-        let (client, turns) = (clients.as_node(&node), Arc::clone(&self.turns));
+        let (clients, turns) = (clients.clone(), Arc::clone(&self.turns));
         let ask = async move {
             tokio::time::sleep(pause).await;
             // Never closed: it is held here.
             let _turn = turns.acquire_owned().await;
-            let may_read = may_read(client, &node, &key).await;
+            // A client is a task and a queue, a request some kilobytes, and thousands may be waiting for their turn.
+            let may_read = may_read(clients.as_node(&node), &node, &key).boxed().await;
             Answer::Admission(Admission { node, key, may_read, pause })
         };
         ask.boxed()

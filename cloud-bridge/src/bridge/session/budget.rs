@@ -8,7 +8,7 @@ const SHARE: u32 = 4;
 /// What may be used at once: an honest node that comes back has a lot to say.
 const BURST: Duration = Duration::from_secs(2);
 /// Others wait meanwhile, and get their turn after so long.
-const TURN: Duration = Duration::from_millis(1);
+pub(super) const TURN: Duration = Duration::from_millis(1);
 
 /// Of one connection. Times are of its clock.
 #[derive(Debug, Default)]

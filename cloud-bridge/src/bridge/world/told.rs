@@ -4,22 +4,23 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use edge_protocol::message::Object;
+use edge_protocol::state::Body;
 
-/// An object and, from the first time that it is asked for, its body's text.
+/// An object and, from the first time that it is asked for, its body as text.
 #[derive(Clone, Debug)]
 pub struct Told {
     object: Object,
-    text: OnceLock<Arc<str>>,
+    body: OnceLock<Arc<Body>>,
 }
 
 impl Told {
     pub(super) fn new(object: Object) -> Arc<Self> {
-        Arc::new(Self { object, text: OnceLock::new() })
+        Arc::new(Self { object, body: OnceLock::new() })
     }
 
     /// The same for all who ask.
-    pub fn text(&self) -> Arc<str> {
-        Arc::clone(self.text.get_or_init(|| self.object.body.to_string().into()))
+    pub fn text(&self) -> Arc<Body> {
+        Arc::clone(self.body.get_or_init(|| Arc::new(Body::new(self.object.body.to_string()))))
     }
 }
 

@@ -108,6 +108,7 @@ impl Link<'_> {
             let message = match frame.wire() {
                 Wire::Text(text) => Message::text(text),
                 Wire::Binary(bytes) => Message::binary(bytes),
+                Wire::Shared(bytes) => Message::binary(bytes.to_vec()),
             };
             Sink::start_send(Pin::new(&mut *socket), message).map_err(failed)?;
         }

@@ -1,0 +1,87 @@
+//! Whose turn it is to send a large object. Knows nothing of what is sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A node may keep others waiting for their large objects for so long.
+const LARGE_TURN: Duration = Duration::from_secs(20);
+
+/// The turn of one connection.
+pub(super) enum Large {
+    No,
+    Asked,
+    Held { _turn: OwnedSemaphorePermit, since: Duration },
+}
+
+impl Large {
+    pub(super) fn held(turn: OwnedSemaphorePermit, since: Duration) -> Self {
+        Self::Held { _turn: turn, since }
+    }
+
+    /// When it is over at the latest.
+    pub(super) fn deadline(&self) -> Duration {
+        match self {
+            Self::Held { since, .. } => *since + LARGE_TURN,
+            _ => Duration::MAX,
+        }
+    }
+
+    /// Whether the node has its large objects, or takes too long over them.
+    pub(super) fn is_over(&self, sends: bool, now: Duration) -> bool {
+        matches!(self, Self::Held { .. } if !sends || now >= self.deadline())
+    }
+}
+
+/// A turn, after all who are waiting for the thread at that time. Without this one look at every connection would be
+/// enough to hand the turns on from the first to the last of ten thousand that are ready anyway, because a heartbeat has
+/// come: and the last one's heartbeat would wait for the objects of all before it.
+pub(super) async fn turn(turns: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    // Never closed: it lives as long as the bridge.
+    let turn = turns.acquire_owned().await.ok()?;
+    // Goes on after the next look at the sockets, behind those who are ready then.
+    tokio::task::yield_now().await;
+    Some(turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test]
+    async fn who_only_beats_waits_for_those_whose_turn_it_is_and_for_no_others() {
+        const TURNS: usize = 4;
+        let (turns, sent) = (Arc::new(Semaphore::new(TURNS)), Arc::new(AtomicUsize::new(0)));
+        let send = |_| {
+            let (turns, sent) = (Arc::clone(&turns), Arc::clone(&sent));
+            tokio::spawn(async move {
+                let _turn = turn(turns).await;
+                sent.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let large: Vec<_> = (0..500).map(send).collect();
+        let before = Arc::clone(&sent);
+        let beat = tokio::spawn(async move { before.load(Ordering::Relaxed) });
+        // The scheduler looks at the sockets each time that it has run 61 tasks.
+        let bound = TURNS * (500 / 61 + 1);
+        let waited = beat.await.unwrap();
+        assert!(waited <= bound, "{waited} of 500 went first");
+        for task in large {
+            task.await.unwrap();
+        }
+        assert_eq!(sent.load(Ordering::Relaxed), 500);
+    }
+
+    #[tokio::test]
+    async fn a_slow_node_gives_its_turn_up() {
+        let turns = Arc::new(Semaphore::new(1));
+        let turn = turn(turns).await.unwrap();
+        let s = Duration::from_secs;
+        let large = Large::held(turn, s(5));
+        assert_eq!(large.deadline(), s(25));
+        assert!(!large.is_over(true, s(24)) && large.is_over(true, s(25)) && large.is_over(false, s(5)));
+        assert!(!Large::No.is_over(false, s(100)) && !Large::Asked.is_over(false, s(100)));
+    }
+}
