@@ -108,9 +108,11 @@ pub(super) fn sort(
 ) -> io::Result<(Vec<Want>, Vec<Want>)> {
     let (mut live, mut old) = (Vec::new(), Vec::new());
     for path in incoming.entries(WANT)? {
-        let want = read_json(&path).unwrap_or_default();
+        let want: Option<Want> = read_json(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_done = name.strip_prefix(WANT).is_some_and(&is_known);
+        // One that a power cut has emptied tells nothing.
+        let is_done = want.is_none() || name.strip_prefix(WANT).is_some_and(&is_known);
+        let want = want.unwrap_or_default();
         if !is_claimed(&path) && (is_done || is_older(&path, keep)) {
             fs::remove_file(&path)?;
             old.push(want);
