@@ -18,6 +18,8 @@ pub(super) struct Repeat {
     /// The bridge knows how many nodes there are to share the time with.
     within: Option<Duration>,
     due: Option<Mono>,
+    /// Uids of pods that were told of before the list: the others are told to the API that sent it.
+    pods: Vec<String>,
 }
 
 impl Repeat {
@@ -26,33 +28,33 @@ impl Repeat {
         self.within = within_ms.map(|ms| Duration::from_millis(ms).min(LONGEST));
     }
 
-    /// A list was complete. `random` is any number.
-    fn listed(&mut self, now: Mono, random: u32) {
-        self.due = self.within.map(|within| now.after(within.mul_f64(f64::from(random) / f64::from(u32::MAX))));
+    /// A list was complete, and these pods have been told of. `random` is any number.
+    fn listed(&mut self, pods: Vec<String>, now: Mono, random: u32) {
+        let share = f64::from(random) / f64::from(u32::MAX);
+        self.due = self.within.filter(|_| !pods.is_empty()).map(|within| now.after(within.mul_f64(share)));
+        self.pods = pods;
     }
 
-    /// Whether it is time; once.
-    fn is_due(&mut self, now: Mono) -> bool {
-        self.due.take_if(|due| *due <= now).is_some()
+    /// The pods to tell of again, if it is time; once.
+    fn due(&mut self, now: Mono) -> Vec<String> {
+        self.due.take_if(|due| *due <= now).map(|_| std::mem::take(&mut self.pods)).unwrap_or_default()
     }
 }
 
 impl Node {
     pub(super) fn repeat_soon(&mut self) {
+        let told = self.pods.iter().filter(|(_, entry)| !entry.reported.is_null());
+        let told = told.map(|(uid, _)| uid.clone()).collect();
         let now = self.mono();
-        self.repeat.listed(now, random());
+        self.repeat.listed(told, now, random());
     }
 
     pub(super) fn repeat_statuses(&mut self, now: Mono) {
-        if !self.repeat.is_due(now) {
-            return;
-        }
-        let uids: Vec<String> = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
-        for uid in uids {
+        for uid in self.repeat.due(now) {
             if let Some(entry) = self.pods.get_mut(&uid) {
                 entry.reported = serde_json::Value::Null;
+                self.pods.touch(&uid);
             }
-            self.pods.touch(&uid);
         }
     }
 }
@@ -63,18 +65,19 @@ mod tests {
 
     #[test]
     fn all_is_told_once_within_the_time_that_the_bridge_gives() {
+        let pods = || vec!["a".to_owned(), "b".to_owned()];
         let mut repeat = Repeat::default();
-        repeat.listed(Mono(1_000), 0);
-        assert!(!repeat.is_due(Mono(u64::MAX)), "an older bridge asks for nothing");
+        repeat.listed(pods(), Mono(1_000), 0);
+        assert!(repeat.due(Mono(u64::MAX)).is_empty(), "an older bridge asks for nothing");
         repeat.welcomed(Some(60_000));
-        repeat.listed(Mono(1_000), u32::MAX);
-        assert!(!repeat.is_due(Mono(60_999)));
-        assert!(repeat.is_due(Mono(61_000)));
-        assert!(!repeat.is_due(Mono(61_001)));
-        repeat.listed(Mono(1_000), 0);
-        assert!(repeat.is_due(Mono(1_000)), "by chance at once");
+        repeat.listed(pods(), Mono(1_000), u32::MAX);
+        assert!(repeat.due(Mono(60_999)).is_empty());
+        assert_eq!(repeat.due(Mono(61_000)), pods());
+        assert!(repeat.due(Mono(61_001)).is_empty());
+        repeat.listed(pods(), Mono(1_000), 0);
+        assert_eq!(repeat.due(Mono(1_000)), pods(), "by chance at once");
         repeat.welcomed(Some(u64::MAX));
-        repeat.listed(Mono(1_000), u32::MAX);
-        assert!(repeat.is_due(Mono(3_601_000)));
+        repeat.listed(pods(), Mono(1_000), u32::MAX);
+        assert_eq!(repeat.due(Mono(3_601_000)), pods(), "in an hour at the latest");
     }
 }
