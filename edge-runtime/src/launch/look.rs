@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ::oci_spec::runtime::Spec;
+use edge_protocol::json::SetField;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::user_ns;
 use crate::sys::idmap;
@@ -83,19 +84,22 @@ fn keep(source: &Path, locked: &[&str], config: &Path) -> Result<(), String> {
     if locked.is_empty() {
         return Ok(());
     }
-    let error = |error: ::oci_spec::OciSpecError| format!("{}: {error}", config.display());
-    let mut spec = Spec::load(config).map_err(error)?;
-    for mount in spec.mounts_mut().iter_mut().flatten().filter(|mount| mount.source().as_deref() == Some(source)) {
-        let mut options = mount.options().clone().unwrap_or_default();
-        options.extend(locked.iter().map(|option| (*option).to_owned()));
-        mount.set_options(Some(options));
+    let named = |error: io::Error| format!("{}: {error}", config.display());
+    // As the tree that it is in JSON: oci-spec's types read themselves with more than half a megabyte of code, an
+    // engine for regular expressions among it.
+    let mut spec: Value = serde_json::from_slice(&fs::read(config).map_err(named)?).map_err(|e| named(e.into()))?;
+    let mounts = spec.at_mut(&["mounts"]).and_then(Value::as_array_mut);
+    for mount in mounts.into_iter().flatten().filter(|mount| mount["source"].as_str().map(Path::new) == Some(source)) {
+        let mut options = mount["options"].as_array().cloned().unwrap_or_default();
+        options.extend(locked.iter().map(|option| Value::from(*option)));
+        mount.set("options", options.into());
     }
-    spec.save(config).map_err(error)
+    fs::write(config, spec.to_string()).map_err(named)
 }
 
 #[cfg(test)]
 mod tests {
-    use ::oci_spec::runtime::Mount;
+    use ::oci_spec::runtime::{Mount, Spec};
 
     use super::*;
 
