@@ -181,10 +181,11 @@ mod tests {
         let looks = with(&script);
         let why = said(&looks, &["/fine", "/dead"]);
         assert!(why.contains("\"v\" : /dead did not answer within 2 s"), "{why}");
-        let sleeper: i32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+        let sleeper = || -> i32 { std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap() };
+        let killed = sleeper();
         let gone = |_| {
             std::thread::sleep(Duration::from_millis(10));
-            !crate::sys::host::is_alive(sleeper)
+            !crate::sys::host::is_alive(killed)
         };
         assert!((0..200).any(gone), "killed with its family");
 
@@ -197,5 +198,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&started).unwrap(), before, "no second helper");
         assert!(said(&looks, &["/other"]).contains("it does not end"), "others are tried");
         assert_ne!(std::fs::read_to_string(&started).unwrap(), before);
+        // The last one's child outlives it.
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(sleeper()), nix::sys::signal::Signal::SIGKILL).unwrap();
     }
 }
