@@ -141,6 +141,7 @@ fn kill(child: &Child) {
 mod tests {
     use super::*;
     use crate::volume::look;
+    use nix::sys::signal::kill;
 
     fn looks(paths: &[&str]) -> Vec<Look> {
         let touch = |path: &&str| Look::Volume(look::Look::Touch { volume: "v".into(), path: path.into() });
@@ -199,6 +200,6 @@ mod tests {
         assert!(said(&looks, &["/other"]).contains("it does not end"), "others are tried");
         assert_ne!(std::fs::read_to_string(&started).unwrap(), before);
         // The last one's child outlives it.
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(sleeper()), nix::sys::signal::Signal::SIGKILL).unwrap();
+        kill(Pid::from_raw(sleeper()), Signal::SIGKILL).unwrap();
     }
 }
