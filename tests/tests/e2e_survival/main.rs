@@ -138,6 +138,12 @@ fn api_files(folder: &Path) -> Vec<std::path::PathBuf> {
     paths.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("api.db"))).collect()
 }
 
+fn copy_api(from: &Path, to: &Path) {
+    for file in api_files(from) {
+        let _bytes = std::fs::copy(&file, to.join(file.file_name().expect("a name"))).expect("a copy");
+    }
+}
+
 #[test]
 fn an_api_that_comes_back_from_a_backup_is_told_what_is() {
     if !can_run() || std::env::var_os("TEST_KUBECONFIG").is_some() {
@@ -155,18 +161,14 @@ fn an_api_that_comes_back_from_a_backup_is_told_what_is() {
     let (state, backup) = (cluster.folder().join("bridge"), cluster.folder().join("backup"));
     std::fs::create_dir(&backup).expect("a folder");
     cluster.kill_bridge();
-    for file in api_files(&state) {
-        let _bytes = std::fs::copy(&file, backup.join(file.file_name().expect("a name"))).expect("a copy");
-    }
+    copy_api(&state, &backup);
     cluster.start_bridge();
     std::fs::write(switch.join("ends"), "").expect("a file");
     let ended = cluster.kubectl.wait_phase("ends", "Failed");
 
     cluster.kill_bridge();
     api_files(&state).iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
-    for file in api_files(&backup) {
-        let _bytes = std::fs::copy(&file, state.join(file.file_name().expect("a name"))).expect("a copy");
-    }
+    copy_api(&backup, &state);
     cluster.start_bridge();
     assert_eq!(cluster.kubectl.get("pod", "ends").expect("a pod")["status"]["phase"], "Running");
     // Ten seconds, the ten of the node's next look, and its way back to the bridge.
