@@ -139,6 +139,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     pki::tls::install_provider();
     if let Verb::Standalone(_) | Verb::Serve(_) = &arguments.verb {
         limits::set();
+        memory::set_up();
         tokio::spawn(memory::watch());
     }
     match arguments.verb {

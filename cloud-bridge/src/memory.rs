@@ -10,7 +10,6 @@ const LOOK: Duration = Duration::from_secs(5);
 const GROWN: u64 = 32 << 20;
 /// Growth between two looks that is no rest.
 const STEADY: u64 = 1 << 20;
-
 /// Looks for as long as the program runs.
 pub async fn watch() {
     let mut size = Size::default();
@@ -51,6 +50,17 @@ fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Blocks of 128 KiB and more always come from the kernel and go back to it. glibc begins so, too, but raises the size to that
+/// of each such block that is freed (mallopt(3), M_MMAP_THRESHOLD): after the first object of a megabyte all later ones
+/// would lie among the small blocks that stay.
+pub fn set_up() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no condition; a value that the allocator does not take changes nothing.
+    unsafe {
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 128 << 10);
+    }
 }
 
 fn trim() {

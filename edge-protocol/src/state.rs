@@ -32,6 +32,9 @@ pub enum StateError {
 
 /// Desired objects of one node with the sequence numbers of their newest values.
 ///
+/// A bridge has thousands of these with a few objects each. A leaf of a B-tree has room for eleven entries from the first
+/// one on: entries are small, and what they name is shared.
+///
 /// Sequence numbers start at 1 and are never reused within a stream. Only the newest value of a key is kept.
 #[derive(Debug)]
 pub struct NodeState {
@@ -42,8 +45,8 @@ pub struct NodeState {
     max_tombstones: usize,
     complete: bool,
     session: u64,
-    objects: BTreeMap<ObjectKey, Entry>,
-    tombstones: HashMap<ObjectRef, Tombstone>,
+    objects: BTreeMap<Arc<ObjectKey>, Box<Entry>>,
+    tombstones: HashMap<Arc<ObjectRef>, Tombstone>,
     /// Everything above by sequence number: what to send after a given one.
     log: BTreeMap<u64, LogItem>,
 }
@@ -67,8 +70,8 @@ struct Tombstone {
 
 #[derive(Clone, Debug)]
 pub(crate) enum LogItem {
-    Put(ObjectKey),
-    Delete(ObjectRef),
+    Put(Arc<ObjectKey>),
+    Delete(Arc<ObjectRef>),
 }
 
 impl NodeState {
@@ -124,7 +127,7 @@ impl NodeState {
     /// What the node should hold now; for comparing with a fresh list.
     pub fn digests(&self) -> impl Iterator<Item = ObjectDigest> + '_ {
         self.objects.iter().map(|(key, e)| ObjectDigest {
-            key: key.clone(),
+            key: ObjectKey::clone(key),
             uid: e.uid.clone(),
             digest: e.digest.clone(),
         })
@@ -171,7 +174,7 @@ impl NodeState {
     /// As [`set`](Self::set).
     pub fn set_text(&mut self, object: &ObjectDigest, body: impl FnOnce() -> Arc<Body>) -> Result<bool, StateError> {
         let ObjectDigest { key, uid, digest } = object.clone();
-        let held = self.objects.get(&key);
+        let held = self.objects.get(&key).map(|held| &**held);
         if held.is_some_and(|e| e.uid == uid && e.digest == digest) {
             return Ok(false);
         }
@@ -194,8 +197,12 @@ impl NodeState {
             self.log.remove(&withdrawn.seq);
         }
         body.hold();
-        let seq = self.append(LogItem::Put(key.clone()));
-        if let Some(old) = self.objects.insert(key, Entry { seq, uid, digest, body }) {
+        let key = Arc::new(key);
+        let seq = self.append(LogItem::Put(Arc::clone(&key)));
+        // Out first: an entry that is replaced keeps its old key.
+        let old = self.objects.remove(&key);
+        self.objects.insert(key, Box::new(Entry { seq, uid, digest, body }));
+        if let Some(old) = old {
             self.log.remove(&old.seq);
         }
         Ok(true)
@@ -235,11 +242,12 @@ impl NodeState {
         {
             self.log.remove(&old.seq);
         }
-        let seq = self.append(LogItem::Delete(object.clone()));
+        let object = Arc::new(object);
+        let seq = self.append(LogItem::Delete(Arc::clone(&object)));
         self.tombstones.insert(object, Tombstone { seq, deleted });
         while self.tombstones.len() > self.max_tombstones {
             let oldest = self.log.iter().find_map(|(seq, item)| match item {
-                LogItem::Delete(object) => Some((*seq, object.clone())),
+                LogItem::Delete(object) => Some((*seq, Arc::clone(object))),
                 LogItem::Put(_) => None,
             });
             let Some((seq, object)) = oldest else { break };
@@ -266,7 +274,7 @@ impl NodeState {
     }
 
     pub(crate) fn entry(&self, key: &ObjectKey) -> Option<&Entry> {
-        self.objects.get(key)
+        self.objects.get(key).map(|entry| &**entry)
     }
 
     pub(crate) fn item(&self, seq: u64) -> Option<&LogItem> {

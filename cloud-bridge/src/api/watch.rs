@@ -13,13 +13,16 @@ use tokio::time::Instant;
 use super::body::BodyError;
 use super::error::{ApiError, ApiResult};
 use super::output::{self, Form};
-use super::resource::Resource;
+use super::resource::{ObjectKey, Resource};
 use super::rest::Context;
 use super::rest::list::{Selection, resource_version};
 use super::server::Inner;
-use super::storage::{Change, ChangeKind, LEASES, Stored, Subscription};
+use super::storage::{Change, ChangeKind, LEASES, Stored, Subscription, Told, View};
 use super::strategy::FieldError;
 
+/// What is read of the past at a time, in objects: a watch may begin at the oldest revision of which anything is known, and
+/// there may be many of these.
+const PAGE: usize = 16;
 /// What one answer of the stream gathers at most.
 const CHUNK: usize = 64 * 1024;
 /// No watch lasts longer, whatever its client asks for.
@@ -28,18 +31,24 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
 /// How one change looks to a watch with this selection.
-fn seen(selection: &Selection, change: &Change) -> Option<(&'static str, Arc<Stored>)> {
+fn seen(selection: &Selection, change: &Change) -> Option<View> {
     let is = selection.matches(&change.object);
     let was = change.before.as_ref().is_some_and(|before| selection.matches(before));
-    let object = || Arc::clone(&change.object);
     match (change.kind, was, is) {
-        (ChangeKind::Deleted, true, _) => Some(("DELETED", object())),
+        (ChangeKind::Deleted, true, _) => Some(View::Deleted),
         (ChangeKind::Deleted, false, _) | (_, false, false) => None,
-        (_, false, true) => Some(("ADDED", object())),
-        (_, true, true) => Some(("MODIFIED", object())),
-        // It left the selection: its last selected state, at this revision.
-        (_, true, false) => change.before.as_ref().map(|before| ("DELETED", before.at(change.rev))),
+        (_, false, true) => Some(View::Added),
+        (_, true, true) => Some(View::Modified),
+        (_, true, false) => Some(View::Left),
     }
+}
+
+/// What is to be read and shown before what comes through the queue.
+enum Past {
+    /// The objects as they were at the watch's revision, after this one. The end is marked by a bookmark or not.
+    Objects { after: Option<ObjectKey>, mark: bool },
+    /// The changes after this revision.
+    Changes(u64),
 }
 
 struct Watch {
@@ -50,7 +59,8 @@ struct Watch {
     queue: Subscription,
     pending: Vec<u8>,
     columns_sent: bool,
-    /// Changes up to this revision are in `pending` already.
+    past: Option<Past>,
+    /// Changes up to this revision do not come through the queue, or are not taken from there.
     rev: u64,
     /// What is in `pending` may be shown when this revision is on the disk.
     written: u64,
@@ -81,12 +91,7 @@ pub(super) fn open(
         return Err(ApiError::version_too_large(asked, now));
     }
     let filter = Arc::clone(&selection);
-    let queue = store.subscribe(
-        &ctx.resource.storage,
-        Box::new(move |change| {
-            filter.matches(&change.object) || change.before.as_ref().is_some_and(|before| filter.matches(before))
-        }),
-    );
+    let queue = store.subscribe(&ctx.resource.storage, Box::new(move |change| seen(&filter, change)));
     let end = Instant::now() + options.timeout.min(LONGEST_TIMEOUT);
     let mut watch = Watch {
         inner: Arc::clone(inner),
@@ -96,6 +101,7 @@ pub(super) fn open(
         queue,
         pending: Vec::new(),
         columns_sent: false,
+        past: None,
         rev: now,
         written: store.written(),
         end,
@@ -107,31 +113,33 @@ pub(super) fn open(
         (None, asked) => asked.is_none(),
     };
     if state {
-        for stored in watch.selection.now(&store)? {
-            watch.push("ADDED", &stored);
-        }
-        if options.initial == Some(true) && options.bookmarks {
-            watch.pending.extend(output::bookmark(&watch.resource, form, now, true));
-        }
+        let mark = options.initial == Some(true) && options.bookmarks;
+        watch.past = match watch.selection.only() {
+            Some(key) => {
+                let stored = store.get(&ctx.resource.storage, &key)?;
+                if let Some(stored) = stored.filter(|stored| watch.selection.matches(stored)) {
+                    watch.push("ADDED", &stored);
+                }
+                // Nothing comes after it.
+                Some(Past::Objects { after: Some(key), mark })
+            }
+            None => Some(Past::Objects { after: None, mark }),
+        };
     } else if let Some(asked) = asked {
         // A revision of the future is one of another life of this server: the client must list again.
         let known =
             if asked > now { Err(now) } else { store.knows(&ctx.resource.storage, asked).map_err(|e| e.oldest) };
         match known {
-            Ok(()) => {
-                for change in store.since(&ctx.resource.storage, watch.selection.namespace.as_deref(), asked)? {
-                    watch.show(&change);
-                }
-            }
-            Err(oldest) => {
-                let error = ApiError::expired(format!("too old resource version: {asked} ({oldest})"));
-                watch.pending.extend(output::error(&error));
-                watch.ended = true;
-            }
+            Ok(()) => watch.past = Some(Past::Changes(asked)),
+            Err(oldest) => watch.fail(&too_old(asked, oldest)),
         }
     }
     drop(store);
     Ok(futures::stream::unfold(watch, |mut watch| async move { watch.next().await.map(|bytes| (Ok(bytes), watch)) }))
+}
+
+fn too_old(asked: u64, oldest: u64) -> ApiError {
+    ApiError::expired(format!("too old resource version: {asked} ({oldest})"))
 }
 
 struct Options {
@@ -175,22 +183,88 @@ impl Watch {
         self.pending.extend(line);
     }
 
-    fn show(&mut self, change: &Change) {
-        if let Some((kind, object)) = seen(&self.selection, change) {
-            self.push(kind, &object);
-            // Renewals of Leases are on no disk, and wait for none.
-            if *self.resource.storage != *LEASES {
-                self.written = change.rev;
+    fn show(&mut self, told: &Told) {
+        let kind = match told.view {
+            View::Added => "ADDED",
+            View::Modified => "MODIFIED",
+            View::Deleted | View::Left => "DELETED",
+        };
+        self.push(kind, &told.object);
+        // Renewals of Leases are on no disk, and wait for none.
+        if *self.resource.storage != *LEASES {
+            self.written = told.rev;
+        }
+    }
+
+    /// The watch ends with this as its last event.
+    fn fail(&mut self, error: &ApiError) {
+        self.pending.extend(output::error(error));
+        (self.past, self.ended) = (None, true);
+    }
+
+    /// Shows the next page of the past. What has been forgotten meanwhile ends the watch.
+    fn catch_up(&mut self) {
+        let Some(past) = self.past.take() else { return };
+        let page = match past {
+            Past::Objects { after, mark } => self.objects(after, mark),
+            Past::Changes(rev) => self.changes(rev),
+        };
+        if let Err(error) = page {
+            self.fail(&error);
+        }
+    }
+
+    fn objects(&mut self, after: Option<ObjectKey>, mark: bool) -> ApiResult<()> {
+        let (inner, selection, resource) =
+            (Arc::clone(&self.inner), Arc::clone(&self.selection), Arc::clone(&self.resource));
+        let storage = &resource.storage;
+        // Small, in memory, and each page would cost all of them.
+        let most = if **storage == *LEASES { usize::MAX } else { PAGE };
+        let page = if selection.only().is_some() {
+            Vec::new()
+        } else {
+            let store = inner.store();
+            store.knows(storage, self.rev).map_err(|e| too_old(self.rev, e.oldest))?;
+            let matches = |stored: &Stored| selection.matches(stored);
+            store.list_at(storage, selection.namespace.as_deref(), self.rev, after.as_ref(), Some(most), &matches)?
+        };
+        for stored in &page {
+            self.push("ADDED", stored);
+        }
+        match page.last().filter(|_| page.len() == most) {
+            Some(last) => self.past = Some(Past::Objects { after: Some(last.key.clone()), mark }),
+            None if mark => self.pending.extend(output::bookmark(&self.resource, self.form, self.rev, true)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn changes(&mut self, rev: u64) -> ApiResult<()> {
+        let inner = Arc::clone(&self.inner);
+        let (changes, next) = {
+            let store = inner.store();
+            let storage = &self.resource.storage;
+            store.knows(storage, rev).map_err(|e| too_old(rev, e.oldest))?;
+            store.since(storage, self.selection.namespace.as_deref(), (rev, self.rev), PAGE)?
+        };
+        for change in changes {
+            if let Some(view) = seen(&self.selection, &change) {
+                self.show(&change.told(view));
             }
         }
+        self.past = next.map(Past::Changes);
+        Ok(())
     }
 
     /// The next bytes, or the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            while self.pending.len() < CHUNK && self.past.is_some() {
+                self.catch_up();
+            }
             while self.pending.len() < CHUNK && !self.ended {
                 match self.queue.try_recv() {
-                    Ok(change) if change.rev > self.rev => self.show(&change),
+                    Ok(told) if told.rev > self.rev => self.show(&told),
                     Ok(_) => {}
                     Err(TryRecvError::Empty) => break,
                     // Cut off: too slow, or the resource itself changed. The client resumes.
@@ -207,8 +281,8 @@ impl Watch {
             }
             let bookmark = self.bookmark;
             tokio::select! {
-                change = self.queue.recv() => match change {
-                    Some(change) if change.rev > self.rev => self.show(&change),
+                told = self.queue.recv() => match told {
+                    Some(told) if told.rev > self.rev => self.show(&told),
                     Some(_) => {}
                     None => self.ended = true,
                 },
@@ -222,9 +296,9 @@ impl Watch {
     fn bookmark(&mut self) {
         let inner = Arc::clone(&self.inner);
         let store = inner.store();
-        while let Ok(change) = self.queue.try_recv() {
-            if change.rev > self.rev {
-                self.show(&change);
+        while let Ok(told) = self.queue.try_recv() {
+            if told.rev > self.rev {
+                self.show(&told);
             }
         }
         self.pending.extend(output::bookmark(&self.resource, self.form, store.revision(), false));

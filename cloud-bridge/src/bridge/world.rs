@@ -14,7 +14,7 @@ mod admission;
 mod shared;
 mod told;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
@@ -55,15 +55,15 @@ pub enum Effect {
 #[derive(Debug, Default)]
 pub struct World {
     nodes: HashMap<String, Node>,
-    shared: HashMap<ObjectKey, Shared>,
+    shared: HashMap<Arc<ObjectKey>, Shared>,
     /// Number of the newest round of readings.
     round: u64,
 }
 
 #[derive(Debug, Default)]
 struct Node {
-    /// By uid.
-    pods: BTreeMap<String, Pod>,
+    /// By uid. In boxes: most nodes have few, and a leaf of the map has room for eleven.
+    pods: BTreeMap<String, Box<Pod>>,
     /// Of the connection that is to be told everything.
     session: u64,
     /// What is older than this round may be older than what the node holds.
@@ -85,7 +85,8 @@ struct Node {
 #[derive(Debug)]
 struct Pod {
     key: ObjectKey,
-    refs: BTreeSet<ObjectKey>,
+    /// In order. The same text for all pods that name the same.
+    refs: Box<[Arc<ObjectKey>]>,
     generation: i64,
     version: Option<u64>,
     terminating: bool,
@@ -233,12 +234,12 @@ impl World {
     /// The node has connected: what was written about its pods while it was silent.
     pub fn connected(&self, node: &str) -> Vec<Effect> {
         let pods = self.nodes.get(node).into_iter().flat_map(|view| &view.pods);
-        let restore = |(uid, pod): (&String, &Pod)| Effect::RestoreReady {
+        let restore = |uid: &String, pod: &Pod| Effect::RestoreReady {
             node: node.to_owned(),
             key: pod.key.clone(),
             uid: uid.clone(),
         };
-        pods.filter(|(_, pod)| pod.falsely_unready).map(restore).collect()
+        pods.filter(|(_, pod)| pod.falsely_unready).map(|(uid, pod)| restore(uid, pod)).collect()
     }
 
     fn enter(&mut self, pod: BoundPod, effects: &mut Vec<Effect>) {
@@ -262,11 +263,13 @@ impl World {
             return;
         }
         let old = old.map(|old| old.refs.clone()).unwrap_or_default();
+        let known = |name: &ObjectKey| self.shared.get_key_value(name).map(|(known, _)| Arc::clone(known));
+        let refs: Box<[_]> = refs.into_iter().map(|name| known(&name).unwrap_or_else(|| Arc::new(name))).collect();
         let held = Some(Told::new(object));
-        let added: Vec<_> = refs.difference(&old).cloned().collect();
-        let removed: BTreeSet<_> = old.difference(&refs).cloned().collect();
+        let added = without(&refs, &old);
+        let removed = without(&old, &refs);
         let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, held };
-        view.pods.insert(uid.clone(), entered);
+        view.pods.insert(uid.clone(), Box::new(entered));
         for name in added {
             self.need(&node, name, effects);
         }
@@ -287,10 +290,10 @@ impl World {
         let late = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_late_for(node, view.round));
         let mut complete = view.seeded && view.asked.is_empty();
         for pod in view.pods.values_mut() {
-            if !view.listed && pod.refs.iter().any(late) {
+            if !view.listed && pod.refs.iter().any(|name| late(name)) {
                 complete = false;
             }
-            if pod.held.is_some() && (pod.terminating || !pod.refs.iter().any(pending)) {
+            if pod.held.is_some() && (pod.terminating || !pod.refs.iter().any(|name| pending(name))) {
                 let object = pod.held.take();
                 effects.extend(object.map(|object| Effect::Set { node: node.to_owned(), object }));
             }
@@ -309,6 +312,11 @@ impl Pod {
         let later = self.version.zip(version).is_some_and(|(ours, theirs)| ours > theirs);
         generation < self.generation || (self.terminating && !terminating) || (generation == self.generation && later)
     }
+}
+
+/// Those of the one that the other has not; both in order.
+fn without(one: &[Arc<ObjectKey>], other: &[Arc<ObjectKey>]) -> Vec<Arc<ObjectKey>> {
+    one.iter().filter(|name| other.binary_search(name).is_err()).cloned().collect()
 }
 
 /// The question for a pod by name, unless it is under way.

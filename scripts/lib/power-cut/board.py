@@ -72,6 +72,13 @@ class Board:
         if line != "@ready":
             raise Died(f"the board said {line!r} instead of @ready")
 
+    def stuck(self):
+        """Whether the machine's kernel says that one of its processors does not go on. No program of the board can do that:
+        now and then an emulated processor misses an interrupt of the other, or the host has no time for it."""
+        with open(self.serial, errors="replace") as log:
+            said = log.read()
+        return "soft lockup" in said or "detected stalls" in said
+
     def line(self, seconds):
         deadline = time.monotonic() + seconds
         while b"\n" not in self.buffer:

@@ -15,6 +15,8 @@ from board import Api, Board, Died, until
 from load import NAMESPACE, Load
 
 STATE = "/var/lib/edge-runtime"
+# How often a machine may hang in one boot before that counts.
+HANGS = 2
 
 
 def say(text):
@@ -117,6 +119,23 @@ def leftovers(board, api):
     return wrong
 
 
+def boot(board, api, seed):
+    """The power comes back, and bridge and node with it. A machine that hangs by itself is cut once more; returns how often
+    that was so."""
+    for hung in range(HANGS + 1):
+        api.forget()
+        try:
+            board.power_on(seed)
+            until(120, "the API", lambda: ready(api))
+            until(120, "the node", lambda: node_ready(api))
+            return hung
+        except Died:
+            if hung == HANGS or not board.stuck():
+                raise
+            say("the machine's own kernel hangs: its power is cut again")
+            board.power_off()
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("work", "disk", "qemu", "kernel", "initramfs"):
@@ -132,7 +151,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     board = Board(options)
     began = time.monotonic()
-    failures = []
+    failures, hung = [], 0
     load = Load(options.images.split())
     try:
         api = first_boot(board, options)
@@ -144,10 +163,7 @@ def main():
             lost, problems = load.run(board, api, seconds, f"{options.seed}/{number}", chance.random() < 0.75)
             wrong = problems + file_system(board, number, options)
             off = time.monotonic()
-            api.forget()
-            board.power_on(f"{options.seed}/{number}")
-            until(120, "the API", lambda: ready(api))
-            until(120, "the node", lambda: node_ready(api))
+            hung += boot(board, api, f"{options.seed}/{number}")
             up = time.monotonic() - off
             wrong += check(board, api, load)
             # Every few cuts, and after the last: what is left over shows only when all is put away.
@@ -174,7 +190,7 @@ def main():
     took = time.monotonic() - began
     summary = {
         "name": "power cuts", "seed": options.seed, "cuts": options.cuts, "seconds": round(took), "failures": len(failures),
-        "acknowledged_writes": load.maps.acknowledged, "jobs": load.jobs.next, "image_commands": load.commands,
+        "acknowledged_writes": load.maps.acknowledged, "jobs": load.jobs.next, "image_commands": load.commands, "hung": hung,
     }
     print(json.dumps(summary))
     for failure in failures:

@@ -68,7 +68,7 @@ impl Selection {
 
     /// The only object that can be selected, if the selector names one: a node's watch of one ConfigMap must not
     /// read them all.
-    fn only(&self) -> Option<ObjectKey> {
+    pub(crate) fn only(&self) -> Option<ObjectKey> {
         let name = self.fields.name()?.to_owned();
         let namespace = if self.resource.namespaced { self.namespace.clone()? } else { String::new() };
         Some(ObjectKey { namespace, name })

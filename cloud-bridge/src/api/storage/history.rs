@@ -44,26 +44,41 @@ impl Store {
         Ok(())
     }
 
-    /// The changes of one storage after `rev`, in order. Call `knows` first.
-    pub(crate) fn since(&self, storage: &str, namespace: Option<&str>, rev: u64) -> Result<Vec<Change>, StoreError> {
+    /// The first `most` changes of one storage after `rev` and up to `until`, in order, and after which to ask for the
+    /// next ones, if there are more. Call `knows` first.
+    pub(crate) fn since(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        (rev, until): (u64, u64),
+        most: usize,
+    ) -> Result<(Vec<Change>, Option<u64>), StoreError> {
         if storage == LEASES {
-            return Ok(self.leases.since(namespace, rev));
+            let changes: Vec<_> =
+                self.leases.since(namespace, rev).filter(|change| change.rev <= until).take(most).cloned().collect();
+            let next = changes.last().filter(|_| changes.len() == most).map(|last| last.rev);
+            return Ok((changes, next));
         }
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
         let rows: Vec<(u64, ObjectKey, i64, Option<Vec<u8>>)> = self
             .conn
             .prepare_cached(
                 "SELECT rev, ns, name, kind, before FROM changes WHERE rev > ?1 AND storage = ?2 \
-                 AND (?3 = '' OR ns = ?3) ORDER BY rev",
+                 AND (?3 = '' OR ns = ?3) AND rev <= ?4 ORDER BY rev LIMIT ?5",
             )
             .and_then(|mut statement| {
                 statement
-                    .query_map(params![rev.cast_signed(), storage, namespace.unwrap_or("")], |row| {
-                        let key = ObjectKey { namespace: row.get(1)?, name: row.get(2)? };
-                        Ok((unsigned(row, 0)?, key, row.get(3)?, row.get(4)?))
-                    })?
+                    .query_map(
+                        params![rev.cast_signed(), storage, namespace.unwrap_or(""), until.cast_signed(), limit],
+                        |row| {
+                            let key = ObjectKey { namespace: row.get(1)?, name: row.get(2)? };
+                            Ok((unsigned(row, 0)?, key, row.get(3)?, row.get(4)?))
+                        },
+                    )?
                     .collect()
             })
             .map_err(|e| self.sql(e))?;
+        let next = rows.last().filter(|_| rows.len() == most).map(|(rev, ..)| *rev);
         // What a change made is what the next change of its key replaced: walk backwards.
         let mut newer: BTreeMap<ObjectKey, Option<Arc<Stored>>> = BTreeMap::new();
         let mut changes = Vec::with_capacity(rows.len());
@@ -71,7 +86,7 @@ impl Store {
             let before: Option<Arc<Stored>> = before.map(|bytes| Arc::new(replaced(key.clone(), bytes)));
             let after = match newer.insert(key.clone(), before.clone()) {
                 Some(next) => next,
-                None => self.get(storage, &key)?,
+                None => self.made(storage, &key, rev)?,
             };
             let change = match (kind, before, after) {
                 (2, Some(before), _) => {
@@ -87,7 +102,27 @@ impl Store {
             changes.push(change);
         }
         changes.reverse();
-        Ok(changes)
+        Ok((changes, next))
+    }
+
+    /// What the change with this revision made of the object.
+    fn made(&self, storage: &str, key: &ObjectKey, rev: u64) -> Result<Option<Arc<Stored>>, StoreError> {
+        let next: Option<Option<Vec<u8>>> = self
+            .conn
+            .prepare_cached(
+                "SELECT before FROM changes WHERE storage = ?1 AND ns = ?2 AND name = ?3 AND rev > ?4 \
+                 ORDER BY rev LIMIT 1",
+            )
+            .and_then(|mut statement| {
+                statement
+                    .query_row(params![storage, key.namespace, key.name, rev.cast_signed()], |row| row.get(0))
+                    .optional()
+            })
+            .map_err(|e| self.sql(e))?;
+        match next {
+            Some(before) => Ok(before.map(|bytes| Arc::new(replaced(key.clone(), bytes)))),
+            None => self.get(storage, key),
+        }
     }
 
     /// The first `limit` selected objects after `after`, in key order, as they were at `rev`. Call `knows` first.
@@ -132,7 +167,7 @@ impl Store {
                 if order.is_ge() {
                     change = next_change(&mut changes, change.map(|(key, _)| key))?;
                 }
-                items.extend(then.filter(|then| select(then)).map(Arc::new));
+                items.extend(then.filter(|then| select(then)).map(|then| then.unparsed()));
             }
             Ok(items)
         };
@@ -232,5 +267,5 @@ fn next_change(rows: &mut Rows<'_>, last: Option<ObjectKey>) -> rusqlite::Result
 fn replaced(key: ObjectKey, body: Vec<u8>) -> Stored {
     let stored = Stored::new(key, 0, body);
     let rev = stored.value()["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-    Stored { rev: rev.unwrap_or(0), ..stored }
+    Stored::new(stored.key, rev.unwrap_or(0), stored.body)
 }

@@ -54,12 +54,11 @@ impl Leases {
         {
             self.floor = oldest.rev;
         }
-        let bare = |stored: &Arc<Stored>| Arc::new(Stored::new(stored.key.clone(), stored.rev, stored.body.clone()));
         self.history.push_back(Change {
             rev: change.rev,
             kind: change.kind,
-            object: bare(object),
-            before: change.before.as_ref().map(bare),
+            object: object.unparsed(),
+            before: change.before.as_ref().map(|before| before.unparsed()),
         });
     }
 
@@ -76,17 +75,16 @@ impl Leases {
     }
 
     /// The changes after `rev`.
-    pub(super) fn since(&self, namespace: Option<&str>, rev: u64) -> Vec<Change> {
-        let chosen = self.history.iter().filter(|change| {
+    pub(super) fn since(&self, namespace: Option<&str>, rev: u64) -> impl DoubleEndedIterator<Item = &Change> {
+        self.history.iter().filter(move |change| {
             change.rev > rev && namespace.is_none_or(|namespace| change.object.key.namespace == namespace)
-        });
-        chosen.cloned().collect()
+        })
     }
 
     /// All as they were at `rev`, in key order.
     pub(super) fn at(&self, namespace: Option<&str>, rev: u64) -> BTreeMap<ObjectKey, Arc<Stored>> {
         let mut then: BTreeMap<_, _> = self.list(namespace, None).map(|lease| (lease.key.clone(), lease)).collect();
-        for change in self.since(namespace, rev).iter().rev() {
+        for change in self.since(namespace, rev).rev() {
             let key = &change.object.key;
             match &change.before {
                 Some(before) => drop(then.insert(key.clone(), Arc::clone(before))),

@@ -32,7 +32,7 @@ use keeper::Keeper;
 pub(super) use leases::LEASES;
 use leases::Leases;
 use rows::deleted_state;
-pub(super) use subscribers::Subscription;
+pub(super) use subscribers::{Subscription, Told, View};
 use sync::Syncer;
 pub(super) use sync::{Durable, Unsynced};
 
@@ -71,6 +71,11 @@ impl Stored {
     /// This state as if it had been written at `rev`: what a watch shows of an object that left it.
     pub(super) fn at(&self, rev: u64) -> Arc<Self> {
         deleted_state(self, rev)
+    }
+
+    /// The same without its parsed body.
+    fn unparsed(&self) -> Arc<Self> {
+        Arc::new(Self::new(self.key.clone(), self.rev, self.body.clone()))
     }
 
     /// The parsed body. Null when the row is damaged, which `quick_check` at opening makes improbable.

@@ -1,25 +1,45 @@
 //! Who is told of a write, at the moment of the write. Each watcher has a bounded queue; one that does not
 //! drain it is cut off and its client resumes from the history.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::{Change, Store};
+use super::{Change, Store, Stored};
 
 /// Changes that may wait for one watcher.
 const QUEUE: usize = 1024;
 
-/// Decides at the write whether a watcher is woken at all.
-pub(super) type Filter = Box<dyn Fn(&Change) -> bool + Send>;
+/// How a change looks to a watcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    Added,
+    Modified,
+    Deleted,
+    /// It is not selected any more: told as a deletion of what was there before.
+    Left,
+}
+
+/// What a watcher is told of a change.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub rev: u64,
+    pub view: View,
+    /// Its bytes only: parsed, what waits in one queue would be twenty megabytes.
+    pub object: Arc<Stored>,
+}
+
+/// Decides at the write whether and how a watcher is told of it.
+pub(super) type Filter = Box<dyn Fn(&Change) -> Option<View> + Send>;
 
 /// The receiving end of a watcher; dropping it ends the subscription.
-pub(crate) type Subscription = Receiver<Arc<Change>>;
+pub(crate) type Subscription = Receiver<Told>;
 
 struct Subscriber {
     filter: Filter,
-    queue: Sender<Arc<Change>>,
+    queue: Sender<Told>,
 }
 
 #[derive(Default)]
@@ -28,18 +48,29 @@ pub(super) struct Subscribers {
 }
 
 impl Subscribers {
-    pub(super) fn send(&mut self, storage: &str, change: Change) {
+    pub(super) fn send(&mut self, storage: &str, change: &Change) {
         let Some(list) = self.by_storage.get_mut(storage) else { return };
-        let change = Arc::new(change);
+        let (now, left) = (OnceCell::new(), OnceCell::new());
         list.retain(|subscriber| {
             if subscriber.queue.is_closed() {
                 return false;
             }
-            !(subscriber.filter)(&change) || subscriber.queue.try_send(Arc::clone(&change)).is_ok()
+            let Some(view) = (subscriber.filter)(change) else { return true };
+            let same = if view == View::Left { &left } else { &now };
+            let told = same.get_or_init(|| change.told(view));
+            subscriber.queue.try_send(Told { view, ..told.clone() }).is_ok()
         });
         if list.is_empty() {
             self.by_storage.remove(storage);
         }
+    }
+}
+
+impl Change {
+    /// As a watcher with this view is told of it.
+    pub(crate) fn told(&self, view: View) -> Told {
+        let left = self.before.as_ref().filter(|_| view == View::Left).map(|before| before.at(self.rev));
+        Told { rev: self.rev, view, object: left.as_ref().unwrap_or(&self.object).unparsed() }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use edge_protocol::json::SetField;
 use serde_json::json;
 
 use super::*;
@@ -47,7 +48,7 @@ fn history_gives_each_state_back() {
     store.write("things", object("y", "1"), None, None).unwrap();
     let gone = store.delete("things", &two).unwrap();
     store.write("things", object("x", "3"), None, None).unwrap();
-    let changes = store.since("things", Some("a"), start).unwrap();
+    let changes = store.since("things", Some("a"), (start, u64::MAX / 2), 1000).unwrap().0;
     let expected = [
         (ChangeKind::Added, "x", "1"),
         (ChangeKind::Modified, "x", "2"),
@@ -103,7 +104,7 @@ fn compaction_expires_old_revisions() {
     let second = store.write("things", object("y", "1"), None, None).unwrap().rev;
     store.compact(first).unwrap();
     assert_eq!(store.knows("things", first), Ok(()));
-    assert_eq!(store.since("things", None, first).unwrap().len(), 1);
+    assert_eq!(store.since("things", None, (first, u64::MAX / 2), 1000).unwrap().0.len(), 1);
     assert!(store.knows("things", first - 1).is_err());
     assert_eq!(store.knows("things", second), Ok(()));
 }
@@ -155,10 +156,41 @@ fn expired_events_go_with_the_trim() {
 }
 
 #[test]
+fn the_past_is_told_in_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let start = store.revision();
+    for n in 0..30 {
+        let name = ["x", "y", "z"][n % 3];
+        let old = store.get("things", &ObjectKey::of(&object(name, ""))).unwrap();
+        match old {
+            Some(old) if n % 7 == 0 => drop(store.delete("things", &old).unwrap()),
+            old => drop(store.write("things", object(name, &n.to_string()), old.as_ref(), None).unwrap()),
+        }
+    }
+    let all = store.since("things", None, (start, store.revision()), 1000).unwrap();
+    assert_eq!((all.0.len(), all.1), (30, None));
+    let last = all.0[26].rev;
+    let (mut pages, mut from) = (Vec::new(), Some(start));
+    while let Some(rev) = from {
+        let (page, next) = store.since("things", None, (rev, last), 4).unwrap();
+        assert!(page.len() <= 4);
+        pages.extend(page);
+        from = next;
+    }
+    let what = |changes: &[Change]| {
+        let one =
+            |c: &Change| (c.rev, c.kind, c.object.body.clone(), c.before.as_ref().map(|b| (b.rev, b.body.clone())));
+        changes.iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!(what(&pages), what(&all.0[..27]));
+}
+
+#[test]
 fn a_slow_watcher_is_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);
-    let mut watcher = store.subscribe("things", Box::new(|_| true));
+    let mut watcher = store.subscribe("things", Box::new(|_| Some(View::Modified)));
     let mut stored = store.write("things", object("x", "0"), None, None).unwrap();
     for n in 1..1100 {
         stored = store.write("things", object("x", &n.to_string()), Some(&stored), None).unwrap();
@@ -172,10 +204,29 @@ fn a_slow_watcher_is_cut_off() {
 }
 
 #[test]
+fn what_waits_for_a_watcher_is_not_parsed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut views: Vec<_> = [View::Added, View::Left]
+        .map(|view| store.subscribe("things", Box::new(move |change| change.before.as_ref().map(|_| view))))
+        .into();
+    let old = store.write("things", object("x", "0"), None, None).unwrap();
+    let new = store.write("things", object("x", "1"), Some(&old), None).unwrap();
+    let told =
+        |views: &mut Vec<Subscription>| views.iter_mut().map(|view| view.try_recv().unwrap()).collect::<Vec<_>>();
+    let told = told(&mut views);
+    assert!(told.iter().all(|told| told.object.value.get().is_none() && told.rev == new.rev));
+    assert_eq!(told[0].object.value(), new.value());
+    let mut left = old.value().clone();
+    left.set_at(&["metadata", "resourceVersion"], new.rev.to_string().into());
+    assert_eq!(told[1].object.value(), &left, "what it was, at the revision at which it left");
+}
+
+#[test]
 fn renewals_are_seen_at_once_and_written_at_an_orderly_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);
-    let mut watcher = store.subscribe(LEASES, Box::new(|_| true));
+    let mut watcher = store.subscribe(LEASES, Box::new(|_| Some(View::Modified)));
     let made = store.write(LEASES, lease("n", "n", 0), None, None).unwrap();
     let log = || std::fs::metadata(dir.path().join("api.db-wal")).unwrap().len();
     let before = (log(), store.written());
@@ -186,7 +237,7 @@ fn renewals_are_seen_at_once_and_written_at_an_orderly_end() {
     }
     assert_eq!((log(), store.written()), before, "not a byte");
     assert_eq!(std::iter::from_fn(|| watcher.try_recv().ok()).count(), 1001);
-    assert_eq!(store.since(LEASES, None, newest.rev - 10).unwrap().len(), 10);
+    assert_eq!(store.since(LEASES, None, (newest.rev - 10, u64::MAX / 2), 1000).unwrap().0.len(), 10);
     let then = store.list_at(LEASES, None, newest.rev - 10, None, None, &|_| true).unwrap();
     assert_eq!(then[0].value()["spec"]["renewTime"], 990);
     assert!(store.list_at(LEASES, None, made.rev - 1, None, None, &|_| true).unwrap().is_empty());
@@ -274,7 +325,7 @@ fn the_history_is_bounded_in_bytes() {
     assert!(kept > 500 << 10 && kept <= 1 << 20, "{kept}");
     assert!(store.knows("things", first).is_err());
     assert_eq!(store.knows("things", stored.rev - 5), Ok(()));
-    assert_eq!(store.since("things", None, stored.rev - 5).unwrap().len(), 5);
+    assert_eq!(store.since("things", None, (stored.rev - 5, u64::MAX / 2), 1000).unwrap().0.len(), 5);
 }
 
 /// A state file with a copy; returns what was written before the copy and after it.

@@ -145,7 +145,7 @@ impl Store {
         if storage == LEASES {
             self.leases.took(&change, change.kind == ChangeKind::Deleted, only_renews);
         }
-        self.subscribers.send(storage, change);
+        self.subscribers.send(storage, &change);
         self.writes += u64::from(!only_renews);
         let full = self.history_bytes > self.history.bytes;
         if !only_renews && (full || self.writes.is_multiple_of(TRIM_EVERY)) {
@@ -157,12 +157,15 @@ impl Store {
     }
 
     pub(super) fn encode(&self, storage: &str, key: &ObjectKey, value: &Value) -> Result<Vec<u8>, StoreError> {
-        serde_json::to_vec(value).map_err(|e| StoreError::Body {
+        let mut body = serde_json::to_vec(value).map_err(|e| StoreError::Body {
             storage: storage.to_owned(),
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             reason: e.to_string(),
-        })
+        })?;
+        // It is kept, in queues and as a Lease, and may have up to twice the room that it needs.
+        body.shrink_to_fit();
+        Ok(body)
     }
 }
 

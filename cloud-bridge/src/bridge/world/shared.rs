@@ -1,6 +1,6 @@
 //! ConfigMaps, Secrets and whatever else pods name: who uses each, what is known of it, and how fresh that is. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectKey};
@@ -108,10 +108,11 @@ impl World {
         effects
     }
 
-    pub(super) fn need(&mut self, node: &str, key: ObjectKey, effects: &mut Vec<Effect>) {
+    pub(super) fn need(&mut self, node: &str, name: Arc<ObjectKey>, effects: &mut Vec<Effect>) {
+        let key = ObjectKey::clone(&name);
         let (begun, guarded) = (self.round, is_guarded(&key));
         let mut first = false;
-        let shared = self.shared.entry(key.clone()).or_insert_with(|| {
+        let shared = self.shared.entry(name).or_insert_with(|| {
             first = true;
             effects.push(Effect::Watch { key: key.clone(), node: node.to_owned() });
             Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned(), begun, told: 0 }
@@ -140,12 +141,12 @@ impl World {
                 && shared.begun < view.round
             {
                 shared.begun = self.round;
-                effects.push(Effect::Watch { key: key.clone(), node: shared.reader.clone() });
+                effects.push(Effect::Watch { key: ObjectKey::clone(key), node: shared.reader.clone() });
             }
         }
     }
 
-    pub(super) fn release(&mut self, node: &str, refs: &BTreeSet<ObjectKey>, effects: &mut Vec<Effect>) {
+    pub(super) fn release(&mut self, node: &str, refs: &[Arc<ObjectKey>], effects: &mut Vec<Effect>) {
         for key in refs {
             let Some(shared) = self.shared.get_mut(key) else { continue };
             let left = match shared.users.get_mut(node) {
@@ -159,11 +160,11 @@ impl World {
                 && left.is_some_and(|user| user.standing == Standing::Admitted)
             {
                 let uid = object.digest.uid.clone();
-                effects.push(Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid });
+                effects.push(Effect::Withdraw { node: node.to_owned(), key: ObjectKey::clone(key), uid });
             }
             if shared.users.is_empty() {
                 self.shared.remove(key);
-                effects.push(Effect::Unwatch { key: key.clone() });
+                effects.push(Effect::Unwatch { key: ObjectKey::clone(key) });
             } else if shared.reader == node {
                 // The API server lets a node read only what its own pods name: read on for another one.
                 shared.read_by_another(self.round, key, effects);

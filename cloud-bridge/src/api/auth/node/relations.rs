@@ -51,7 +51,7 @@ impl Related {
                     let after = (written.kind != ChangeKind::Deleted).then(|| written.object.value());
                     let before = written.before.as_ref().map(|before| before.value());
                     change(&mut relations.lock().unwrap_or_else(PoisonError::into_inner), before, after);
-                    false
+                    None
                 }),
             ));
         }
