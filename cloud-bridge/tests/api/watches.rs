@@ -124,6 +124,43 @@ async fn streaming_lists_end_with_a_bookmark() {
 }
 
 #[tokio::test]
+async fn a_long_past_comes_whole_and_in_order_while_more_happens() {
+    let api = Api::embedded(|_| {});
+    let from = version(&api).await;
+    let large = json!({"data": {"k": "x".repeat(20_000)}});
+    let names: Vec<_> = (0..100).map(|n| format!("c-{n:03}")).collect();
+    for name in &names {
+        api.post(&api.path("configmaps"), config(name, json!({}))).await.ok();
+        api.patch(&api.path(&format!("configmaps/{name}")), MERGE, large.clone()).await.ok();
+    }
+    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut history = api.watch(&api.path(&format!("configmaps?watch=1&resourceVersion={from}"))).await;
+    let mut present = api.watch(&api.path(&format!("configmaps?watch=1&{initial}"))).await;
+    assert_eq!(history.line().await, line("ADDED", "c-000"));
+    let first = present.next().await.unwrap();
+    assert_eq!(first["object"]["data"], large["data"]);
+    api.patch(&api.path("configmaps/c-099"), MERGE, json!({"data": {"k": "late"}})).await.ok();
+    api.delete(&api.path("configmaps/c-098"), Value::Null).await.ok();
+    api.post(&api.path("configmaps"), config("c-100", json!({}))).await.ok();
+    for (at, name) in names.iter().enumerate() {
+        if at > 0 {
+            assert_eq!(history.line().await, line("ADDED", name));
+            let object = present.next().await.unwrap();
+            assert_eq!((&object["type"], &object["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
+            assert_eq!(object["object"]["data"], large["data"], "as it was when the watch began");
+        }
+        let change = history.next().await.unwrap();
+        assert_eq!((&change["type"], &change["object"]["data"]), (&json!("MODIFIED"), &large["data"]));
+    }
+    assert_eq!(present.next().await.unwrap()["type"], "BOOKMARK");
+    for watch in [&mut history, &mut present] {
+        assert_eq!(watch.line().await, line("MODIFIED", "c-099"));
+        assert_eq!(watch.line().await, line("DELETED", "c-098"));
+        assert_eq!(watch.line().await, line("ADDED", "c-100"));
+    }
+}
+
+#[tokio::test]
 async fn bookmarks_carry_the_newest_version() {
     let api = Api::embedded(|config| config.bookmark_interval = Duration::from_millis(50));
     let mut watch =
