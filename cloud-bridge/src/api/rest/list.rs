@@ -63,7 +63,9 @@ impl Selection {
             return false;
         }
         self.all()
-            || (self.labels.matches(stored.value()) && self.fields.matches(self.resource.strategy(), stored.value()))
+            || (self.fields.may_match(&stored.body)
+                && self.labels.matches(stored.value())
+                && self.fields.matches(self.resource.strategy(), stored.value()))
     }
 
     /// The only object that can be selected, if the selector names one: a node's watch of one ConfigMap must not

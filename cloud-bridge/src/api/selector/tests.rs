@@ -47,3 +47,25 @@ fn field_terms() {
     let selector = FieldSelector::parse("spec.foo=1").unwrap();
     assert_eq!(selector.unsupported(&Plain, true), Some("spec.foo"));
 }
+
+#[test]
+fn pods_of_other_nodes_are_told_without_parsing() {
+    let body = |node: &str| {
+        let annotation = json!({"note": r#""nodeName":"n-1.x""#});
+        serde_json::to_vec(&json!({"metadata": {"annotations": annotation}, "spec": {"nodeName": node}})).unwrap()
+    };
+    let strategy = crate::api::builtin::strategy("", "Pod");
+    for text in
+        ["spec.nodeName=n-1.x", "spec.nodeName=", "spec.nodeName!=n-1.x", "spec.nodeName=a\"b", "metadata.name=x"]
+    {
+        let selector = FieldSelector::parse(text).unwrap();
+        for node in ["n-1.x", "n-1.xy", "n-1", "", "a\"b"] {
+            let body = body(node);
+            let matches = selector.matches(strategy, &serde_json::from_slice(&body).unwrap());
+            assert!(selector.may_match(&body) || !matches, "{text}: {node:?}");
+        }
+    }
+    let selector = FieldSelector::parse("spec.nodeName=n-1.x").unwrap();
+    assert!(selector.may_match(&body("n-1.x")));
+    assert!(!selector.may_match(&body("n-1.xy")) && !selector.may_match(&body("")));
+}

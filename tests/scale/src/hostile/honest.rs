@@ -14,6 +14,8 @@ use crate::fleet::Fleet;
 
 /// Between two pods.
 const EVERY: Duration = Duration::from_millis(300);
+/// Pods that are there at the same time, on all nodes; a kubelet has room for 110.
+const KEPT: usize = 400;
 const LABEL: &str = "app=hostile";
 
 /// A pod bound to the node; nothing of it is ever run.
@@ -39,7 +41,8 @@ pub(crate) async fn rounds(
     end: Instant,
     patience: Duration,
 ) -> anyhow::Result<Vec<Duration>> {
-    let mut names = Vec::new();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let mut names: Vec<String> = Vec::new();
     let mut ticks = tokio::time::interval(EVERY);
     for node in nodes.iter().cycle() {
         if Instant::now() >= end {
@@ -50,6 +53,13 @@ pub(crate) async fn rounds(
         fleet.created(&name, Instant::now());
         create(client, &name, node).await?;
         names.push(name);
+        if let Some(old) = names.len().checked_sub(KEPT).and_then(|at| names.get(at))
+            && fleet.times(old).reported.is_some()
+        {
+            pods.delete(old, &DeleteParams::default().grace_period(0))
+                .await
+                .with_context(|| format!("deleting pod {old}"))?;
+        }
     }
     let last = Instant::now() + patience;
     let missing = || names.iter().find(|name| fleet.times(name).reported.is_none());
