@@ -10,6 +10,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const GROWN: u64 = 32 << 20;
 /// Growth between two looks that is no rest.
 const STEADY: u64 = 1 << 20;
+
 /// Looks for as long as the program runs.
 pub async fn watch() {
     let mut size = Size::default();

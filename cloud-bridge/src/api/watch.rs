@@ -114,17 +114,14 @@ pub(super) fn open(
     };
     if state {
         let mark = options.initial == Some(true) && options.bookmarks;
-        watch.past = match watch.selection.only() {
-            Some(key) => {
-                let stored = store.get(&ctx.resource.storage, &key)?;
-                if let Some(stored) = stored.filter(|stored| watch.selection.matches(stored)) {
-                    watch.push("ADDED", &stored);
-                }
-                // Nothing comes after it.
-                Some(Past::Objects { after: Some(key), mark })
+        if watch.selection.only().is_some() {
+            for stored in watch.selection.now(&store)? {
+                watch.push("ADDED", &stored);
             }
-            None => Some(Past::Objects { after: None, mark }),
-        };
+            watch.end_objects(mark);
+        } else {
+            watch.past = Some(Past::Objects { after: None, mark });
+        }
     } else if let Some(asked) = asked {
         // A revision of the future is one of another life of this server: the client must list again.
         let known =
@@ -220,9 +217,7 @@ impl Watch {
         let storage = &resource.storage;
         // Small, in memory, and each page would cost all of them.
         let most = if **storage == *LEASES { usize::MAX } else { PAGE };
-        let page = if selection.only().is_some() {
-            Vec::new()
-        } else {
+        let page = {
             let store = inner.store();
             store.knows(storage, self.rev).map_err(|e| too_old(self.rev, e.oldest))?;
             let matches = |stored: &Stored| selection.matches(stored);
@@ -233,10 +228,15 @@ impl Watch {
         }
         match page.last().filter(|_| page.len() == most) {
             Some(last) => self.past = Some(Past::Objects { after: Some(last.key.clone()), mark }),
-            None if mark => self.pending.extend(output::bookmark(&self.resource, self.form, self.rev, true)),
-            None => {}
+            None => self.end_objects(mark),
         }
         Ok(())
+    }
+
+    fn end_objects(&mut self, mark: bool) {
+        if mark {
+            self.pending.extend(output::bookmark(&self.resource, self.form, self.rev, true));
+        }
     }
 
     fn changes(&mut self, rev: u64) -> ApiResult<()> {

@@ -234,12 +234,9 @@ impl World {
     /// The node has connected: what was written about its pods while it was silent.
     pub fn connected(&self, node: &str) -> Vec<Effect> {
         let pods = self.nodes.get(node).into_iter().flat_map(|view| &view.pods);
-        let restore = |uid: &String, pod: &Pod| Effect::RestoreReady {
-            node: node.to_owned(),
-            key: pod.key.clone(),
-            uid: uid.clone(),
-        };
-        pods.filter(|(_, pod)| pod.falsely_unready).map(|(uid, pod)| restore(uid, pod)).collect()
+        pods.filter(|(_, pod)| pod.falsely_unready)
+            .map(|(uid, pod)| Effect::RestoreReady { node: node.to_owned(), key: pod.key.clone(), uid: uid.clone() })
+            .collect()
     }
 
     fn enter(&mut self, pod: BoundPod, effects: &mut Vec<Effect>) {
