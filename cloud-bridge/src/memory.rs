@@ -17,7 +17,7 @@ pub async fn watch() {
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(now) = resident() else { return };
-        if size.has_settled_higher(now) {
+        if size.is_worth_a_walk(now) {
             trim();
             size.settled(resident().unwrap_or(now));
         }
@@ -32,13 +32,14 @@ struct Size {
 }
 
 impl Size {
-    /// Whether it has grown, and grows no more.
-    fn has_settled_higher(&mut self, now: u64) -> bool {
+    /// Whether it has grown and grows no more, or has grown by twice as much already: what has come by then lies between
+    /// what was needed for it to come, and would stay there for as long as more comes.
+    fn is_worth_a_walk(&mut self, now: u64) -> bool {
         let steady = now < self.last.saturating_add(STEADY);
         self.last = now;
         // What was given back otherwise is no room to grow in.
         self.after_trim = self.after_trim.min(now);
-        steady && now > self.after_trim.saturating_add(GROWN)
+        now > self.after_trim.saturating_add(if steady { GROWN } else { 2 * GROWN })
     }
 
     fn settled(&mut self, now: u64) {
@@ -82,15 +83,28 @@ mod tests {
     fn memory_is_given_back_once_it_has_grown_and_grows_no_more() {
         let mut size = Size::default();
         size.settled(100 * MIB);
-        assert!(!size.has_settled_higher(110 * MIB), "not worth it");
-        assert!(!size.has_settled_higher(200 * MIB), "it grows");
-        assert!(!size.has_settled_higher(300 * MIB));
-        assert!(size.has_settled_higher(300 * MIB));
-        size.settled(280 * MIB);
-        assert!(!size.has_settled_higher(280 * MIB), "what is in use is not asked for again and again");
-        assert!(!size.has_settled_higher(150 * MIB));
-        assert!(!size.has_settled_higher(190 * MIB));
-        assert!(size.has_settled_higher(190 * MIB));
+        assert!(!size.is_worth_a_walk(110 * MIB), "not worth it");
+        assert!(!size.is_worth_a_walk(150 * MIB), "it grows");
+        assert!(size.is_worth_a_walk(150 * MIB));
+        size.settled(140 * MIB);
+        assert!(!size.is_worth_a_walk(140 * MIB), "what is in use is not asked for again and again");
+        assert!(!size.is_worth_a_walk(90 * MIB));
+        assert!(!size.is_worth_a_walk(130 * MIB));
+        assert!(size.is_worth_a_walk(130 * MIB));
+    }
+
+    #[test]
+    fn memory_is_given_back_while_it_grows_without_end() {
+        let mut size = Size::default();
+        size.settled(100 * MIB);
+        let mut walks = 0;
+        for now in (110..=1_000).step_by(10) {
+            if size.is_worth_a_walk(now * MIB) {
+                size.settled(now * MIB);
+                walks += 1;
+            }
+        }
+        assert_eq!(walks, 900 / 70, "each time it has grown by more than 64 MiB");
     }
 
     #[test]

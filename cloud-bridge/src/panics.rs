@@ -59,11 +59,12 @@ fn words(payload: &(dyn Any + Send)) -> &str {
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no words")
 }
 
-/// Does this work to its end or to its panic, which gives `None`. `work` is for the log: whose it is.
-pub async fn isolate<F: Future>(work: impl Into<String>, future: F) -> Option<F::Output> {
+/// Does this work to its end or to its panic, which gives `None`. `work` is for the log: whose it is. Not an `async fn`: that
+/// would have room for the future twice, once as its argument and once where it waits for it.
+pub fn isolate<F: Future>(work: impl Into<String>, future: F) -> impl Future<Output = Option<F::Output>> {
     // Whatever the work shares is behind locks that are taken over when they are poisoned, and each of those is left
     // whole after every statement, or read anew.
-    WORK.scope(work.into(), AssertUnwindSafe(future).catch_unwind()).await.ok()
+    WORK.scope(work.into(), AssertUnwindSafe(future).catch_unwind()).map(Result::ok)
 }
 
 /// As [`isolate`], of a step that does not wait.

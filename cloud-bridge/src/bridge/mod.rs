@@ -47,8 +47,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use async_tungstenite::WebSocketStream;
 use edge_protocol::message::{ObjectKey, RenewAnswer, StreamRequest};
+use edge_protocol::weight::weight;
 use futures::StreamExt;
 use futures::io::{AsyncRead, AsyncWrite};
 use jiff::Timestamp;
@@ -70,6 +70,7 @@ use streams::NodeStream;
 pub use credential::Credential;
 pub use members::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use reports::{KubeletEndpoint, NodeOverrides};
+pub use session::Socket;
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -83,6 +84,8 @@ const LARGE_TURNS: usize = 64;
 
 /// Bytes of one node's measurements: 110 pods of ten containers are a tenth of this.
 const MAX_STATS: usize = 4 << 20;
+/// What they take in memory, parsed: those are half of this.
+const MAX_STATS_WEIGHT: usize = 16 << 20;
 
 /// Says where the kubelet API of a node is served, if it is.
 pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
@@ -209,7 +212,7 @@ impl Bridge {
         &self,
         node: &str,
         credential: Credential,
-        socket: WebSocketStream<S>,
+        socket: Socket<S>,
         place: Option<OwnedSemaphorePermit>,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -277,8 +280,12 @@ impl Bridge {
                 return Err(BackendError::Internal(format!("node {node} sent more than {MAX_STATS} bytes of stats")));
             }
         }
-        serde_json::from_slice(&text)
-            .map_err(|error| BackendError::Internal(format!("node {node} sent stats that are no JSON: {error}")))
+        let nonsense = |what: String| BackendError::Internal(format!("node {node} sent stats that {what}"));
+        let text = str::from_utf8(&text).map_err(|error| nonsense(format!("are no text: {error}")))?;
+        if weight(text) > MAX_STATS_WEIGHT {
+            return Err(nonsense("hold too many values".to_owned()));
+        }
+        serde_json::from_str(text).map_err(|error| nonsense(format!("are no JSON: {error}")))
     }
 
     async fn list_pods(&self, node: &str) -> Result<Value, BackendError> {

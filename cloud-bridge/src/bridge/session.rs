@@ -9,8 +9,8 @@ mod socket;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use async_tungstenite::WebSocketReceiver;
 use async_tungstenite::tungstenite::Error as SocketError;
-use async_tungstenite::{WebSocketReceiver, WebSocketStream};
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::message::{ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
@@ -37,6 +37,7 @@ use budget::{Budget, TURN};
 use large::Large;
 use sampan_log::printable::printable;
 use serving::Serving;
+pub use socket::Socket;
 use socket::{Frame, next_frame, outgoing, write};
 
 /// Requests of one node under way at the API at the same time.
@@ -74,7 +75,7 @@ pub(super) async fn run<S>(
     shared: Arc<Shared>,
     node: Arc<Node>,
     credential: Credential,
-    socket: WebSocketStream<S>,
+    socket: Socket<S>,
     place: Option<OwnedSemaphorePermit>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -176,11 +177,11 @@ impl Connection {
         self.credential.left(clock::now()).min(CLOCK_LOOK)
     }
 
-    async fn serve<S>(&mut self, socket: WebSocketStream<S>, mut commands: mpsc::UnboundedReceiver<Command>) -> String
+    async fn serve<S>(&mut self, socket: Socket<S>, mut commands: mpsc::UnboundedReceiver<Command>) -> String
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (sender, mut receiver) = socket.split();
+        let (sender, mut receiver) = socket;
         let (mut out, frames) = mpsc::channel(OUT);
         let mut writer = std::pin::pin!(write(sender, frames).fuse());
         let mut pending = None;
