@@ -24,6 +24,7 @@ pub mod kubelet;
 pub mod limits;
 pub mod listen;
 pub mod memory;
+mod node_labels;
 pub mod nodes;
 pub mod panics;
 pub mod pki;

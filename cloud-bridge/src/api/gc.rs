@@ -143,10 +143,10 @@ fn step(inner: &Inner, work: &Work) -> ApiResult<()> {
             }
             Ok(())
         }
-        Work::Left(storage, key) => collect(inner, &mut store, storage, key),
+        Work::Left(storage, key) => collect(inner, &mut store, storage, key).map(drop),
         Work::Owned(storage, key) => {
             warn_of_owners(inner, &mut store, storage, key)?;
-            collect(inner, &mut store, storage, key)
+            collect(inner, &mut store, storage, key).map(drop)
         }
         Work::Finalize(storage, key) => finalize(inner, &mut store, storage, key),
         Work::Namespace(name) => empty_namespace(inner, &mut store, name),
@@ -224,34 +224,30 @@ fn warn_of_owners(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectK
     Ok(())
 }
 
-/// Deletes an object all of whose owners are gone or going; drops references to those gone otherwise.
-fn collect(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) -> ApiResult<()> {
-    let Some((resource, stored)) = find(inner, store, storage, key)? else { return Ok(()) };
+/// Deletes an object all of whose owners are gone or going; drops references to those otherwise. Whether it has changed.
+fn collect(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) -> ApiResult<bool> {
+    let Some((resource, stored)) = find(inner, store, storage, key)? else { return Ok(false) };
     let value = stored.value();
     let references = value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     let mut kept = Vec::new();
-    let (mut solid, mut waiting, mut gone) = (0, 0, 0);
+    let (mut waiting, mut gone) = (0, 0);
     for reference in references {
         match owner_state(inner, store, &reference, &key.namespace)? {
-            Owner::Gone => {
-                gone += 1;
-                continue;
-            }
-            Owner::Solid => solid += 1,
+            Owner::Gone => gone += 1,
             Owner::Waiting => waiting += 1,
+            Owner::Solid => kept.push(reference),
         }
-        kept.push(reference);
     }
     if gone + waiting == 0 {
-        return Ok(());
+        return Ok(false);
     }
-    if solid > 0 {
-        if gone > 0 {
-            let mut new = value.clone();
-            meta::set(&mut new, "ownerReferences", json!(kept));
-            lifecycle::rewrite(inner, store, &resource, &stored, new)?;
-        }
-        return Ok(());
+    // Who waits for its dependents does not wait for one that somebody else keeps (K8s garbagecollector.go
+    // attemptToDeleteItem).
+    if !kept.is_empty() {
+        let mut new = value.clone();
+        meta::set(&mut new, "ownerReferences", json!(kept));
+        lifecycle::rewrite(inner, store, &resource, &stored, new)?;
+        return Ok(true);
     }
     let uid = meta::text(value, "uid").to_owned();
     let finalizers = meta::finalizers(value);
@@ -266,10 +262,10 @@ fn collect(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) -> 
     };
     let options = Options { uid: Some(uid), propagation: Some(policy.into()), ..Options::default() };
     delete::remove(inner, store, &resource, &stored, &options, Timestamp::now())?;
-    Ok(())
+    Ok(true)
 }
 
-/// Does what the `orphan` and `foregroundDeletion` finalizers wait for.
+/// Does what the `orphan` and `foregroundDeletion` finalizers wait for, a slice at a time.
 fn finalize(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) -> ApiResult<()> {
     let Some((_, stored)) = find(inner, store, storage, key)? else { return Ok(()) };
     if !meta::deleting(stored.value()) {
@@ -277,9 +273,16 @@ fn finalize(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) ->
     }
     let uid = meta::text(stored.value(), "uid").to_owned();
     let finalizers = meta::finalizers(stored.value());
+    let again = || inner.collector.add(Work::Finalize(storage.to_owned(), key.clone()));
+    let mut changed = 0;
     if finalizers.iter().any(|f| f == ORPHAN) {
         for (storage, key) in store.dependents(&uid)? {
             let Some((resource, dependent)) = find(inner, store, &storage, &key)? else { continue };
+            if changed == SLICE {
+                again();
+                return Ok(());
+            }
+            changed += 1;
             let mut new = dependent.value().clone();
             let mut references = new["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
             references.retain(|r| r["uid"] != uid.as_str());
@@ -293,17 +296,23 @@ fn finalize(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey) ->
     }
     for (storage, key) in store.dependents(&uid)? {
         let Some((_, dependent)) = find(inner, store, &storage, &key)? else { continue };
-        if !meta::deleting(dependent.value()) {
-            collect(inner, store, &storage, &key)?;
+        if meta::deleting(dependent.value()) {
+            continue;
         }
+        if changed == SLICE {
+            again();
+            return Ok(());
+        }
+        changed += usize::from(collect(inner, store, &storage, &key)?);
     }
-    let mut blocked = false;
     for (storage, key) in store.dependents(&uid)? {
         let Some((_, dependent)) = find(inner, store, &storage, &key)? else { continue };
-        let references = dependent.value()["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        blocked |= references.iter().any(|r| r["uid"] == uid.as_str() && r["blockOwnerDeletion"] == true);
+        let mut references = dependent.value()["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        if references.any(|r| r["uid"] == uid.as_str() && r["blockOwnerDeletion"] == true) {
+            return Ok(());
+        }
     }
-    if blocked { Ok(()) } else { drop_finalizer(inner, store, storage, key, FOREGROUND) }
+    drop_finalizer(inner, store, storage, key, FOREGROUND)
 }
 
 fn drop_finalizer(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectKey, name: &str) -> ApiResult<()> {
@@ -315,6 +324,33 @@ fn drop_finalizer(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectK
     lifecycle::rewrite(inner, store, &resource, &stored, new)
 }
 
+/// Deletes all of a kind, in one namespace or in every one, that is not being deleted yet, but no more than there is room
+/// for: the rest after whoever waits for the storage meanwhile. Whether that was all.
+pub(super) fn remove_all(
+    inner: &Inner,
+    store: &mut Store,
+    resource: &Arc<Resource>,
+    namespace: Option<&str>,
+    options: &Options,
+    room: &mut usize,
+) -> ApiResult<bool> {
+    let mut after = None;
+    loop {
+        let page = store.list(&resource.storage, namespace, after.as_ref(), Some(SLICE))?;
+        let Some(last) = page.last() else { return Ok(true) };
+        after = Some(last.key.clone());
+        for stored in page.iter().filter(|stored| !meta::deleting(stored.value())) {
+            if *room == 0 {
+                return Ok(false);
+            }
+            if let Some(current) = store.get(&resource.storage, &stored.key)? {
+                delete::remove(inner, store, resource, &current, options, Timestamp::now())?;
+                *room -= 1;
+            }
+        }
+    }
+}
+
 /// Deletes what a Terminating namespace holds; takes the namespace's finalizer off when nothing is left.
 fn empty_namespace(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()> {
     let key = lifecycle::cluster_key(name);
@@ -323,25 +359,12 @@ fn empty_namespace(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()
         return Ok(());
     }
     let options = Options { propagation: Some("Background".into()), ..Options::default() };
-    let mut removed = 0;
+    let mut room = SLICE;
     for storage in store.storages_in(name)? {
         let Some(resource) = inner.registry.by_storage(&storage) else { continue };
-        let mut after = None;
-        loop {
-            let page = store.list(&storage, Some(name), after.as_ref(), Some(SLICE))?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.key.clone());
-            for stored in page.iter().filter(|stored| !meta::deleting(stored.value())) {
-                if removed == SLICE {
-                    // The rest after whoever waits for the storage meanwhile.
-                    inner.collector.add(Work::Namespace(name.to_owned()));
-                    return Ok(());
-                }
-                if let Some(current) = store.get(&storage, &stored.key)? {
-                    delete::remove(inner, store, &resource, &current, &options, Timestamp::now())?;
-                    removed += 1;
-                }
-            }
+        if !remove_all(inner, store, &resource, Some(name), &options, &mut room)? {
+            inner.collector.add(Work::Namespace(name.to_owned()));
+            return Ok(());
         }
     }
     if !store.storages_in(name)?.is_empty() {

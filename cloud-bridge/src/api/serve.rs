@@ -93,3 +93,22 @@ async fn answer(
     }
     held(server.handle_stranger(&user, request).await, busy)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_certificate_counts_until_its_end_on_a_connection_that_stands() {
+        let now = SystemTime::now();
+        let of = |name: &str, groups: &[&str]| Certified {
+            user: UserInfo::new(name, groups.iter().copied()),
+            expires: now + Duration::from_secs(60),
+        };
+        let admin = of("admin", &["system:masters"]);
+        assert!(admin.holds(now) && admin.holds(now + Duration::from_secs(59)));
+        assert!(!admin.holds(now + Duration::from_secs(60)));
+        assert!(!of("system:node:a", &[]).holds(now) && !of("x", &[NODES]).holds(now), "nodes come by the link");
+    }
+}

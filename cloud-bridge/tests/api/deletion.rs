@@ -278,3 +278,73 @@ async fn others_have_their_turn_while_a_namespace_is_emptied_or_an_owner_goes() 
     let left = looks(&api, &path).await;
     assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
 }
+
+#[tokio::test]
+async fn others_have_their_turn_while_an_owner_waits_or_lets_go() {
+    let api = Api::embedded(|_| {});
+    let path = api.path("configmaps");
+    let owner = api.post(&path, config("owner", json!({}))).await.ok();
+    make_many(&api, &path, Some(&owner)).await;
+    api.delete(&api.path("configmaps/owner"), json!({"propagationPolicy": "Foreground"})).await;
+    let left = looks(&api, &path).await;
+    assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
+    api.until(&api.path("configmaps/owner"), |answer| answer.code == 404).await;
+
+    let owner = api.post(&path, config("owner", json!({}))).await.ok();
+    make_many(&api, &path, Some(&owner)).await;
+    api.delete(&api.path("configmaps/owner"), json!({"propagationPolicy": "Orphan"})).await;
+    let mut owned = Vec::new();
+    while owned.last() != Some(&0) {
+        let list = api.get(&path).await.ok();
+        let all = list["items"].as_array().unwrap().iter();
+        owned.push(all.filter(|one| !one["metadata"]["ownerReferences"].is_null()).count());
+    }
+    assert!(owned.iter().any(|owned| (1..MANY).contains(owned)), "{owned:?}");
+    api.until(&api.path("configmaps/owner"), |answer| answer.code == 404).await;
+}
+
+#[tokio::test]
+async fn others_have_their_turn_while_a_definition_goes() {
+    let api = Api::embedded(|_| {});
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    api.post(definitions, definition).await.ok();
+    let path = format!("/apis/example.com/v1/namespaces/{}/things", api.ns);
+    for number in 0..MANY {
+        let thing =
+            json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": format!("c{number}")}});
+        api.post(&path, thing).await.ok();
+    }
+    api.delete(&format!("{definitions}/things.example.com"), Value::Null).await.ok();
+    let mut left = Vec::new();
+    loop {
+        let list = api.get(&path).await;
+        if list.code == 404 {
+            break;
+        }
+        left.push(list.ok()["items"].as_array().unwrap().len());
+    }
+    assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
+}
+
+/// As Kubernetes' collector: the owner that waits for its dependents is not kept by one that somebody else keeps.
+#[tokio::test]
+async fn a_dependent_of_two_owners_does_not_block_the_one_that_waits() {
+    let api = Api::open().await;
+    let path = api.path("configmaps");
+    let reference = |owner: &Value| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true})
+    };
+    let one = api.post(&path, config("one", json!({}))).await.ok();
+    let two = api.post(&path, config("two", json!({}))).await.ok();
+    let mut shared = config("shared", json!({}));
+    shared["metadata"]["ownerReferences"] = json!([reference(&one), reference(&two)]);
+    api.post(&path, shared).await.ok();
+    api.delete(&api.path("configmaps/one"), json!({"propagationPolicy": "Foreground"})).await;
+    api.until(&api.path("configmaps/one"), |answer| answer.code == 404).await;
+    let shared = api.get(&api.path("configmaps/shared")).await.ok();
+    assert_eq!(shared["metadata"]["ownerReferences"], json!([reference(&two)]));
+}

@@ -410,3 +410,29 @@ async fn its_node_and_lease() {
         api.delete(&name, Value::Null).await.ok();
     }
 }
+
+#[tokio::test]
+async fn what_one_node_writes_fills_no_disk() {
+    let api = Api::embedded(|_| {});
+    let events = api.path("events");
+    let event = |number: usize| {
+        json!({"metadata": {"name": format!("e{number}")}, "reason": "Much", "type": "Normal",
+            "message": "x".repeat(1000), "annotations": {}, "involvedObject": {"kind": "Pod", "name": "p",
+            "namespace": api.ns, "uid": "u", "fieldPath": "x".repeat(200 << 10)}})
+    };
+    let user = |name: &'static str, group: &'static str| {
+        [("impersonate-user", name), ("impersonate-group", group), ("content-type", JSON)]
+    };
+    let mut codes = Vec::new();
+    for number in 0..8 {
+        let headers = user("system:node:greedy", "system:nodes");
+        let answer = api.send(POST, &events, &headers, event(number).to_string().into()).await;
+        codes.push(answer.code);
+    }
+    assert_eq!(codes, [201, 201, 201, 201, 201, 201, 429, 429], "1 MiB, the last of it exceeded");
+    for (number, (name, group)) in [("system:node:modest", "system:nodes"), ("a", "system:masters")].iter().enumerate()
+    {
+        let answer = api.send(POST, &events, &user(name, group), event(100 + number).to_string().into()).await;
+        assert_eq!(answer.code, 201, "{name}: {}", answer.body);
+    }
+}

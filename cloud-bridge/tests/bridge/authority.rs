@@ -42,6 +42,8 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     other_node["status"]["conditions"] = json!([]);
     let mut restricted = node_object(&evil);
     restricted["metadata"]["labels"]["node-restriction.kubernetes.io/zone"] = "vault".into();
+    let mut nameless = node_object(&evil);
+    nameless["status"]["nodeInfo"]["kubeletVersion"] = "".into();
     let event = |kind: &str, namespace: &str, name: &str| {
         let involved = json!({"kind": kind, "namespace": namespace, "name": name, "uid": "u", "apiVersion": "v1"});
         Report::Event {
@@ -50,6 +52,8 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
                 "source": {"component": "kubelet", "host": victim}, "count": 1}),
         }
     };
+    let Report::Event { event: mut elsewhere } = event("Node", "", &evil) else { unreachable!() };
+    elsewhere["metadata"]["namespace"] = "kube-system".into();
     let uid = pod.uid().unwrap();
     let mirror = |node: &str| {
         json!({"metadata": {"name": unique("mirror"), "namespace": "default",
@@ -64,6 +68,8 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
         ("event about another's pod", event("Pod", "default", &pod_name)),
         ("event about another node", event("Node", "", &victim)),
         ("event about another's secret", event("Secret", "default", &secret)),
+        ("event in another namespace than its object", Report::Event { event: elsewhere }),
+        ("itself without a kubelet's version, as if it were new", Report::Node { node: nameless }),
         ("mirror on another node", Report::MirrorPod { pod: mirror(&victim) }),
     ];
     for (what, report) in matrix {

@@ -170,6 +170,8 @@ struct Told {
     open: AtomicUsize,
     /// The node says nothing more, on a connection that stands.
     silent: AtomicBool,
+    /// Its stats are of the kind that takes a hundred times as much when it is parsed.
+    swells: AtomicBool,
 }
 
 impl Script {
@@ -226,6 +228,12 @@ impl Script {
         match &stream.what {
             StreamRequest::PortForward { port: 81, .. } => {
                 edge.session.stream_end(id, Some("connection refused".into()));
+                return;
+            }
+            StreamRequest::Stats {} if self.told.swells.load(Ordering::SeqCst) => {
+                stream.output.extend([b"[".as_slice(), &br#"{"":0},"#.repeat(500_000), b"0]"].concat());
+                stream.over = true;
+                self.streams.insert(id, stream);
                 return;
             }
             StreamRequest::Stats {} => {
@@ -486,4 +494,17 @@ async fn top_shows_what_the_node_measures() {
             assert!(code == Some(0) && out.contains(expected), "{path}: {out} {err}");
         }
     }
+}
+
+#[tokio::test]
+async fn g17_stats_that_swell_when_they_are_parsed_are_refused() {
+    let fixture = Fixture::start().await;
+    let path = format!("/api/v1/nodes/{}/proxy/stats/summary", fixture.name);
+    let kubectl = kubectls().remove(0);
+    fixture.told.swells.store(true, Ordering::SeqCst);
+    let (code, _, err) = fixture.run(&kubectl, &["get", "--raw", &path], vec![]).await;
+    assert!(code == Some(1) && err.contains("stats that hold too many values"), "{code:?} {err}");
+    fixture.told.swells.store(false, Ordering::SeqCst);
+    let (code, _, err) = fixture.run(&kubectl, &["get", "--raw", &path], vec![]).await;
+    assert_eq!(code, Some(0), "{err}");
 }

@@ -15,10 +15,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::error::ApiResult;
+use super::gc::{self, Work};
 use super::lifecycle;
 use super::meta;
 use super::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Subresource, Text};
-use super::rest::delete::{self, Options};
+use super::rest::delete::Options;
 use super::server::Inner;
 use super::storage::{Store, Stored};
 use strategy::Custom;
@@ -110,7 +111,7 @@ pub(super) fn written(
     let value = stored.value();
     let name = &stored.key.name;
     if meta::deleting(value) {
-        inner.collector.add(super::gc::Work::Definition(name.clone()));
+        inner.collector.add(Work::Definition(name.clone()));
     }
     let served = resources(value);
     let known = inner.registry.all();
@@ -166,7 +167,7 @@ pub(super) fn removed(inner: &Inner, store: &mut Store, definition: &Stored) {
     store.disconnect(&definition.key.name);
 }
 
-/// Deletes the objects of a definition that is going; takes its finalizer off after the last.
+/// Deletes the objects of a definition that is going, a slice at a time; takes its finalizer off after the last.
 pub(super) fn collect(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()> {
     let key = lifecycle::cluster_key(name);
     let Some(stored) = store.get(STORAGE, &key)? else { return Ok(()) };
@@ -175,10 +176,10 @@ pub(super) fn collect(inner: &Inner, store: &mut Store, name: &str) -> ApiResult
         return Ok(());
     }
     if let Some(resource) = inner.registry.by_storage(name) {
-        for object in store.list(name, None, None, None)? {
-            if !meta::deleting(object.value()) {
-                delete::remove(inner, store, &resource, &object, &Options::default(), Timestamp::now())?;
-            }
+        let mut room = gc::SLICE;
+        if !gc::remove_all(inner, store, &resource, None, &Options::default(), &mut room)? {
+            inner.collector.add(Work::Definition(name.to_owned()));
+            return Ok(());
         }
     }
     if !store.list(name, None, None, Some(1))?.is_empty() {

@@ -95,19 +95,7 @@ impl Reports {
             Report::MirrorGone { namespace, name, static_uid } => self.mirror_gone(namespace, name, static_uid).await,
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
         };
-        // Somebody may mend a right or a policy (a ValidatingAdmissionPolicy says 422), and what the node has said once
-        // it does not say again. An event is not worth it, and a mirror is wrong by what is in it.
-        let passing = match report {
-            Report::PodStatus { .. } | Report::PodGone { .. } | Report::Node { .. } => &[403, 422][..],
-            Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
-            Report::Event { .. } | Report::Unknown => &[],
-        };
-        let passing = matches!(&written, Err(Failure::Api(error))
-            if code(error).is_some_and(|code| passing.contains(&code)) && !is_of_another(error));
-        match outcome(written) {
-            Outcome::Refused(reason) if passing => Outcome::Later(reason),
-            other => other,
-        }
+        judged(report, written)
     }
 
     /// Writes the node's object again as last reported, after somebody else changed or deleted it.
@@ -190,6 +178,23 @@ fn classify(error: &kube::Error) -> Outcome {
     }
 }
 
+/// What becomes of a report after the API's answer. Somebody may mend a right or a policy (a ValidatingAdmissionPolicy says
+/// 422), and what the node has said once it does not say again. An event is not worth it, and a mirror is wrong by what is
+/// in it.
+fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
+    let passing = match report {
+        Report::PodStatus { .. } | Report::PodGone { .. } | Report::Node { .. } => &[403, 422][..],
+        Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
+        Report::Event { .. } | Report::Unknown => &[],
+    };
+    let passing = matches!(&written, Err(Failure::Api(error))
+        if code(error).is_some_and(|code| passing.contains(&code)) && !is_of_another(error));
+    match outcome(written) {
+        Outcome::Refused(reason) if passing => Outcome::Later(reason),
+        other => other,
+    }
+}
+
 /// Whether the API refused a patch because its uid is not that of the object, which has a successor of the same name.
 fn is_of_another(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
@@ -204,6 +209,7 @@ fn code(error: &kube::Error) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use serde_json::json;
 
     use super::*;
 
@@ -218,5 +224,30 @@ mod tests {
         }
         let broken = kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
         assert!(matches!(classify(&broken), Outcome::Retry(_)), "nonsense in an answer proves nothing");
+    }
+
+    /// As the answer of the API to such a report.
+    fn answered(report: &Report, code: u16, field: &str) -> Outcome {
+        let details = json!({"causes": [{"reason": "r", "message": "m", "field": field}]});
+        let mut status = Status::failure("m", "r").with_code(code);
+        status.details = serde_json::from_value(details).unwrap();
+        judged(report, Err(Failure::Api(kube::Error::Api(Box::new(status)))))
+    }
+
+    #[test]
+    fn what_somebody_may_mend_is_tried_again() {
+        let (namespace, name, uid) = (String::from("default"), String::from("p"), String::from("u"));
+        let gone = Report::PodGone { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
+        let status = Report::PodStatus { namespace, name, uid, status: Value::Null };
+        let (mirror, event) = (Report::MirrorPod { pod: Value::Null }, Report::Event { event: Value::Null });
+        let (later, refused) = (Outcome::Later("m".into()), Outcome::Refused("m".into()));
+        for report in [&status, &gone, &Report::Node { node: Value::Null }] {
+            assert_eq!(answered(report, 403, ""), later);
+            assert_eq!(answered(report, 422, "status"), later);
+            assert_eq!(answered(report, 422, "metadata.uid"), refused, "it has a successor");
+            assert_eq!(answered(report, 404, ""), refused);
+        }
+        assert_eq!((answered(&mirror, 403, ""), answered(&mirror, 422, "")), (later, refused.clone()));
+        assert_eq!((answered(&event, 403, ""), answered(&event, 422, "")), (refused.clone(), refused));
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Failure, Reports, code, news};
 use crate::bridge::requests::Patch;
+use crate::node_labels::may_set;
 
 /// Marks the nodes that bridges speak for.
 pub(in crate::bridge) const BRIDGED_LABEL: &str = "sampan.dev/bridged";
@@ -216,32 +217,6 @@ fn strings(value: &Value) -> BTreeMap<String, String> {
     entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// The rule of the API server's NodeRestriction admission for labels, applied here, too, because an embedded API
-/// or a cluster may lack it.
-fn may_set(label: &str) -> bool {
-    const ALLOWED: [&str; 10] = [
-        "kubernetes.io/hostname",
-        "kubernetes.io/arch",
-        "kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/instance-type",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-    ];
-    let Some((prefix, _)) = label.split_once('/') else { return true };
-    let within = |domain: &str| prefix == domain || prefix.ends_with(&format!(".{domain}"));
-    if within("node-restriction.kubernetes.io") {
-        return false;
-    }
-    ALLOWED.contains(&label)
-        || within("kubelet.kubernetes.io")
-        || within("node.kubernetes.io")
-        || !(within("kubernetes.io") || within("k8s.io"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,13 +230,10 @@ mod tests {
         let role = json!({"metadata": {"name": "n", "labels": {ROLE_LABEL: ""}}});
         assert_eq!(wanted(&role, None, now()).unwrap().metadata["labels"], json!({BRIDGED_LABEL: "true"}));
         for label in ["node-restriction.kubernetes.io/x", "node-role.kubernetes.io/master", "a.k8s.io/x"] {
-            assert!(!may_set(label), "{label}");
             let node = json!({"metadata": {"name": "n", "labels": {label: ""}}});
             assert!(matches!(wanted(&node, None, now()), Err(Failure::Refused(text)) if text.contains(label)));
         }
-        for label in ["kubernetes.io/arch", "node.kubernetes.io/x", "site", "example.com/site", BRIDGED_LABEL] {
-            assert!(may_set(label), "{label}");
-        }
+        assert!(may_set(BRIDGED_LABEL));
     }
 
     #[test]

@@ -150,7 +150,9 @@ impl Peer {
             let asked: Value = serde_json::from_str(&text).unwrap_or_default();
             if let Some(stream) = asked["streamOpen"]["stream"].as_u64() {
                 self.done.streams += 1;
-                let nonsense: [&[u8]; 6] = [
+                let many = [b"[".as_slice(), &b"{\"\":0},".repeat(8_000), b"0]"].concat();
+                let nonsense: [&[u8]; 7] = [
+                    &many,
                     b"[]",
                     b"{\"pods\":[1,{\"containers\":[1]}],\"node\":[]}",
                     b"1",

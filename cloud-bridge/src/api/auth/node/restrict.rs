@@ -10,6 +10,7 @@ use crate::api::error::{ApiError, ApiResult};
 use crate::api::meta;
 use crate::api::rest::Context;
 use crate::api::storage::{Store, Stored};
+use crate::node_labels::may_set;
 
 fn node_of<'a>(ctx: &'a Context<'_>) -> Option<&'a str> {
     ctx.user.node_name()
@@ -229,30 +230,11 @@ pub(crate) fn restrict_eviction(ctx: &Context<'_>, pod: &Stored) -> ApiResult<()
 
 /// Changed labels of the kubernetes.io domains that a kubelet may not set on its node.
 pub(super) fn forbidden_labels(new: &Value, old: &Value) -> Vec<String> {
-    const ALLOWED: &[&str] = &[
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/instance-type",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-    ];
     let keys = |v: &Value| v.as_object().map(|m| m.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let mut changed: Vec<String> =
         keys(new).into_iter().chain(keys(old)).filter(|k| new[k.as_str()] != old[k.as_str()]).collect();
     changed.sort();
     changed.dedup();
-    changed.retain(|key| {
-        let Some((domain, _)) = key.split_once('/') else { return false };
-        let within = |suffix: &str| domain == suffix || domain.ends_with(&format!(".{suffix}"));
-        let free = within("kubelet.kubernetes.io")
-            || within("node.kubernetes.io") && !within("node-restriction.kubernetes.io");
-        (within("kubernetes.io") || within("k8s.io")) && !free && !ALLOWED.contains(&key.as_str())
-    });
+    changed.retain(|key| !may_set(key));
     changed
 }
