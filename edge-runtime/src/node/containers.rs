@@ -72,11 +72,13 @@ impl Node {
 
     /// The exit is committed to the record before the monitor may forget it.
     fn settle_exit(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
-        if let Some(owner) = self.owners.get(&exit.id).cloned() {
-            self.settle(&owner.uid)?;
-            self.streams_ended(&exit.id);
-        }
-        self.exit_committed(&exit.id);
+        let Some(owner) = self.owners.get(&exit.id).cloned() else {
+            self.exit_committed(&exit.id);
+            return Ok(());
+        };
+        self.exit_told(&owner.uid, &exit.id);
+        self.settle(&owner.uid)?;
+        self.streams_ended(&exit.id);
         Ok(())
     }
 

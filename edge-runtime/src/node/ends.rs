@@ -4,6 +4,7 @@
 //! synced one by one; those that hold an end are synced together a moment later, and until then no report leaves and
 //! the monitor keeps its exit records. What the pod itself does next (a restart) waits for nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::Node;
@@ -28,11 +29,23 @@ pub(super) struct Ends {
     rest: Mono,
     /// Exits whose records the monitor may forget then.
     exits: Vec<String>,
+    /// Exits that are known in memory alone, by the uid of their pod: not every pod takes a turn at once.
+    told: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Ends {
     fn committed(&mut self, now: Mono) {
         self.due.get_or_insert(now.after(GATHER).max(self.rest));
+    }
+
+    /// A container has ended: its pod's next turn commits it.
+    pub(super) fn told(&mut self, uid: &str, id: &str) {
+        self.told.entry(uid.to_owned()).or_default().insert(id.to_owned());
+    }
+
+    /// The pod has taken a turn. Gives the exits that it has committed.
+    pub(super) fn turned(&mut self, uid: &str) -> BTreeSet<String> {
+        self.told.remove(uid).unwrap_or_default()
     }
 
     /// When to come again if no report may leave now.
@@ -57,6 +70,16 @@ impl Node {
     /// A commit holds an end: it goes to the medium before anything is told.
     pub(super) fn end_committed(&mut self) {
         self.ends.committed(self.mono());
+    }
+
+    /// A container of this pod has ended: until a turn of the pod has committed that, the monitor alone remembers it.
+    pub(super) fn exit_told(&mut self, uid: &str, id: &str) {
+        self.ends.told(uid, id);
+    }
+
+    /// What this pod's record says of ends is committed.
+    pub(super) fn turn_committed(&mut self, uid: &str) {
+        self.ends.turned(uid).iter().for_each(|id| self.exit_committed(id));
     }
 
     /// The exit is committed: once that is on the medium, the monitor may forget it.

@@ -313,6 +313,9 @@ impl Node {
         let Some(entry) = self.pods.remove(uid) else { return };
         self.owners.retain(|_, owner| owner.uid != uid);
         self.forget_tokens(uid);
+        self.repeat.forget(uid);
+        // Ends that no turn of it has taken are nobody's now.
+        self.turn_committed(uid);
         self.pods.touch_pending_resizes();
         let record = entry.record;
         if record.source == PodSource::Static {
@@ -393,7 +396,7 @@ impl Node {
         self.outgoing.queue(reports.into_iter());
     }
 
-    /// Moment of the last change of the wall clock worth remembering.
+    /// What the wall clock says now: to be shown only, since it may jump.
     pub(super) fn wall(&self) -> Timestamp {
         self.clock.now().wall
     }

@@ -23,7 +23,7 @@
 //! | `outgoing` | reports on their way to the bridge |
 //! | `statics`, `manifests` | pods from manifest files |
 //! | `report` | the Node object |
-//! | `repeat` | statuses told again to an API that may be that of a backup |
+//! | `repeat` | statuses told again: to an API that may be that of a backup, and those that were refused |
 //! | `streams` | logs to whoever asked |
 //! | `tokens` | service account tokens of the pods here |
 

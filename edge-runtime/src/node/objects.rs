@@ -42,10 +42,12 @@ impl Node {
             LinkEvent::Refused(reason, message) => log::error!("the bridge refused this node ({reason:?}): {message}"),
             LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
             LinkEvent::UpAcked(ids) => {
+                self.reports_taken(&ids)?;
                 self.store.write(|writer| ids.iter().try_for_each(|id| writer.acknowledged(*id)))?;
             }
             LinkEvent::UpRefused(id, reason) => {
                 log::warn!("the bridge refused report {id}: {reason}");
+                self.report_refused(id)?;
                 self.store.write(|writer| writer.acknowledged(id))?;
             }
             LinkEvent::Token { id, answer } => self.token_answered(id, answer)?,

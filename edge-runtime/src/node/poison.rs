@@ -92,6 +92,7 @@ impl Poison {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ends::Ends;
     use super::*;
 
     #[test]
@@ -108,6 +109,29 @@ mod tests {
         assert!(!poison.changed("good") && poison.changed("bad") && poison.begin("bad"));
         drop(poison);
         assert!(!Poison::open(run.path()).begin("bad"), "once more was once too often");
+    }
+
+    #[test]
+    fn what_ends_in_a_skipped_pod_stays_with_the_monitor_until_its_turn() {
+        let run = tempfile::tempdir().unwrap();
+        std::fs::write(run.path().join("deaths"), r#"{"bad": 3}"#).unwrap();
+        let (mut poison, mut ends) = (Poison::open(run.path()), Ends::default());
+        // The exits that the monitor may forget after it.
+        let turn = |poison: &mut Poison, ends: &mut Ends, uid: &str| -> Vec<String> {
+            if !poison.begin(uid) {
+                return Vec::new();
+            }
+            poison.end(uid);
+            ends.turned(uid).into_iter().collect()
+        };
+        ends.told("good", "c0");
+        assert_eq!(turn(&mut poison, &mut ends, "good"), ["c0"]);
+        // A monitor that has it still tells it once more.
+        ["c2", "c1", "c2"].iter().for_each(|id| ends.told("bad", id));
+        assert_eq!(turn(&mut poison, &mut ends, "bad"), [""; 0], "it is in no record");
+        assert!(poison.changed("bad"));
+        assert_eq!(turn(&mut poison, &mut ends, "bad"), ["c1", "c2"]);
+        assert_eq!(turn(&mut poison, &mut ends, "bad"), [""; 0]);
     }
 
     #[test]

@@ -2,15 +2,25 @@
 //! node: its API may be that of a backup, which shows what has long been over, and what was told once is told no more.
 //! A kubelet compares what the API shows every ten seconds (K8s pkg/kubelet/status, `needsReconcile`); here no status
 //! travels down.
+//!
+//! A status that the bridge has refused is told once more, too: what the API refuses today (a policy, too many at once)
+//! it may take in an hour, while a pod whose status does not change would tell it nothing for ever.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use edge_protocol::message::Report;
 
 use crate::node::Node;
 use crate::pod::clock::Mono;
+use crate::store::StoreError;
 use crate::sys::random::random;
 
 /// Whatever a bridge says.
 const LONGEST: Duration = Duration::from_secs(3600);
+
+/// From the first refusal of a pod's status until it is told again; twice as long each time, up to [`LONGEST`].
+const REFUSED: Duration = Duration::from_mins(5);
 
 /// When to tell all statuses again.
 #[derive(Debug, Default)]
@@ -20,6 +30,15 @@ pub(super) struct Repeat {
     due: Option<Mono>,
     /// Uids of pods that were told of before the list: the others are told to the API that sent it.
     pods: Vec<String>,
+    /// By uid of pods of this node: their statuses were refused.
+    refused: BTreeMap<String, Refused>,
+}
+
+#[derive(Debug)]
+struct Refused {
+    pause: Duration,
+    /// `None` once it is told again, until the bridge has answered.
+    due: Option<Mono>,
 }
 
 impl Repeat {
@@ -35,9 +54,28 @@ impl Repeat {
         self.pods = pods;
     }
 
+    /// The bridge has refused this pod's status.
+    fn refused(&mut self, uid: &str, now: Mono) {
+        let pause = match self.refused.get(uid) {
+            // The status has changed meanwhile, which is no other try of the same.
+            Some(Refused { due: Some(_), .. }) => return,
+            Some(Refused { pause, .. }) => (*pause * 2).min(LONGEST),
+            None => REFUSED,
+        };
+        self.refused.insert(uid.to_owned(), Refused { pause, due: Some(now.after(pause)) });
+    }
+
+    /// The bridge has taken this pod's status, or the pod is no more.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.refused.remove(uid);
+    }
+
     /// The pods to tell of again, if it is time; once.
     fn due(&mut self, now: Mono) -> Vec<String> {
-        self.due.take_if(|due| *due <= now).map(|_| std::mem::take(&mut self.pods)).unwrap_or_default()
+        let listed = self.due.take_if(|due| *due <= now).map(|_| std::mem::take(&mut self.pods));
+        let again =
+            |(uid, refused): (&String, &mut Refused)| refused.due.take_if(|due| *due <= now).map(|_| uid.clone());
+        listed.into_iter().flatten().chain(self.refused.iter_mut().filter_map(again)).collect()
     }
 }
 
@@ -47,6 +85,39 @@ impl Node {
         let told = told.map(|(uid, _)| uid.clone()).collect();
         let now = self.mono();
         self.repeat.listed(told, now, random());
+    }
+
+    /// The bridge has acknowledged reports that still are in the outbox.
+    pub(super) fn reports_taken(&mut self, ids: &[u64]) -> Result<(), StoreError> {
+        // Each costs a look into the store, for nothing as a rule.
+        if self.repeat.refused.is_empty() {
+            return Ok(());
+        }
+        for id in ids {
+            if let Some(uid) = self.pod_of_status(*id)? {
+                self.repeat.forget(&uid);
+            }
+        }
+        Ok(())
+    }
+
+    /// The bridge has refused a report that still is in the outbox.
+    pub(super) fn report_refused(&mut self, id: u64) -> Result<(), StoreError> {
+        // A status that another has replaced since is not there any more.
+        if let Some(uid) = self.pod_of_status(id)? {
+            let now = self.mono();
+            self.repeat.refused(&uid, now);
+        }
+        Ok(())
+    }
+
+    /// The pod of this node whose status is this row of the outbox.
+    fn pod_of_status(&self, id: u64) -> Result<Option<String>, StoreError> {
+        let Some(Report::PodStatus { uid: told, .. }) = self.store.outbox_row(id)? else { return Ok(None) };
+        // That of a static pod goes to its mirror.
+        let mut pods = self.pods.iter();
+        let pod = pods.find(|(uid, entry)| **uid == told || entry.mirror_uid.as_deref() == Some(&*told));
+        Ok(pod.map(|(uid, _)| uid.clone()))
     }
 
     pub(super) fn repeat_statuses(&mut self, now: Mono) {
@@ -79,5 +150,46 @@ mod tests {
         repeat.welcomed(Some(u64::MAX));
         repeat.listed(pods(), Mono(1_000), u32::MAX);
         assert_eq!(repeat.due(Mono(3_601_000)), pods(), "in an hour at the latest");
+    }
+
+    #[test]
+    fn a_refused_status_is_told_again_less_and_less_often() {
+        let minute = |n: u64| Mono(n * 60_000);
+        let mut repeat = Repeat::default();
+        let mut now = minute(1);
+        for pause in [5, 10, 20, 40, 60, 60] {
+            repeat.refused("a", now);
+            let due = now.after(Duration::from_mins(pause));
+            assert!(repeat.due(Mono(due.0 - 1)).is_empty(), "{pause} min");
+            assert_eq!(repeat.due(due), ["a"], "{pause} min");
+            assert!(repeat.due(Mono(u64::MAX)).is_empty(), "once for each refusal");
+            now = due;
+        }
+    }
+
+    #[test]
+    fn refusals_of_statuses_that_change_do_not_put_off_the_next_try() {
+        let mut repeat = Repeat::default();
+        (0..100).for_each(|second| repeat.refused("a", Mono(second * 1000)));
+        assert_eq!(repeat.due(Mono(300_000)), ["a"]);
+        repeat.refused("a", Mono(300_000));
+        assert_eq!(repeat.due(Mono(900_000)), ["a"], "twice the pause, not a hundred times");
+    }
+
+    #[test]
+    fn each_pod_has_its_own_pause_until_its_status_is_taken_or_it_is_gone() {
+        let mut repeat = Repeat::default();
+        repeat.welcomed(Some(0));
+        repeat.listed(vec!["z".to_owned()], Mono(0), 0);
+        repeat.refused("a", Mono(0));
+        repeat.refused("b", Mono(60_000));
+        assert_eq!(repeat.due(Mono(0)), ["z"]);
+        assert_eq!(repeat.due(Mono(300_000)), ["a"]);
+        assert_eq!(repeat.due(Mono(360_000)), ["b"]);
+        repeat.refused("a", Mono(400_000));
+        repeat.forget("a");
+        assert!(repeat.due(Mono(u64::MAX)).is_empty() && !repeat.refused.contains_key("a"));
+        repeat.refused("a", Mono(500_000));
+        assert_eq!(repeat.due(Mono(800_000)), ["a"], "a pause of the beginning");
     }
 }

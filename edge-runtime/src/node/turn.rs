@@ -45,7 +45,9 @@ impl Node {
         }
         let done = self.settle_rounds(uid);
         self.poison.end(uid);
-        done
+        done?;
+        self.turn_committed(uid);
+        Ok(())
     }
 
     /// Says which pods are left as they are.

@@ -1,6 +1,7 @@
 //! Death of each of our processes in any order and moment: containers go on, exit codes stay true, nothing starts
 //! twice, and everything comes back without a network.
 
+mod poison;
 mod statics;
 mod store;
 
