@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use edge_runtime::monitor::client::{MonitorEvent, Settings};
 use edge_runtime::monitor::protocol::Phase;
-use monitor_support::{Node, can_run, kill, lives, wait_until};
+use monitor_support::{Node, can_run, kill, lives, ticks, wait_until};
 use nix::mount::{MsFlags, mount};
 
 async fn sleep_ms(ms: u64) {
@@ -214,30 +214,31 @@ fn a_monitor_without_descriptors_takes_nobody_for_ended() {
         assert_eq!(running, ids.len(), "{listed:?}");
         let monitor = node.monitor_pid().unwrap();
         // None is left for more connections: they are turned away, not looked at for ever.
-        let ticks = || {
-            let stat = fs::read_to_string(format!("/proc/{monitor}/stat")).unwrap();
-            let fields: Vec<u64> =
-                stat.rsplit(')').next().unwrap().split_whitespace().filter_map(|f| f.parse().ok()).collect();
-            fields[10] + fields[11]
-        };
         let socket = node.paths.monitor_socket();
         let strangers: Vec<_> = (0..12).filter_map(|_| std::os::unix::net::UnixStream::connect(&socket).ok()).collect();
-        let before = ticks();
+        let before = ticks(monitor);
         sleep_ms(2000).await;
-        assert!(ticks() - before < 50, "{} of 200 ticks", ticks() - before);
+        let used = ticks(monitor) - before;
+        assert!(used < 50, "{used} of 200 ticks");
         drop(strangers);
         assert!(pids.iter().all(|pid| lives(*pid)));
         kill(pids[0], 9);
         assert_eq!(node.exited("c00").await.pid, pids[0]);
 
         // Not one is left to look or to signal with: a signal that was not sent is not called sent.
-        let none = Command::new("prlimit").arg("--nofile=3:24").args(["--pid", &monitor.to_string()]).status();
-        assert!(none.unwrap().success());
+        let descriptors = |limit: &str| {
+            let mut set = Command::new("prlimit");
+            set.arg(format!("--nofile={limit}")).args(["--pid", &monitor.to_string()]);
+            assert!(set.status().unwrap().success());
+        };
+        descriptors("3:24");
         for (id, pid) in ids.iter().zip(&pids).skip(1) {
             match node.client.kill(id, 9).await {
                 Ok(()) => assert_eq!(node.exited(id).await.pid, *pid),
                 Err(error) => assert!(error.to_string().contains("Too many open files") && lives(*pid), "{error}"),
             }
         }
+        // Those that are left end with the node.
+        descriptors("24");
     });
 }

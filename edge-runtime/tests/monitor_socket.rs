@@ -1,13 +1,22 @@
-//! The monitor's socket as other versions and bad neighbours use it, and logs under load.
+//! The monitor's socket as other versions and bad neighbours use it, how a daemon comes to it, and logs under load.
 #![allow(clippy::print_stderr)]
 
 mod monitor_support;
 
+use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use monitor_support::{Node, can_run};
+use edge_runtime::monitor::client::Settings;
+use monitor_support::{Node, can_run, sleeps, ticks};
+
+async fn sleep_ms(ms: u64) {
+    smol::Timer::after(Duration::from_millis(ms)).await;
+}
 
 fn send(stream: &mut UnixStream, text: &str) {
     stream.write_all(&u32::try_from(text.len()).unwrap().to_be_bytes()).unwrap();
@@ -67,6 +76,78 @@ fn newer_clients_and_bad_neighbours() {
     });
 }
 
+/// The monitor as its client starts it: noted, and in vain once `$0.never` is there.
+fn noted(settings: &mut Settings, program: &Path) {
+    let text = "echo try >>\"$0.tries\"; [ ! -e \"$0.never\" ] || exit 1";
+    fs::write(program, format!("#!/bin/sh\n{text}\nexec {} \"$@\"\n", Node::program())).unwrap();
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    settings.program = program.into();
+}
+
+/// Whoever has the lock listens a while later: until then no connection is to be had, and no second monitor.
+#[test]
+fn a_monitor_that_was_missed_is_found_when_it_listens() {
+    if !can_run() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let node = Node::with(|settings| noted(settings, &program));
+    fs::create_dir_all(node.paths.run()).unwrap();
+    let lock = File::create(node.paths.run().join("monitor.lock")).unwrap();
+    lock.lock().unwrap();
+    let by_hand = async {
+        let tries = || fs::read_to_string(program.with_extension("tries")).unwrap_or_default().lines().count();
+        while tries() < 2 {
+            sleep_ms(10).await;
+        }
+        fs::write(program.with_extension("never"), "").unwrap();
+        // One after the other: the last that looked at the lock has ended.
+        let before = tries();
+        while tries() == before {
+            sleep_ms(10).await;
+        }
+        drop(lock);
+        let mut monitor = Command::new(Node::program());
+        assert!(monitor.arg("monitor").arg("--root").arg(node.paths.root()).status().unwrap().success());
+        let late = async {
+            sleep_ms(10_000).await;
+            panic!("ten seconds later nothing has started");
+        };
+        smol::future::or(node.started("one"), late).await
+    };
+    node.run(async {
+        let start = node.client.start(node.bundle("one", "sleep 1000"));
+        let (started, _pid) = smol::future::zip(start, by_hand).await;
+        started.unwrap();
+    });
+}
+
+/// No connection is left: a daemon that asks for one again and again must cost a board nothing.
+#[test]
+fn a_daemon_that_is_turned_away_comes_back_less_and_less_often() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    node.run(async {
+        node.client.start(node.bundle("one", "sleep 1000")).await.unwrap();
+        node.started("one").await;
+    });
+    let strangers: Vec<UnixStream> = (0..16).map(|_| connect(&node)).collect();
+    let monitor = node.monitor_pid().unwrap();
+    let second = node.again();
+    second.run(async {
+        let before = (ticks(monitor), sleeps(monitor));
+        sleep_ms(2000).await;
+        let used = (ticks(monitor) - before.0, sleeps(monitor) - before.1);
+        // On a busy host the one stays low, on an idle one the other.
+        assert!(used.0 < 50 && used.1 < 50, "{} of 200 ticks, woken {} times", used.0, used.1);
+        drop(strangers);
+        assert_eq!(second.reconnected().await.len(), 1, "there is room again");
+    });
+}
+
 #[test]
 fn a_flood_of_output_is_rotated_and_nothing_is_lost() {
     if !can_run() {
@@ -79,15 +160,15 @@ fn a_flood_of_output_is_rotated_and_nothing_is_lost() {
         let log = spec.log_path.clone();
         node.client.start(spec).await.unwrap();
         assert_eq!(node.exited("loud").await.code, 0);
-        let mut files: Vec<_> = std::fs::read_dir(log.parent().unwrap()).unwrap().map(|e| e.unwrap().path()).collect();
+        let mut files: Vec<_> = fs::read_dir(log.parent().unwrap()).unwrap().map(|e| e.unwrap().path()).collect();
         files.sort();
         // `0.log` sorts before its rotated files, but is the newest.
         files.rotate_left(1);
         assert!(files.len() >= 3, "{files:?}");
         let mut next = 1u32;
         for file in &files {
-            assert!(std::fs::metadata(file).unwrap().len() < 5 << 20);
-            for line in std::fs::read_to_string(file).unwrap().lines() {
+            assert!(fs::metadata(file).unwrap().len() < 5 << 20);
+            for line in fs::read_to_string(file).unwrap().lines() {
                 assert!(line.ends_with(&format!(" stdout F {next}")), "{line} instead of {next}");
                 next += 1;
             }

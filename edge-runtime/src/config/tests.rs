@@ -15,6 +15,7 @@ fn empty_file_gives_the_defaults_of_a_board() {
     assert_eq!(config.network.subnets, ["10.85.0.0/24".parse().expect("a subnet")]);
     assert_eq!(config.max_pods, 110);
     assert_eq!(config.logs.max_bytes, 10 << 20);
+    assert_eq!(config.logs.bytes_per_second, Some(32_768));
 }
 
 #[test]

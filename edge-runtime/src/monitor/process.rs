@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
@@ -142,13 +143,16 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
 /// A line in the monitor's log. Never fails: nothing may stop the monitor. Nobody rotates that log, so it is started over
 /// when it is full.
 pub(crate) fn note(text: &str) {
-    let mut stderr = io::stderr();
+    note_in(&mut io::stderr(), text);
+}
+
+fn note_in(log: &mut (impl Write + AsFd), text: &str) {
     // Neither a terminal nor a pipe has a length that says so.
-    if nix::sys::stat::fstat(&stderr).is_ok_and(|file| u64::try_from(file.st_size).is_ok_and(|size| size > LOG_MAX)) {
-        let _ = nix::unistd::ftruncate(&stderr, 0);
+    if nix::sys::stat::fstat(&*log).is_ok_and(|file| u64::try_from(file.st_size).is_ok_and(|size| size > LOG_MAX)) {
+        let _ = nix::unistd::ftruncate(&*log, 0);
     }
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LINE_MAX).collect();
-    let _ = writeln!(stderr, "{} {line}", stamp());
+    let _ = writeln!(log, "{} {line}", stamp());
 }
 
 impl Monitor {
@@ -283,5 +287,28 @@ impl Monitor {
         // Rounded up: a look that is too early by less than a millisecond would be repeated in a tight loop.
         let next = [look, log_trouble, jobs].into_iter().flatten().min().map(|wait| wait + Duration::from_millis(1));
         next.map_or(EpollTimeout::NONE, |wait| EpollTimeout::try_from(wait).unwrap_or(EpollTimeout::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_full_begins_anew_and_its_lines_are_short() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("monitor.log");
+        // As `detach` opens it.
+        let mut log = File::options().create(true).append(true).open(&path).unwrap();
+        log.write_all(&vec![b'x'; usize::try_from(LOG_MAX).unwrap()]).unwrap();
+        note_in(&mut log, "the last");
+        assert!(fs::metadata(&path).unwrap().len() > LOG_MAX, "it was not full yet");
+        note_in(&mut log, "the first\nof a new log");
+        note_in(&mut log, &"y".repeat(2 * LINE_MAX));
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].ends_with(" the first of a new log"), "{text}");
+        assert!(lines[1].ends_with(&format!(" {}", "y".repeat(LINE_MAX))), "{text}");
     }
 }

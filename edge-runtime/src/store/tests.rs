@@ -381,6 +381,20 @@ fn a_new_store_may_be_opened_by_several_at_once() {
     }
 }
 
+#[test]
+fn a_store_that_others_hold_is_no_bad_disk() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let mut store = open(&path);
+    store.db.busy_timeout(Duration::ZERO).expect("a timeout");
+    let other = Connection::open(&path).expect("opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("nobody else has it");
+    let error = store.write(|writer| writer.set_fact(Fact::LastSequence, "1")).expect_err("it is held");
+    assert!(error.is_passing() && !error.is_of_disk() && !error.is_damage(), "{error}");
+    other.execute_batch("ROLLBACK").expect("given up");
+    store.write(|writer| writer.set_fact(Fact::LastSequence, "2")).expect("it is free");
+}
+
 /// On a real file system without one free byte: first the reserve goes, then the log is used again from its beginning.
 #[test]
 #[allow(clippy::print_stderr)]

@@ -222,8 +222,8 @@ impl Drop for Node {
             };
             for container in listed {
                 if matches!(container.phase, Phase::Running { .. } | Phase::Starting) {
-                    let _ = self.client.kill(&container.id, 9).await;
                     while self.client.delete(&container.id).await.is_err() {
+                        let _ = self.client.kill(&container.id, 9).await;
                         smol::Timer::after(Duration::from_millis(10)).await;
                     }
                 }
@@ -263,6 +263,21 @@ pub fn kill(pid: i32, signal: i32) {
 
 pub fn lives(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z "))
+}
+
+/// Time of the processor that a process has used, in ticks: 100 a second.
+pub fn ticks(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // `utime` and `stime` of proc_pid_stat(5), counted from behind the name.
+    let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
+    fields.map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+/// How often a process has gone to sleep, and woken up again.
+pub fn sleeps(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.unwrap().trim().parse().unwrap()
 }
 
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

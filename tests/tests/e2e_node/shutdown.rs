@@ -1,8 +1,10 @@
 //! The machine goes down, and comes up again.
 
 use std::path::Path;
+use std::process::Command;
 
 use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
+use sampan_tests::process::{Process, binary, signal};
 use sampan_tests::{Cluster, can_run, until};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -11,8 +13,12 @@ use crate::{NO_DISK, condition, node_with, pod_condition};
 
 /// A pod that notes in `folder` when it was asked to stop and when it did, a second later.
 fn slow(name: &str, node: &str, folder: &Path) -> Value {
+    stopping(name, node, folder, 1)
+}
+
+fn stopping(name: &str, node: &str, folder: &Path, seconds: u32) -> Value {
     let script = format!(
-        "trap 'echo {name} asked >> /notes/all; sleep 1; echo {name} gone >> /notes/all; exit 0' TERM; \
+        "trap 'echo {name} asked >> /notes/all; sleep {seconds}; echo {name} gone >> /notes/all; exit 0' TERM; \
          touch /notes/{name}-up; while :; do sleep 0.1; done"
     );
     let mounts = json!({"volumeMounts": [{"name": "n", "mountPath": "/notes"}]});
@@ -58,6 +64,40 @@ fn pods_stop_in_order_and_go_on_at_the_next_start() {
     kubectl.wait_pod("plain", 30, "runs again", |pod| {
         pod["status"]["containerStatuses"][0]["restartCount"] == 1 && sampan_tests::kubectl::is_ready(pod)
     });
+}
+
+/// For whoever cannot wait for the pods: the daemon ends at once, and what it has asked to stop takes its time.
+#[test]
+fn a_second_signal_ends_a_shutdown_that_is_under_way() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("hurry");
+    let mut node = node_with(&cluster, "edge", "");
+    let (kubectl, on) = (&cluster.kubectl, node.name.clone());
+    let notes = cluster.folder().join("notes");
+    std::fs::create_dir_all(&notes).expect("a folder");
+    kubectl.apply_all(&[stopping("slow", &on, &notes, 15)]);
+    kubectl.wait_ready("slow");
+    let noted = |what: &str| {
+        let file = notes.join(what);
+        until(Duration::from_secs(10), what, || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
+    };
+    noted("slow-up");
+    let before = node.container_pids();
+    assert_eq!(before.len(), 1);
+
+    let mut verb = Command::new(binary("edge-runtime"));
+    verb.arg("shutdown").arg("--root").arg(node.root());
+    let mut verb = Process::start(&mut verb, &cluster.folder().join("shutdown.log"));
+    noted("all");
+    let daemon = node.daemon.as_mut().expect("it runs");
+    assert!(daemon.is_running() && verb.is_running(), "both wait for the pod: {}", daemon.log());
+    signal(daemon.pid(), "TERM");
+    until(Duration::from_secs(2), "the daemon ends", || if daemon.is_running() { Err(daemon.log()) } else { Ok(()) });
+    assert_eq!(node.container_pids(), before);
+    assert_eq!(std::fs::read_to_string(notes.join("all")).expect("notes"), "slow asked\n");
+    until(Duration::from_secs(2), "the verb ends", || if verb.is_running() { Err(verb.log()) } else { Ok(()) });
 }
 
 #[test]

@@ -33,11 +33,11 @@ fn is_leaf_with(page: &[u8], text: &str) -> bool {
     page[0] == 10 && page.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// The five pods run on, whatever page of the store is lost while there is no cloud; and when there is one, all is as
-/// it was. Without a copy of what was on that page they run on as well, until the cloud has said what they are.
 /// Whether to ruin this page of the store: its number and its bytes.
 type Page<'a> = &'a dyn Fn(usize, &[u8]) -> bool;
 
+/// The five pods run on, whatever page of the store is lost while there is no cloud; and when there is one, all is as
+/// it was. Without a copy of what was on that page they run on as well, until the cloud has said what they are.
 #[test]
 fn five_pods_outlive_a_bad_page_without_a_cloud() {
     if !can_run() {
@@ -52,7 +52,14 @@ fn five_pods_outlive_a_bad_page_without_a_cloud() {
     node.edge_ok(&["copy"]);
     let state = node.root().join("var/lib/edge-runtime");
     let stale = state.join("pods/00000000-0000-4000-8000-000000000000");
-    std::fs::create_dir_all(stale.join("volumes")).expect("a folder");
+    let logs = node.root().join("var/log/pods");
+    let stale_logs = logs.join("default_gone_00000000-0000-4000-8000-000000000000");
+    let leave_stale = || {
+        std::fs::create_dir_all(stale.join("volumes")).expect("a folder");
+        std::fs::create_dir_all(stale_logs.join("c")).expect("a folder");
+        std::fs::write(stale_logs.join("c/0.log"), "").expect("a log");
+    };
+    leave_stale();
 
     let first = |page: usize, _: &[u8]| page == 0;
     let records = |_: usize, page: &[u8]| is_leaf_with(page, "\"boot_id\":");
@@ -71,7 +78,7 @@ fn five_pods_outlive_a_bad_page_without_a_cloud() {
         std::thread::sleep(Duration::from_secs(2));
         assert_eq!(wait_running(&node, 5), before, "{what}: {}", node.log());
         assert!(node.edge_ok(&["images"]).contains("busybox"), "{what}");
-        assert!(stale.exists(), "nothing is swept before the list");
+        assert!(stale.exists() && stale_logs.exists(), "nothing is swept before the list");
         cluster.start_bridge();
         node.wait_connected(&cluster);
         for name in names {
@@ -79,11 +86,12 @@ fn five_pods_outlive_a_bad_page_without_a_cloud() {
             assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{what}: {pod}");
         }
         until(Duration::from_secs(20), "what is of nobody is swept after the list", || {
-            if stale.exists() { Err(node.log()) } else { Ok(()) }
+            if stale.exists() || stale_logs.exists() { Err(node.log()) } else { Ok(()) }
         });
+        assert_eq!(std::fs::read_dir(&logs).expect("logs").count(), 5, "those of the pods stay");
         assert_eq!(wait_running(&node, 5), before, "{what}: {}", node.log());
         assert!(!node.log().contains("pulling"), "{what}");
-        std::fs::create_dir_all(&stale).expect("a folder");
+        leave_stale();
     }
 
     // What was on the page is nowhere else.
