@@ -3,10 +3,10 @@
 //! one stored event with a count. The bridge counts up what repeats while there is one. Pure but for its memory.
 
 use edge_protocol::json::SetField;
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use litemap::LiteMap;
 use serde_json::{Value, json};
 
 use crate::pod::clock::Mono;
@@ -22,13 +22,14 @@ const WINDOW: Duration = Duration::from_secs(600);
 /// Objects and series remembered; beyond it the ones longest unused go.
 const REMEMBERED: usize = 512;
 
-/// What was seen of late.
+/// What was seen of late. Each map is one block: small ones that stay, made amid the start of fifty pods, would keep a
+/// page of what was needed for that each.
 #[derive(Default)]
 pub(super) struct Series {
-    budgets: BTreeMap<u64, Budget>,
-    groups: BTreeMap<u64, Group>,
+    budgets: LiteMap<u64, Budget>,
+    groups: LiteMap<u64, Group>,
     /// Rows of the outbox that a repetition may replace; only while there is no link.
-    waiting: BTreeMap<u64, u64>,
+    waiting: LiteMap<u64, u64>,
     dropped: Vec<u64>,
 }
 
@@ -39,8 +40,9 @@ struct Budget {
 }
 
 struct Group {
-    /// Hashes of texts.
-    texts: Vec<u64>,
+    /// Hashes of texts; most groups have one.
+    first: u64,
+    others: Vec<u64>,
     used: Mono,
 }
 
@@ -106,17 +108,18 @@ impl Series {
 
     fn combine(&mut self, event: &mut Value, now: Mono) {
         forget(&mut self.groups, |group| group.used);
-        let group = self.groups.entry(key(event, false)).or_insert(Group { texts: Vec::new(), used: now });
+        let text = hash(&[&event["message"]]);
+        let begun = || Group { first: text, others: Vec::new(), used: now };
+        let group = self.groups.entry(key(event, false)).or_insert_with(begun);
         if now.since(group.used) > WINDOW {
-            group.texts.clear();
+            *group = begun();
         }
         group.used = now;
-        let text = hash(&[&event["message"]]);
-        if group.texts.contains(&text) {
+        if group.first == text || group.others.contains(&text) {
             return;
         }
-        if group.texts.len() < SIMILAR - 1 {
-            return group.texts.push(text);
+        if group.others.len() < SIMILAR - 2 {
+            return group.others.push(text);
         }
         let message = event["message"].as_str().unwrap_or_default();
         event.set("message", json!(format!("(combined from similar events): {message}")));
@@ -143,7 +146,7 @@ fn hash(values: &[&Value]) -> u64 {
     hasher.finish()
 }
 
-fn forget<T>(all: &mut BTreeMap<u64, T>, used: impl Fn(&T) -> Mono) {
+fn forget<T>(all: &mut LiteMap<u64, T>, used: impl Fn(&T) -> Mono) {
     if all.len() < REMEMBERED {
         return;
     }

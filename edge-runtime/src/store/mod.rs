@@ -285,8 +285,9 @@ impl Store {
             .map_err(|source| self.sqlite(source))
     }
 
-    /// Gives up pages that SQLite keeps to read them faster. One that fails keeps them.
+    /// Gives up pages that SQLite keeps to read them faster, and prepared statements. One that fails keeps them.
     pub fn release_cache(&self) {
+        self.db.flush_prepared_statement_cache();
         let _ = self.db.execute_batch("PRAGMA shrink_memory");
     }
 

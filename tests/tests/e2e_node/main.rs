@@ -1,5 +1,6 @@
 //! The node itself: running short, its conditions and events, images that come and go.
 
+mod allocator;
 mod descriptors;
 mod disk;
 mod pressure;
