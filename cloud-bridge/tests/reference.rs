@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use cloud_bridge::api::resource::{Resource, builtin_resources};
+use cloud_bridge::api::builtin;
+use cloud_bridge::api::resource::Resource;
 use cloud_bridge::api::strategy::FieldError;
 use cloud_bridge::api::validate::{validate_object_meta, validate_object_meta_update};
 use jiff::Timestamp;
@@ -134,7 +135,7 @@ fn assert_same(report: &str) {
 
 #[test]
 fn creation() {
-    let all = builtin_resources();
+    let all = builtin::resources();
     let mut report = String::new();
     for row in fixture("create") {
         let name = row["name"].as_str().expect("a name");
@@ -160,7 +161,7 @@ fn creation() {
 
 #[test]
 fn updates() {
-    let all = builtin_resources();
+    let all = builtin::resources();
     let mut report = String::new();
     for row in fixture("update") {
         let name = row["name"].as_str().expect("a name");
@@ -180,7 +181,7 @@ fn updates() {
 
 #[test]
 fn status_updates() {
-    let all = builtin_resources();
+    let all = builtin::resources();
     let mut report = String::new();
     for row in fixture("status") {
         let name = row["name"].as_str().expect("a name");
@@ -196,7 +197,7 @@ fn status_updates() {
 
 #[test]
 fn strategic_merge_patches() {
-    let all = builtin_resources();
+    let all = builtin::resources();
     let mut report = String::new();
     for row in fixture("patch") {
         let name = row["name"].as_str().expect("a name");
@@ -224,7 +225,7 @@ fn is_young(cell: &Value) -> bool {
 
 #[test]
 fn tables() {
-    let all = builtin_resources();
+    let all = builtin::resources();
     let mut report = String::new();
     for row in fixture("table") {
         let name = row["name"].as_str().expect("a name");

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::error::ApiError;
-use super::server::Inner;
+use super::state::Inner;
 use super::storage::StoreError;
 use super::{crd, gc, lifecycle, meta, services};
 

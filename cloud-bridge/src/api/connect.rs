@@ -11,7 +11,7 @@ use super::body::ApiBody;
 use super::error::{ApiError, ApiResult};
 use super::pods;
 use super::rest::Context;
-use super::server::Inner;
+use super::state::Inner;
 use crate::streaming::options::{self, Dialect};
 use crate::streaming::{self, Problem, Work};
 

@@ -240,7 +240,7 @@ fn aggregated_resource(resource: &Resource) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::resource::builtin_resources;
+    use crate::api::builtin;
 
     #[test]
     fn versions_are_ordered_by_stability() {
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn lists_name_kinds_and_subresources() {
-        let all = builtin_resources();
+        let all = builtin::resources();
         let core = resource_list(&all, "", "v1").expect("the core group");
         let names: Vec<&str> =
             core["resources"].as_array().expect("rows").iter().filter_map(|r| r["name"].as_str()).collect();

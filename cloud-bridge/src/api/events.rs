@@ -92,11 +92,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::resource::builtin_resources;
+    use crate::api::builtin;
 
     #[test]
     fn the_views_are_inverse() {
-        let resource = builtin_resources().into_iter().find(|r| r.group == "events.k8s.io").unwrap();
+        let resource = builtin::resources().into_iter().find(|r| r.group == "events.k8s.io").unwrap();
         let served =
             json!({"metadata": {}, "note": "n", "regarding": {"kind": "Pod"}, "reason": "r", "deprecatedCount": 1});
         let mut value = served.clone();

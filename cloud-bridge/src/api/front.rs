@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::body::ApiBody;
 use super::error::{ApiError, ApiResult};
 use super::http::{json, no_page, typed};
-use super::server::Inner;
+use super::state::Inner;
 use super::{discovery, openapi};
 
 /// The Kubernetes version whose behaviour is served.

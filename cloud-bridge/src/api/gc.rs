@@ -2,19 +2,19 @@
 //! of namespaces and custom resource definitions that are going. Woken by writes; never polls.
 
 use edge_protocol::json::SetField;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use super::error::ApiResult;
+use super::gc_queue::{Receiver, Work};
 use super::meta::{self, FOREGROUND, ORPHAN};
 use super::resource::{ObjectKey, Resource};
-use super::rest::delete::{self, Options};
-use super::server::Inner;
+use super::rest::delete::{self, Options, SLICE};
+use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
 use super::{crd, events, lifecycle};
 use crate::panics;
@@ -23,58 +23,6 @@ use sampan_log::printable::printable;
 /// What failed is tried again after this, then after twice as long each time.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// Objects that are deleted at a time while requests wait.
-pub(super) const SLICE: usize = 100;
-
-/// Something to look at. The queue is a set, so its size is bounded by the objects there are.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Work {
-    /// An owner that is gone, by uid.
-    Gone(String),
-    /// An object that named such an owner: each in its own turn, an owner may have thousands.
-    Left(String, ObjectKey),
-    /// An object with new owner references.
-    Owned(String, ObjectKey),
-    /// A deleting object with a finalizer of the collector, or whose dependent went.
-    Finalize(String, ObjectKey),
-    /// A namespace that is Terminating.
-    Namespace(String),
-    /// A custom resource definition by the storage key of its objects.
-    Definition(String),
-}
-
-#[derive(Default)]
-struct Queue {
-    items: Mutex<BTreeSet<Work>>,
-    wake: Notify,
-}
-
-/// Where writes leave work.
-#[derive(Clone)]
-pub(super) struct Handle(Arc<Queue>);
-
-/// The collector's end.
-pub(super) struct Receiver(Arc<Queue>);
-
-/// A new queue.
-pub(super) fn channel() -> (Handle, Receiver) {
-    let queue = Arc::new(Queue::default());
-    (Handle(Arc::clone(&queue)), Receiver(queue))
-}
-
-impl Handle {
-    /// Adds work and wakes the collector.
-    pub(super) fn add(&self, work: Work) {
-        self.0.items.lock().unwrap_or_else(PoisonError::into_inner).insert(work);
-        self.0.wake.notify_one();
-    }
-}
-
-impl Receiver {
-    fn take(&self) -> Option<Work> {
-        self.0.items.lock().unwrap_or_else(PoisonError::into_inner).pop_first()
-    }
-}
 
 /// Queues what an earlier run left undone.
 pub(super) fn recover(inner: &Inner, store: &Store) -> Result<(), StoreError> {
@@ -106,10 +54,7 @@ pub(super) async fn run(inner: Weak<Inner>, work: Receiver) {
     // As many as there are objects, at most.
     let mut failures: BTreeMap<Work, u32> = BTreeMap::new();
     loop {
-        let Some(item) = work.take() else {
-            work.0.wake.notified().await;
-            continue;
-        };
+        let item = work.next().await;
         let Some(inner) = inner.upgrade() else { return };
         // The hook has told of a panic.
         let done = panics::shield("garbage collection", || step(&inner, &item));

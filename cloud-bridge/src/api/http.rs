@@ -16,7 +16,8 @@ use super::output::{self, Form};
 use super::request::{Query, ResourcePath, Target, target};
 use super::resource::Resource;
 use super::rest::{self, Answer, Context, create, delete, list, patch, update};
-use super::server::{Inner, MAX_BODY};
+use super::server::MAX_BODY;
+use super::state::Inner;
 use super::user::UserInfo;
 use super::{connect, front, metrics, namespaces, node_proxy, pods, protobuf, reviews, watch};
 

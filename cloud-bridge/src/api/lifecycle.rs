@@ -10,10 +10,10 @@ use super::accounts;
 use super::binder;
 use super::crd;
 use super::error::ApiResult;
-use super::gc::Work;
+use super::gc_queue::Work;
 use super::meta;
 use super::resource::{ObjectKey, Resource};
-use super::server::Inner;
+use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
 
 fn is(resource: &Resource, group: &str, plural: &str) -> bool {

@@ -6,13 +6,13 @@ use edge_protocol::json::SetField;
 use super::error::{ApiError, ApiResult};
 use super::meta;
 use super::rest::{Answer, Context};
-use super::{lifecycle, server};
+use super::{lifecycle, state};
 
 /// PUT of `namespaces/NAME/finalize`: replaces `spec.finalizers` only.
 pub(super) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let asked = ctx.decode(body)?;
     let dry_run = ctx.dry_run()?;
-    let inner: &server::Inner = ctx.inner;
+    let inner: &state::Inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
     let version = meta::text(&asked, "resourceVersion");

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::resource::{Resource, builtin_resources};
+use super::resource::Resource;
 
 /// The served resources.
 pub(super) struct Registry {
@@ -10,8 +10,9 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    pub(super) fn new() -> Self {
-        Self { all: RwLock::new(builtin_resources()) }
+    /// `builtin` stay for as long as the server runs.
+    pub(super) fn new(builtin: Vec<Arc<Resource>>) -> Self {
+        Self { all: RwLock::new(builtin) }
     }
 
     /// All of them, built-in first.

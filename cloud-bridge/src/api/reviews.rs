@@ -16,7 +16,7 @@ use super::decode;
 use super::error::{ApiError, ApiResult};
 use super::meta;
 use super::request::ResourcePath;
-use super::server::Inner;
+use super::state::Inner;
 use super::user::UserInfo;
 
 /// The largest review. Whoever has a token may send some of them, and a token or an attribute is no long text.

@@ -2,16 +2,14 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 
-use super::accounts::Accounts;
 use super::auth::node::Related;
 use super::backend::KubeletBackend;
 use super::body::ApiBody;
@@ -19,10 +17,10 @@ use super::error::ApiError;
 use super::inflight::Inflight;
 use super::quota::Quotas;
 use super::registry::Registry;
-use super::services::ServiceRange;
-use super::storage::{Durable, History, Store, StoreError};
+use super::state::{Config, Inner};
+use super::storage::{History, Store, StoreError};
 use super::user::UserInfo;
-use super::{bootstrap, gc, http as front, lifecycle, metrics};
+use super::{bootstrap, builtin, gc, gc_queue, http as front, lifecycle, metrics};
 use crate::panics;
 use sampan_log::printable::printable;
 
@@ -31,63 +29,6 @@ pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// How long a request's body may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(60);
-
-/// How to open a server.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The SQLite file; created when absent.
-    pub file: PathBuf,
-    /// Bearer tokens and whom they stand for.
-    pub tokens: Vec<(String, UserInfo)>,
-    /// Watch history is kept at least this long...
-    pub history: Duration,
-    /// ...but never in more rows than this.
-    pub history_rows: u64,
-    /// ...and with no more bytes of replaced states than this.
-    pub history_bytes: u64,
-    /// How often a watch that asked for bookmarks gets one.
-    pub bookmark_interval: Duration,
-    /// Signs service account tokens; without it pods get none.
-    pub accounts: Option<Arc<Accounts>>,
-    /// Where Services get their addresses from; without it they get none.
-    pub services: Option<ServiceRange>,
-}
-
-impl Config {
-    /// The usual settings on this file.
-    pub fn new(file: impl Into<PathBuf>) -> Self {
-        Self {
-            file: file.into(),
-            tokens: Vec::new(),
-            history: Duration::from_secs(600),
-            history_rows: 10_000,
-            history_bytes: 64 << 20,
-            bookmark_interval: Duration::from_secs(60),
-            accounts: None,
-            services: None,
-        }
-    }
-}
-
-pub(super) struct Inner {
-    pub(super) config: Config,
-    pub(super) store: Mutex<Store>,
-    pub(super) durable: Durable,
-    pub(super) quotas: Quotas,
-    pub(super) registry: Registry,
-    pub(super) backend: OnceLock<Arc<dyn KubeletBackend>>,
-    pub(super) collector: gc::Handle,
-    pub(super) samples: metrics::Samples,
-    pub(super) related: Related,
-    pub(super) inflight: Inflight,
-}
-
-impl Inner {
-    /// The storage. Held only across synchronous code, so a request is atomic.
-    pub(super) fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The embedded API. Cheap to clone.
 #[derive(Clone)]
@@ -108,8 +49,8 @@ impl Server {
     }
 
     fn on(config: Config, store: Store) -> Result<Self, StoreError> {
-        let registry = Registry::new();
-        let (collector, work) = gc::channel();
+        let registry = Registry::new(builtin::resources());
+        let (collector, work) = gc_queue::channel();
         let inner = Arc::new(Inner {
             config,
             durable: store.durable(),

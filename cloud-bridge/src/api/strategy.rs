@@ -12,8 +12,8 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::apply::builtin_list_keys;
 use super::decode::Decoded;
+use super::list_keys;
 
 /// Why a field is wrong; the `reason` of a Status cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,7 +251,7 @@ pub trait Strategy: Send + Sync {
     /// How the list at this path of field names merges in server-side apply: `None` as a whole, no keys as a
     /// set, else by these keys.
     fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
-        builtin_list_keys(names)
+        list_keys::builtin(names)
     }
 
     /// Applies a strategic merge patch to the current object.

@@ -16,7 +16,7 @@ use super::output::{self, Form};
 use super::resource::{ObjectKey, Resource};
 use super::rest::Context;
 use super::rest::list::{Selection, resource_version};
-use super::server::Inner;
+use super::state::Inner;
 use super::storage::{Change, ChangeKind, LEASES, Stored, Subscription, Told, View};
 use super::strategy::FieldError;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::ISSUER;
 use crate::api::meta;
 use crate::api::resource::ObjectKey;
-use crate::api::server::Inner;
+use crate::api::state::Inner;
 use crate::api::storage::Store;
 use crate::api::user::UserInfo;
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::ROOT_CA;
 use crate::api::meta;
 use crate::api::resource::ObjectKey;
-use crate::api::server::Inner;
+use crate::api::state::Inner;
 use crate::api::storage::{Store, StoreError};
 
 /// Makes it, or puts the right certificate into it.

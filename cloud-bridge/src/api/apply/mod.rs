@@ -190,34 +190,6 @@ pub(super) fn disown(entries: &Value, new: &Value, old: &Value) -> Value {
     if kept.is_empty() { Value::Null } else { kept.into() }
 }
 
-/// How the lists of built-in kinds merge, by the names of the fields that lead to them.
-pub(crate) fn builtin_list_keys(names: &[&str]) -> Option<Vec<String>> {
-    let keys = |list: &[&str]| Some(list.iter().map(|k| (*k).to_owned()).collect());
-    let parent = names.len().checked_sub(2).and_then(|i| names.get(i)).copied().unwrap_or_default();
-    match *names.last()? {
-        "containers"
-        | "initContainers"
-        | "ephemeralContainers"
-        | "volumes"
-        | "env"
-        | "imagePullSecrets"
-        | "schedulingGates"
-        | "resourceClaims"
-        | "secrets" => keys(&["name"]),
-        "ports" if parent.ends_with("ontainers") => keys(&["containerPort", "protocol"]),
-        "ports" if parent == "spec" => keys(&["port", "protocol"]),
-        "volumeMounts" => keys(&["mountPath"]),
-        "volumeDevices" => keys(&["devicePath"]),
-        "conditions" => keys(&["type"]),
-        "addresses" if parent == "status" => keys(&["type"]),
-        "ownerReferences" => keys(&["uid"]),
-        "hostAliases" | "podIPs" | "hostIPs" => keys(&["ip"]),
-        "topologySpreadConstraints" => keys(&["topologyKey", "whenUnsatisfiable"]),
-        "finalizers" => keys(&[]),
-        _ => None,
-    }
-}
-
 /// Whether two lists of managedFields differ in more than their times.
 pub(super) fn same_owners(a: &Value, b: &Value) -> bool {
     let bare = |value: &Value| {

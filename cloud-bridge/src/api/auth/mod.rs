@@ -9,7 +9,7 @@ use http::HeaderMap;
 use super::accounts;
 use super::error::{ApiError, ApiResult};
 use super::request::{ResourcePath, Target};
-use super::server::Inner;
+use super::state::Inner;
 use super::user::{AUTHENTICATED, MASTERS, UserInfo};
 
 /// What a request wants to do.

@@ -15,12 +15,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::error::ApiResult;
-use super::gc::{self, Work};
+use super::gc;
+use super::gc_queue::Work;
 use super::lifecycle;
 use super::meta;
 use super::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Subresource, Text};
-use super::rest::delete::Options;
-use super::server::Inner;
+use super::rest::delete::{Options, SLICE};
+use super::state::Inner;
 use super::storage::{Store, Stored};
 use strategy::Custom;
 
@@ -176,7 +177,7 @@ pub(super) fn collect(inner: &Inner, store: &mut Store, name: &str) -> ApiResult
         return Ok(());
     }
     if let Some(resource) = inner.registry.by_storage(name) {
-        let mut room = gc::SLICE;
+        let mut room = SLICE;
         if !gc::remove_all(inner, store, &resource, None, &Options::default(), &mut room)? {
             inner.collector.add(Work::Definition(name.to_owned()));
             return Ok(());

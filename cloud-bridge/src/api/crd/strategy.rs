@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::jsonpath;
 use super::{schema, validate};
-use crate::api::apply::builtin_list_keys;
 use crate::api::decode::{self, Decoded};
+use crate::api::list_keys;
 use crate::api::strategy::{Column, FieldError, Strategy};
 use crate::api::table;
 
@@ -204,7 +204,7 @@ impl Strategy for Custom {
 
     fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
         if names.first() == Some(&"metadata") {
-            return builtin_list_keys(names);
+            return list_keys::builtin(names);
         }
         let mut schema = &self.schema;
         for name in names {

@@ -154,11 +154,11 @@ fn content_hash(resources: &[Arc<Resource>], group: &str, version: &str) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::resource::builtin_resources;
+    use crate::api::builtin;
 
     #[test]
     fn every_kind_has_a_patch_operation_with_field_validation() {
-        let all = builtin_resources();
+        let all = builtin::resources();
         for resource in &all {
             let document = group_document(&all, &resource.group, &resource.version).expect("a document");
             let patch = &document["paths"][object_path(resource)]["patch"];

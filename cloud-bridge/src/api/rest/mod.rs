@@ -19,7 +19,7 @@ use super::events;
 use super::parse;
 use super::request::{Query, ResourcePath};
 use super::resource::{ObjectKey, Resource};
-use super::server::Inner;
+use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
 use super::strategy::FieldError;
 use super::user::UserInfo;

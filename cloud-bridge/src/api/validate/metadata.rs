@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn resource(kind: &str) -> std::sync::Arc<Resource> {
-        let mut all = crate::api::resource::builtin_resources().into_iter();
+        let mut all = crate::api::builtin::resources().into_iter();
         all.find(|r| r.kind == kind).expect("a built-in kind")
     }
 

@@ -17,12 +17,14 @@ pub(crate) use options::Options;
 
 use super::{Answer, Context, list};
 use crate::api::error::{ApiError, ApiResult};
-use crate::api::gc::SLICE;
 use crate::api::meta;
 use crate::api::resource::Resource;
-use crate::api::server::Inner;
+use crate::api::state::Inner;
 use crate::api::storage::{Store, Stored};
 use crate::api::{admission, crd, lifecycle};
+
+/// Objects that are deleted at a time while requests wait.
+pub(crate) const SLICE: usize = 100;
 
 /// What became of the object.
 pub(crate) struct Outcome {

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::grace::{Graceful, before, collector_finalizers};
 use super::options::Options;
+use crate::api::builtin;
 use crate::api::meta;
-use crate::api::resource::{Resource, builtin_resources};
+use crate::api::resource::Resource;
 
 fn pods() -> Arc<Resource> {
-    builtin_resources().into_iter().find(|r| r.plural == "pods").unwrap()
+    builtin::resources().into_iter().find(|r| r.plural == "pods").unwrap()
 }
 
 fn at(text: &str) -> Timestamp {
