@@ -29,7 +29,7 @@ impl Node {
             running.map(|(_, entry)| entry)
         };
         let is_static = self.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static);
-        if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.guard.pressure) {
+        if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.eviction.pressure) {
             return Some(refusal);
         }
         let has = self.allocatable();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use jiff::Timestamp;
 
 use super::pods::Entry;
-use super::{Node, Owner};
+use super::{ContainerRef, Node};
 use crate::launch::all_containers;
 use crate::monitor::client::MonitorEvent;
 use crate::monitor::exit::ExitRecord;
@@ -35,11 +35,11 @@ impl Node {
             Some(reason) => log::error!("logs cannot be written: {}", brief(reason)),
             None => log::info!("logs can be written again"),
         }
-        self.report.log_trouble(reason.map(|reason| brief(&reason)), self.mono());
+        self.node_status.log_trouble(reason.map(|reason| brief(&reason)), self.mono());
     }
 
     fn started(&mut self, id: &str, pid: i32, started_at: &str) {
-        let Some(Owner { uid, container, .. }) = self.owners.get(id).cloned() else {
+        let Some(ContainerRef { uid, container, .. }) = self.containers.get(id).cloned() else {
             log::warn!("container {id} started, but no pod here owns it");
             return;
         };
@@ -48,7 +48,7 @@ impl Node {
     }
 
     pub(super) fn start_failed(&mut self, id: &str, failure: StartFailure, message: &str) -> Result<(), StoreError> {
-        let Some(Owner { uid, container, .. }) = self.owners.get(id).cloned() else { return Ok(()) };
+        let Some(ContainerRef { uid, container, .. }) = self.containers.get(id).cloned() else { return Ok(()) };
         let message = message.to_owned();
         self.tell(&uid, PodEvent::StartFailed { container, id: id.to_owned(), failure, message });
         Ok(())
@@ -64,7 +64,7 @@ impl Node {
     }
 
     fn tell_exit(&mut self, exit: &ExitRecord) {
-        if let Some(owner) = self.owners.get(&exit.id).cloned() {
+        if let Some(owner) = self.containers.get(&exit.id).cloned() {
             let event = self.exit_event(&owner, exit);
             self.tell(&owner.uid, event);
         }
@@ -72,7 +72,7 @@ impl Node {
 
     /// The exit is committed to the record before the monitor may forget it.
     fn settle_exit(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
-        let Some(owner) = self.owners.get(&exit.id).cloned() else {
+        let Some(owner) = self.containers.get(&exit.id).cloned() else {
             self.exit_committed(&exit.id);
             return Ok(());
         };
@@ -82,7 +82,7 @@ impl Node {
         Ok(())
     }
 
-    fn exit_event(&self, owner: &Owner, exit: &ExitRecord) -> PodEvent {
+    fn exit_event(&self, owner: &ContainerRef, exit: &ExitRecord) -> PodEvent {
         let pod = self.pods.get(&owner.uid).map(|entry| &*entry.pod);
         let failed = exit.code != 0;
         let message = pod.map(|pod| self.launcher.termination_message(pod, &owner.container, owner.attempt, failed));
@@ -120,7 +120,7 @@ impl Node {
         for container in containers {
             match container.phase {
                 Phase::Running { pid, started_at } => {
-                    if self.owners.contains_key(&container.id) {
+                    if self.containers.contains_key(&container.id) {
                         // A start that was answered while nobody listened.
                         self.started(&container.id, pid, &started_at);
                         live.insert(container.id, pid);
@@ -153,7 +153,7 @@ impl Node {
             self.refresh_volumes(&uid);
         }
         for exit in exits {
-            let known = self.owners.contains_key(&exit.id);
+            let known = self.containers.contains_key(&exit.id);
             self.settle_exit(&exit)?;
             if !known {
                 self.delete_container(&exit.id, std::time::Duration::ZERO);

@@ -66,7 +66,7 @@ impl Node {
 
     /// A container that the monitor has and no pod here owns, while the store is in doubt.
     pub(super) fn is_stranger(&mut self, container: &ContainerState) -> bool {
-        if !self.doubt.any() || self.owners.contains_key(&container.id) {
+        if !self.doubt.any() || self.containers.contains_key(&container.id) {
             return false;
         }
         if let Phase::Running { .. } = container.phase {
@@ -96,7 +96,7 @@ impl Node {
         if !self.resumed {
             return;
         }
-        let own = |id: &String| self.owners.get(id).is_some_and(|owner| owner.uid == uid);
+        let own = |id: &String| self.containers.get(id).is_some_and(|owner| owner.uid == uid);
         let ids: Vec<String> = self.doubt.strangers.keys().filter(|id| own(id)).cloned().collect();
         let containers = ids.iter().filter_map(|id| self.doubt.strangers.remove(id)).collect();
         if let Err(error) = self.match_with(containers, vec![uid]) {
@@ -143,7 +143,7 @@ impl Node {
             for uid in unreadable {
                 self.launcher.kill_unknown(uid);
             }
-            for id in doubt.strangers.keys().filter(|id| !self.owners.contains_key(*id)) {
+            for id in doubt.strangers.keys().filter(|id| !self.containers.contains_key(*id)) {
                 self.send_signal(id, nix::sys::signal::Signal::SIGKILL as i32);
                 self.delete_container(id, std::time::Duration::ZERO);
             }
@@ -154,7 +154,7 @@ impl Node {
             }
             self.scan_manifests()?;
             self.doubt.strangers.clear();
-            self.report.images_changed();
+            self.node_status.images_changed();
         }
         self.sweep_kernel();
         self.sweep_folders();

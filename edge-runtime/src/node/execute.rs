@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::Signal;
 
 use super::sources::News;
-use super::{Node, Owner};
+use super::{ContainerRef, Node};
 use crate::image::Reference;
 use crate::launch::look::Look;
 use crate::launch::looking::Trouble;
@@ -85,7 +85,7 @@ impl Node {
             return match self.launcher.prepare_pause(pod, attempt, id, &objects) {
                 Ok(start) => {
                     self.hand_over(
-                        Owner { uid: uid.to_owned(), container: container.to_owned(), attempt },
+                        ContainerRef { uid: uid.to_owned(), container: container.to_owned(), attempt },
                         start,
                         Vec::new(),
                     );
@@ -126,7 +126,7 @@ impl Node {
         for (reason, message) in ready.warnings {
             self.warn_about_pod(uid, reason, message);
         }
-        let owner = Owner { uid: uid.to_owned(), container: container.to_owned(), attempt };
+        let owner = ContainerRef { uid: uid.to_owned(), container: container.to_owned(), attempt };
         let prepared = PodEvent::Prepared { container: container.to_owned(), id: id.to_owned(), user: ready.user };
         self.storage_changed();
         let folder = self.pods.get(uid).map(|entry| {
@@ -139,9 +139,9 @@ impl Node {
     }
 
     /// Has the monitor start what is prepared, after a helper has seen to its foreign volumes.
-    fn hand_over(&mut self, owner: Owner, start: StartContainer, looks: Vec<Look>) {
+    fn hand_over(&mut self, owner: ContainerRef, start: StartContainer, looks: Vec<Look>) {
         let id = start.id.clone();
-        self.owners.insert(id.clone(), owner);
+        self.containers.insert(id.clone(), owner);
         let (monitor, news, helper) = (self.monitor.clone(), self.senders.news.clone(), self.launcher.looks().clone());
         self.executor
             .spawn(async move {
@@ -206,8 +206,8 @@ impl Node {
         own.or_else(of_image).unwrap_or(Signal::SIGTERM as i32)
     }
 
-    pub(super) fn remove_container(&mut self, owner: Owner, id: &str) {
-        self.owners.insert(id.to_owned(), owner);
+    pub(super) fn remove_container(&mut self, owner: ContainerRef, id: &str) {
+        self.containers.insert(id.to_owned(), owner);
         self.delete_container(id, Duration::ZERO);
     }
 
@@ -226,11 +226,11 @@ impl Node {
     /// The OCI runtime has let go of a container: its folders may go too.
     pub(super) fn deleted(&mut self, id: &str, result: Result<(), String>) -> Result<(), StoreError> {
         // One that no pod here owns has nothing but its bundle.
-        let stranger = || Owner { uid: "-".into(), container: "-".into(), attempt: 0 };
-        let owner = self.owners.get(id).cloned().unwrap_or_else(stranger);
+        let stranger = || ContainerRef { uid: "-".into(), container: "-".into(), attempt: 0 };
+        let owner = self.containers.get(id).cloned().unwrap_or_else(stranger);
         match result.and_then(|()| self.launcher.remove_container(&owner.uid, &owner.container, owner.attempt, id)) {
             Ok(()) => {
-                self.owners.remove(id);
+                self.containers.remove(id);
                 self.unremoved.remove(id);
                 self.tell(&owner.uid, PodEvent::Removed { container: owner.container, attempt: owner.attempt });
             }
@@ -283,11 +283,11 @@ impl Node {
     fn take_down(&mut self, uid: &str) -> Option<PodEvent> {
         let failed = |message| Some(PodEvent::TeardownFailed { message });
         for id in self.ids_of(uid) {
-            let Some(owner) = self.owners.get(&id) else { continue };
+            let Some(owner) = self.containers.get(&id) else { continue };
             if let Err(message) = self.launcher.remove_container(uid, &owner.container, owner.attempt, &id) {
                 return failed(message);
             }
-            self.owners.remove(&id);
+            self.containers.remove(&id);
         }
         self.disconnect(uid)
     }
@@ -306,14 +306,14 @@ impl Node {
     }
 
     fn ids_of(&self, uid: &str) -> Vec<String> {
-        self.owners.iter().filter(|(_, owner)| owner.uid == uid).map(|(id, _)| id.clone()).collect()
+        self.containers.iter().filter(|(_, owner)| owner.uid == uid).map(|(id, _)| id.clone()).collect()
     }
 
     pub(super) fn forget(&mut self, uid: &str) {
         let Some(entry) = self.pods.remove(uid) else { return };
-        self.owners.retain(|_, owner| owner.uid != uid);
+        self.containers.retain(|_, owner| owner.uid != uid);
         self.forget_tokens(uid);
-        self.repeat.forget(uid);
+        self.resync.forget(uid);
         // Ends that no turn of it has taken are nobody's now.
         self.turn_committed(uid);
         self.pods.touch_pending_resizes();
@@ -365,7 +365,7 @@ impl Node {
     /// Stores an event and has it sent, unless there were too many of its kind.
     pub(super) fn queue_event(&mut self, event: serde_json::Value) -> Result<(), StoreError> {
         let Some(event) = self.correlated(event) else { return Ok(()) };
-        let (report, dropped) = (Report::Event { event }, self.series.dropped());
+        let (report, dropped) = (Report::Event { event }, self.correlator.dropped());
         let id = self.store.write(|writer| {
             dropped.iter().try_for_each(|row| writer.acknowledged(*row))?;
             writer.report(&report)
@@ -378,7 +378,7 @@ impl Node {
     pub(super) fn correlated(&mut self, event: serde_json::Value) -> Option<serde_json::Value> {
         let (now, offline) = (self.mono(), !self.outgoing.is_connected());
         let store = &self.store;
-        self.series.take(event, now, offline, |row| match store.outbox_row(row) {
+        self.correlator.take(event, now, offline, |row| match store.outbox_row(row) {
             Ok(Some(Report::Event { event })) => Some(event),
             _ => None,
         })
@@ -389,7 +389,7 @@ impl Node {
         if !self.outgoing.is_connected() {
             for (row, report) in &reports {
                 if let Report::Event { event } = report {
-                    self.series.stored(event, *row);
+                    self.correlator.stored(event, *row);
                 }
             }
         }

@@ -5,57 +5,56 @@
 //! |---|---|
 //! | `start` | the order of starting: store, host, monitor, pods, then the cloud |
 //! | `sources` | the channels that news arrives on |
+//! | `pods` | the pods in memory, and which of them need a turn |
 //! | `turn` | one turn of a pod: decide, commit, execute |
-//! | `admit` | whether the node takes a pod |
+//! | `admit`, `resize` | whether the node takes a pod, or gives it more |
 //! | `execute` | what each step does |
 //! | `network` | connecting pods, and their cgroups, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
-//! | `guard`, `storage`, `collect` | running short: eviction, pods' disk use, unused images |
-//! | `hooks` | lifecycle hooks that run |
-//! | `backup` | when the store is copied |
-//! | `poison` | pods at whose turns the daemon died |
 //! | `containers` | what the monitor said |
+//! | `probes`, `hooks` | what is asked of containers that run |
 //! | `doubt` | what runs on while the store may not know it |
-//! | `ends` | what has ended is on the medium before it is told |
-//! | `pulls`, `prepull`, `pull_secrets` | images to fetch, one at a time |
-//! | `shutdown` | the machine goes down |
-//! | `events`, `series` | Kubernetes events: made, and kept few |
-//! | `outgoing` | reports on their way to the bridge |
-//! | `statics`, `manifests` | pods from manifest files |
-//! | `report` | the Node object |
-//! | `repeat` | statuses told again: to an API that may be that of a backup, and those that were refused |
-//! | `streams` | logs to whoever asked |
+//! | `poison` | pods at whose turns the daemon died |
+//! | `pulls` | images to fetch, one at a time, and the secrets for it |
+//! | `static_pods` | pods from manifest files |
 //! | `tokens` | service account tokens of the pods here |
+//! | `streams` | logs, exec, attach, port-forward and stats, to whoever asked |
+//! | `housekeeping` | what is looked at every ten seconds, and in which order |
+//! | `eviction`, `ephemeral_storage`, `image_gc` | running short: eviction, pods' disk use, unused images |
+//! | `node_status` | the Node object |
+//! | `events`, `event_correlator` | Kubernetes events: made, and kept few |
+//! | `outgoing`, `ends` | reports on their way to the bridge; what they tell is on the medium first |
+//! | `status_resync` | statuses told again: to an API that may be that of a backup, and those that were refused |
+//! | `backup` | when the store is copied |
+//! | `idle` | when memory is given back |
+//! | `shutdown` | the machine goes down |
 
 mod admit;
 mod backup;
-mod calm;
-mod collect;
 mod containers;
 mod doubt;
 mod ends;
+mod ephemeral_storage;
+mod event_correlator;
 mod events;
+mod eviction;
 mod execute;
-mod guard;
 mod hooks;
-mod manifests;
+mod idle;
+mod image_gc;
 mod network;
+mod node_status;
 mod objects;
 mod outgoing;
 mod pods;
 mod poison;
-mod prepull;
-mod pull_secrets;
 mod pulls;
-mod repeat;
-mod report;
 mod resize;
-mod series;
 mod shutdown;
 mod sources;
 mod start;
-mod statics;
-mod storage;
+mod static_pods;
+mod status_resync;
 mod streams;
 mod tokens;
 mod turn;
@@ -79,24 +78,24 @@ use crate::sys::notify::Notify;
 use crate::sys::reserve::Reserve;
 
 use backup::Backup;
-use calm::Calm;
-use collect::Collect;
 use doubt::Doubt;
 use ends::Ends;
-use guard::Guard;
+use ephemeral_storage::EphemeralStorage;
+use event_correlator::EventCorrelator;
+use eviction::Eviction;
 use hooks::Hooks;
+use idle::Idle;
+use image_gc::ImageGc;
 use network::{Connecting, HostPorts};
+use node_status::NodeStatus;
 use outgoing::Outgoing;
 use pods::Pods;
 use poison::Poison;
 use pulls::Pulls;
-use repeat::Repeat;
-use report::NodeReport;
-use series::Series;
 use shutdown::Shutdown;
 use sources::{News, Senders, Sources};
-use statics::Statics;
-use storage::Storage;
+use static_pods::StaticPods;
+use status_resync::StatusResync;
 use streams::Streams;
 use tokens::Tokens;
 
@@ -108,7 +107,7 @@ const BATCH: usize = 256;
 
 /// Whose a container id is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Owner {
+struct ContainerRef {
     uid: String,
     container: String,
     attempt: u32,
@@ -134,7 +133,7 @@ pub struct Node {
     poison: Poison,
     notify: Notify,
     /// By container id.
-    owners: BTreeMap<String, Owner>,
+    containers: BTreeMap<String, ContainerRef>,
     /// Ended containers that could not be removed, by id, and how often it was tried. Each waits for its next try.
     unremoved: BTreeMap<String, u32>,
     /// Pods whose network takes other processes, by uid.
@@ -144,19 +143,19 @@ pub struct Node {
     hooks: Hooks,
     pulls: Pulls,
     outgoing: Outgoing,
-    series: Series,
+    correlator: EventCorrelator,
     ends: Ends,
-    report: NodeReport,
-    repeat: Repeat,
-    guard: Guard,
-    storage: Storage,
-    collect: Collect,
+    node_status: NodeStatus,
+    resync: StatusResync,
+    eviction: Eviction,
+    ephemeral_storage: EphemeralStorage,
+    image_gc: ImageGc,
     shutdown: Shutdown,
     reserve: Reserve,
     streams: Streams,
     tokens: Tokens,
-    calm: Calm,
-    statics: Statics,
+    idle: Idle,
+    static_pods: StaticPods,
     /// Static pods whose mirror the bridge was asked to make since the link came up.
     mirrors_asked: BTreeSet<String>,
 }
@@ -168,7 +167,7 @@ impl Node {
     /// The store fails for good: better to end, and begin again from what is durable, than to go on unremembered.
     async fn run(&mut self, sources: &Sources) -> Result<(), StoreError> {
         // Starting up is work.
-        self.calm.disturb(self.mono());
+        self.idle.disturb(self.mono());
         loop {
             let now = self.clock.now().mono;
             let tokens = self.renew_tokens();
@@ -176,7 +175,7 @@ impl Node {
                 Ok(()) => return self.leave().await,
                 Err(again) => again,
             };
-            if self.calm.rested(now) {
+            if self.idle.rested(now) {
                 self.rest();
             }
             let reports = match self.sync_ends(now)? {
@@ -186,10 +185,10 @@ impl Node {
             let wake = [
                 self.pods.wake_due(now),
                 reports,
-                self.report.due(),
+                self.node_status.due(),
                 tokens,
                 shutdown,
-                self.calm.due(),
+                self.idle.due(),
                 self.notify.alive(now),
             ];
             let wake = wake.into_iter().flatten().min();
@@ -214,7 +213,7 @@ impl Node {
                 && let Some(uid) = self.pods.next_dirty()
             {
                 self.settle(&uid)?;
-                self.calm.disturb(now);
+                self.idle.disturb(now);
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;
             }

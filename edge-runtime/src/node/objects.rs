@@ -25,13 +25,13 @@ impl Node {
             LinkEvent::Connected(welcome) => {
                 log::info!("connected to the bridge of cluster {}", welcome.cluster);
                 self.time_told(welcome.identity.map(|terms| terms.now_ms));
-                self.repeat.welcomed(welcome.repeat_within_ms);
+                self.resync.welcomed(welcome.repeat_within_ms);
                 self.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
                 self.tell_dropped()?;
                 let now = self.mono();
                 self.outgoing.connected(self.store.outbox()?, now);
                 self.mirrors_asked.clear();
-                self.report.connected();
+                self.node_status.connected();
                 self.ask_for_mirrors()?;
             }
             LinkEvent::Disconnected(why) => {

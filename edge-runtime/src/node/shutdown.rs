@@ -58,7 +58,7 @@ impl Node {
         self.shutdown.frozen = config.pods == AtShutdown::Resume;
         self.shutdown.groups = VecDeque::from([(normal, config.grace), (critical, config.critical_grace)]);
         self.node_event(false, "Shutdown", "Shutdown manager detected shutdown event")?;
-        self.report.connected();
+        self.node_status.connected();
         self.stop_group();
         Ok(true)
     }

@@ -13,27 +13,27 @@ use edge_protocol::message::Report;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::backup::Backup;
-use super::calm::Calm;
-use super::collect::Collect;
 use super::doubt::Doubt;
 use super::ends::Ends;
+use super::ephemeral_storage::EphemeralStorage;
+use super::event_correlator::EventCorrelator;
 use super::events::about_node;
-use super::guard::Guard;
+use super::eviction::Eviction;
 use super::hooks::Hooks;
+use super::idle::Idle;
+use super::image_gc::ImageGc;
+use super::node_status::NodeStatus;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
 use super::poison::Poison;
 use super::pulls::Pulls;
-use super::repeat::Repeat;
-use super::report::NodeReport;
-use super::series::Series;
 use super::shutdown::Shutdown;
 use super::sources::{News, Senders, channels};
-use super::statics::Statics;
-use super::storage::Storage;
+use super::static_pods::StaticPods;
+use super::status_resync::StatusResync;
 use super::streams::Streams;
 use super::tokens::Tokens;
-use super::{Node, Owner};
+use super::{ContainerRef, Node};
 use crate::config::Config;
 use crate::eviction::{Manager, measure};
 use crate::image::layers::Layers;
@@ -316,7 +316,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         backup: Backup::default(),
         poison: Poison::open(&paths.run()),
         notify: Notify::from_env(),
-        owners: BTreeMap::new(),
+        containers: BTreeMap::new(),
         unremoved: BTreeMap::new(),
         connecting: BTreeMap::new(),
         host_ports: super::network::HostPorts::default(),
@@ -324,19 +324,19 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         hooks: Hooks::default(),
         pulls: Pulls::default(),
         outgoing: Outgoing::default(),
-        series: Series::default(),
+        correlator: EventCorrelator::default(),
         ends: Ends::default(),
-        repeat: Repeat::default(),
-        report: NodeReport::new(version.unwrap_or_default(), conditions.as_deref(), sensors),
-        guard: Guard::new(manager, measure::separate_images(paths)),
-        storage: Storage::default(),
-        collect: Collect::default(),
+        resync: StatusResync::default(),
+        node_status: NodeStatus::new(version.unwrap_or_default(), conditions.as_deref(), sensors),
+        eviction: Eviction::new(manager, measure::separate_images(paths)),
+        ephemeral_storage: EphemeralStorage::default(),
+        image_gc: ImageGc::default(),
         shutdown: Shutdown::default(),
         reserve,
         streams: Streams::default(),
         tokens: Tokens::default(),
-        calm: Calm::default(),
-        statics: Statics::default(),
+        idle: Idle::default(),
+        static_pods: StaticPods::default(),
         mirrors_asked: BTreeSet::new(),
     })
 }
@@ -415,7 +415,7 @@ impl Node {
         for (name, container) in &record.containers {
             for attempt in container.garbage.keys().copied().chain([container.attempt]) {
                 let id = crate::pod::id::container_id(uid, name, attempt);
-                self.owners.insert(id, Owner { uid: uid.clone(), container: name.clone(), attempt });
+                self.containers.insert(id, ContainerRef { uid: uid.clone(), container: name.clone(), attempt });
             }
         }
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::hooks::HookRef;
 use super::pods::Hold;
-use super::{Node, Owner};
+use super::{ContainerRef, Node};
 use crate::pod::clock::Now;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::{self, World};
@@ -99,7 +99,7 @@ impl Node {
         let changed = entry.unsaved || entry.record != record;
         let forget = plan.steps.contains(&Step::Forget);
         if changed || forget || !reports.is_empty() {
-            let dropped = self.series.dropped();
+            let dropped = self.correlator.dropped();
             let ids = self.store.write(|writer| {
                 dropped.iter().try_for_each(|row| writer.acknowledged(*row))?;
                 if forget {
@@ -217,7 +217,7 @@ impl Node {
                 }
                 Step::Resize { containers } => answers.extend(self.resize(uid, &pod, containers)),
                 Step::RemoveContainer { container, attempt, id } => {
-                    self.remove_container(Owner { uid: uid.to_owned(), container, attempt }, &id);
+                    self.remove_container(ContainerRef { uid: uid.to_owned(), container, attempt }, &id);
                 }
                 Step::Teardown => answers.extend(self.teardown(uid)),
                 Step::Forget => self.forget(uid),

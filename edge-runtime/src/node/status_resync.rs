@@ -24,7 +24,7 @@ const REFUSED: Duration = Duration::from_mins(5);
 
 /// When to tell all statuses again.
 #[derive(Debug, Default)]
-pub(super) struct Repeat {
+pub(super) struct StatusResync {
     /// The bridge knows how many nodes there are to share the time with.
     within: Option<Duration>,
     due: Option<Mono>,
@@ -41,7 +41,7 @@ struct Refused {
     due: Option<Mono>,
 }
 
-impl Repeat {
+impl StatusResync {
     /// The bridge has said so in its welcome.
     pub(super) fn welcomed(&mut self, within_ms: Option<u64>) {
         self.within = within_ms.map(|ms| Duration::from_millis(ms).min(LONGEST));
@@ -84,18 +84,18 @@ impl Node {
         let told = self.pods.iter().filter(|(_, entry)| !entry.reported.is_null());
         let told = told.map(|(uid, _)| uid.clone()).collect();
         let now = self.mono();
-        self.repeat.listed(told, now, random());
+        self.resync.listed(told, now, random());
     }
 
     /// The bridge has acknowledged reports that still are in the outbox.
     pub(super) fn reports_taken(&mut self, ids: &[u64]) -> Result<(), StoreError> {
         // Each costs a look into the store, for nothing as a rule.
-        if self.repeat.refused.is_empty() {
+        if self.resync.refused.is_empty() {
             return Ok(());
         }
         for id in ids {
             if let Some(uid) = self.pod_of_status(*id)? {
-                self.repeat.forget(&uid);
+                self.resync.forget(&uid);
             }
         }
         Ok(())
@@ -106,7 +106,7 @@ impl Node {
         // A status that another has replaced since is not there any more.
         if let Some(uid) = self.pod_of_status(id)? {
             let now = self.mono();
-            self.repeat.refused(&uid, now);
+            self.resync.refused(&uid, now);
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Node {
     }
 
     pub(super) fn repeat_statuses(&mut self, now: Mono) {
-        for uid in self.repeat.due(now) {
+        for uid in self.resync.due(now) {
             if let Some(entry) = self.pods.get_mut(&uid) {
                 entry.reported = serde_json::Value::Null;
                 self.pods.touch(&uid);
@@ -137,59 +137,59 @@ mod tests {
     #[test]
     fn all_is_told_once_within_the_time_that_the_bridge_gives() {
         let pods = || vec!["a".to_owned(), "b".to_owned()];
-        let mut repeat = Repeat::default();
-        repeat.listed(pods(), Mono(1_000), 0);
-        assert!(repeat.due(Mono(u64::MAX)).is_empty(), "an older bridge asks for nothing");
-        repeat.welcomed(Some(60_000));
-        repeat.listed(pods(), Mono(1_000), u32::MAX);
-        assert!(repeat.due(Mono(60_999)).is_empty());
-        assert_eq!(repeat.due(Mono(61_000)), pods());
-        assert!(repeat.due(Mono(61_001)).is_empty());
-        repeat.listed(pods(), Mono(1_000), 0);
-        assert_eq!(repeat.due(Mono(1_000)), pods(), "by chance at once");
-        repeat.welcomed(Some(u64::MAX));
-        repeat.listed(pods(), Mono(1_000), u32::MAX);
-        assert_eq!(repeat.due(Mono(3_601_000)), pods(), "in an hour at the latest");
+        let mut resync = StatusResync::default();
+        resync.listed(pods(), Mono(1_000), 0);
+        assert!(resync.due(Mono(u64::MAX)).is_empty(), "an older bridge asks for nothing");
+        resync.welcomed(Some(60_000));
+        resync.listed(pods(), Mono(1_000), u32::MAX);
+        assert!(resync.due(Mono(60_999)).is_empty());
+        assert_eq!(resync.due(Mono(61_000)), pods());
+        assert!(resync.due(Mono(61_001)).is_empty());
+        resync.listed(pods(), Mono(1_000), 0);
+        assert_eq!(resync.due(Mono(1_000)), pods(), "by chance at once");
+        resync.welcomed(Some(u64::MAX));
+        resync.listed(pods(), Mono(1_000), u32::MAX);
+        assert_eq!(resync.due(Mono(3_601_000)), pods(), "in an hour at the latest");
     }
 
     #[test]
     fn a_refused_status_is_told_again_less_and_less_often() {
         let minute = |n: u64| Mono(n * 60_000);
-        let mut repeat = Repeat::default();
+        let mut resync = StatusResync::default();
         let mut now = minute(1);
         for pause in [5, 10, 20, 40, 60, 60] {
-            repeat.refused("a", now);
+            resync.refused("a", now);
             let due = now.after(Duration::from_mins(pause));
-            assert!(repeat.due(Mono(due.0 - 1)).is_empty(), "{pause} min");
-            assert_eq!(repeat.due(due), ["a"], "{pause} min");
-            assert!(repeat.due(Mono(u64::MAX)).is_empty(), "once for each refusal");
+            assert!(resync.due(Mono(due.0 - 1)).is_empty(), "{pause} min");
+            assert_eq!(resync.due(due), ["a"], "{pause} min");
+            assert!(resync.due(Mono(u64::MAX)).is_empty(), "once for each refusal");
             now = due;
         }
     }
 
     #[test]
     fn refusals_of_statuses_that_change_do_not_put_off_the_next_try() {
-        let mut repeat = Repeat::default();
-        (0..100).for_each(|second| repeat.refused("a", Mono(second * 1000)));
-        assert_eq!(repeat.due(Mono(300_000)), ["a"]);
-        repeat.refused("a", Mono(300_000));
-        assert_eq!(repeat.due(Mono(900_000)), ["a"], "twice the pause, not a hundred times");
+        let mut resync = StatusResync::default();
+        (0..100).for_each(|second| resync.refused("a", Mono(second * 1000)));
+        assert_eq!(resync.due(Mono(300_000)), ["a"]);
+        resync.refused("a", Mono(300_000));
+        assert_eq!(resync.due(Mono(900_000)), ["a"], "twice the pause, not a hundred times");
     }
 
     #[test]
     fn each_pod_has_its_own_pause_until_its_status_is_taken_or_it_is_gone() {
-        let mut repeat = Repeat::default();
-        repeat.welcomed(Some(0));
-        repeat.listed(vec!["z".to_owned()], Mono(0), 0);
-        repeat.refused("a", Mono(0));
-        repeat.refused("b", Mono(60_000));
-        assert_eq!(repeat.due(Mono(0)), ["z"]);
-        assert_eq!(repeat.due(Mono(300_000)), ["a"]);
-        assert_eq!(repeat.due(Mono(360_000)), ["b"]);
-        repeat.refused("a", Mono(400_000));
-        repeat.forget("a");
-        assert!(repeat.due(Mono(u64::MAX)).is_empty() && !repeat.refused.contains_key("a"));
-        repeat.refused("a", Mono(500_000));
-        assert_eq!(repeat.due(Mono(800_000)), ["a"], "a pause of the beginning");
+        let mut resync = StatusResync::default();
+        resync.welcomed(Some(0));
+        resync.listed(vec!["z".to_owned()], Mono(0), 0);
+        resync.refused("a", Mono(0));
+        resync.refused("b", Mono(60_000));
+        assert_eq!(resync.due(Mono(0)), ["z"]);
+        assert_eq!(resync.due(Mono(300_000)), ["a"]);
+        assert_eq!(resync.due(Mono(360_000)), ["b"]);
+        resync.refused("a", Mono(400_000));
+        resync.forget("a");
+        assert!(resync.due(Mono(u64::MAX)).is_empty() && !resync.refused.contains_key("a"));
+        resync.refused("a", Mono(500_000));
+        assert_eq!(resync.due(Mono(800_000)), ["a"], "a pause of the beginning");
     }
 }

@@ -25,7 +25,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(300);
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 /// What the node knows of its own shortages.
-pub(super) struct Guard {
+pub(super) struct Eviction {
     manager: Manager,
     pub(super) pressure: Pressure,
     seen: Observations,
@@ -39,7 +39,7 @@ pub(super) struct Guard {
     stuck: Option<Signal>,
 }
 
-impl Guard {
+impl Eviction {
     pub(super) fn new(manager: Manager, separate_images: bool) -> Self {
         let (pressure, seen) = Default::default();
         Self { manager, pressure, seen, met: Vec::new(), leaving: None, separate_images, told: None, stuck: None }
@@ -59,14 +59,14 @@ impl Node {
         if !self.resumed || self.is_one_leaving(now) {
             return Ok(());
         }
-        let Some(first) = self.guard.met.first().copied() else {
-            (self.guard.told, self.guard.stuck) = (None, None);
+        let Some(first) = self.eviction.met.first().copied() else {
+            (self.eviction.told, self.eviction.stuck) = (None, None);
             return Ok(());
         };
         // Not with every look: the node has other news, too, and only so many events.
         let again = |(signal, at): (Signal, Mono)| signal != first.signal || now.since(at) > TELL_AGAIN;
-        if self.guard.told.is_none_or(again) {
-            self.guard.told = Some((first.signal, now));
+        if self.eviction.told.is_none_or(again) {
+            self.eviction.told = Some((first.signal, now));
             let message = format!("Attempting to reclaim {}", first.signal.resource());
             self.node_event(true, "EvictionThresholdMet", &message)?;
         }
@@ -83,35 +83,35 @@ impl Node {
 
     /// Also before the first pod is admitted.
     pub(super) fn look(&mut self, now: Mono) {
-        self.guard.seen = measure::observe(&self.paths, self.launcher.facts().memory_bytes);
-        let verdict = self.guard.manager.look(&self.guard.seen, now);
-        if verdict.pressure != self.guard.pressure {
-            log::info!("pressure: {:?} after {:?}", verdict.pressure, self.guard.pressure);
+        self.eviction.seen = measure::observe(&self.paths, self.launcher.facts().memory_bytes);
+        let verdict = self.eviction.manager.look(&self.eviction.seen, now);
+        if verdict.pressure != self.eviction.pressure {
+            log::info!("pressure: {:?} after {:?}", verdict.pressure, self.eviction.pressure);
         }
-        (self.guard.pressure, self.guard.met) = (verdict.pressure, verdict.met);
+        (self.eviction.pressure, self.eviction.met) = (verdict.pressure, verdict.met);
     }
 
     pub(super) fn observations(&self) -> &Observations {
-        &self.guard.seen
+        &self.eviction.seen
     }
 
     /// Whether a threshold of a disk is met now; the condition lasts longer.
     pub(super) fn is_short_of_disk(&self) -> bool {
-        self.guard.met.iter().any(|met| !matches!(met.signal, Signal::MemoryAvailable | Signal::PidAvailable))
+        self.eviction.met.iter().any(|met| !matches!(met.signal, Signal::MemoryAvailable | Signal::PidAvailable))
     }
 
     pub(super) fn separate_images(&self) -> bool {
-        self.guard.separate_images
+        self.eviction.separate_images
     }
 
     /// Looks come quicker while a pod leaves.
     pub(super) fn is_one_leaving(&mut self, now: Mono) -> bool {
-        let Some((uid, until)) = &self.guard.leaving else { return false };
+        let Some((uid, until)) = &self.eviction.leaving else { return false };
         let gone = self.pods.get(uid).is_none_or(|entry| entry.record.sandbox.state == SandboxState::Gone);
         if gone || *until <= now {
-            self.guard.leaving = None;
+            self.eviction.leaving = None;
         }
-        self.guard.leaving.is_some()
+        self.eviction.leaving.is_some()
     }
 
     /// Ends the pod that costs least and helps most.
@@ -125,14 +125,14 @@ impl Node {
             .collect();
         rank(&mut candidates, signal);
         let Some(first) = candidates.first() else {
-            if self.guard.stuck.replace(signal) != Some(signal) {
+            if self.eviction.stuck.replace(signal) != Some(signal) {
                 log::warn!("the node is short of {}, and no pod can be evicted", signal.resource());
             }
             return Ok(());
         };
-        let text = message::node_low(signal, &self.guard.met, &self.guard.seen, first.pod, &first.usage);
+        let text = message::node_low(signal, &self.eviction.met, &self.eviction.seen, first.pod, &first.usage);
         let uid = first.uid.to_owned();
-        self.guard.stuck = None;
+        self.eviction.stuck = None;
         self.evict(&uid, text, true, now);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Node {
     /// The walk that an eviction waited for has ended.
     pub(super) fn evict_for_disk(&mut self, answers: &Answers, now: Mono) -> Result<(), StoreError> {
         self.look(now);
-        let first = self.guard.met.first().copied();
+        let first = self.eviction.met.first().copied();
         match first.filter(|first| !matches!(first.signal, Signal::MemoryAvailable | Signal::PidAvailable)) {
             Some(first) if !self.is_one_leaving(now) => self.evict_for(first, Some(answers), now),
             _ => Ok(()),
@@ -151,10 +151,10 @@ impl Node {
         if let Some(entry) = self.pods.get(uid) {
             log::warn!("evicting pod {}/{}: {message}", entry.record.namespace, entry.record.name);
         }
-        self.guard.leaving = Some((uid.to_owned(), now.after(CLEANUP)));
+        self.eviction.leaving = Some((uid.to_owned(), now.after(CLEANUP)));
         let end = NodeEnd { grace_s: GRACE_S, disruption };
         self.tell(uid, PodEvent::Evict { reason: REASON.to_owned(), message, end });
-        self.report.look_again(now.after(AGAIN));
+        self.node_status.look_again(now.after(AGAIN));
     }
 
     fn usage(&self, uid: &str, entry: &Entry, signal: Signal, disk: Option<&Answers>) -> Usage {

@@ -22,7 +22,7 @@ const FRUITLESS: Duration = Duration::from_secs(60);
 
 /// Image collection.
 #[derive(Default)]
-pub(super) struct Collect {
+pub(super) struct ImageGc {
     next: Option<Mono>,
     /// For want of disk: not again before.
     next_all: Option<Mono>,
@@ -59,23 +59,23 @@ impl Node {
         };
         let used = 100 - u64::min(space.available.saturating_mul(100) / space.capacity, 100);
         if policy.gc_high_percent >= 100 || used < policy.gc_high_percent {
-            self.collect.failed = false;
+            self.image_gc.failed = false;
             return Ok(());
         }
-        if self.collect.running || self.collect.next.is_some_and(|next| now < next) {
+        if self.image_gc.running || self.image_gc.next.is_some_and(|next| now < next) {
             return Ok(());
         }
-        self.collect.next = Some(now.after(PERIOD));
+        self.image_gc.next = Some(now.after(PERIOD));
         let free = space.capacity / 100 * (100 - policy.gc_low_percent);
         let wanted = free.saturating_sub(space.available);
         let freed = self.collect_images(wanted)?;
         let layers = Layers::new(&self.paths);
-        let idle = !self.collect.running && !self.doubt.any();
+        let idle = !self.image_gc.running && !self.doubt.any();
         if idle && gc::has_leftovers(&layers, &self.store.layers_in_use()?) {
             self.run_sweep("short");
         }
         if freed >= wanted {
-            self.collect.failed = false;
+            self.image_gc.failed = false;
             return Ok(());
         }
         let message = format!(
@@ -86,7 +86,7 @@ impl Node {
         );
         self.node_event(true, "FreeDiskSpaceFailed", &message)?;
         // As the kubelet: one failure may be bad luck.
-        if std::mem::replace(&mut self.collect.failed, true) {
+        if std::mem::replace(&mut self.image_gc.failed, true) {
             self.node_event(true, "ImageGCFailed", &message)?;
         }
         Ok(())
@@ -94,23 +94,23 @@ impl Node {
 
     /// The node is short of disk: whether images are on their way out, so that no pod has to go yet.
     pub(super) fn collect_all_images(&mut self, now: Mono) -> Result<bool, StoreError> {
-        if self.collect.running {
+        if self.image_gc.running {
             return Ok(true);
         }
-        if self.collect.next_all.is_some_and(|next| now < next) {
+        if self.image_gc.next_all.is_some_and(|next| now < next) {
             return Ok(false);
         }
         // It takes more with each second; what it has so far is kept for the next try.
         self.stop_pulls("the node is short of disk; the pull goes on when it is not");
         self.collect_images(u64::MAX)?;
-        if !self.collect.running {
+        if !self.image_gc.running {
             self.collect_leftovers()?;
         }
-        if !self.collect.running {
-            self.collect.taken = None;
-            self.collect.next_all = Some(now.after(FRUITLESS));
+        if !self.image_gc.running {
+            self.image_gc.taken = None;
+            self.image_gc.next_all = Some(now.after(FRUITLESS));
         }
-        Ok(self.collect.running)
+        Ok(self.image_gc.running)
     }
 
     /// With no image left to remove: what a collection or a pull that was cut short left.
@@ -119,12 +119,12 @@ impl Node {
         if self.doubt.any() || !gc::has_leftovers(&layers, &self.store.layers_in_use()?) {
             return Ok(());
         }
-        let (next, word) = match self.collect.taken {
+        let (next, word) = match self.image_gc.taken {
             None => (Taken::Orphans, "short"),
             Some(Taken::Orphans) => (Taken::Downloads, "shortest"),
             Some(Taken::Downloads) => return Ok(()),
         };
-        self.collect.taken = Some(next);
+        self.image_gc.taken = Some(next);
         self.run_sweep(word);
         Ok(())
     }
@@ -143,10 +143,10 @@ impl Node {
         let wall = self.wall().as_second();
         let used = self.images_in_use(&damaged);
         images.append(&mut damaged);
-        self.collect.used_at.retain(|id, _| images.iter().any(|image| image.id == *id));
-        self.collect.used_at.extend(used.iter().map(|id| (id.clone(), wall)));
+        self.image_gc.used_at.retain(|id, _| images.iter().any(|image| image.id == *id));
+        self.image_gc.used_at.extend(used.iter().map(|id| (id.clone(), wall)));
         let min_age = i64::try_from(self.config.images.gc_min_age.as_secs()).unwrap_or(i64::MAX);
-        let rules = gc::Rules { used: &used, used_at: &self.collect.used_at, min_age, now: wall };
+        let rules = gc::Rules { used: &used, used_at: &self.image_gc.used_at, min_age, now: wall };
         let chosen = gc::select_unused(&images, &rules, bytes);
         if chosen.is_empty() {
             return Ok(0);
@@ -161,13 +161,13 @@ impl Node {
         }
         self.store.write_durable(|writer| chosen.iter().try_for_each(|id| writer.image_remove(id)))?;
         self.run_sweep("short");
-        self.report.images_changed();
+        self.node_status.images_changed();
         Ok(freed)
     }
 
     /// Runs beside everything else, also beside pulls.
     fn run_sweep(&mut self, how: &'static str) {
-        self.collect.running = true;
+        self.image_gc.running = true;
         let (news, root) = (self.senders.news.clone(), self.paths.root().to_path_buf());
         self.executor
             .spawn(async move {
@@ -180,8 +180,8 @@ impl Node {
     }
 
     pub(super) fn collected(&mut self, result: Result<(), String>) -> Result<(), StoreError> {
-        self.collect.running = false;
-        self.report.look_again(self.mono());
+        self.image_gc.running = false;
+        self.node_status.look_again(self.mono());
         match result {
             Ok(()) => Ok(()),
             Err(error) => self.node_event(true, "ImageGCFailed", &error),

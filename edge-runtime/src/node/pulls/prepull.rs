@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Node;
+use crate::node::Node;
 use crate::pod::clock::Mono;
 
 /// From a failed try to the next.
@@ -11,7 +11,7 @@ const AGAIN: Duration = Duration::from_secs(300);
 
 impl Node {
     /// Begins to fetch the first that is missing, if nothing is under way; and what may begin beside a pull that takes long.
-    pub(super) fn prepull(&mut self, now: Mono) {
+    pub(in crate::node) fn prepull(&mut self, now: Mono) {
         self.begin_pulls();
         if !self.resumed || self.pulls.is_busy() || self.pulls.prepull_at.is_some_and(|at| now < at) {
             return;

@@ -2,21 +2,21 @@
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 
-use super::Node;
 use crate::image::access::{PodLogin, secret_key};
+use crate::node::Node;
 use crate::store::secrets::is_withheld;
 
 /// What a pod has to show to registries.
 #[derive(Default)]
-pub(super) struct PullSecrets {
-    pub(super) found: Vec<PodLogin>,
+pub(in crate::node) struct PullSecrets {
+    pub(in crate::node) found: Vec<PodLogin>,
     /// Names of those that are not on the node.
     pub(super) missing: Vec<String>,
 }
 
 impl PullSecrets {
     /// As a kubelet says it (K8s pkg/kubelet/kubelet_pods.go, `getPullSecretsForPod`): the pull is tried all the same.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub(in crate::node) fn warning(&self) -> Option<String> {
         let names = self.missing.join(", ");
         (!names.is_empty()).then(|| {
             format!(
@@ -27,7 +27,7 @@ impl PullSecrets {
 }
 
 impl Node {
-    pub(super) fn pull_secrets(&self, pod: &Pod) -> PullSecrets {
+    pub(in crate::node) fn pull_secrets(&self, pod: &Pod) -> PullSecrets {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let mut secrets = PullSecrets::default();
         let references = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());

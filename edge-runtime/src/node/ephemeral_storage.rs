@@ -1,7 +1,7 @@
 //! Disk that pods hold: has it measured by the helper, and ends pods that outgrew their limits.
 
 use super::Node;
-use super::guard::{AGAIN, may_go};
+use super::eviction::{AGAIN, may_go};
 use super::pods::Entry;
 use super::sources::News;
 use crate::eviction::cadence::Cadence;
@@ -21,14 +21,14 @@ pub(super) enum Purpose {
 
 /// At most one walk at a time.
 #[derive(Default)]
-pub(super) struct Storage {
+pub(super) struct EphemeralStorage {
     cadence: Cadence,
     walking: Option<(Purpose, Mono)>,
 }
 
 impl Node {
     pub(super) fn walk_limited_pods(&mut self, now: Mono) {
-        if self.resumed && self.storage.cadence.is_due(now) {
+        if self.resumed && self.ephemeral_storage.cadence.is_due(now) {
             self.walk(Purpose::Limits, now, |entry| has_limits(&entry.pod));
         }
     }
@@ -39,7 +39,7 @@ impl Node {
     }
 
     fn walk(&mut self, purpose: Purpose, now: Mono, wanted: impl Fn(&Entry) -> bool) {
-        if self.storage.walking.is_some() {
+        if self.ephemeral_storage.walking.is_some() {
             return;
         }
         let pods = self.pods.iter().filter(|(_, entry)| entry.record.terminal.is_none() && wanted(entry));
@@ -51,7 +51,7 @@ impl Node {
         if questions.is_empty() {
             return;
         }
-        self.storage.walking = Some((purpose, now));
+        self.ephemeral_storage.walking = Some((purpose, now));
         let (paths, news) = (self.paths.clone(), self.senders.news.clone());
         self.executor
             .spawn(async move {
@@ -62,7 +62,7 @@ impl Node {
     }
 
     pub(super) fn walked(&mut self, result: Result<Answers, String>) -> Result<(), StoreError> {
-        let Some((purpose, began)) = self.storage.walking.take() else { return Ok(()) };
+        let Some((purpose, began)) = self.ephemeral_storage.walking.take() else { return Ok(()) };
         let now = self.mono();
         let answers = result.unwrap_or_else(|error| {
             log::error!("pods' disk use cannot be measured: {error}");
@@ -70,10 +70,10 @@ impl Node {
         });
         self.evict_beyond_limits(&answers, now);
         match purpose {
-            Purpose::Limits => self.storage.cadence.walked(answers, began, now),
+            Purpose::Limits => self.ephemeral_storage.cadence.walked(answers, began, now),
             Purpose::Shortage => {
                 self.evict_for_disk(&answers, now)?;
-                self.report.look_again(now.after(AGAIN));
+                self.node_status.look_again(now.after(AGAIN));
             }
         }
         Ok(())
@@ -94,6 +94,6 @@ impl Node {
 
     /// A pod came or went, or one of its containers started.
     pub(super) fn storage_changed(&mut self) {
-        self.storage.cadence.changed();
+        self.ephemeral_storage.cadence.changed();
     }
 }

@@ -25,7 +25,7 @@ const TIME_MARK: Duration = Duration::from_secs(3600);
 
 /// When to look and what was told last.
 #[derive(Default)]
-pub(super) struct NodeReport {
+pub(super) struct NodeStatus {
     next_look: Option<Mono>,
     repeat: Option<Mono>,
     time_mark: Option<Mono>,
@@ -41,7 +41,7 @@ pub(super) struct NodeReport {
     short_of_descriptors: bool,
 }
 
-impl NodeReport {
+impl NodeStatus {
     /// `conditions` as [`Fact::Conditions`] has them.
     pub(super) fn new(runtime_version: String, conditions: Option<&str>, sensors: Sensors) -> Self {
         let conditions = conditions.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -76,10 +76,10 @@ impl Node {
     /// Looks at the host if it is time and reports the node if it changed.
     pub(super) fn refresh_node_report(&mut self) -> Result<(), StoreError> {
         let now = self.mono();
-        if self.report.next_look.is_some_and(|at| now < at) {
+        if self.node_status.next_look.is_some_and(|at| now < at) {
             return Ok(());
         }
-        self.report.next_look = Some(now.after(LOOK));
+        self.node_status.next_look = Some(now.after(LOOK));
         self.expire_events(now)?;
         super::start::tend(&self.reserve, &self.paths);
         self.follow_addresses();
@@ -95,16 +95,16 @@ impl Node {
         self.mark_time(now)?;
         let object = self.node_object()?;
         self.tell_conditions(&object)?;
-        let repeat = self.report.repeat.is_none_or(|at| at <= now);
-        if !repeat && self.report.last.as_ref().is_some_and(|last| same(last, &object)) {
+        let repeat = self.node_status.repeat.is_none_or(|at| at <= now);
+        if !repeat && self.node_status.last.as_ref().is_some_and(|last| same(last, &object)) {
             return Ok(());
         }
         let Ok(node) = serde_json::to_value(&object) else { return Ok(()) };
         let report = Report::Node { node };
         let id = self.store.write(|writer| writer.report(&report))?;
         self.outgoing.queue(std::iter::once((id, report)));
-        self.report.last = Some(object);
-        self.report.repeat = Some(now.after(REPEAT));
+        self.node_status.last = Some(object);
+        self.node_status.repeat = Some(now.after(REPEAT));
         Ok(())
     }
 
@@ -112,12 +112,12 @@ impl Node {
     fn watch_descriptors(&mut self) -> Result<(), StoreError> {
         let Some((open, limit)) = descriptors::used() else { return Ok(()) };
         let short = descriptors::are_short((open, limit));
-        if short && !self.report.short_of_descriptors {
+        if short && !self.node_status.short_of_descriptors {
             let text = format!("{open} of {limit} file descriptors are open: raise the limit (LimitNOFILE)");
             log::error!("{text}");
             self.node_event(true, "FileDescriptorsShort", &text)?;
         }
-        self.report.short_of_descriptors = short;
+        self.node_status.short_of_descriptors = short;
         Ok(())
     }
 
@@ -135,19 +135,19 @@ impl Node {
     /// The bridge has said what time it is; one that does not say has at least a certificate that is good by our clock.
     pub(super) fn time_told(&mut self, now_ms: Option<u64>) {
         let told = now_ms.and_then(|ms| i64::try_from(ms).ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
-        self.report.true_time = Some((told.unwrap_or_else(|| self.wall()), self.mono()));
+        self.node_status.true_time = Some((told.unwrap_or_else(|| self.wall()), self.mono()));
     }
 
     /// Remembers the time every now and then, as the bridge has told it and a timer has counted it on. What the own clock
     /// says counts for nothing: ten years ahead at boot, it would make every certificate look expired from then on.
     fn mark_time(&mut self, now: Mono) -> Result<(), StoreError> {
-        let Some((told, at)) = self.report.true_time else { return Ok(()) };
-        if self.report.time_mark.is_some_and(|due| now < due) {
+        let Some((told, at)) = self.node_status.true_time else { return Ok(()) };
+        if self.node_status.time_mark.is_some_and(|due| now < due) {
             return Ok(());
         }
         let time = told.checked_add(now.since(at)).unwrap_or(told).to_string();
         self.store.write(|writer| writer.set_fact(Fact::TimeFloor, &time))?;
-        self.report.time_mark = Some(now.after(TIME_MARK));
+        self.node_status.time_mark = Some(now.after(TIME_MARK));
         Ok(())
     }
 
@@ -156,15 +156,15 @@ impl Node {
         let all = object.status.as_ref().and_then(|status| status.conditions.as_ref());
         let still = |one: &NodeCondition| NodeCondition { last_heartbeat_time: None, ..one.clone() };
         let all: Vec<NodeCondition> = all.into_iter().flatten().map(still).collect();
-        if all == self.report.conditions {
+        if all == self.node_status.conditions {
             return Ok(());
         }
-        for news in conditions::news(&self.report.conditions, &all, &self.config.node_name) {
+        for news in conditions::news(&self.node_status.conditions, &all, &self.config.node_name) {
             self.node_event(news.warning, &news.reason, &news.message)?;
         }
         let text = serde_json::to_string(&all).unwrap_or_default();
         self.store.write(|writer| writer.set_fact(Fact::Conditions, &text))?;
-        self.report.conditions = all;
+        self.node_status.conditions = all;
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Node {
             allocatable_memory_bytes: self.config.allocatable_memory(facts.memory_bytes),
             allocatable_storage_bytes: self.config.allocatable_storage(storage_bytes),
             storage_bytes,
-            runtime_version: self.report.runtime_version.clone(),
+            runtime_version: self.node_status.runtime_version.clone(),
             devices: self.launcher.device_capacity(),
             runtime_handlers: self.launcher.runtime_handlers().to_vec(),
             pod_cidrs: self.config.network.subnets.iter().map(ToString::to_string).collect(),
@@ -192,12 +192,13 @@ impl Node {
             .into_iter()
             .map(|image| NodeImage { names: image.references, size_bytes: image.size })
             .collect();
-        let sensors = &self.report.sensors;
-        let was_hot = self.report.conditions.iter().any(|one| one.type_ == "HighTemperature" && one.status == "True");
+        let sensors = &self.node_status.sensors;
+        let was_hot =
+            self.node_status.conditions.iter().any(|one| one.type_ == "HighTemperature" && one.status == "True");
         let board = Board {
             memory_controller: self.launcher.memory_controller(),
             clock_synchronized: clock_synchronized(),
-            storage_trouble: sensors.storage_trouble().or_else(|| self.report.log_trouble.clone()),
+            storage_trouble: sensors.storage_trouble().or_else(|| self.node_status.log_trouble.clone()),
             under_voltage: sensors.under_voltage(),
             hot: sensors.hot(was_hot),
         };
@@ -205,7 +206,8 @@ impl Node {
             true => ReadyState::NotReady("node is shutting down".to_owned()),
             false => self.launcher.network_error().map_or(ReadyState::Ready, ReadyState::NotReady),
         };
-        let all = conditions::conditions(&ready, self.guard.pressure, &board, &self.report.conditions, self.wall());
+        let all =
+            conditions::conditions(&ready, self.eviction.pressure, &board, &self.node_status.conditions, self.wall());
         Ok(node_object(self.launcher.facts(), &settings, &images, all))
     }
 }

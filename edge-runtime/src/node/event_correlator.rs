@@ -25,7 +25,7 @@ const REMEMBERED: usize = 512;
 /// What was seen of late. Each map is one block: small ones that stay, made amid the start of fifty pods, would keep a
 /// page of what was needed for that each.
 #[derive(Default)]
-pub(super) struct Series {
+pub(super) struct EventCorrelator {
     budgets: LiteMap<u64, Budget>,
     groups: LiteMap<u64, Group>,
     /// Rows of the outbox that a repetition may replace; only while there is no link.
@@ -46,7 +46,7 @@ struct Group {
     used: Mono,
 }
 
-impl Series {
+impl EventCorrelator {
     /// The event as it is to be stored, `None` if there were too many. `offline`: nothing leaves the node now, so
     /// `earlier` (the stored event of a row) is looked up to be replaced by one with a higher count.
     pub(super) fn take(
@@ -169,8 +169,9 @@ mod tests {
 
     #[test]
     fn a_flood_about_one_object_is_cut_off() {
-        let mut series = Series::default();
-        let mut take = |object: &str, second| series.take(event(object, "m"), at(second), false, |_| None).is_some();
+        let mut correlator = EventCorrelator::default();
+        let mut take =
+            |object: &str, second| correlator.take(event(object, "m"), at(second), false, |_| None).is_some();
         assert_eq!((0..100).filter(|_| take("a", 0)).count(), 25);
         assert!(take("b", 0), "another object has its own budget");
         assert!(!take("a", 299));
@@ -179,9 +180,9 @@ mod tests {
 
     #[test]
     fn many_texts_become_one_series() {
-        let mut series = Series::default();
+        let mut correlator = EventCorrelator::default();
         let mut take = |text: &str, second| {
-            let taken = series.take(event("a", text), at(second), false, |_| None).unwrap();
+            let taken = correlator.take(event("a", text), at(second), false, |_| None).unwrap();
             taken["message"].as_str().unwrap().to_owned()
         };
         for n in 0..9 {
@@ -194,32 +195,32 @@ mod tests {
 
     #[test]
     fn repeats_without_a_link_are_one_row_with_a_count() {
-        let mut series = Series::default();
-        let first = series.take(event("a", "m"), at(0), true, |_| None).unwrap();
-        series.stored(&first, 7);
+        let mut correlator = EventCorrelator::default();
+        let first = correlator.take(event("a", "m"), at(0), true, |_| None).unwrap();
+        correlator.stored(&first, 7);
         let mut second = event("a", "m");
         second["firstTimestamp"] = json!("later");
         let rows = |row| (row == 7).then(|| first.clone());
-        let second = series.take(second, at(9), true, rows).unwrap();
+        let second = correlator.take(second, at(9), true, rows).unwrap();
         assert_eq!((&second["count"], &second["firstTimestamp"]), (&json!(2), &json!("m")));
-        assert_eq!(series.dropped(), [7]);
-        series.stored(&second, 8);
-        let online = series.take(event("a", "m"), at(10), false, |_| None).unwrap();
+        assert_eq!(correlator.dropped(), [7]);
+        correlator.stored(&second, 8);
+        let online = correlator.take(event("a", "m"), at(10), false, |_| None).unwrap();
         assert_eq!(online["count"], 1, "the bridge counts");
-        assert!(series.dropped().is_empty());
-        assert_eq!(series.take(event("a", "m"), at(11), true, |_| Some(second.clone())).unwrap()["count"], 1);
+        assert!(correlator.dropped().is_empty());
+        assert_eq!(correlator.take(event("a", "m"), at(11), true, |_| Some(second.clone())).unwrap()["count"], 1);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut series = Series::default();
+        let mut correlator = EventCorrelator::default();
         for n in 0..2 * REMEMBERED as u64 {
-            let taken = series.take(event(&n.to_string(), "m"), at(n), true, |_| None).unwrap();
-            series.stored(&taken, n);
+            let taken = correlator.take(event(&n.to_string(), "m"), at(n), true, |_| None).unwrap();
+            correlator.stored(&taken, n);
         }
-        assert!(series.budgets.len() <= REMEMBERED && series.groups.len() <= REMEMBERED);
-        assert!(series.waiting.len() <= REMEMBERED);
-        let oldest = series.waiting.values().min().copied();
+        assert!(correlator.budgets.len() <= REMEMBERED && correlator.groups.len() <= REMEMBERED);
+        assert!(correlator.waiting.len() <= REMEMBERED);
+        let oldest = correlator.waiting.values().min().copied();
         assert_eq!(oldest, Some(REMEMBERED as u64), "the newest are kept");
     }
 }

@@ -1,7 +1,9 @@
 //! Images to fetch, one at a time ([`queue`]), each for all who wait for it. One that is here and has to be asked about
 //! (`imagePullPolicy: Always`) waits for no download: the registry has a few seconds to say that it has another.
 
+mod prepull;
 mod queue;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -242,7 +244,7 @@ impl Node {
                 Err(error) => log::warn!("{}: {error}; trying again later", job.name),
             }
         }
-        self.report.images_changed();
+        self.node_status.images_changed();
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Static pods: manifests in a folder run without any cloud; the API shows them as mirror pods.
 
+mod manifests;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,19 +10,19 @@ use edge_protocol::message::Report;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
-use super::manifests::{self, Found, Listing};
 use super::pods::Entry;
 use crate::pod::clock::Mono;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::static_pod;
 use crate::store::{Fact, StoreError};
+use manifests::{Found, Listing};
 
 /// The kubelet's `fileCheckFrequency`.
 const PERIOD: Duration = Duration::from_secs(20);
 
 /// What was last said of the manifests.
 #[derive(Default)]
-pub(super) struct Statics {
+pub(super) struct StaticPods {
     next: Option<Mono>,
     /// Of the folder, so that it is complained about once.
     trouble: String,
@@ -31,7 +33,7 @@ pub(super) struct Statics {
 impl Node {
     /// Reads the folder and makes the static pods match it. What cannot be read keeps what runs.
     pub(super) fn scan_manifests(&mut self) -> Result<(), StoreError> {
-        self.statics.next = Some(self.mono().after(PERIOD));
+        self.static_pods.next = Some(self.mono().after(PERIOD));
         let folder = self.paths.static_pods();
         let before = self.found_before()?;
         let listing = match manifests::list(&folder) {
@@ -45,7 +47,7 @@ impl Node {
                 return self.ask_for_mirrors();
             }
         };
-        self.statics.trouble.clear();
+        self.static_pods.trouble.clear();
         let (wanted, unclear) = self.parse_manifests(&listing);
         self.end_unwanted(&wanted, &unclear, &before);
         let mut found = Found { folder: listing.folder, pods: BTreeMap::new() };
@@ -63,13 +65,13 @@ impl Node {
 
     /// As often as the kubelet (`fileCheckFrequency`): not every change of a folder is told.
     pub(super) fn rescan_manifests(&mut self, now: Mono) -> Result<(), StoreError> {
-        if self.statics.next.is_some_and(|next| now < next) { Ok(()) } else { self.scan_manifests() }
+        if self.static_pods.next.is_some_and(|next| now < next) { Ok(()) } else { self.scan_manifests() }
     }
 
     fn folder_unclear(&mut self, why: String) {
-        if self.statics.trouble != why {
+        if self.static_pods.trouble != why {
             log::error!("{why}; static pods stay as they are");
-            self.statics.trouble = why;
+            self.static_pods.trouble = why;
         }
     }
 
@@ -124,7 +126,7 @@ impl Node {
     fn parse_manifests(&mut self, listing: &Listing) -> (Vec<(String, Pod)>, Vec<String>) {
         let (mut wanted, mut unclear) = (Vec::new(), Vec::new());
         let now = self.wall();
-        self.statics.refused.retain(|name, _| listing.files.contains_key(name));
+        self.static_pods.refused.retain(|name, _| listing.files.contains_key(name));
         for (name, text) in &listing.files {
             let parsed = match text {
                 Some(text) => static_pod::parse(name, text, &self.config.node_name, now).map_err(|e| e.to_string()),
@@ -132,13 +134,13 @@ impl Node {
             };
             match parsed {
                 Ok(pod) => {
-                    self.statics.refused.remove(name);
+                    self.static_pods.refused.remove(name);
                     wanted.push((name.clone(), pod));
                 }
                 Err(error) => {
-                    if self.statics.refused.get(name) != Some(&error) {
+                    if self.static_pods.refused.get(name) != Some(&error) {
                         log::error!("{error}; what ran of it runs on");
-                        self.statics.refused.insert(name.clone(), error);
+                        self.static_pods.refused.insert(name.clone(), error);
                     }
                     unclear.push(name.clone());
                 }

@@ -10,11 +10,11 @@ const REST: Duration = Duration::from_secs(10);
 
 /// Since when there was work.
 #[derive(Debug, Default)]
-pub(super) struct Calm {
+pub(super) struct Idle {
     trim_at: Option<Mono>,
 }
 
-impl Calm {
+impl Idle {
     /// There is work.
     pub(super) fn disturb(&mut self, now: Mono) {
         self.trim_at = Some(now.after(REST));
@@ -37,14 +37,14 @@ mod tests {
 
     #[test]
     fn rest_is_told_once_and_after_the_last_work() {
-        let mut calm = Calm::default();
-        assert!(!calm.rested(Mono(0)));
-        calm.disturb(Mono(1_000));
-        calm.disturb(Mono(5_000));
-        assert!(!calm.rested(Mono(11_000)));
-        assert_eq!(calm.due(), Some(Mono(15_000)));
-        assert!(calm.rested(Mono(15_000)));
-        assert!(!calm.rested(Mono(15_001)));
-        assert_eq!(calm.due(), None);
+        let mut idle = Idle::default();
+        assert!(!idle.rested(Mono(0)));
+        idle.disturb(Mono(1_000));
+        idle.disturb(Mono(5_000));
+        assert!(!idle.rested(Mono(11_000)));
+        assert_eq!(idle.due(), Some(Mono(15_000)));
+        assert!(idle.rested(Mono(15_000)));
+        assert!(!idle.rested(Mono(15_001)));
+        assert_eq!(idle.due(), None);
     }
 }
