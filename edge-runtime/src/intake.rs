@@ -11,8 +11,9 @@ use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Report};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, PodSource};
+use crate::pod::refusal::Refusal;
+use crate::pod::spec::{MIRROR, annotation};
 use crate::pod::support::unknown_field;
 use crate::store::{Fact, Store, StoreError};
 
@@ -111,13 +112,6 @@ pub fn commit(
         gone.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()
     })?;
     Ok(Some(Batch { seq, applied, refused, reports: ids.into_iter().zip(gone).collect(), complete }))
-}
-
-/// Marks the API's copy of a static pod; its value is the static pod's uid.
-pub const MIRROR: &str = "kubernetes.io/config.mirror";
-
-fn is_mirror(pod: &Pod) -> bool {
-    pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR))
 }
 
 /// A pod that is being deleted: whether it can be read or not, it must end.
@@ -235,9 +229,12 @@ pub fn restore(store: &Store) -> Result<Restored, StoreError> {
     if store.is_incomplete()? {
         let unrecorded = |uid| (uid, "what is recorded of it is lost".to_owned());
         // The API's copies of static pods have no record anyway.
-        let lost: Vec<String> =
-            wanted.iter().filter(|(_, (pod, _))| !is_mirror(pod)).map(|(uid, _)| uid.clone()).collect();
-        wanted.retain(|_, (pod, _)| is_mirror(pod));
+        let lost: Vec<String> = wanted
+            .iter()
+            .filter(|(_, (pod, _))| annotation(pod, MIRROR).is_none())
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        wanted.retain(|_, (pod, _)| annotation(pod, MIRROR).is_some());
         restored.kept.extend(lost.into_iter().map(unrecorded));
     }
     restored.wanted.extend(wanted.into_values());

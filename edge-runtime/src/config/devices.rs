@@ -5,8 +5,26 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::launch::devices::{DeviceClass, is_extended};
-use crate::launch::runtimes::Handler;
+use crate::pod::extended_resources::is_extended;
+
+/// What stands behind one resource name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceClass {
+    /// Absolute paths below `/dev`; `*` and `?` within a part.
+    pub patterns: Vec<String>,
+    /// How many containers may have one device at the same time.
+    pub share: u32,
+    /// Of `rwm`.
+    pub access: String,
+}
+
+/// An OCI runtime as it is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handler {
+    pub program: PathBuf,
+    /// Before the subcommand.
+    pub args: Vec<String>,
+}
 
 /// A list of device nodes, or that with how they are given out.
 #[derive(Clone, Debug, Deserialize)]

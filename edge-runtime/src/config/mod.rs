@@ -21,9 +21,8 @@ pub use security::SecurityConfig;
 pub use swap::ResourcesConfig;
 pub use traffic::{AtShutdown, PullConfig, ShutdownConfig};
 
+use self::devices::{DeviceClass, Handler};
 use crate::image::registry_config::RegistryConfig;
-use crate::launch::devices::DeviceClass;
-use crate::launch::runtimes::Handler;
 use crate::monitor::client::RUNTIME_TIMEOUT;
 use crate::net::Subnet;
 use crate::sys::cgroup::{Driver, check_slice_parent};

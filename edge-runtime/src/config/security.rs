@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::launch::security::sysctl;
+use crate::pod::sysctls;
 
 /// As typed.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -31,7 +31,7 @@ impl SecurityFile {
     /// The key and what is wrong with its value.
     pub(super) fn check(self) -> Result<SecurityConfig, (&'static str, String)> {
         for pattern in &self.allowed_unsafe_sysctls {
-            sysctl::check_pattern(pattern).map_err(|why| ("security.allowed-unsafe-sysctls", why))?;
+            sysctls::check_pattern(pattern).map_err(|why| ("security.allowed-unsafe-sysctls", why))?;
         }
         if self.pod_pids_limit == Some(0) {
             return Err(("security.pod-pids-limit", "must be at least 1".to_owned()));

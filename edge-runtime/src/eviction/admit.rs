@@ -4,30 +4,11 @@ use k8s_openapi::api::core::v1::{Pod, Toleration};
 
 use crate::node_status::Pressure;
 use crate::pod::qos::{QosClass, qos_class};
-use crate::pod::reconcile::Refusal;
+use crate::pod::refusal::Refusal;
+use crate::pod::spec::is_critical;
 
 /// `status.reason` of pods that were refused or ended for want of a resource.
 pub const REASON: &str = "Evicted";
-
-/// The kubelet's `SystemCriticalPriority`.
-pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-
-/// `spec.priority`; static pods name their class only, which no API server has resolved (K8s pkg/apis/scheduling).
-pub fn priority(pod: &Pod) -> i32 {
-    let Some(spec) = &pod.spec else { return 0 };
-    spec.priority.unwrap_or(match spec.priority_class_name.as_deref() {
-        Some("system-node-critical") => CRITICAL_PRIORITY + 1000,
-        Some("system-cluster-critical") => CRITICAL_PRIORITY,
-        _ => 0,
-    })
-}
-
-/// Pods that are never evicted nor refused (K8s pkg/kubelet/types `IsCriticalPod`). Static pods are not admitted
-/// again after an end, so they count.
-pub fn is_critical(pod: &Pod, is_static: bool) -> bool {
-    let annotated = |key: &str| pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
-    is_static || annotated("kubernetes.io/config.mirror") || priority(pod) >= CRITICAL_PRIORITY
-}
 
 /// Under memory pressure only BestEffort pods are refused, under any other pressure all that are not critical
 /// (K8s pkg/kubelet/eviction `Admit`).

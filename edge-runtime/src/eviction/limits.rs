@@ -7,8 +7,11 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::{Deserialize, Serialize};
 
 use super::message;
-use crate::pod::together::together;
-use crate::sys::quantity;
+use crate::pod::quantity;
+use crate::pod::requests::pod_limit;
+use crate::pod::spec::containers_of;
+
+const STORAGE: &str = "ephemeral-storage";
 
 /// Bytes on disk, as `du` counts blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +53,7 @@ pub fn has_limits(pod: &Pod) -> bool {
             dir.medium.as_deref().unwrap_or_default().is_empty() && bytes(dir.size_limit.as_ref()) > 0
         })
     };
-    spec.volumes.iter().flatten().any(sized) || containers(pod).any(|one| bytes(limit(one)) > 0)
+    spec.volumes.iter().flatten().any(sized) || containers_of(pod).any(|one| bytes(limit(one)) > 0)
 }
 
 /// Why the pod must go, in the kubelet's order (K8s pkg/kubelet/eviction `localStorageEviction`); none while it keeps
@@ -65,7 +68,7 @@ pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<St
             return Some(message::empty_dir(&volume.name, &given.0));
         }
     }
-    if let Some(limit) = pod_limit(pod)
+    if let Some(limit) = pod_limit(pod, STORAGE).and_then(|limit| u64::try_from(limit).ok())
         && used.total() > limit
     {
         return Some(message::pod_storage(limit));
@@ -79,19 +82,8 @@ pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<St
     })
 }
 
-/// What the pod's containers may have together.
-fn pod_limit(pod: &Pod) -> Option<u64> {
-    let of = |container: &Container| i64::try_from(bytes(limit(container))).unwrap_or(i64::MAX);
-    u64::try_from(together(pod.spec.as_ref()?, of)).ok().filter(|limit| *limit > 0)
-}
-
-fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
-    let spec = pod.spec.as_ref();
-    spec.map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten())).into_iter().flatten()
-}
-
 fn limit(container: &Container) -> Option<&Quantity> {
-    container.resources.as_ref()?.limits.as_ref()?.get("ephemeral-storage")
+    container.resources.as_ref()?.limits.as_ref()?.get(STORAGE)
 }
 
 fn bytes(given: Option<&Quantity>) -> u64 {
@@ -143,7 +135,7 @@ mod tests {
                 {"name": "i", "image": "i", "resources": limits("10")}],
             "containers": [{"name": "a", "image": "i", "resources": limits("1")}]}}))
         .unwrap();
-        assert_eq!(pod_limit(&pod), Some(15));
+        assert_eq!(pod_limit(&pod, STORAGE), Some(15));
     }
 
     #[test]

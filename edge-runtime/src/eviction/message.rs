@@ -1,11 +1,12 @@
 //! What an evicted pod's status says, in the kubelet's words (K8s pkg/kubelet/eviction/helpers.go). Pure.
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 
 use super::rank::Usage;
 use super::signal::{Observations, Signal};
 use super::threshold::Threshold;
-use crate::sys::quantity;
+use crate::pod::quantity;
+use crate::pod::spec::containers_of;
 
 /// Ended because `reclaim` ran short; `met` are all thresholds met at that moment.
 pub fn node_low(reclaim: Signal, met: &[Threshold], seen: &Observations, pod: &Pod, usage: &Usage) -> String {
@@ -21,7 +22,7 @@ pub fn node_low(reclaim: Signal, met: &[Threshold], seen: &Observations, pod: &P
         return text;
     }
     for (name, used) in &usage.containers {
-        let Some(container) = all(pod).find(|container| container.name == *name) else { continue };
+        let Some(container) = containers_of(pod).find(|container| container.name == *name) else { continue };
         let request = container.resources.as_ref().and_then(|all| all.requests.as_ref()?.get(resource));
         let bytes = request.and_then(|one| quantity::value(&one.0)).and_then(|one| u64::try_from(one).ok());
         if *used > bytes.unwrap_or(0) {
@@ -33,11 +34,6 @@ pub fn node_low(reclaim: Signal, met: &[Threshold], seen: &Observations, pod: &P
         }
     }
     text
-}
-
-fn all(pod: &Pod) -> impl Iterator<Item = &Container> {
-    let spec = pod.spec.as_ref();
-    spec.map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten())).into_iter().flatten()
 }
 
 /// An emptyDir holds more than its `sizeLimit`.

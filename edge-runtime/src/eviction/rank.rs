@@ -1,13 +1,9 @@
 //! Whom to end first for want of a resource. Pure.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::Pod;
 
 use super::signal::Signal;
-use crate::pod::together::together;
-use crate::sys::quantity;
+use crate::pod::requests::pod_request;
 
 const MEMORY: &str = "memory";
 
@@ -40,7 +36,7 @@ pub fn rank(candidates: &mut [Candidate<'_>], signal: Signal) {
             return (true, i64::from(priority), false, 0, -used);
         }
         // Inodes are not requested, so every use is more; the kubelet then takes off the request for bytes.
-        let request = i128::from(requested(candidate.pod, resource(signal)));
+        let request = i128::from(pod_request(candidate.pod, resource(signal)));
         let within = match signal {
             Signal::NodeFsInodesFree | Signal::ImageFsInodesFree => used == 0,
             _ => used <= request,
@@ -51,23 +47,6 @@ pub fn rank(candidates: &mut [Candidate<'_>], signal: Signal) {
 
 fn resource(signal: Signal) -> &'static str {
     if signal == Signal::MemoryAvailable { MEMORY } else { "ephemeral-storage" }
-}
-
-/// What the whole pod asks for; a limit without a request is its own request (K8s component-helpers/resource,
-/// `PodRequests`).
-fn requested(pod: &Pod, resource: &str) -> i64 {
-    let Some(spec) = &pod.spec else { return 0 };
-    let of = |resources: Option<&ResourceRequirements>| {
-        let given = |list: Option<&BTreeMap<String, Quantity>>| list?.get(resource).cloned();
-        let resources = resources?;
-        let given = given(resources.requests.as_ref()).or_else(|| given(resources.limits.as_ref()));
-        quantity::value(&given?.0)
-    };
-    let sum = together(spec, |container| of(container.resources.as_ref()).unwrap_or(0));
-    // Storage cannot be given for the pod as a whole.
-    let whole = if resource == MEMORY { of(spec.resources.as_ref()) } else { None };
-    let overhead = spec.overhead.as_ref().and_then(|list| quantity::value(&list.get(resource)?.0));
-    whole.filter(|bytes| *bytes > 0).unwrap_or(sum).saturating_add(overhead.unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -117,12 +96,12 @@ mod tests {
                 {"name": "i", "image": "i", "resources": asks("10")}],
             "containers": [{"name": "c", "image": "i", "resources": asks("1")}]}}))
         .unwrap();
-        assert_eq!((requested(&pod, "memory"), requested(&pod, "ephemeral-storage")), (15, 15));
+        assert_eq!((pod_request(&pod, "memory"), pod_request(&pod, "ephemeral-storage")), (15, 15));
         let mut whole = pod;
         let spec = whole.spec.as_mut().unwrap();
         spec.resources = serde_json::from_value(asks("100")).unwrap();
         spec.overhead = serde_json::from_value(json!({"memory": "7"})).unwrap();
-        assert_eq!((requested(&whole, "memory"), requested(&whole, "ephemeral-storage")), (107, 15));
+        assert_eq!((pod_request(&whole, "memory"), pod_request(&whole, "ephemeral-storage")), (107, 15));
     }
 
     #[test]

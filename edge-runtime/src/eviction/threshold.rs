@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::signal::{Observation, Signal};
-use crate::sys::quantity;
+use crate::pod::quantity;
 
 /// An amount of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -266,13 +266,6 @@ impl Launcher {
     }
 }
 
-/// All containers of the spec, init containers first.
-pub fn all_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
-    let spec = spec(pod);
-    let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
-    init.chain(spec.map(|spec| spec.containers.iter()).into_iter().flatten())
-}
-
 fn environment(
     pod: &Pod,
     container: &Container,

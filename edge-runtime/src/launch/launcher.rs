@@ -9,7 +9,7 @@ use std::rc::Rc;
 use k8s_openapi::api::core::v1::{NodeRuntimeHandler, Pod};
 use serde_json::Value;
 
-use super::devices::{self, Devices, Grant};
+use super::devices::{Devices, Grant};
 use super::looking::Looks;
 use super::owning::Owners;
 use super::runtimes::{Runtimes, Said};
@@ -21,9 +21,11 @@ use crate::config::{Config, NetworkMode};
 use crate::net::cni::Plugins;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
 use crate::net::resolv::NodeDns;
-use crate::net::{NetError, Network, NetworkSettings, Subnet};
+use crate::net::{NetError, Network, NetworkSettings, Subnet, host_addresses};
 use crate::paths::Paths;
-use crate::pod::reconcile::Refusal;
+use crate::pod::extended_resources;
+use crate::pod::refusal::Refusal;
+use crate::pod::spec::host_network;
 use crate::sys::cgroup::{CgroupError, Cgroups, Driver, UsageReader};
 use crate::sys::host;
 use crate::sys::trash::Trash;
@@ -138,7 +140,7 @@ impl Launcher {
         };
         let plugins = Rc::new(Plugins::new(config.network.cni_bin_dirs.clone()));
         let launcher = Self {
-            host_ips: main_family_first(host::internal_ips(), &config.network.subnets),
+            host_ips: main_family_first(host_addresses::internal_ips(), &config.network.subnets),
             paths: paths.clone(),
             config,
             namespaces,
@@ -207,7 +209,7 @@ impl Launcher {
 
     /// Looks which addresses the machine has by now; whether that changed. One without any keeps those it had.
     pub fn look_at_addresses(&mut self) -> bool {
-        let now = main_family_first(host::internal_ips(), &self.config.network.subnets);
+        let now = main_family_first(host_addresses::internal_ips(), &self.config.network.subnets);
         if now.is_empty() || now == self.host_ips {
             return false;
         }
@@ -230,7 +232,7 @@ impl Launcher {
 
     /// Why the board's devices do not suffice for `pod` beside `others`.
     pub fn devices_refusal<'a>(&self, pod: &Pod, others: impl Iterator<Item = &'a Pod>) -> Option<Refusal> {
-        devices::admit(pod, others, || self.devices.capacity())
+        extended_resources::admit(pod, others, || self.devices.capacity())
     }
 
     /// Resource names with how many there are, for the Node object.
@@ -354,7 +356,7 @@ impl Launcher {
 
     pub(super) fn downward(&self, pod: &Pod, pod_ips: &[IpAddr]) -> DownwardFacts {
         // A pod on the node's network has no address of its own.
-        let pod_ips = if super::sandbox::host_network(pod) { &self.host_ips } else { pod_ips };
+        let pod_ips = if host_network(pod) { &self.host_ips } else { pod_ips };
         let text = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect();
         DownwardFacts {
             node_name: self.config.node_name.clone(),

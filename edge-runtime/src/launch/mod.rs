@@ -22,5 +22,5 @@ pub mod user;
 pub(crate) mod user_ns;
 mod variables;
 
-pub use container::{Attempt, all_containers};
+pub use container::Attempt;
 pub use launcher::Launcher;

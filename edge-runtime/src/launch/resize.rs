@@ -2,10 +2,10 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::all_containers;
 use super::launcher::Launcher;
 use super::resources::container_values;
 use super::sandbox::class;
+use crate::pod::spec::containers_of;
 use crate::sys::cgroup::{CgroupValues, Driver, Pending};
 
 /// No limit on the processor.
@@ -68,23 +68,18 @@ impl Launcher {
     }
 
     fn resize_container(&self, pod: &Pod, uid: &str, name: &str, id: &str) -> Change {
-        let container = all_containers(pod).find(|one| one.name == name).ok_or("it is no longer in the pod's spec")?;
+        let container = containers_of(pod).find(|one| one.name == name).ok_or("it is no longer in the pod's spec")?;
         let path = self.cgroups.container_path(class(pod), uid, id);
         let values = container_values(pod, container).map_err(|error| error.to_string())?;
-        let limit = values.memory_limit.and_then(|bytes| u64::try_from(bytes).ok());
         // The kernel would kill at once (v2) what only a lower use can make fit.
-        if let Some((limit, used)) = limit.zip(self.cgroups.working_set(&path)).filter(|(limit, used)| limit < used) {
+        if let Some((limit, used)) =
+            values.memory_limit_bytes.zip(self.cgroups.working_set(&path)).filter(|(limit, used)| limit < used)
+        {
             return Err(format!(
                 "cannot decrease memory limits: attempting to set container {name:?} memory limit ({limit}) below \
                  current usage ({used})"
             ));
         }
-        let values = CgroupValues {
-            cpu_shares: Some(values.cpu_shares),
-            cpu_quota_us: values.cpu_quota_us,
-            memory_limit_bytes: limit,
-            pids_limit: None,
-        };
         self.cgroups.update(&path, &values).map_err(|error| error.to_string())
     }
 }

@@ -11,24 +11,12 @@ use super::oci_spec::SpecError;
 use crate::config::Reserved;
 use crate::config::swap::Swap;
 use crate::pod::qos::{QosClass, qos_class};
+use crate::pod::quantity;
+use crate::pod::record::ContainerKind;
+use crate::pod::requests;
+use crate::pod::spec::{SOURCE, annotation, containers_of, is_critical, lasting, with_kinds};
+use crate::sys::cgroup::CgroupValues;
 use crate::sys::host::HostFacts;
-use crate::sys::{cgroup, quantity};
-
-/// Values in cgroup v1 terms; `weight` is the v2 counterpart of `shares`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CgroupValues {
-    /// `cpu.shares`, 2 to 262144.
-    pub cpu_shares: u64,
-    /// `cpu.weight`, 1 to 10000.
-    pub cpu_weight: u64,
-    /// `cpu.cfs_quota_us` over [`CFS_PERIOD_US`]; none: unlimited.
-    pub cpu_quota_us: Option<i64>,
-    /// `memory.limit_in_bytes` / `memory.max`; none: unlimited.
-    pub memory_limit: Option<i64>,
-}
-
-/// `cpu.cfs_period_us`.
-pub const CFS_PERIOD_US: u64 = 100_000;
 
 /// The kernel takes no shorter quota.
 const MIN_QUOTA_US: i64 = 1000;
@@ -40,9 +28,6 @@ const GUARANTEED_OOM: i64 = -997;
 /// Of the process that holds a pod's shared pid namespace, as containerd gives its pause process.
 pub const PAUSE_OOM_SCORE_ADJ: i32 = -998;
 const BEST_EFFORT_OOM: i64 = 1000;
-/// `SystemCriticalPriority`: pods at or above it are critical.
-const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-
 /// What a container, or a pod as a whole, asks for. `None`: not asked, which is not zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
@@ -65,45 +50,35 @@ pub fn container_values(pod: &Pod, container: &Container) -> Result<CgroupValues
     Ok(values(demand.cpu_request.or(demand.cpu_limit), demand.cpu_limit, demand.memory_limit))
 }
 
-/// Values of the pod's cgroup: sums over its containers, or the largest init container. Limits apply only where
-/// every container has one.
+/// Values of the pod's cgroup: what it requests, and its limits where all of it is limited.
 ///
 /// # Errors
 /// A quantity is malformed.
 pub fn pod_values(pod: &Pod) -> Result<CgroupValues, SpecError> {
-    let Some(spec) = &pod.spec else { return Ok(values(None, None, None)) };
     if qos_class(pod) == QosClass::BestEffort {
         return Ok(values(None, None, None));
     }
-    let whole = whole(pod)?;
-    let request = match whole.cpu_request.or(whole.cpu_limit) {
-        None => total(spec, |d| Some(d.cpu_request.or(d.cpu_limit).unwrap_or(0)))?,
-        own => own,
-    };
-    let cpu_limit = if whole.cpu_limit.is_some() { whole.cpu_limit } else { total(spec, |d| d.cpu_limit)? };
-    let memory_limit = if whole.memory_limit.is_some() { whole.memory_limit } else { total(spec, |d| d.memory_limit)? };
-    // What the runtime itself needs comes on top (K8s component-helpers/resource, `PodRequests`, `PodLimits`).
-    let with = |amount: Option<i64>, name: &str, read: fn(&str) -> Option<i64>| {
-        let overhead = spec.overhead.as_ref().and_then(|list| read(&list.get(name)?.0)).unwrap_or(0);
-        amount.map(|amount| amount.saturating_add(overhead))
-    };
-    let cpu = |amount| with(amount, "cpu", quantity::milli);
-    Ok(values(cpu(request), cpu(cpu_limit), with(memory_limit, "memory", quantity::value)))
+    whole(pod)?;
+    for container in containers_of(pod) {
+        demand(container.resources.as_ref())?;
+    }
+    let limit = |resource| requests::enforced_limit(pod, resource);
+    Ok(values(Some(requests::pod_request(pod, "cpu")), limit("cpu"), limit("memory")))
 }
 
 /// The memory limit of the pod's cgroup in bytes, if it has one.
 pub fn pod_memory_limit(pod: &Pod) -> Option<u64> {
-    pod_values(pod).ok()?.memory_limit.and_then(|bytes| u64::try_from(bytes).ok())
+    pod_values(pod).ok()?.memory_limit_bytes
 }
 
 /// Values for all pods of the node together: what is allocatable.
-pub fn node_values(facts: &HostFacts, reserved: &Reserved) -> cgroup::CgroupValues {
+pub fn node_values(facts: &HostFacts, reserved: &Reserved) -> CgroupValues {
     let milli = (u64::from(facts.cpus) * 1000).saturating_sub(reserved.cpu_millis);
-    cgroup::CgroupValues {
+    CgroupValues {
         cpu_shares: Some((milli * 1024 / 1000).clamp(MIN_SHARES.unsigned_abs(), MAX_SHARES.unsigned_abs())),
         // Also without a reserve: a former configuration may have had one.
         memory_limit_bytes: Some(facts.memory_bytes.saturating_sub(reserved.memory_bytes)).filter(|bytes| *bytes > 0),
-        ..cgroup::CgroupValues::default()
+        ..CgroupValues::default()
     }
 }
 
@@ -128,7 +103,7 @@ pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> 
 
 fn oom_score(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
     let Some(spec) = &pod.spec else { return BEST_EFFORT_OOM };
-    let critical = spec.priority.is_some_and(|p| p >= CRITICAL_PRIORITY) || is_static(pod);
+    let critical = is_critical(pod, annotation(pod, SOURCE).is_some_and(|source| source != "api"));
     if critical && spec.priority_class_name.as_deref() == Some("system-node-critical") {
         return GUARANTEED_OOM;
     }
@@ -143,9 +118,7 @@ fn oom_score(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
         1000 - i64::try_from(1000 * i128::from(request) / i128::from(memory_capacity.max(1))).unwrap_or(1000)
     };
     let mut adjust = score(memory_request(container));
-    let is_sidecar = spec.init_containers.iter().flatten().any(|c| c.name == container.name)
-        && container.restart_policy.as_deref() == Some("Always");
-    if is_sidecar {
+    if with_kinds(spec).any(|(one, kind)| kind == ContainerKind::Sidecar && one.name == container.name) {
         // A sidecar outlives the containers that it serves.
         let least = spec.containers.iter().map(memory_request).min().unwrap_or(0);
         adjust = adjust.min(score(least));
@@ -153,59 +126,14 @@ fn oom_score(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
     adjust.clamp(1000 + GUARANTEED_OOM, BEST_EFFORT_OOM - 1)
 }
 
-fn is_static(pod: &Pod) -> bool {
-    let annotations = pod.metadata.annotations.as_ref();
-    annotations.and_then(|a| a.get("kubernetes.io/config.source")).is_some_and(|source| source != "api")
-}
-
-/// Sum over app containers and sidecars, or what an init container needs beside the sidecars before it, whichever
-/// is more. `None` if one of them has none.
-fn total(spec: &PodSpec, pick: impl Fn(&Demand) -> Option<i64>) -> Result<Option<i64>, SpecError> {
-    let (mut sidecars, mut most_init) = (Some(0i64), Some(0i64));
-    for container in spec.init_containers.iter().flatten() {
-        let own = pick(&demand(container.resources.as_ref())?);
-        if container.restart_policy.as_deref() == Some("Always") {
-            sidecars = add(sidecars, own);
-            most_init = most_init.zip(sidecars).map(|(a, b)| a.max(b));
-        } else {
-            most_init = most_init.zip(add(sidecars, own)).map(|(a, b)| a.max(b));
-        }
-    }
-    let mut sum = sidecars;
-    for container in &spec.containers {
-        sum = add(sum, pick(&demand(container.resources.as_ref())?));
-    }
-    Ok(sum.zip(most_init).map(|(sum, init)| sum.max(init)))
-}
-
-fn add(a: Option<i64>, b: Option<i64>) -> Option<i64> {
-    a?.checked_add(b?)
-}
-
 fn values(cpu_request: Option<i64>, cpu_limit: Option<i64>, memory_limit: Option<i64>) -> CgroupValues {
     let shares = (i128::from(cpu_request.unwrap_or(0)) * 1024 / 1000).clamp(MIN_SHARES.into(), MAX_SHARES.into());
     let shares = u64::try_from(shares).unwrap_or(MIN_SHARES.unsigned_abs());
     CgroupValues {
-        cpu_shares: shares,
-        cpu_weight: weight(shares),
+        cpu_shares: Some(shares),
         cpu_quota_us: cpu_limit.filter(|milli| *milli > 0).map(|milli| milli.saturating_mul(100).max(MIN_QUOTA_US)),
-        memory_limit: memory_limit.filter(|bytes| *bytes > 0),
-    }
-}
-
-/// `cpu.weight` for `cpu.shares`, by the curve through (2, 1), (1024, 100) and (262144, 10000) that runc has used
-/// since 1.3.2. Computed here because runtimes of different age differ.
-pub fn weight(shares: u64) -> u64 {
-    if shares <= 2 {
-        return 1;
-    }
-    if shares >= 262_144 {
-        return 10_000;
-    }
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    {
-        let log = (shares as f64).log2();
-        10f64.powf((log * log + 125.0 * log) / 612.0 - 7.0 / 34.0).ceil() as u64
+        memory_limit_bytes: memory_limit.filter(|bytes| *bytes > 0).and_then(|bytes| u64::try_from(bytes).ok()),
+        pids_limit: None,
     }
 }
 
@@ -225,23 +153,15 @@ fn demand(resources: Option<&ResourceRequirements>) -> Result<Demand, SpecError>
 }
 
 fn memory_request(container: &Container) -> i64 {
-    asked_memory(container.resources.as_ref())
+    requests::request(container.resources.as_ref(), "memory").unwrap_or(0)
 }
 
 /// What the pod as a whole requests beyond its containers, for each of them.
 fn spare_memory(spec: &PodSpec) -> i64 {
-    let lasting = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    let (count, sum) = lasting
-        .chain(&spec.containers)
+    let (count, sum) = lasting(spec)
         .fold((0i64, 0i64), |(count, sum), container| (count + 1, sum.saturating_add(memory_request(container))));
-    asked_memory(spec.resources.as_ref()).saturating_sub(sum).max(0) / count.max(1)
-}
-
-fn asked_memory(resources: Option<&ResourceRequirements>) -> i64 {
-    let requests = resources.and_then(|r| r.requests.as_ref());
-    let limits = resources.and_then(|r| r.limits.as_ref());
-    let of = |list| read(list, "", "memory", quantity::value).ok().flatten();
-    of(requests).or_else(|| of(limits)).unwrap_or(0)
+    let whole = requests::request(spec.resources.as_ref(), "memory").unwrap_or(0);
+    whole.saturating_sub(sum).max(0) / count.max(1)
 }
 
 fn read(
@@ -279,21 +199,18 @@ mod tests {
     fn container_values_as_the_kubelet_computes_them() {
         let p = pod(json!([app(json!({"cpu": "250m"}), json!({"cpu": "1500m", "memory": "64Mi"}))]), json!([]));
         let got = container_values(&p, first(&p)).unwrap();
-        assert_eq!((got.cpu_shares, got.cpu_quota_us, got.memory_limit), (256, Some(150_000), Some(64 << 20)));
+        assert_eq!(
+            (got.cpu_shares, got.cpu_quota_us, got.memory_limit_bytes),
+            (Some(256), Some(150_000), Some(64 << 20))
+        );
         let none = pod(json!([{"name": "c"}]), json!([]));
         let got = container_values(&none, first(&none)).unwrap();
-        assert_eq!((got.cpu_shares, got.cpu_weight, got.cpu_quota_us, got.memory_limit), (2, 1, None, None));
+        assert_eq!((got.cpu_shares, got.cpu_quota_us, got.memory_limit_bytes), (Some(2), None, None));
         let limit_only = pod(json!([app(json!({}), json!({"cpu": "5m"}))]), json!([]));
         let got = container_values(&limit_only, first(&limit_only)).unwrap();
-        assert_eq!((got.cpu_shares, got.cpu_quota_us), (5, Some(1000)));
+        assert_eq!((got.cpu_shares, got.cpu_quota_us), (Some(5), Some(1000)));
         let bad = pod(json!([app(json!({"cpu": "lots"}), json!({}))]), json!([]));
         assert!(container_values(&bad, first(&bad)).unwrap_err().to_string().contains("lots"));
-    }
-
-    #[test]
-    fn weights_follow_the_curve() {
-        assert_eq!([2, 102, 512, 1024, 2000, 262_144].map(weight), [1, 17, 59, 100, 170, 10_000]);
-        assert!((2..5000).all(|s| weight(s) <= weight(s + 1)));
     }
 
     #[test]
@@ -301,14 +218,17 @@ mod tests {
         let limited = app(json!({"cpu": "100m"}), json!({"cpu": "200m", "memory": "10Mi"}));
         let open = app(json!({"cpu": "100m"}), json!({}));
         let both = pod_values(&pod(json!([limited, limited]), json!([]))).unwrap();
-        assert_eq!((both.cpu_shares, both.cpu_quota_us, both.memory_limit), (204, Some(40_000), Some(20 << 20)));
+        assert_eq!(
+            (both.cpu_shares, both.cpu_quota_us, both.memory_limit_bytes),
+            (Some(204), Some(40_000), Some(20 << 20))
+        );
         let half = pod_values(&pod(json!([limited, open]), json!([]))).unwrap();
-        assert_eq!((half.cpu_shares, half.cpu_quota_us, half.memory_limit), (204, None, None));
+        assert_eq!((half.cpu_shares, half.cpu_quota_us, half.memory_limit_bytes), (Some(204), None, None));
         let init = app(json!({"cpu": "1"}), json!({"cpu": "1", "memory": "50Mi"}));
         let with_init = pod_values(&pod(json!([limited]), json!([init]))).unwrap();
-        assert_eq!((with_init.cpu_shares, with_init.memory_limit), (1024, Some(50 << 20)));
+        assert_eq!((with_init.cpu_shares, with_init.memory_limit_bytes), (Some(1024), Some(50 << 20)));
         let best_effort = pod_values(&pod(json!([{"name": "c"}]), json!([]))).unwrap();
-        assert_eq!((best_effort.cpu_shares, best_effort.memory_limit), (2, None));
+        assert_eq!((best_effort.cpu_shares, best_effort.memory_limit_bytes), (Some(2), None));
     }
 
     #[test]
@@ -317,11 +237,14 @@ mod tests {
         let whole = json!({"requests": {"cpu": "500m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}});
         p.spec.as_mut().unwrap().resources = serde_json::from_value(whole).unwrap();
         let all = pod_values(&p).unwrap();
-        assert_eq!((all.cpu_shares, all.cpu_quota_us, all.memory_limit), (512, Some(100_000), Some(256 << 20)));
+        assert_eq!(
+            (all.cpu_shares, all.cpu_quota_us, all.memory_limit_bytes),
+            (Some(512), Some(100_000), Some(256 << 20))
+        );
         let open = container_values(&p, first(&p)).unwrap();
-        assert_eq!((open.cpu_quota_us, open.memory_limit), (Some(100_000), Some(256 << 20)));
+        assert_eq!((open.cpu_quota_us, open.memory_limit_bytes), (Some(100_000), Some(256 << 20)));
         let own = container_values(&p, &p.spec.as_ref().unwrap().containers[1]).unwrap();
-        assert_eq!(own.memory_limit, Some(64 << 20));
+        assert_eq!(own.memory_limit_bytes, Some(64 << 20));
         assert_eq!(oom_score_adj(&p, first(&p), 1 << 30), 1000 - 1000 * 32 / 1024);
     }
 

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::launcher::Objects;
 use crate::config::Config;
+use crate::config::devices::Handler;
 use crate::monitor::exec::Runtime;
 use crate::paths::Paths;
 use crate::sys::cgroup::Driver;
@@ -29,14 +30,6 @@ const CLASS: &str = "RuntimeClass";
 
 /// Begins the names of the state folders of other handlers, beside the default one's.
 const STATE: &str = "runtime-";
-
-/// An OCI runtime as it is called.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Handler {
-    pub program: PathBuf,
-    /// Before the subcommand.
-    pub args: Vec<String>,
-}
 
 /// Handlers by name; the default one has the empty name, as in the Node's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::launcher::{Launcher, Objects, Prepared};
 use super::look::Look;
 use super::looking::Trouble;
 use super::runtimes::Runtimes;
-use super::security::{admit, sysctl};
+use super::security::admit;
 use super::{resources, user_ns};
 use crate::net::cni::Attachment;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
@@ -19,6 +19,8 @@ use crate::net::resolv::NodeDns;
 use crate::net::{address, bandwidth, etc_files, hostname, hosts, resolv};
 use crate::pod::ports;
 use crate::pod::qos::{QosClass, qos_class};
+use crate::pod::spec::host_network;
+use crate::pod::sysctls;
 use crate::sys::cgroup::{CgroupError, CgroupValues, Pending, PodCgroupClass};
 use crate::volume::{self, VolumeContext, VolumeError};
 
@@ -157,18 +159,13 @@ impl Launcher {
 
     pub(super) fn pod_cgroup(&self, pod: &Pod, uid: &str) -> Result<Option<Pending>, SandboxFailure> {
         let values = resources::pod_values(pod).map_err(sandbox_failure)?;
-        let values = CgroupValues {
-            cpu_shares: Some(values.cpu_shares),
-            cpu_quota_us: values.cpu_quota_us,
-            memory_limit_bytes: values.memory_limit.and_then(|bytes| u64::try_from(bytes).ok()),
-            pids_limit: self.config.security.pod_pids_limit,
-        };
+        let values = CgroupValues { pids_limit: self.config.security.pod_pids_limit, ..values };
         self.cgroups.create_pod(class(pod), uid, &values).map_err(sandbox_failure)
     }
 
     fn pod_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
         let name = hostname::pod_hostname(pod, &self.dns.cluster_domain).map_err(sandbox_failure)?;
-        let sysctls = sysctl::of_sandbox(pod);
+        let sysctls = sysctls::of_sandbox(pod);
         let first_id = if own_users(pod) {
             let ids = self.user_ids.as_ref().map_err(sandbox_failure)?;
             Some(user_ns::first_id(&self.paths, uid, *ids).map_err(sandbox_failure)?)
@@ -351,10 +348,6 @@ pub(super) fn spec(pod: &Pod) -> Option<&PodSpec> {
 
 pub(super) fn uid(pod: &Pod) -> String {
     pod.metadata.uid.clone().unwrap_or_default()
-}
-
-pub(super) fn host_network(pod: &Pod) -> bool {
-    spec(pod).and_then(|spec| spec.host_network).unwrap_or(false)
 }
 
 pub(super) fn class(pod: &Pod) -> PodCgroupClass {

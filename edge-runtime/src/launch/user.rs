@@ -7,6 +7,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
+use crate::pod::spec::pod_ref;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -93,7 +94,7 @@ pub fn resolve(pod: &Pod, container: &Container, image_user: &str, rootfs: &Path
     };
     // Once more, of what came out: whatever the image's files say, the policy holds.
     if wish.non_root && uid == 0 {
-        return Err(UserError::ImageRunsAsRoot { pod: pod_text(pod), container: container.name.clone() });
+        return Err(UserError::ImageRunsAsRoot { pod: pod_ref(pod), container: container.name.clone() });
     }
     // The image's group goes with the image's user only.
     let from_image = image_group.filter(|_| wish.user.is_none());
@@ -165,7 +166,7 @@ fn number(name: &'static str, value: i64) -> Result<u32, UserError> {
 }
 
 fn check_non_root(wish: &Wish, image_name: &str, pod: &Pod, container: &Container) -> Result<(), UserError> {
-    let (pod, container) = (pod_text(pod), container.name.clone());
+    let (pod, container) = (pod_ref(pod), container.name.clone());
     match (wish.user, image_name.parse::<i64>()) {
         (Some(0), _) => Err(UserError::RunAsRoot { pod, container }),
         (Some(_), _) => Ok(()),
@@ -177,11 +178,4 @@ fn check_non_root(wish: &Wish, image_name: &str, pod: &Pod, container: &Containe
         (None, Err(_)) if image_name.is_empty() => Err(UserError::ImageRunsAsRoot { pod, container }),
         (None, Err(_)) => Err(UserError::CannotVerify { user: image_name.to_owned(), pod, container }),
     }
-}
-
-/// As the kubelet's `format.Pod`.
-fn pod_text(pod: &Pod) -> String {
-    let meta = &pod.metadata;
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    format!("{}_{}({})", text(&meta.name), text(&meta.namespace), text(&meta.uid))
 }

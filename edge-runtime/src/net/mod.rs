@@ -11,6 +11,7 @@ pub mod dial;
 pub mod error;
 pub mod etc_files;
 pub mod firewall;
+pub mod host_addresses;
 pub mod hostname;
 pub mod hosts;
 pub mod namespaces;

@@ -203,7 +203,7 @@ fn fill(dir: &Path, wanted: &[(&'static str, CloneFlags)], request: &NamespaceRe
         link::loopback_up(&mut socket).map_err(|source| NetError::namespace("set loopback up", source))?;
     }
     for (name, value) in request.sysctls {
-        crate::sys::sysctl::write(name, value).map_err(NetError::Sysctl)?;
+        super::sysctl::write(name, value).map_err(NetError::Sysctl)?;
     }
     for (name, _) in wanted {
         pin(&Path::new("/proc/thread-self/ns").join(name), dir.join(name))?;

@@ -1,6 +1,7 @@
 //! Content of a pod's `/etc/resolv.conf` for the four `dnsPolicy` values and `dnsConfig`. Pure but for reading the
 //! node's own file.
 
+use crate::pod::spec::{host_network, pod_ref};
 use k8s_openapi::api::core::v1::{Pod, PodDNSConfig};
 
 /// Limits of Kubernetes' validation: resolvers read three servers, glibc fails on a search name above 255.
@@ -57,7 +58,7 @@ fn only_loopback(text: &str) -> bool {
 /// The file of `pod`. Never fails: what does not fit is left out and named in a warning, as the kubelet does it.
 pub fn resolv_conf(pod: &Pod, dns: &NodeDns) -> ResolvConf {
     let spec = pod.spec.as_ref();
-    let host_network = spec.and_then(|spec| spec.host_network).unwrap_or(false);
+    let host_network = host_network(pod);
     let policy = spec.and_then(|spec| spec.dns_policy.as_deref()).unwrap_or("ClusterFirst");
     let mut warnings = Vec::new();
     let mut settings = match policy {
@@ -79,14 +80,10 @@ pub fn resolv_conf(pod: &Pod, dns: &NodeDns) -> ResolvConf {
 
 /// In the kubelet's words (K8s pkg/kubelet/network/dns/dns.go `GetPodDNS`).
 fn missing_cluster_dns(pod: &Pod) -> String {
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    let meta = &pod.metadata;
     format!(
-        "pod: \"{}_{}({})\". kubelet does not have ClusterDNS IP configured and cannot create Pod using \
+        "pod: \"{}\". kubelet does not have ClusterDNS IP configured and cannot create Pod using \
          \"ClusterFirst\" policy. Falling back to \"Default\" policy.",
-        text(&meta.name),
-        text(&meta.namespace),
-        text(&meta.uid)
+        pod_ref(pod)
     )
 }
 

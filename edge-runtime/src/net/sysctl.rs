@@ -1,9 +1,10 @@
-//! The kernel's switches for forwarding and IPv6, as files below `/proc/sys/net`. Knows nothing of links and pods.
+//! The kernel's switches as files below `/proc/sys`: for forwarding and IPv6, and those that a pod asks for.
 
 use std::fs;
 use std::path::Path;
 
 use super::NetError;
+use crate::pod::sysctls;
 
 const SYS: &str = "/proc/sys/net";
 
@@ -78,6 +79,15 @@ pub fn in_pod(link: &str, v6: bool) {
     }
 }
 
+/// Writes one of a pod's in the calling thread's namespaces.
+///
+/// # Errors
+/// The kernel has none of that name or refuses the value; the message names both.
+pub fn write(name: &str, value: &str) -> Result<(), String> {
+    let path = sysctls::file(name).ok_or_else(|| format!("sysctl {name:?} is no name below /proc/sys"))?;
+    fs::write(&path, value).map_err(|error| format!("sysctl {name} = {value:?}: {error}"))
+}
+
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
@@ -88,4 +98,15 @@ fn set(path: &Path, value: &str) -> Result<(), NetError> {
         return Ok(());
     }
     fs::write(path, value).map_err(|source| NetError::path("set", path, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_sysctl() {
+        assert!(write("kernel.no-such", "1").unwrap_err().contains("kernel.no-such"));
+        assert!(write("net..x", "1").unwrap_err().contains("is no name below"));
+    }
 }

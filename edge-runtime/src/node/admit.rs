@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::Pod;
 use super::Node;
 use crate::node_status::standard_labels;
 use crate::pod::admission::{self, Allocatable};
-use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, PodSource};
+use crate::pod::refusal::Refusal;
 use crate::pod::{affinity, ports};
 
 impl Node {

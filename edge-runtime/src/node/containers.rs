@@ -6,7 +6,6 @@ use jiff::Timestamp;
 
 use super::pods::Entry;
 use super::{ContainerRef, Node};
-use crate::launch::all_containers;
 use crate::monitor::client::MonitorEvent;
 use crate::monitor::exit::ExitRecord;
 use crate::monitor::protocol::{ContainerState, Phase};
@@ -14,6 +13,7 @@ use crate::pod::clock::Mono;
 use crate::pod::event::{Exit, PodEvent, ProbeKind, StartFailure};
 use crate::pod::reconcile::has_post_start;
 use crate::pod::record::ContainerState as Recorded;
+use crate::pod::spec::containers_of;
 use crate::probe::{ProbeEvent, ProbeTarget};
 use crate::store::StoreError;
 
@@ -181,7 +181,7 @@ impl Node {
         let Some(entry) = self.pods.get(uid) else { return };
         let address = self.address_of(entry);
         let mut targets = Vec::new();
-        for container in all_containers(&entry.pod) {
+        for container in containers_of(&entry.pod) {
             let Some(record) = entry.record.containers.get(&container.name) else { continue };
             let (id, started, ending) = match &record.state {
                 Recorded::Running { id, since, .. } => (id, *since, false),

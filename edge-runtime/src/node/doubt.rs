@@ -11,8 +11,8 @@ use super::pods::Entry;
 use crate::intake;
 use crate::monitor::protocol::{ContainerState, Phase};
 use crate::pod::id::container_id;
-use crate::pod::reconcile::kind_of;
 use crate::pod::record::{ContainerRecord, PodRecord};
+use crate::pod::spec::with_kinds;
 use crate::store::{Fact, StoreError};
 
 /// Attempts of a container among which one that runs unattended is looked for. Its number was on the damaged page.
@@ -115,14 +115,12 @@ impl Node {
         if self.doubt.any() {
             self.launcher.kill_unknown(&record.uid);
         }
-        let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).map(|one| (one, true));
-        let apps = pod.spec.iter().flat_map(|spec| &spec.containers).map(|one| (one, false));
-        for (container, in_init) in init.chain(apps) {
+        for (container, kind) in pod.spec.iter().flat_map(with_kinds) {
             let known = |attempt: &u32| {
                 self.doubt.strangers.contains_key(&container_id(&record.uid, &container.name, *attempt))
             };
             let Some(last) = (0..ATTEMPTS).rev().find(known) else { continue };
-            let mut begun = ContainerRecord::new(kind_of(container, in_init));
+            let mut begun = ContainerRecord::new(kind);
             begun.attempt = last + 1;
             record.containers.insert(container.name.clone(), begun);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Node;
 use super::pods::Entry;
-use crate::eviction::admit::{REASON, is_critical};
+use crate::eviction::admit::REASON;
 use crate::eviction::rank::{Candidate, Usage, rank};
 use crate::eviction::walk::Answers;
 use crate::eviction::{Manager, Observations, Signal, Threshold, measure, message};
@@ -13,6 +13,7 @@ use crate::node_status::Pressure;
 use crate::pod::clock::Mono;
 use crate::pod::event::PodEvent;
 use crate::pod::record::{NodeEnd, PodSource, SandboxState};
+use crate::pod::spec::is_critical;
 use crate::store::StoreError;
 
 /// What an evicted container gets (the kubelet's `immediateEvictionGracePeriodSeconds`).

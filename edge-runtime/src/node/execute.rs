@@ -12,9 +12,9 @@ use nix::sys::signal::Signal;
 use super::sources::News;
 use super::{ContainerRef, Node};
 use crate::image::Reference;
+use crate::launch::Attempt;
 use crate::launch::look::Look;
 use crate::launch::looking::Trouble;
-use crate::launch::{Attempt, all_containers};
 use crate::monitor::client::ClientError;
 use crate::monitor::protocol::StartContainer;
 use crate::pod::admission;
@@ -23,10 +23,11 @@ use crate::pod::ephemeral;
 use crate::pod::event::{ImageFailure, PodEvent, StartFailure};
 use crate::pod::pause::{PAUSE, shares_processes};
 use crate::pod::record::{ContainerKind, ContainerState, PodSource, StopReason};
+use crate::pod::spec::containers_of;
 use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
+use crate::pod::stop_signal;
 use crate::pod::support::container_refusal;
 use crate::store::StoreError;
-use crate::sys::stop_signal;
 
 impl Node {
     /// An answer at once, or none and a pull under way.
@@ -197,7 +198,7 @@ impl Node {
     /// `lifecycle.stopSignal`, else the image's STOPSIGNAL, else SIGTERM.
     fn stop_signal(&self, uid: &str, container: &str) -> i32 {
         let entry = self.pods.get(uid);
-        let definition = entry.and_then(|entry| all_containers(&entry.pod).find(|one| one.name == container));
+        let definition = entry.and_then(|entry| containers_of(&entry.pod).find(|one| one.name == container));
         let own = definition.and_then(|one| stop_signal::number(one.lifecycle.as_ref()?.stop_signal.as_deref()?));
         let of_image = || {
             let record = entry?.record.containers.get(container)?;

@@ -8,9 +8,9 @@ use smol::Task;
 
 use super::Node;
 use super::sources::News;
-use crate::launch::all_containers;
 use crate::pod::event::{HookKind, PodEvent};
 use crate::pod::record::Hook;
+use crate::pod::spec::{containers_of, pod_ref};
 use crate::probe::{HookCall, HookDone};
 use crate::store::StoreError;
 
@@ -37,7 +37,7 @@ impl Node {
     /// The answer comes as news.
     pub(super) fn run_hook(&mut self, uid: &str, pod: &Pod, which: HookRef, limit: Option<Duration>) {
         let Some(entry) = self.pods.get(uid) else { return };
-        let definition = all_containers(pod).find(|c| c.name == which.container);
+        let definition = containers_of(pod).find(|c| c.name == which.container);
         let lifecycle = definition.and_then(|c| c.lifecycle.as_ref());
         let handler = lifecycle.and_then(|lifecycle| match which.hook {
             HookKind::PostStart => lifecycle.post_start.clone(),
@@ -49,12 +49,11 @@ impl Node {
             let _ = news.try_send(News::HookDone(which, HookDone::default()));
             return;
         };
-        let record = &entry.record;
         let call = HookCall {
             handler,
             container: container.clone(),
             id: which.id.clone(),
-            pod: format!("{}_{}({})", record.name, record.namespace, record.uid),
+            pod: pod_ref(pod),
             address: self.address_of(entry),
             limit,
         };

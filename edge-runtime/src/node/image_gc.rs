@@ -13,6 +13,7 @@ use crate::image::layers::Layers;
 use crate::image::{ImageRecord, Reference};
 use crate::pod::clock::Mono;
 use crate::pod::record::PodSource;
+use crate::pod::spec::containers;
 use crate::store::StoreError;
 
 /// The kubelet's `ImageGCPeriod`.
@@ -82,7 +83,7 @@ impl Node {
             "Insufficient free disk space on the node's image filesystem ({used}% of {} used). Failed to free \
              sufficient space by deleting unused images (freed {freed} bytes). Investigate disk usage, as it could be \
              used by active images, logs, volumes, or other data.",
-            crate::sys::quantity::binary(space.capacity)
+            crate::pod::quantity::binary(space.capacity)
         );
         self.node_event(true, "FreeDiskSpaceFailed", &message)?;
         // As the kubelet: one failure may be bad luck.
@@ -201,9 +202,7 @@ impl Node {
             // As the kubelet's handleImageVolumes, but also before it is mounted.
             let volumes = spec.volumes.iter().flatten().filter_map(|volume| volume.image.as_ref());
             names.extend(volumes.filter_map(|image| image.reference.as_deref()));
-            names.extend(
-                spec.init_containers.iter().flatten().chain(&spec.containers).filter_map(|c| c.image.as_deref()),
-            );
+            names.extend(containers(spec).filter_map(|c| c.image.as_deref()));
             names.extend(spec.ephemeral_containers.iter().flatten().filter_map(|c| c.image.as_deref()));
         }
         let of_damaged = |name: &str| {

@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::Node;
 use super::pods::Entry;
-use crate::intake::{self, Applied, MIRROR};
+use crate::intake::{self, Applied};
 use crate::link::LinkEvent;
 use crate::pod::event::PodEvent;
-use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, PodSource};
+use crate::pod::refusal::Refusal;
 use crate::pod::services;
-use crate::pod::transition::grace_of;
+use crate::pod::spec::{MIRROR, annotation, grace_s, termination_grace_s};
 use crate::store::{Fact, StoreError};
 
 impl Node {
@@ -104,11 +104,11 @@ impl Node {
     pub(super) fn pod_wanted(&mut self, pod: Pod, refusal: Option<Refusal>) {
         let meta = &pod.metadata;
         let uid = meta.uid.clone().unwrap_or_default();
-        if let Some(static_uid) = meta.annotations.as_ref().and_then(|all| all.get(MIRROR)).cloned() {
-            self.mirror_known(&pod, &static_uid, &uid);
+        if let Some(static_uid) = annotation(&pod, MIRROR) {
+            self.mirror_known(&pod, static_uid, &uid);
             return;
         }
-        let deletion = meta.deletion_timestamp.is_some().then(|| grace_of(meta.deletion_grace_period_seconds));
+        let deletion = meta.deletion_timestamp.is_some().then(|| grace_s(meta.deletion_grace_period_seconds));
         let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         let pod = Rc::new(pod);
         if let Some(entry) = self.pods.get_mut(&uid) {
@@ -155,7 +155,7 @@ impl Node {
     /// The pod's object (or manifest file) is no more.
     pub(super) fn pod_gone(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
-        let grace_s = grace_of(entry.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds));
+        let grace_s = termination_grace_s(&entry.pod);
         self.tell(uid, PodEvent::ObjectGone { grace_s });
     }
 

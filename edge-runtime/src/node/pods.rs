@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use crate::pod::clock::Mono;
-use crate::pod::reconcile::Refusal;
 use crate::pod::record::{PodRecord, SandboxState};
+use crate::pod::refusal::Refusal;
 use crate::pod::step::EventDraft;
 
 /// A status that is about to be overtaken (a start is under way) may wait this long to be told.

@@ -6,12 +6,12 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
 use super::sources::News;
-use crate::launch::all_containers;
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::event::PodEvent;
-use crate::pod::reconcile::Refusal;
 use crate::pod::reconcile::resize_text::{self, Told};
 use crate::pod::record::Resources;
+use crate::pod::refusal::Refusal;
+use crate::pod::spec::containers_of;
 use crate::pod::step::EventDraft;
 
 /// A container that is given other values, and what they are.
@@ -41,7 +41,7 @@ impl Node {
     pub(super) fn resize(&mut self, uid: &str, pod: &Pod, containers: Vec<(String, String)>) -> Vec<PodEvent> {
         let resizing = self.launcher.resize(pod, uid, &containers);
         let resized = containers.into_iter().map(|(container, id)| {
-            let definition = all_containers(pod).find(|one| one.name == container);
+            let definition = containers_of(pod).find(|one| one.name == container);
             Resized { container, id, resources: definition.map(Resources::of).unwrap_or_default() }
         });
         let resized = resized.collect();

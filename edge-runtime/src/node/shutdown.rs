@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::Node;
 use crate::config::AtShutdown;
-use crate::eviction::admit::{CRITICAL_PRIORITY, priority};
 use crate::link::LinkHandle;
 use crate::pod::clock::Mono;
 use crate::pod::event::PodEvent;
-use crate::pod::reconcile::Refusal;
 use crate::pod::record::{ContainerState, NodeEnd, SandboxState, StopReason};
+use crate::pod::refusal::Refusal;
+use crate::pod::spec::{CRITICAL_PRIORITY, DEFAULT_GRACE_S, priority, termination_grace_s};
 use crate::pod::step::StopSignal;
 use crate::store::StoreError;
 
@@ -133,9 +133,8 @@ impl Node {
         let grace_s = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
         // A pod that says less gets less, so the group need not wait for the whole budget either.
         let own = |uid: &String| {
-            let spec = self.pods.get(uid).and_then(|entry| entry.pod.spec.as_ref());
-            let own = spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
-            Duration::from_secs(u64::try_from(own).unwrap_or(0)).min(grace)
+            let own = self.pods.get(uid).map_or(DEFAULT_GRACE_S, |entry| termination_grace_s(&entry.pod));
+            Duration::from_secs(own.into()).min(grace)
         };
         let longest = uids.iter().map(own).max().unwrap_or_default();
         let last = if self.shutdown.frozen { Duration::ZERO } else { LAST };

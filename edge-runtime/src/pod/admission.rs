@@ -4,12 +4,13 @@
 
 use std::borrow::{Borrow, Cow};
 
-use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::Pod;
 
-use super::reconcile::Refusal;
+use super::quantity;
 use super::record::{PodRecord, Resources};
-use super::together::together;
-use crate::sys::quantity;
+use super::refusal::Refusal;
+use super::requests::pod_request;
+use super::spec::containers;
 
 /// What the node has for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,43 +20,27 @@ pub struct Allocatable {
     pub pods: usize,
 }
 
-/// Cpu in thousandths and memory in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Requests {
-    cpu_milli: i64,
-    memory_bytes: i64,
-}
-
-impl Requests {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
-            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
-        }
-    }
-}
-
 /// Refuses `pod` as the kubelet does (`OutOfpods`, `OutOfcpu`, `OutOfmemory`) when it does not fit beside
 /// `others`, the pods of this node that have not ended, as [`allocated`].
 pub fn admit(pod: &Pod, others: impl Iterator<Item = impl Borrow<Pod>>, has: Allocatable) -> Option<Refusal> {
-    let (mut used, mut count) = (Requests::default(), 0usize);
+    let (mut cpu, mut memory, mut count) = (0i64, 0i64, 0usize);
     for other in others {
-        used = used.plus(requests(other.borrow()));
+        cpu = cpu.saturating_add(pod_request(other.borrow(), "cpu"));
+        memory = memory.saturating_add(pod_request(other.borrow(), "memory"));
         count += 1;
     }
-    let wants = requests(pod);
     if let Some((name, requested)) = huge_pages(pod) {
-        return Some(no_room(&name, requested, 0, 0));
+        return Some(Refusal::out_of(&name, requested, 0, 0));
     }
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     [
         ("pods", 1, number(count), number(has.pods)),
-        ("cpu", wants.cpu_milli, used.cpu_milli, has.cpu_milli),
-        ("memory", wants.memory_bytes, used.memory_bytes, has.memory_bytes),
+        ("cpu", pod_request(pod, "cpu"), cpu, has.cpu_milli),
+        ("memory", pod_request(pod, "memory"), memory, has.memory_bytes),
     ]
     .into_iter()
     .find(|(_, wanted, used, capacity)| *wanted > 0 && wanted.saturating_add(*used) > *capacity)
-    .map(|(resource, requested, used, capacity)| no_room(resource, requested, used, capacity))
+    .map(|(resource, requested, used, capacity)| Refusal::out_of(resource, requested, used, capacity))
 }
 
 /// The pod with what was given to it: a resize that waits for room takes none (K8s pkg/kubelet/allocation,
@@ -74,19 +59,10 @@ pub fn allocated<'a>(pod: &'a Pod, record: &PodRecord) -> Cow<'a, Pod> {
     Cow::Owned(pod)
 }
 
-fn no_room(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {
-    Refusal {
-        reason: format!("OutOf{resource}"),
-        message: format!(
-            "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
-        ),
-    }
-}
-
 /// The first kind of huge pages that a container wants, and how many bytes of it: a node here has none to give.
 fn huge_pages(pod: &Pod) -> Option<(String, i64)> {
     let spec = pod.spec.as_ref()?;
-    let own = spec.init_containers.iter().flatten().chain(&spec.containers).map(|c| c.resources.as_ref());
+    let own = containers(spec).map(|c| c.resources.as_ref());
     own.chain([spec.resources.as_ref()]).flatten().find_map(|resources| {
         let mut amounts = resources.limits.iter().chain(&resources.requests).flatten();
         amounts.find_map(|(name, amount)| {
@@ -94,42 +70,6 @@ fn huge_pages(pod: &Pod) -> Option<(String, i64)> {
             Some((name.clone(), bytes))
         })
     })
-}
-
-/// What the whole pod asks for: its app containers and sidecars together, or more while an init container runs
-/// beside the sidecars started before it.
-fn requests(pod: &Pod) -> Requests {
-    let Some(spec) = &pod.spec else { return Requests::default() };
-    let sum = Requests {
-        cpu_milli: together(spec, |container| of(container).cpu_milli),
-        memory_bytes: together(spec, |container| of(container).memory_bytes),
-    };
-    let whole = requested(spec.resources.as_ref());
-    let or = |whole: i64, sum: i64| if whole > 0 { whole } else { sum };
-    let all = Requests {
-        cpu_milli: or(whole.cpu_milli, sum.cpu_milli),
-        memory_bytes: or(whole.memory_bytes, sum.memory_bytes),
-    };
-    let overhead = |name: &str, read: fn(&str) -> Option<i64>| {
-        spec.overhead.as_ref().and_then(|list| read(&list.get(name)?.0)).unwrap_or(0)
-    };
-    all.plus(Requests {
-        cpu_milli: overhead("cpu", quantity::milli),
-        memory_bytes: overhead("memory", quantity::value),
-    })
-}
-
-fn of(container: &Container) -> Requests {
-    requested(container.resources.as_ref())
-}
-
-fn requested(resources: Option<&ResourceRequirements>) -> Requests {
-    let amount = |name: &str, read: fn(&str) -> Option<i64>| {
-        let of = |list: Option<&std::collections::BTreeMap<String, _>>| list.and_then(|l| l.get(name).cloned());
-        let given = of(resources.and_then(|r| r.requests.as_ref())).or(of(resources.and_then(|r| r.limits.as_ref())));
-        given.and_then(|q: k8s_openapi::apimachinery::pkg::api::resource::Quantity| read(&q.0)).unwrap_or(0)
-    };
-    Requests { cpu_milli: amount("cpu", quantity::milli), memory_bytes: amount("memory", quantity::value) }
 }
 
 #[cfg(test)]
@@ -172,10 +112,10 @@ mod tests {
         let mut container = ContainerRecord::new(ContainerKind::App);
         container.resources = Some(Resources::of(&running.spec.unwrap().containers[0]));
         record.containers.insert("c".into(), container);
-        assert_eq!(requests(&allocated(&wants, &record)).cpu_milli, 700, "it has been let in");
+        assert_eq!(pod_request(&allocated(&wants, &record), "cpu"), 700, "it has been let in");
         let message = "no room".to_owned();
         record.resize_pending = Some(ResizePending { reason: "OutOfcpu".into(), message });
-        assert_eq!(requests(&allocated(&wants, &record)).cpu_milli, 100);
+        assert_eq!(pod_request(&allocated(&wants, &record), "cpu"), 100);
     }
 
     #[test]
@@ -196,7 +136,7 @@ mod tests {
             (c("s", "900m", Some("Always")), c("i", "10m", None), 1200),
         ] {
             let pod = pod(json!({"initContainers": [first, second], "containers": [c("c", "300m", None)]}));
-            assert_eq!(requests(&pod).cpu_milli, expected);
+            assert_eq!(pod_request(&pod, "cpu"), expected);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod};
 
-use super::reconcile::Refusal;
+use super::refusal::Refusal;
 
 /// Kind of the object in which the bridge tells a node its labels, for one pod that asks for some.
 pub const KIND: &str = "NodeLabels";

@@ -21,8 +21,7 @@ pub fn target<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
 /// A container of any list by its name.
 pub fn definition<'a>(pod: &'a Pod, name: &str) -> Option<Cow<'a, Container>> {
     let spec = pod.spec.as_ref()?;
-    let mut usual = spec.init_containers.iter().flatten().chain(&spec.containers);
-    if let Some(found) = usual.find(|c| c.name == name) {
+    if let Some(found) = super::spec::containers(spec).find(|c| c.name == name) {
         return Some(Cow::Borrowed(found));
     }
     let mut ephemeral = spec.ephemeral_containers.iter().flatten();

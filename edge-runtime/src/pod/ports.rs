@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
-use super::reconcile::{Refusal, kind_of};
-use super::record::ContainerKind;
+use super::refusal::Refusal;
+use super::spec::{host_network, lasting};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
@@ -61,9 +61,8 @@ impl HostPort {
 /// (K8s pkg/scheduler/util `GetHostPorts`). On the node's own network each container port is one.
 pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
     let Some(spec) = &pod.spec else { return Vec::new() };
-    let sidecars = spec.init_containers.iter().flatten().filter(|c| kind_of(c, true) == ContainerKind::Sidecar);
-    let on_host = spec.host_network == Some(true);
-    sidecars.chain(&spec.containers).flat_map(|container| of_container(container, on_host)).collect()
+    let on_host = host_network(pod);
+    lasting(spec).flat_map(|container| of_container(container, on_host)).collect()
 }
 
 fn of_container(container: &Container, on_host: bool) -> impl Iterator<Item = HostPort> + '_ {
@@ -104,7 +103,7 @@ pub struct Forward {
 
 /// What has to be forwarded so that the host ports of `pod` lead to `ips`; nothing on the node's own network.
 pub fn forwards(pod: &Pod, ips: &[IpAddr]) -> Vec<Forward> {
-    if pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true) {
+    if host_network(pod) {
         return Vec::new();
     }
     let mut all: Vec<Forward> = Vec::new();

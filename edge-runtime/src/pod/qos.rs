@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::quantity;
+use super::spec::containers;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QosClass {
     Guaranteed,
@@ -27,12 +30,11 @@ impl QosClass {
 pub fn qos_class(pod: &Pod) -> QosClass {
     let Some(spec) = &pod.spec else { return QosClass::BestEffort };
     let (mut any, mut guaranteed) = (false, true);
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     // What is said of the pod as a whole counts instead of its containers.
     let whole = spec.resources.as_ref().filter(|r| r.requests.is_some() || r.limits.is_some());
     let all: Vec<_> = match whole {
         Some(whole) => vec![Some(whole)],
-        None => containers.map(|container| container.resources.as_ref()).collect(),
+        None => containers(spec).map(|container| container.resources.as_ref()).collect(),
     };
     for resources in all {
         let limits = resources.and_then(|r| r.limits.as_ref());
@@ -53,7 +55,7 @@ pub fn qos_class(pod: &Pod) -> QosClass {
 
 /// Thousandths of the resource; zero counts as not given.
 fn amount(list: Option<&BTreeMap<String, Quantity>>, resource: &str) -> Option<i64> {
-    crate::sys::quantity::milli(&list?.get(resource)?.0).filter(|milli| *milli > 0)
+    quantity::milli(&list?.get(resource)?.0).filter(|milli| *milli > 0)
 }
 
 #[cfg(test)]

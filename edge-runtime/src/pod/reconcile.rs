@@ -20,6 +20,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use super::clock::{Mono, Now};
 use super::id::container_id;
 use super::record::{ContainerKind, ContainerRecord, PodRecord, SandboxState, Terminal};
+use super::refusal::Refusal;
+use super::spec::{grace_s, with_kinds};
 use super::step::{EventDraft, Step};
 use super::{ephemeral, support, transition};
 
@@ -36,14 +38,6 @@ pub struct World<'a> {
     pub resize: &'a dyn Fn(&Pod) -> Option<Refusal>,
 }
 
-/// A pod that will never run here: phase Failed with this reason and message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// CamelCase, as in `status.reason`.
-    pub reason: String,
-    pub message: String,
-}
-
 /// Commit `record` first (if it differs), then execute `steps` in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -56,7 +50,7 @@ pub struct Plan {
 pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> Plan {
     let mut record = transition::settle_boot(record, now);
     if pod.metadata.deletion_timestamp.is_some() {
-        let grace_s = transition::grace_of(pod.metadata.deletion_grace_period_seconds);
+        let grace_s = grace_s(pod.metadata.deletion_grace_period_seconds);
         transition::request_deletion(&mut record, grace_s, false, now);
     }
     let empty = PodSpec::default();
@@ -87,20 +81,6 @@ pub(super) fn initialized(record: &PodRecord) -> bool {
     let apps = || record.containers.values().filter(|c| c.kind == ContainerKind::App);
     apps().any(|c| c.state.live_id().is_some())
         || (record.sandbox.generation <= 1 && apps().any(|c| c.latest_end().is_some()))
-}
-
-/// Kind of a container of this spec.
-pub(crate) fn kind_of(container: &Container, in_init: bool) -> ContainerKind {
-    match (in_init, container.restart_policy.as_deref()) {
-        (false, _) => ContainerKind::App,
-        (true, Some("Always")) => ContainerKind::Sidecar,
-        (true, _) => ContainerKind::Init,
-    }
-}
-
-/// `POD_NAMESPACE(UID)` as the kubelet names pods in messages.
-pub(super) fn pod_ref(record: &PodRecord) -> String {
-    format!("{}_{}({})", record.name, record.namespace, record.uid)
 }
 
 /// One call of [`reconcile`] under way.
@@ -143,7 +123,7 @@ impl<'a> Turn<'a> {
             return;
         }
         let ephemeral = self.ephemeral.iter().map(|c| (c, ContainerKind::Ephemeral));
-        for (container, kind) in self.all().map(|(c, in_init)| (c, kind_of(c, in_init))).chain(ephemeral) {
+        for (container, kind) in with_kinds(self.spec).chain(ephemeral) {
             self.record.containers.entry(container.name.clone()).or_insert_with(|| ContainerRecord::new(kind));
         }
     }
@@ -181,12 +161,6 @@ impl<'a> Turn<'a> {
                 }
             }
         }
-    }
-
-    /// Init containers and then app containers, in spec order; true marks the init list.
-    fn all(&self) -> impl Iterator<Item = (&'a Container, bool)> + use<'a> {
-        let init = self.spec.init_containers.iter().flatten().map(|c| (c, true));
-        init.chain(self.spec.containers.iter().map(|c| (c, false)))
     }
 
     fn wake_at(&mut self, at: Mono) {

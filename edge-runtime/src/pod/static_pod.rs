@@ -8,12 +8,11 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration, Volume};
 use serde_json::Value;
 use thiserror::Error;
 
+use super::spec::{DEFAULT_GRACE_S, MIRROR, SOURCE, containers};
 use super::{id, strict};
 
 const HASH: &str = "kubernetes.io/config.hash";
-const SOURCE: &str = "kubernetes.io/config.source";
 const SEEN: &str = "kubernetes.io/config.seen";
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Why a manifest is no pod that this node can take; names file and field.
 #[derive(Debug, Error)]
@@ -132,7 +131,7 @@ fn check_mounts(container: &Container, spec: &PodSpec, path: &str) -> Result<(),
 
 /// A kind of API object that the pod names, if any.
 fn api_reference(spec: &PodSpec) -> Option<&'static str> {
-    let containers = || spec.init_containers.iter().flatten().chain(&spec.containers);
+    let containers = || containers(spec);
     let env_from = || containers().flat_map(|c| c.env_from.iter().flatten());
     let env = || containers().flat_map(|c| c.env.iter().flatten()).filter_map(|e| e.value_from.as_ref());
     let volumes = || spec.volumes.iter().flatten();
@@ -169,7 +168,7 @@ fn fill_defaults(spec: &mut PodSpec, node: &str) {
     spec.node_name = Some(node.to_owned());
     spec.restart_policy.get_or_insert_with(|| "Always".to_owned());
     spec.dns_policy.get_or_insert_with(|| "ClusterFirst".to_owned());
-    spec.termination_grace_period_seconds.get_or_insert(30);
+    spec.termination_grace_period_seconds.get_or_insert(DEFAULT_GRACE_S.into());
     spec.enable_service_links.get_or_insert(true);
     let forever = Toleration {
         operator: Some("Exists".to_owned()),

@@ -10,7 +10,8 @@ mod table;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::Value;
 
-use super::reconcile::Refusal;
+use super::extended_resources::is_extended;
+use super::refusal::Refusal;
 
 /// What a row says about a value that is present.
 enum Rule {
@@ -124,7 +125,7 @@ fn walk(spec: &PodSpec, value: &Value, table: Table, path: &str, out: &mut Vec<F
         Value::Object(fields) => {
             for (name, value) in fields.iter().filter(|(_, v)| !is_empty(v)) {
                 let path = format!("{path}.{name}");
-                let extended = crate::launch::devices::is_extended(name);
+                let extended = is_extended(name);
                 let huge = name.starts_with("hugepages-");
                 let is = |row: &str| row == name || (extended && row == EXTENDED) || (huge && row == HUGE_PAGES);
                 match table.iter().find(|(row, _)| is(row)) {

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::clock::{Mono, Now};
 use super::event::{Exit, HookKind, PodEvent};
-use super::reconcile::{Refusal, World, reconcile};
+use super::reconcile::{World, reconcile};
 use super::record::{ContainerState, PodRecord, PodSource};
+use super::refusal::Refusal;
 use super::step::{Step, StopSignal};
 use super::transition::apply;
 

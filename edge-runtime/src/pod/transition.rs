@@ -163,13 +163,6 @@ pub(super) fn request_deletion(record: &mut PodRecord, grace_s: u32, object_gone
     }
 }
 
-/// Grace as an object has it: 30 s if it does not say (`DefaultTerminationGracePeriodSeconds`), and a negative one is as
-/// short as can be (K8s pkg/registry/core/pod/strategy.go, `CheckGracefulDelete`).
-#[must_use]
-pub fn grace_of(seconds: Option<i64>) -> u32 {
-    u32::try_from(seconds.unwrap_or(30).max(0)).unwrap_or(u32::MAX)
-}
-
 fn void_retries(record: &mut PodRecord, now: &Now) {
     if let SandboxState::Failed { retry_at, .. } = &mut record.sandbox.state {
         *retry_at = (*retry_at).min(now.mono);

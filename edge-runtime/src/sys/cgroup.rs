@@ -31,7 +31,8 @@ use weight::weight_of_shares;
 
 /// The kernel's smallest share: what is left over is all that best-effort pods get.
 const MIN_SHARES: u64 = 2;
-const CFS_PERIOD_US: u64 = 100_000;
+/// `cpu.cfs_period_us`.
+pub const CFS_PERIOD_US: u64 = 100_000;
 /// What v1 shows for no limit is this and more, by page size.
 const UNLIMITED: u64 = 1 << 62;
 /// How long killed processes may take to leave the tree that is removed.

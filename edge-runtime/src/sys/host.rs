@@ -3,10 +3,7 @@
 mod parse;
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
-
-use crate::net::netlink::{Socket, address};
 
 /// What does not change while the machine is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,32 +68,6 @@ fn first_line(paths: &[&str]) -> String {
     let lines = paths.iter().map(|path| text(path));
     let lines = lines.filter_map(|text| Some(text.lines().next()?.trim_matches(['\0', ' ']).to_string()));
     lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
-}
-
-/// The addresses other nodes see, at most one of each family, IPv4 first: the source address of the default route,
-/// else the first global one. No packet is sent. Empty while there is no network. A link-local address is none, as for a
-/// kubelet (`IsGlobalUnicast`): a board has one before a router has told it of its network, and others cannot reach it.
-pub fn internal_ips() -> Vec<IpAddr> {
-    let Ok(mut socket) = Socket::open() else { return Vec::new() };
-    let mut all = address::list(&mut socket).unwrap_or_default();
-    all.retain(|one| one.global && is_reachable(&one.address));
-    // Any address far away: the kernel answers from its tables which source it would use.
-    let far = [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
-    let mut routed = |far| address::route_towards(&mut socket, far).ok()??.source.filter(is_reachable);
-    let found: Vec<IpAddr> = far.into_iter().filter_map(&mut routed).collect();
-    if !found.is_empty() {
-        return found;
-    }
-    let first = |v4: bool| all.iter().map(|one| one.address).find(|ip| ip.is_ipv4() == v4);
-    [first(true), first(false)].into_iter().flatten().collect()
-}
-
-fn is_reachable(ip: &IpAddr) -> bool {
-    let link_local = match ip {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    !link_local && !ip.is_loopback() && !ip.is_unspecified()
 }
 
 /// Lowest `oom_score_adj` this process may give: what it was started with (`oom_score_adj_min` of the kernel) without
@@ -211,23 +182,5 @@ mod tests {
         let (used, max) = pid_usage().unwrap();
         assert!(used > 0 && used < max);
         assert!(min_oom_score_adj() <= 1000);
-    }
-
-    #[test]
-    fn the_internal_addresses_are_those_that_others_reach() {
-        assert!(internal_ips().iter().all(is_reachable));
-        for (ip, reachable) in [
-            ("192.168.1.7", true),
-            ("127.0.0.1", false),
-            ("169.254.3.4", false),
-            ("0.0.0.0", false),
-            ("fe80::5054:ff:fe12:3456", false),
-            ("fec0::5054:ff:fe12:3456", true),
-            ("fd00::1", true),
-            ("::1", false),
-            ("::", false),
-        ] {
-            assert_eq!(is_reachable(&ip.parse().unwrap()), reachable, "{ip}");
-        }
     }
 }

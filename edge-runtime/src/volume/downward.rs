@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::sys::quantity::{milli, value};
+use crate::pod::quantity::{milli, value};
+use crate::pod::spec::containers;
 
 /// What the pod object does not say by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,8 +152,7 @@ fn allocatable(name: &str, facts: &DownwardFacts) -> i64 {
 /// Of a container by this name; an ephemeral one has none of its own.
 fn resources_of<'a>(pod: &'a Pod, name: &str) -> Option<Option<&'a ResourceRequirements>> {
     let spec = pod.spec.as_ref()?;
-    let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let found = all.find(|container| container.name == name).map(|container| container.resources.as_ref());
+    let found = containers(spec).find(|container| container.name == name).map(|container| container.resources.as_ref());
     found.or_else(|| spec.ephemeral_containers.iter().flatten().any(|c| c.name == name).then_some(None))
 }
 

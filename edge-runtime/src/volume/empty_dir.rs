@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 use super::error::{At, PathError};
 use super::layout::{PodLayout, make_dir, mount_tmpfs};
 use super::{VolumeContext, VolumeError};
-use crate::sys::quantity;
+use crate::pod::quantity;
 
 /// Everyone in the pod may write; with fsGroup new files inherit the group. A tmpfs has the mode that the kernel gives
 /// it by default, sticky, as on a kubelet.

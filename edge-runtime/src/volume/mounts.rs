@@ -10,6 +10,8 @@ use super::look::Look;
 use super::{VolumeError, VolumeHostPath, image_volume, subpath};
 use crate::net::etc_files;
 use crate::paths::Paths;
+use crate::pod::recursive_read_only::recursive_read_only;
+use crate::pod::spec::is_privileged;
 
 const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
@@ -162,36 +164,6 @@ fn volume_mount(
 fn is_image(pod: &Pod, volume: &str) -> bool {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.any(|one| one.name == volume && one.image.is_some())
-}
-
-fn is_privileged(container: &Container) -> bool {
-    container.security_context.as_ref().and_then(|security| security.privileged).unwrap_or(false)
-}
-
-/// Whether what is mounted below a read-only mount is read-only as well
-/// (K8s pkg/kubelet/kubelet_pods.go, `resolveRecursiveReadOnly`).
-///
-/// # Errors
-/// What the pod asks for cannot be had, or contradicts itself.
-pub fn recursive_read_only(mount: &VolumeMount, supported: bool) -> Result<bool, String> {
-    let mode = match mount.recursive_read_only.as_deref() {
-        None | Some("" | "Disabled") => return Ok(false),
-        Some(mode) => mode,
-    };
-    let asks = format!("volume {:?} requested recursive read-only mode, but it is not", mount.name);
-    if !mount.read_only.unwrap_or(false) {
-        return Err(format!("{asks} read-only"));
-    }
-    match mount.mount_propagation.as_deref() {
-        None | Some("" | "None") => {}
-        Some(other) => return Err(format!("{asks} compatible with propagation {other:?}")),
-    }
-    match mode {
-        "IfPossible" => Ok(supported),
-        "Enabled" if supported => Ok(true),
-        "Enabled" => Err(format!("{asks} supported by the runtime")),
-        other => Err(format!("unknown recursive read-only mode {other:?}")),
-    }
 }
 
 /// `$(NAME)` by the container's environment; unlike in `args` an unknown name is an error.

@@ -1,6 +1,7 @@
 //! Mount points inside read-only volumes: a pod that mounts one volume at `/etc/app` and another at
 //! `/etc/app/certs` needs a folder `certs` in the first, which the OCI runtime could not make there.
 
+use crate::pod::spec::containers;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
@@ -21,8 +22,7 @@ pub(super) fn make_mount_points(dir: &Path, name: &str, pod: &Pod) -> Result<(),
 
 fn mount_points(name: &str, pod: &Pod) -> BTreeSet<PathBuf> {
     let Some(spec) = pod.spec.as_ref() else { return BTreeSet::new() };
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    containers.flat_map(|container| of_container(name, container)).collect()
+    containers(spec).flat_map(|container| of_container(name, container)).collect()
 }
 
 fn of_container(name: &str, container: &Container) -> Vec<PathBuf> {

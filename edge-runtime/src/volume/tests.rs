@@ -190,24 +190,6 @@ fn what_is_not_supported_is_named() {
 }
 
 #[test]
-fn recursion_of_read_only_is_resolved_as_the_kubelet_does() {
-    use super::mounts::recursive_read_only;
-    let resolve = |mount: Value, supported| {
-        let mut all = json!({"name": "v", "mountPath": "/v"});
-        all.as_object_mut().unwrap().extend(mount.as_object().unwrap().clone());
-        recursive_read_only(&serde_json::from_value(all).unwrap(), supported)
-    };
-    assert_eq!(resolve(json!({"readOnly": true}), true), Ok(false));
-    let asked = |mode: &str| json!({"readOnly": true, "recursiveReadOnly": mode});
-    assert_eq!((resolve(asked("IfPossible"), true), resolve(asked("IfPossible"), false)), (Ok(true), Ok(false)));
-    assert_eq!(resolve(asked("Enabled"), true), Ok(true));
-    assert!(resolve(asked("Enabled"), false).unwrap_err().contains("not supported by the runtime"));
-    assert!(resolve(json!({"recursiveReadOnly": "IfPossible"}), true).unwrap_err().contains("it is not read-only"));
-    let shared = json!({"readOnly": true, "recursiveReadOnly": "Enabled", "mountPropagation": "HostToContainer"});
-    assert!(resolve(shared, true).unwrap_err().contains("not compatible with propagation"));
-}
-
-#[test]
 fn token_files_are_closed_to_all_but_their_user() {
     let volumes = |security: Value| {
         json!({"securityContext": security, "volumes": [{"name": "t", "projected": {"sources": [

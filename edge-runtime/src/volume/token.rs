@@ -1,6 +1,7 @@
 //! Service account tokens of projected volumes: which ones a pod wants, when each is due for a new one, how its file
 //! is owned. Pure; asking for them is the node's business.
 
+use crate::pod::spec::containers;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -74,8 +75,7 @@ impl Held {
 pub fn common_user(pod: &Pod) -> Option<u32> {
     let spec = pod.spec.as_ref()?;
     let of_pod = spec.security_context.as_ref().and_then(|security| security.run_as_user);
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let users: Vec<Option<i64>> = containers
+    let users: Vec<Option<i64>> = containers(spec)
         .map(|container| container.security_context.as_ref().and_then(|s| s.run_as_user).or(of_pod))
         .collect();
     let first = users.first().copied().flatten()?;

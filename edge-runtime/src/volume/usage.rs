@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::layout::PodLayout;
 use crate::paths::Paths;
-use crate::sys::quantity;
+use crate::pod::quantity;
 
 /// Entries looked at before others get their turn.
 const PIECE: usize = 256;

@@ -4,7 +4,6 @@
 //! that stand behind it. Nodes are looked for at every start, so a device that was plugged in again is found under
 //! its new number. An allocation is kept in the pod's folder, so that a restarted container gets the same device.
 
-mod amounts;
 mod glob;
 #[cfg(test)]
 mod tests;
@@ -14,20 +13,11 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
-pub use amounts::{admit, is_extended};
-
+use crate::config::devices::DeviceClass;
 use crate::paths::Paths;
-
-/// What stands behind one resource name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceClass {
-    /// Absolute paths below `/dev`; `*` and `?` within a part.
-    pub patterns: Vec<String>,
-    /// How many containers may have one device at the same time.
-    pub share: u32,
-    /// Of `rwm`.
-    pub access: String,
-}
+use crate::pod::extended_resources;
+use crate::pod::record::ContainerKind;
+use crate::pod::spec::with_kinds;
 
 /// Resource name to the device nodes of one container.
 type Held = BTreeMap<String, Vec<PathBuf>>;
@@ -80,7 +70,7 @@ impl Devices {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let mut mine = self.held.get(&uid).and_then(|of| of.get(&container.name)).cloned().unwrap_or_default();
         let (before, mut grants) = (mine.clone(), Vec::new());
-        for (resource, wanted) in amounts::of(container) {
+        for (resource, wanted) in extended_resources::of(container) {
             let class = self.classes.get(&resource);
             let Some(class) = class else { return Err(format!("this node has no resource {resource}")) };
             let there = present(class);
@@ -112,9 +102,9 @@ impl Devices {
 
     /// Containers that hold `path` now. Those of the same pod that end before others begin lend theirs on.
     fn users(&self, uid: &str, pod: &Pod, container: &str, resource: &str, path: &Path) -> u32 {
-        let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+        let all = pod.spec.iter().flat_map(with_kinds);
         let passing: Vec<&str> =
-            init.filter(|c| c.restart_policy.as_deref() != Some("Always")).map(|c| c.name.as_str()).collect();
+            all.filter(|(_, kind)| *kind == ContainerKind::Init).map(|(one, _)| one.name.as_str()).collect();
         let counts = |holder: &str, name: &str| holder != uid || (name != container && !passing.contains(&name));
         let holders = self.held.iter().flat_map(|(holder, of)| of.iter().map(move |(name, held)| (holder, name, held)));
         let holders = holders.filter(|(holder, name, held)| {

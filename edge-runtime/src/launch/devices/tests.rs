@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::pod::extended_resources::{admit, is_extended};
 
 const GPIO: &str = "sampan.dev/gpio";
 

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
+use crate::pod::spec::is_privileged;
 use oci_spec::runtime::{Capability, LinuxCapabilities};
 
-use super::{Input, SpecError, is_privileged, security};
+use super::{Input, SpecError, security};
 
 /// What containerd and Docker give without being asked.
 const DEFAULT: [Capability; 14] = [
@@ -41,7 +42,7 @@ pub(super) fn capabilities(input: &Input) -> Result<LinuxCapabilities, SpecError
 /// All that the process can ever have.
 pub(super) fn set(input: &Input) -> Result<HashSet<Capability>, SpecError> {
     let own: HashSet<Capability> = input.host.capabilities.iter().filter_map(|name| parse(name).ok()).collect();
-    if is_privileged(input) { Ok(own) } else { asked_for(input, &own) }
+    if is_privileged(input.container) { Ok(own) } else { asked_for(input, &own) }
 }
 
 /// `ALL` first, then the names: `drop: [ALL], add: [X]` leaves X. A name that is added although this node does not

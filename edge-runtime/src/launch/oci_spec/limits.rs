@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use oci_spec::runtime::{LinuxCpu, LinuxDeviceCgroup, LinuxDeviceType, LinuxMemory, LinuxPids, LinuxResources};
 
 use super::{Input, SpecError};
-use crate::launch::resources::{CFS_PERIOD_US, container_values};
+use crate::launch::resources::container_values;
+use crate::sys::cgroup::CFS_PERIOD_US;
+use crate::sys::cgroup::weight::weight_of_shares;
 
 /// A controller that the kernel lacks is left out: the node's condition and an event say so.
 pub(super) fn resources(input: &Input, privileged: bool) -> Result<LinuxResources, SpecError> {
@@ -28,9 +30,10 @@ pub(super) fn resources(input: &Input, privileged: bool) -> Result<LinuxResource
         let mut cpu = LinuxCpu::default();
         if host.cgroup_v2 {
             // Not as shares: runtimes of different age turn them into different weights.
-            unified.insert("cpu.weight".to_owned(), values.cpu_weight.to_string());
+            let weight = values.cpu_shares.map(weight_of_shares);
+            unified.extend(weight.map(|weight| ("cpu.weight".to_owned(), weight.to_string())));
         } else {
-            cpu.set_shares(Some(values.cpu_shares));
+            cpu.set_shares(values.cpu_shares);
         }
         if let Some(quota) = values.cpu_quota_us {
             cpu.set_quota(Some(quota));
@@ -39,7 +42,7 @@ pub(super) fn resources(input: &Input, privileged: bool) -> Result<LinuxResource
         resources.set_cpu(Some(cpu));
     }
     if host.memory_controller
-        && let Some(limit) = values.memory_limit
+        && let Some(limit) = values.memory_limit_bytes.and_then(|bytes| i64::try_from(bytes).ok())
     {
         let mut memory = LinuxMemory::default();
         memory.set_limit(Some(limit));

@@ -21,6 +21,7 @@ pub use input::{
 use std::path::PathBuf;
 
 use crate::net::namespaces::IDS;
+use crate::pod::spec::is_privileged;
 use k8s_openapi::api::core::v1::{Container, SecurityContext};
 use oci_spec::runtime::{
     Linux, LinuxDevice, LinuxDeviceType, LinuxIdMappingBuilder, LinuxNamespace, LinuxNamespaceType, Process, Root,
@@ -74,10 +75,6 @@ pub(super) fn security(container: &Container) -> Option<&SecurityContext> {
     container.security_context.as_ref()
 }
 
-fn is_privileged(input: &Input) -> bool {
-    security(input.container).and_then(|s| s.privileged).unwrap_or(false)
-}
-
 /// `procMount: Unmasked`, which admission grants in a user namespace only.
 fn is_proc_unmasked(input: &Input) -> bool {
     security(input.container).and_then(|s| s.proc_mount.as_deref()) == Some("Unmasked")
@@ -105,7 +102,7 @@ fn process(input: &Input) -> Result<Process, SpecError> {
 }
 
 fn linux(input: &Input) -> Result<Linux, SpecError> {
-    let privileged = is_privileged(input);
+    let privileged = is_privileged(input.container);
     let masks = !privileged && !is_proc_unmasked(input);
     let paths = |list: &[&str]| masks.then(|| list.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>());
     let masked = paths(&MASKED_PATHS).map(|mut all| {
@@ -161,7 +158,7 @@ fn namespaces(input: &Input) -> Vec<LinuxNamespace> {
     ];
     all.extend(pinned.into_iter().filter_map(|(typ, path)| Some(namespace(typ, Some(path.clone()?)))));
     // On v1 a container sees its hierarchy's real paths, as everywhere; a privileged one sees them on v2 too.
-    if input.host.cgroup_v2 && !is_privileged(input) {
+    if input.host.cgroup_v2 && !is_privileged(input.container) {
         all.push(namespace(LinuxNamespaceType::Cgroup, None));
     }
     all

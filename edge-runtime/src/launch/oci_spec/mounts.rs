@@ -1,8 +1,9 @@
 //! The container's mounts: what every container has, then the pod's own, shorter paths first. Pure.
 
+use crate::pod::spec::is_privileged;
 use oci_spec::runtime::Mount as OciMount;
 
-use super::{Input, Mount, MountKind, Propagation, SpecError, is_privileged};
+use super::{Input, Mount, MountKind, Propagation, SpecError};
 
 pub(super) fn mounts(input: &Input) -> Result<Vec<OciMount>, SpecError> {
     if let Some(relative) = input.mounts.iter().find(|m| !m.target.is_absolute()) {
@@ -33,7 +34,7 @@ pub(super) fn rootfs_propagation(mounts: &[Mount]) -> Option<&'static str> {
 type Default = (&'static str, &'static str, &'static str, Vec<&'static str>);
 
 fn defaults(input: &Input) -> Vec<Default> {
-    let write = if is_privileged(input) { "rw" } else { "ro" };
+    let write = if is_privileged(input.container) { "rw" } else { "ro" };
     let shm = if input.namespaces.ipc.is_none() {
         // With the host's IPC namespace come the host's shared memory objects.
         ("/dev/shm", "bind", "/dev/shm", vec!["rbind", "rprivate", "rw"])

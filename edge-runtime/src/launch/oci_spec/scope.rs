@@ -19,13 +19,9 @@ const SUBGROUP: &str = "run.oci.systemd.subgroup";
 pub(super) fn annotations(input: &Input) -> Result<HashMap<String, String>, SpecError> {
     let values = container_values(input.pod, input.container)?;
     let unsigned = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
-    let properties = cgroup::properties(&CgroupValues {
-        cpu_shares: Some(values.cpu_shares),
-        cpu_quota_us: values.cpu_quota_us,
-        memory_limit_bytes: unsigned(values.memory_limit),
-        // Not systemd's default, which is a part of what the machine can have.
-        pids_limit: Some(unsigned(input.pids_limit).unwrap_or(u64::MAX)),
-    });
+    // Not systemd's default, which is a part of what the machine can have.
+    let pids_limit = Some(unsigned(input.pids_limit).unwrap_or(u64::MAX));
+    let properties = cgroup::properties(&CgroupValues { pids_limit, ..values });
     let mut all: HashMap<String, String> = HashMap::new();
     for property in properties {
         if let Value::Number(number) = property.value {

@@ -4,8 +4,10 @@
 
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements, SELinuxOptions};
 
-use super::{apparmor, containers, sysctl};
-use crate::pod::reconcile::Refusal;
+use super::apparmor;
+use crate::pod::refusal::Refusal;
+use crate::pod::spec::containers_of;
+use crate::pod::sysctls;
 
 /// What of it depends on the node.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +31,7 @@ pub fn has_selinux() -> bool {
 /// Why `pod` cannot run here, if so.
 pub fn refusal(pod: &Pod, node: &Abilities<'_>) -> Option<Refusal> {
     let refusal = |reason: &str, message| Refusal { reason: reason.to_owned(), message };
-    sysctl::forbidden(pod, node.unsafe_sysctls)
+    sysctls::forbidden(pod, node.unsafe_sysctls)
         .map(|message| refusal("SysctlForbidden", message))
         .or_else(|| apparmor::refusal(pod, node.apparmor).map(|message| refusal("AppArmor", message)))
         .or_else(|| {
@@ -70,7 +72,7 @@ fn selinux_label(pod: &Pod) -> Option<String> {
     if asks(spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())) {
         return Some("spec.securityContext.seLinuxOptions".to_owned());
     }
-    containers(pod)
+    containers_of(pod)
         .find(|c| asks(c.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())))
         .map(|c| format!("securityContext.seLinuxOptions of container {}", c.name))
 }
@@ -84,7 +86,7 @@ pub fn has_memory_limit(pod: &Pod) -> bool {
         resources.and_then(|r| r.limits.as_ref()).is_some_and(|limits| limits.contains_key("memory"))
     };
     limited(pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()))
-        || containers(pod).any(|container| limited(container.resources.as_ref()))
+        || containers_of(pod).any(|container| limited(container.resources.as_ref()))
 }
 
 #[cfg(test)]

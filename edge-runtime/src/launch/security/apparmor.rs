@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod};
 
-use super::containers;
+use crate::pod::spec::{containers_of, is_privileged};
 
 /// Name of our own profile in the kernel.
 pub const DEFAULT_PROFILE: &str = "sampan-default";
@@ -120,7 +120,7 @@ pub fn refusal(pod: &Pod, support: Support) -> Option<String> {
     if support == Support::Off {
         return Some(host());
     }
-    containers(pod).filter_map(|container| chosen(pod, container)).find_map(|profile| match profile.type_.as_str() {
+    containers_of(pod).filter_map(|container| chosen(pod, container)).find_map(|profile| match profile.type_.as_str() {
         "Localhost" if profile.localhost_profile.as_deref().is_none_or(|name| name.trim().is_empty()) => {
             Some("Cannot enforce AppArmor: invalid empty AppArmor profile name".to_owned())
         }
@@ -144,7 +144,7 @@ pub fn of(
     if support == Support::Off {
         return Ok(None);
     }
-    let privileged = container.security_context.as_ref().and_then(|context| context.privileged) == Some(true);
+    let privileged = is_privileged(container);
     let profile = chosen(pod, container);
     match profile.as_ref().map(|p| p.type_.as_str()) {
         Some("Unconfined") => Ok(None),
@@ -165,7 +165,7 @@ fn required(pod: &Pod) -> bool {
     let confined = |profile: Option<&AppArmorProfile>| profile.is_some_and(|p| p.type_ != "Unconfined");
     let pods = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     confined(pods.and_then(|context| context.app_armor_profile.as_ref()))
-        || containers(pod).any(|c| {
+        || containers_of(pod).any(|c| {
             confined(c.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref()))
                 || confined(annotated(pod, &c.name).as_ref())
         })

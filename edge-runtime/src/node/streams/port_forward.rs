@@ -12,6 +12,7 @@ use smol::io::AsyncWriteExt;
 use super::channels::{Channels, Incoming, Outgoing, Over};
 use crate::net::{NetError, dial};
 use crate::node::Node;
+use crate::pod::spec::host_network;
 
 /// Whose port it is.
 struct Target {
@@ -30,7 +31,7 @@ impl Node {
         if !entry.sandbox_ready() {
             return Err(format!("pod {pod} is not running"));
         }
-        let host = entry.pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
+        let host = host_network(&entry.pod);
         let uid = entry.record.uid.clone();
         let namespace = (!host).then(|| self.paths.namespaces(&uid).join("net"));
         let target = Target { namespace, port: *port, pod: pod.clone(), uid };

@@ -6,12 +6,10 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::super::clock::Mono;
 use super::super::record::{ContainerKind, ContainerState, SandboxState, StopReason};
+use super::super::spec::grace_s;
 use super::super::step::Step;
 use super::Turn;
 use super::stop::Order;
-
-/// Grace of pods without `terminationGracePeriodSeconds`, as the API server defaults it.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 impl Turn<'_> {
     pub(super) fn end(&mut self) {
@@ -98,7 +96,7 @@ impl Turn<'_> {
             StopReason::Startup => of(&container.startup_probe),
             StopReason::Deleted | StopReason::SpecChanged | StopReason::PodTerminal | StopReason::PostStartHook => None,
         };
-        own.and_then(|s| u64::try_from(s).ok()).map_or_else(|| self.grace(), Duration::from_secs)
+        own.map_or_else(|| self.grace(), |own| Duration::from_secs(grace_s(Some(own)).into()))
     }
 
     /// The node may be in a hurry.
@@ -108,7 +106,6 @@ impl Turn<'_> {
     }
 
     fn grace(&self) -> Duration {
-        let s = self.spec.termination_grace_period_seconds.and_then(|s| u64::try_from(s).ok());
-        s.map_or(DEFAULT_GRACE, Duration::from_secs)
+        Duration::from_secs(grace_s(self.spec.termination_grace_period_seconds).into())
     }
 }

@@ -12,10 +12,11 @@ use super::super::record::{
     ContainerKind, ContainerState, Hook, Hooks, ProbeResults, Resize, Resources, StopReason, Terminated,
 };
 use super::super::restart_policy::is_restartable;
+use super::super::spec::pod_ref;
 use super::super::step::Step;
 use super::super::transition::CRASH_LOOP;
+use super::Turn;
 use super::stop::Order;
-use super::{Turn, pod_ref};
 
 /// How long `ErrImagePull` with the error itself is shown before `ImagePullBackOff` takes its place.
 const SHOW_PULL_ERROR: Duration = Duration::from_secs(3);
@@ -106,11 +107,10 @@ impl Turn<'_> {
                 "back-off {} restarting failed container={} pod={}",
                 b.text(),
                 container.name,
-                pod_ref(&self.record)
+                pod_ref(self.pod)
             );
             self.wait(&container.name, CRASH_LOOP, message, at);
-            let text =
-                format!("Back-off restarting failed container {} in pod {}", container.name, pod_ref(&self.record));
+            let text = format!("Back-off restarting failed container {} in pod {}", container.name, pod_ref(self.pod));
             self.container_event(&container.name, true, "BackOff", text);
         } else if let Some(at) = Some(end.finished_mono.after(RUN_ERROR_RETRY))
             .filter(|at| end.reason == "StartError" && self.now.mono < *at)

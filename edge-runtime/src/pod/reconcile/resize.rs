@@ -4,6 +4,7 @@
 //! As the kubelet does it (K8s pkg/kubelet/allocation, `kuberuntime_manager.computePodResizeAction`): first room for
 //! the whole pod, then all its containers in one step.
 
+use super::super::spec::containers;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
@@ -21,7 +22,7 @@ const PENDING_RETRY: Duration = Duration::from_secs(60);
 impl Turn<'_> {
     /// Compares what runs with what the spec asks for.
     pub(super) fn resize(&mut self) {
-        let changed: Vec<&Container> = self.all().map(|(c, _)| c).filter(|c| self.has_changed(c)).collect();
+        let changed: Vec<&Container> = containers(self.spec).filter(|c| self.has_changed(c)).collect();
         if changed.is_empty() {
             self.record.resize_pending = None;
             self.complete_resize();
@@ -82,7 +83,7 @@ impl Turn<'_> {
         if !in_place.is_empty() {
             self.steps.push(Step::Resize { containers: in_place });
         }
-        if !self.all().any(|(container, _)| self.has_changed(container)) {
+        if !containers(self.spec).any(|container| self.has_changed(container)) {
             self.complete_resize();
         }
     }

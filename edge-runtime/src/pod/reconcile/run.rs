@@ -7,11 +7,13 @@ use k8s_openapi::api::core::v1::Container;
 use super::super::record::{
     ContainerKind, ContainerRecord, ContainerState, SandboxState, StopReason, Terminal, Terminated,
 };
+use super::super::refusal::Refusal;
 use super::super::restart_policy::{goes_on, restarts_after};
+use super::super::spec::kind_in_init;
 use super::super::step::{EventDraft, Step};
 use super::super::support;
 use super::super::transition::CRASH_LOOP;
-use super::{Refusal, Turn, has_post_start, kind_of};
+use super::{Turn, has_post_start};
 
 /// Pause between two looks at what only a change outside can cure.
 const OBSTACLE_RETRY: Duration = Duration::from_secs(600);
@@ -50,7 +52,7 @@ impl Turn<'_> {
         let reached = init.iter().rposition(|c| self.state(c).is_some_and(begun)).unwrap_or_default();
         for (at, container) in init.iter().enumerate() {
             let passed = initialized || at < reached;
-            let progress = match kind_of(container, true) {
+            let progress = match kind_in_init(container) {
                 ContainerKind::Sidecar => self.run_sidecar(container),
                 _ if passed => Progress::Done,
                 _ => self.run_init(container),
@@ -73,7 +75,7 @@ impl Turn<'_> {
             _ => None,
         };
         let init_failed = self.spec.init_containers.iter().flatten().any(|c| {
-            kind_of(c, true) == ContainerKind::Init
+            kind_in_init(c) == ContainerKind::Init
                 && ended(c).is_some_and(|t| t.exit_code != 0 && !self.restarts(c, ContainerKind::Init, t))
         });
         if init_failed && !self.apps_live() {

@@ -3,6 +3,7 @@
 //! As the kubelet does it (K8s pkg/kubelet/kuberuntime/kuberuntime_container.go, `killContainer`): hook and waiting
 //! for others use up the grace, after them every container still has [`LAST_GRACE`].
 
+use super::super::spec::containers;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Lifecycle};
@@ -123,6 +124,6 @@ impl Turn<'_> {
     }
 
     fn definition(&self, name: &str) -> Option<&Container> {
-        self.all().map(|(container, _)| container).find(|c| c.name == name)
+        containers(self.spec).find(|c| c.name == name)
     }
 }

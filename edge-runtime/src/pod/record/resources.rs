@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::{Deserialize, Serialize};
 
+use super::super::quantity;
 use crate::pod::clock::Mono;
-use crate::sys::quantity;
 
 /// Requests and limits as the spec spelled them, by resource name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec};
 
-use super::super::reconcile::kind_of;
 use super::super::record::{ContainerKind, PodRecord, Resize, SandboxState};
+use super::super::spec::kind_in_init;
 use super::text;
 
 /// Status, reason and message of one condition.
@@ -88,7 +88,7 @@ fn containers_ready(spec: &PodSpec, phase: &str, init: &[ContainerStatus], apps:
         _ => {}
     }
     let sidecars = spec.init_containers.iter().flatten().zip(init);
-    let sidecars = sidecars.filter(|(c, _)| kind_of(c, true) == ContainerKind::Sidecar).map(|(_, s)| s);
+    let sidecars = sidecars.filter(|(c, _)| kind_in_init(c) == ContainerKind::Sidecar).map(|(_, s)| s);
     let unready: Vec<&str> = sidecars.chain(apps).filter(|s| !s.ready).map(|s| s.name.as_str()).collect();
     match unready.is_empty() {
         true => Verdict::of(true),
@@ -111,7 +111,7 @@ fn initialized(spec: &PodSpec, phase: &str, init: &[ContainerStatus], apps: &[Co
         ContainerKind::Init | ContainerKind::App | ContainerKind::Ephemeral | ContainerKind::Pause => s.ready,
     };
     let all = spec.init_containers.iter().flatten().zip(init);
-    let open: Vec<&str> = all.filter(|(c, s)| !done(kind_of(c, true), s)).map(|(c, _)| c.name.as_str()).collect();
+    let open: Vec<&str> = all.filter(|(c, s)| !done(kind_in_init(c), s)).map(|(c, _)| c.name.as_str()).collect();
     match open.is_empty() {
         true => Verdict::of(true),
         false => {

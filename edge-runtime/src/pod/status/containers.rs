@@ -5,11 +5,12 @@ use k8s_openapi::api::core::v1::{
     ContainerStatus, ContainerUser, LinuxContainerUser, PodSpec,
 };
 
-use super::super::reconcile::{has_post_start, kind_of};
+use super::super::reconcile::has_post_start;
 use super::super::record::{
     ContainerKind, ContainerRecord, ContainerState, PodRecord, ProcessUser, Resources, SandboxState, Terminated,
 };
 use super::super::restart_policy::{goes_on, restarts_after};
+use super::super::spec::kind_in_init;
 use super::{text, time};
 
 /// Termination messages of a whole pod, bytes (the kubelet's limit).
@@ -19,7 +20,8 @@ const MAX_MESSAGES: usize = 12 * 1024;
 pub(super) fn statuses(spec: &PodSpec, record: &PodRecord, runtime: &str, init: bool) -> Vec<ContainerStatus> {
     let containers = if init { spec.init_containers.as_deref().unwrap_or_default() } else { &spec.containers };
     let view = View::new(spec, record, runtime);
-    containers.iter().map(|c| view.status(c, kind_of(c, init))).collect()
+    let kind = |container| if init { kind_in_init(container) } else { ContainerKind::App };
+    containers.iter().map(|c| view.status(c, kind(c))).collect()
 }
 
 /// Statuses of the ephemeral containers; they are never ready.

@@ -2,9 +2,10 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodSpec};
 
-use super::super::reconcile::{initialized, kind_of};
+use super::super::reconcile::initialized;
 use super::super::record::{ContainerKind, PodRecord, SandboxState};
 use super::super::restart_policy::restarts_after;
+use super::super::spec::kind_in_init;
 
 /// What is told of a pod as a whole.
 #[derive(Clone, Copy)]
@@ -56,7 +57,7 @@ fn computed(
 
     for (container, status) in spec.init_containers.iter().flatten().zip(init) {
         let seen = View::of(status);
-        if kind_of(container, true) == ContainerKind::Init {
+        if kind_in_init(container) == ContainerKind::Init {
             match seen {
                 View::Exited(0) => {}
                 View::Exited(code) | View::Again(code) if code != 0 => {

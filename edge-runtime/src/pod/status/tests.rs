@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::event::{PodEvent, ProbeKind, StartFailure};
-use super::super::reconcile::Refusal;
+use super::super::refusal::Refusal;
 use super::super::testing::{Sim, one, pod};
 use super::*;
 

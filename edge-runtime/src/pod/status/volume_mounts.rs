@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, VolumeMount, VolumeMountStatus};
 
-use crate::volume::mounts::recursive_read_only;
+use super::super::recursive_read_only::recursive_read_only;
 
 /// Adds the mounts of each container to its status; both lists have the spec's order.
 pub(super) fn add(containers: &[Container], statuses: &mut [ContainerStatus], supported: bool) {

@@ -176,7 +176,7 @@ pub(super) const POD_SECURITY: Table = &[
     ("seccompProfile", In(PROFILE)),
     ("supplementalGroups", Built),
     ("supplementalGroupsPolicy", Built),
-    // Which ones, the node decides: `launch/security/sysctl.rs`.
+    // Which ones, the node decides: `pod/sysctls.rs`.
     ("sysctls", Built),
     ("windowsOptions", Only(&["{}"])),
 ];

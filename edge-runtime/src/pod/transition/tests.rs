@@ -42,9 +42,3 @@ fn a_verdict_belongs_to_its_attempt() {
     let own = apply(sim.record.clone(), news(id), &sim.now());
     assert_eq!(own.containers["c"].probes.readiness, Some(true));
 }
-
-#[test]
-fn a_negative_grace_is_none_by_every_road() {
-    assert_eq!([None, Some(-1), Some(i64::MIN), Some(0), Some(7)].map(grace_of), [30, 0, 0, 0, 7]);
-    assert_eq!(grace_of(Some(i64::MAX)), u32::MAX);
-}

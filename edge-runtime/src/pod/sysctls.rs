@@ -1,8 +1,10 @@
-//! Sysctls of a pod: which are allowed (K8s pkg/kubelet/sysctl). Pure.
+//! Sysctls of a pod: which are allowed (K8s pkg/kubelet/sysctl), and the files that stand for them. Pure.
+
+use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::sys::sysctl::normalize;
+use super::spec::host_network;
 
 /// The kernel namespace that a sysctl belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +89,7 @@ pub fn forbidden(pod: &Pod, allowed: &[String]) -> Option<String> {
 /// What a pod's namespaces get: as containerd and Docker, a network of its own lets every user listen on low ports
 /// and ping; then the pod's own wishes.
 pub fn of_sandbox(pod: &Pod) -> Vec<(String, String)> {
-    let own_network = pod.spec.as_ref().is_none_or(|spec| spec.host_network != Some(true));
+    let own_network = !host_network(pod);
     let defaults = [("net.ipv4.ip_unprivileged_port_start", "0"), ("net.ipv4.ping_group_range", "0 2147483647")];
     let defaults =
         defaults.into_iter().filter(|_| own_network).map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -106,6 +108,30 @@ fn namespace_of(stem: &str) -> Option<Namespace> {
         return Some(Namespace::Ipc);
     }
     stem.starts_with("net.").then_some(Namespace::Net)
+}
+
+/// With dots between its parts, as `sysctl` prints it: where a slash comes first the two are exchanged.
+fn normalize(name: &str) -> String {
+    match name.find(['.', '/']).and_then(|at| name.as_bytes().get(at)) {
+        Some(b'/') => swapped(name),
+        _ => name.to_owned(),
+    }
+}
+
+/// `net.ipv4.conf.eno2/100.rp_filter` is `/proc/sys/net/ipv4/conf/eno2.100/rp_filter`.
+pub fn file(name: &str) -> Option<PathBuf> {
+    let path = swapped(name);
+    let proper = |part: &str| !part.is_empty() && part != "." && part != "..";
+    path.split('/').all(proper).then(|| PathBuf::from("/proc/sys").join(path))
+}
+
+fn swapped(name: &str) -> String {
+    let swap = |c| match c {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    };
+    name.chars().map(swap).collect()
 }
 
 #[cfg(test)]
@@ -151,5 +177,13 @@ mod tests {
         for bad in ["*", "vm.swappiness", "kernel.*", "fs.file-max", ""] {
             assert!(check_pattern(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn names_and_files() {
+        assert_eq!(file("kernel.sem"), Some("/proc/sys/kernel/sem".into()));
+        assert_eq!(file("net.ipv4.conf.a/1.rp_filter"), Some("/proc/sys/net/ipv4/conf/a.1/rp_filter".into()));
+        assert_eq!(normalize("net/ipv4/conf/a.1/rp_filter"), "net.ipv4.conf.a/1.rp_filter");
+        assert_eq!((file("net.//.x"), file("net..x")), (None, None));
     }
 }

@@ -1,0 +1,22 @@
+//! The answer to a pod that will not run here. Owns its form only; who refuses has the reasons.
+
+/// A pod that will never run here: phase Failed with this reason and message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// CamelCase, as in `status.reason`.
+    pub reason: String,
+    pub message: String,
+}
+
+impl Refusal {
+    /// In the kubelet's words for a resource of which too little is left (K8s pkg/kubelet/lifecycle,
+    /// `InsufficientResourceError`).
+    pub fn out_of(resource: &str, requested: i64, used: i64, capacity: i64) -> Self {
+        Self {
+            reason: format!("OutOf{resource}"),
+            message: format!(
+                "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+            ),
+        }
+    }
+}
