@@ -130,7 +130,8 @@ pub fn start_log(arguments: &Arguments) -> anyhow::Result<()> {
     // The libraries' own words below a warning are about their insides.
     let levels = simple_logger::SimpleLogger::new()
         .with_level(log::LevelFilter::Warn.min(arguments.log_level))
-        .with_module_level("cloud_bridge", arguments.log_level);
+        .with_module_level("cloud_bridge", arguments.log_level)
+        .with_module_level("sampan_", arguments.log_level);
     sampan_log::start(levels).context("starting the log")
 }
 

@@ -7,7 +7,6 @@
 //! | [`bridge`] | watches of the API, sessions of the nodes, and what goes between |
 //! | [`listen`] | the port that nodes know: joining, connecting |
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
-//! | `streaming` | what exec, attach and port-forward speak with their clients |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`panics`] | what a panic ends and how it is told |
 //! | [`info`] | what the bridge tells about itself through the API |
@@ -31,4 +30,3 @@ pub mod pki;
 pub mod serve;
 pub mod signal;
 pub mod standalone;
-mod streaming;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 3] = ["cloud-bridge/src", "edge-protocol/src", "edge-runtime/src"];
+const CRATES: [&str; 4] = ["cloud-bridge/kubelet-api/src", "cloud-bridge/src", "edge-protocol/src", "edge-runtime/src"];
 
 /// A line of product code and where it stands.
 struct Line {

@@ -12,8 +12,8 @@ use super::error::{ApiError, ApiResult};
 use super::pods;
 use super::rest::Context;
 use super::state::Inner;
-use crate::streaming::options::{self, Dialect};
-use crate::streaming::{self, Problem, Work};
+use kubelet_api::streaming::options::{self, Dialect};
+use kubelet_api::streaming::{self, ErrorResponse, StreamRequest};
 
 /// Whether a subresource is one of these.
 pub(super) fn is(group: &str, resource: &str, subresource: &str) -> bool {
@@ -38,10 +38,10 @@ pub(super) async fn connect(
     let subresource = ctx.path.subresource.as_str();
     let (place, container) = pods::place(ctx, subresource != "portforward")?;
     let work = match subresource {
-        "portforward" => Work::PortForward,
+        "portforward" => StreamRequest::PortForward,
         _ => {
             let options = options::session(Dialect::Api, &container, query, subresource == "exec");
-            Work::Session(options.map_err(ApiError::bad_request)?)
+            StreamRequest::Session(options.map_err(ApiError::bad_request)?)
         }
     };
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
@@ -51,7 +51,7 @@ pub(super) async fn connect(
     }
 }
 
-fn refusal(problem: Problem) -> ApiError {
+fn refusal(problem: ErrorResponse) -> ApiError {
     let mut error = match problem.code.as_u16() {
         503 => ApiError::unavailable(problem.text),
         500 => ApiError::internal(problem.text),

@@ -1,7 +1,7 @@
 //! A small Kubernetes API on SQLite, which answers as the real API server does. Usable in-process through
 //! `Server::service` (what `kube::Client::new` takes) and over TLS through `Server::serve_tls`.
 //!
-//! It must not know of nodes' sessions: what it needs from a node it asks through `backend::KubeletBackend`.
+//! It must not know of nodes' sessions: what it needs from a node it asks through `kubelet_api`.
 //!
 //! Two layers: the pure surface (`strategy`, `builtin` and the modules they name: defaults, validation,
 //! tables, strategic merge, discovery) and the core (`http`, `rest`, `storage`, `watch`, `gc`, `auth`).
@@ -10,7 +10,6 @@ mod accounts;
 mod admission;
 mod apply;
 mod auth;
-pub mod backend;
 mod binder;
 mod body;
 mod bootstrap;

@@ -8,8 +8,8 @@ use super::error::{ApiError, ApiResult};
 use super::http::typed;
 use super::pods;
 use super::rest::Context;
-use crate::kubelet::query::{self, Asked, Misunderstood};
-use crate::kubelet::read;
+use kubelet_api::read;
+use kubelet_api::request::{self, KubeletRequest, RequestError};
 
 /// Answers a GET.
 ///
@@ -26,14 +26,14 @@ pub(super) async fn answer(ctx: &Context<'_>, parts: &Parts) -> ApiResult<Respon
     if parts.method != Method::GET {
         return Err(ApiError::method_not_allowed());
     }
-    let asked = match query::parse(&parts.method, &uri) {
-        Ok(Asked::Logs { .. } | Asked::Connect { .. }) => {
+    let asked = match request::parse(&parts.method, &uri) {
+        Ok(KubeletRequest::Logs { .. } | KubeletRequest::Connect { .. }) => {
             return Err(ApiError::bad_request("ask for the pod's own subresource: log, exec, attach, portforward"));
         }
         Ok(asked) => asked,
-        Err(Misunderstood::BadRequest(problem)) => return Err(ApiError::bad_request(problem)),
-        Err(Misunderstood::BadMethod) => return Err(ApiError::method_not_allowed()),
-        Err(Misunderstood::NotFound) => return Err(ApiError::no_resource()),
+        Err(RequestError::BadRequest(problem)) => return Err(ApiError::bad_request(problem)),
+        Err(RequestError::BadMethod) => return Err(ApiError::method_not_allowed()),
+        Err(RequestError::NotFound) => return Err(ApiError::no_resource()),
     };
     let backend = ctx.inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
     let read = read::read(backend.as_ref(), &ctx.path.name, &asked).await;

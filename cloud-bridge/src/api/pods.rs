@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::Binding;
 use k8s_openapi::api::policy::v1::Eviction;
 use serde_json::{Value, json};
 
-use super::backend::{BackendError, LogOptions, PodOnNode};
 use super::error::{ApiError, ApiResult};
 use super::meta;
 use super::rest::delete::{self, Options};
@@ -15,6 +14,7 @@ use super::rest::{Answer, Context};
 use super::storage::Stored;
 use super::strategy::FieldError;
 use super::{decode, lifecycle};
+use kubelet_api::backend::{BackendError, LogOptions, PodOnNode};
 
 fn success(code: u16) -> Answer {
     Answer::Plain(

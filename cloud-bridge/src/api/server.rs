@@ -11,7 +11,6 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 
 use super::auth::node::Related;
-use super::backend::KubeletBackend;
 use super::body::ApiBody;
 use super::error::ApiError;
 use super::inflight::Inflight;
@@ -22,6 +21,7 @@ use super::storage::{History, Store, StoreError};
 use super::user::UserInfo;
 use super::{bootstrap, builtin, gc, gc_queue, http as front, lifecycle, metrics};
 use crate::panics;
+use kubelet_api::backend::KubeletBackend;
 use sampan_log::printable::printable;
 
 /// The largest request body, as the API server has it.

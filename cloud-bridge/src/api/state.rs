@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::accounts::Accounts;
 use super::auth::node::Related;
-use super::backend::KubeletBackend;
 use super::gc_queue;
 use super::inflight::Inflight;
 use super::metrics::Samples;
@@ -15,6 +14,7 @@ use super::registry::Registry;
 use super::services::ServiceRange;
 use super::storage::{Durable, Store};
 use super::user::UserInfo;
+use kubelet_api::backend::KubeletBackend;
 
 /// How to open a server.
 #[derive(Debug, Clone)]

@@ -56,13 +56,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::api::backend::{
-    BackendError, BoxFuture, Channels, KubeletBackend, LogOptions, LogStream, PodOnNode, SessionOptions,
-};
 use crate::panics;
 use crate::pki::authority::hex;
 use autonomy::Autonomy;
 use clients::Clients;
+use kubelet_api::backend::{
+    BackendError, BoxFuture, Channels, KubeletBackend, LogOptions, LogStream, PodOnNode, SessionOptions,
+};
 use members::Members;
 use node::{Command, Node};
 use streams::NodeStream;

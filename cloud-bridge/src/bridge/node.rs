@@ -10,7 +10,7 @@ use futures::channel::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use super::members::NotAdmitted;
-use crate::api::backend::BackendError;
+use kubelet_api::backend::BackendError;
 
 /// Bytes of a stream, in order; an error ends it.
 pub(super) type Chunks = mpsc::UnboundedReceiver<Result<Bytes, BackendError>>;

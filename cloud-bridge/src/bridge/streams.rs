@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::node::{Chunks, Command, Node, Open, OpenStream};
-use crate::api::backend::{BackendError, BoxFuture, Channels, RecordSender, RecordStream, StreamOver};
+use kubelet_api::backend::{BackendError, BoxFuture, Channels, RecordSender, RecordStream, StreamOver};
 
 /// For the node's first answer to a stream that does not follow.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);

@@ -5,9 +5,6 @@
 
 mod auth;
 mod cache;
-mod metrics;
-pub(crate) mod query;
-pub(crate) mod read;
 mod server;
 
 use std::collections::HashMap;

@@ -16,15 +16,15 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::auth::{Denied, Reviewer};
-use super::query::{self, Asked, Misunderstood};
-use super::read::{self, PLAIN};
 use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
-use crate::api::backend::{BackendError, PodOnNode};
 use crate::bridge::Bridge;
 use crate::panics;
 use crate::pki::identity::Holder;
-use crate::streaming::{self, Problem};
+use kubelet_api::backend::{BackendError, PodOnNode};
+use kubelet_api::read::{self, PLAIN};
+use kubelet_api::request::{self, KubeletRequest, RequestError};
+use kubelet_api::streaming::{self, ErrorResponse};
 
 type Body = UnsyncBoxBody<Bytes, BackendError>;
 
@@ -95,11 +95,11 @@ async fn answer(
 }
 
 async fn asked(served: &Served, parts: &Parts) -> Response<Body> {
-    let answered = match query::parse(&parts.method, &parts.uri) {
+    let answered = match request::parse(&parts.method, &parts.uri) {
         Ok(asked) => reply(served, asked, parts).await,
-        Err(Misunderstood::BadRequest(problem)) => return text(StatusCode::BAD_REQUEST, problem),
-        Err(Misunderstood::BadMethod) => return text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"),
-        Err(Misunderstood::NotFound) => return text(StatusCode::NOT_FOUND, "404 page not found"),
+        Err(RequestError::BadRequest(problem)) => return text(StatusCode::BAD_REQUEST, problem),
+        Err(RequestError::BadMethod) => return text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"),
+        Err(RequestError::NotFound) => return text(StatusCode::NOT_FOUND, "404 page not found"),
     };
     answered.unwrap_or_else(|problem| {
         let headers = problem.headers();
@@ -109,16 +109,16 @@ async fn asked(served: &Served, parts: &Parts) -> Response<Body> {
     })
 }
 
-async fn reply(served: &Served, asked: Asked, parts: &Parts) -> Result<Response<Body>, Problem> {
+async fn reply(served: &Served, asked: KubeletRequest, parts: &Parts) -> Result<Response<Body>, ErrorResponse> {
     // A kubelet is asked by name, mostly; the node knows which pod has it now.
     let place = |namespace, pod, uid| PodOnNode { node: served.node.clone(), namespace, pod, uid };
     match asked {
-        Asked::Logs { namespace, pod, options } => {
+        KubeletRequest::Logs { namespace, pod, options } => {
             let stream = served.bridge.logs(place(namespace, pod, String::new()), options).await?;
             let body = StreamBody::new(stream.map_ok(Frame::data).boxed());
             Ok(with_type(StatusCode::OK, PLAIN, body.boxed_unsync()))
         }
-        Asked::Connect { namespace, pod, uid, work } => {
+        KubeletRequest::Connect { namespace, pod, uid, work } => {
             let backend = Arc::new(served.bridge.clone());
             let switched = streaming::upgrade(backend, place(namespace, pod, uid), work, parts).await?;
             Ok(switched.map(|()| full(Bytes::new())))

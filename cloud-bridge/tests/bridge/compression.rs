@@ -1,8 +1,8 @@
 //! Compressed frames between a bridge and nodes that can read them, and ones that cannot.
 
 use async_tungstenite::tungstenite::Message;
-use cloud_bridge::api::backend::{LogOptions, PodOnNode};
 use futures::StreamExt;
+use kubelet_api::backend::{LogOptions, PodOnNode};
 use serde_json::json;
 use std::time::Duration;
 

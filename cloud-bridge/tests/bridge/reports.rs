@@ -1,6 +1,5 @@
 //! Events, static pods, logs.
 
-use cloud_bridge::api::backend::{LogOptions, PodOnNode};
 use edge_protocol::message::Report;
 use edge_protocol::message::StreamRequest;
 use futures::StreamExt;
@@ -9,6 +8,7 @@ use kube::ResourceExt;
 use kube::api::Api;
 use kube::api::DeleteParams;
 use kube::api::ListParams;
+use kubelet_api::backend::{LogOptions, PodOnNode};
 use serde_json::json;
 use std::time::Duration;
 

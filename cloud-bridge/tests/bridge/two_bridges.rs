@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_bridge::accept::Gate;
-use cloud_bridge::api::backend::{BackendError, LogOptions, PodOnNode};
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::kubelet::Ports;
@@ -13,6 +12,7 @@ use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::tls;
 use edge_protocol::message::Report;
 use futures::StreamExt;
+use kubelet_api::backend::{BackendError, LogOptions, PodOnNode};
 use serde_json::json;
 
 use crate::support::Store;

@@ -13,7 +13,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::backend::{BackendError, KubeletBackend};
 use super::error::{ApiError, ApiResult};
 use super::meta;
 use super::resource::{ALL_VERBS, Hooks, Resource};
@@ -21,6 +20,7 @@ use super::rest::Context;
 use super::selector::{FieldSelector, LabelSelector};
 use super::storage::Stored;
 use super::strategy::Plain;
+use kubelet_api::backend::{BackendError, KubeletBackend};
 use usage::Usage;
 
 /// The group of these resources.

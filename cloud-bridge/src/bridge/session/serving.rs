@@ -11,9 +11,9 @@ use edge_protocol::message::{StreamId, StreamRequest};
 use edge_protocol::stream::StreamEvent;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::api::backend::BackendError;
 use crate::bridge::node::OpenStream;
 use crate::bridge::streams;
+use kubelet_api::backend::BackendError;
 
 /// Bytes that may wait here for a node's credit, per stream.
 const ROOM: usize = 128 << 10;

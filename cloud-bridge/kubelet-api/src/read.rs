@@ -3,12 +3,12 @@
 
 use serde_json::Value;
 
-use super::metrics;
-use super::query::Asked;
-use crate::api::backend::{BackendError, KubeletBackend};
+use crate::backend::{BackendError, KubeletBackend};
+use crate::metrics;
+use crate::request::KubeletRequest;
 
 /// Of texts.
-pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
+pub const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 /// Of Prometheus' exposition format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -17,25 +17,25 @@ const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 ///
 /// # Errors
 /// The node is away, or the request is none of this kind.
-pub(crate) async fn read(
+pub async fn read(
     backend: &dyn KubeletBackend,
     node: &str,
-    asked: &Asked,
+    asked: &KubeletRequest,
 ) -> Result<(&'static str, Vec<u8>), BackendError> {
     match asked {
-        Asked::Healthz => {
+        KubeletRequest::Healthz => {
             backend.connected(node)?;
             Ok((PLAIN, b"ok".to_vec()))
         }
-        Asked::Pods => Ok((JSON, backend.pods(node).await?.to_string().into_bytes())),
-        Asked::Stats { only_cpu_and_memory } => {
+        KubeletRequest::Pods => Ok((JSON, backend.pods(node).await?.to_string().into_bytes())),
+        KubeletRequest::Stats { only_cpu_and_memory } => {
             let mut summary = backend.stats(node).await?;
             if *only_cpu_and_memory {
                 metrics::only_cpu_and_memory(&mut summary);
             }
             Ok((JSON, summary.to_string().into_bytes()))
         }
-        Asked::Metrics => {
+        KubeletRequest::Metrics => {
             let summary: Option<Value> = match backend.stats(node).await {
                 Ok(summary) => Some(summary),
                 Err(error @ BackendError::Unavailable(_)) => return Err(error),
@@ -47,7 +47,7 @@ pub(crate) async fn read(
             };
             Ok((EXPOSITION, metrics::resource(summary.as_ref()).into_bytes()))
         }
-        Asked::Logs { .. } | Asked::Connect { .. } => {
+        KubeletRequest::Logs { .. } | KubeletRequest::Connect { .. } => {
             Err(BackendError::BadRequest("this is no simple read".to_owned()))
         }
     }

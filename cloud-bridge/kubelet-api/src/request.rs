@@ -2,13 +2,13 @@
 
 use http::{Method, Uri};
 
-use crate::api::backend::LogOptions;
-use crate::streaming::Work;
+use crate::backend::LogOptions;
+use crate::streaming::StreamRequest;
 use crate::streaming::options::{self, Dialect};
 
 /// A request that is understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub enum KubeletRequest {
     Healthz,
     /// Measurements as the node gives them.
     Stats {
@@ -27,56 +27,56 @@ pub(crate) enum Asked {
         namespace: String,
         pod: String,
         uid: String,
-        work: Work,
+        work: StreamRequest,
     },
 }
 
 /// Why a request is not understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Misunderstood {
+pub enum RequestError {
     NotFound,
     BadMethod,
     BadRequest(String),
 }
 
 /// Takes a request apart (K8s pkg/kubelet/server/server.go InstallDefaultHandlers and InstallDebuggingHandlers).
-pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Asked, Misunderstood> {
+pub fn parse(method: &Method, uri: &Uri) -> Result<KubeletRequest, RequestError> {
     let parts: Vec<&str> = uri.path().trim_matches('/').split('/').collect();
     let query = uri.query().unwrap_or_default();
     // The names of pods and containers need no percent-encoding, so one that has it is none.
     let session = |[namespace, pod, uid, container]: [&str; 4], exec: bool| {
-        let options = options::session(Dialect::Kubelet, container, query, exec).map_err(Misunderstood::BadRequest)?;
-        Ok(connect(namespace, pod, uid, Work::Session(options)))
+        let options = options::session(Dialect::Kubelet, container, query, exec).map_err(RequestError::BadRequest)?;
+        Ok(connect(namespace, pod, uid, StreamRequest::Session(options)))
     };
     let (asked, posts) = match parts[..] {
-        ["healthz", ..] => (Asked::Healthz, false),
+        ["healthz", ..] => (KubeletRequest::Healthz, false),
         ["stats", "summary"] => {
             let only = form_urlencoded::parse(query.as_bytes()).any(|(k, v)| k == "only_cpu_and_memory" && v == "true");
-            (Asked::Stats { only_cpu_and_memory: only }, true)
+            (KubeletRequest::Stats { only_cpu_and_memory: only }, true)
         }
-        ["metrics", "resource"] => (Asked::Metrics, false),
-        ["pods"] => (Asked::Pods, false),
+        ["metrics", "resource"] => (KubeletRequest::Metrics, false),
+        ["pods"] => (KubeletRequest::Pods, false),
         ["containerLogs", namespace, pod, container] => {
-            let options = log_options(container, query).map_err(Misunderstood::BadRequest)?;
-            (Asked::Logs { namespace: namespace.to_owned(), pod: pod.to_owned(), options }, false)
+            let options = log_options(container, query).map_err(RequestError::BadRequest)?;
+            (KubeletRequest::Logs { namespace: namespace.to_owned(), pod: pod.to_owned(), options }, false)
         }
         ["exec", namespace, pod, container] => (session([namespace, pod, "", container], true)?, true),
         ["exec", namespace, pod, uid, container] => (session([namespace, pod, uid, container], true)?, true),
         ["attach", namespace, pod, container] => (session([namespace, pod, "", container], false)?, true),
         ["attach", namespace, pod, uid, container] => (session([namespace, pod, uid, container], false)?, true),
-        ["portForward", namespace, pod] => (connect(namespace, pod, "", Work::PortForward), true),
-        ["portForward", namespace, pod, uid] => (connect(namespace, pod, uid, Work::PortForward), true),
-        _ => return Err(Misunderstood::NotFound),
+        ["portForward", namespace, pod] => (connect(namespace, pod, "", StreamRequest::PortForward), true),
+        ["portForward", namespace, pod, uid] => (connect(namespace, pod, uid, StreamRequest::PortForward), true),
+        _ => return Err(RequestError::NotFound),
     };
     match *method {
         Method::GET => Ok(asked),
         Method::POST if posts => Ok(asked),
-        _ => Err(Misunderstood::BadMethod),
+        _ => Err(RequestError::BadMethod),
     }
 }
 
-fn connect(namespace: &str, pod: &str, uid: &str, work: Work) -> Asked {
-    Asked::Connect { namespace: namespace.to_owned(), pod: pod.to_owned(), uid: uid.to_owned(), work }
+fn connect(namespace: &str, pod: &str, uid: &str, work: StreamRequest) -> KubeletRequest {
+    KubeletRequest::Connect { namespace: namespace.to_owned(), pod: pod.to_owned(), uid: uid.to_owned(), work }
 }
 
 /// The rules of `PodLogOptions` (core/v1) as the kubelet checks them. Unknown parameters are for others
@@ -119,7 +119,7 @@ fn number(name: &str, value: &str, least: i64) -> Result<i64, String> {
 mod tests {
     use super::*;
 
-    fn asked(uri: &str) -> Result<Asked, Misunderstood> {
+    fn asked(uri: &str) -> Result<KubeletRequest, RequestError> {
         parse(&Method::GET, &uri.parse().unwrap())
     }
 
@@ -136,8 +136,8 @@ mod tests {
             since_time: Some("2026-01-01T00:00:00Z".into()),
             ..LogOptions::default()
         };
-        assert_eq!(asked(uri), Ok(Asked::Logs { namespace: "ns".into(), pod: "web-0".into(), options }));
-        assert_eq!(asked("/healthz"), Ok(Asked::Healthz));
+        assert_eq!(asked(uri), Ok(KubeletRequest::Logs { namespace: "ns".into(), pod: "web-0".into(), options }));
+        assert_eq!(asked("/healthz"), Ok(KubeletRequest::Healthz));
     }
 
     #[test]
@@ -148,22 +148,22 @@ mod tests {
             ("limitBytes=0", "limitBytes"),
             ("sinceSeconds=1&sinceTime=x", "sinceTime"),
         ] {
-            let Err(Misunderstood::BadRequest(text)) = asked(&format!("/containerLogs/a/b/c?{query}")) else {
+            let Err(RequestError::BadRequest(text)) = asked(&format!("/containerLogs/a/b/c?{query}")) else {
                 panic!("{query} was taken");
             };
             assert!(text.contains(word), "{text}");
         }
-        assert_eq!(asked("/containerLogs/a/b"), Err(Misunderstood::NotFound));
-        assert!(matches!(asked("/exec/a/b/c"), Err(Misunderstood::BadRequest(text)) if text.contains("stdin")));
+        assert_eq!(asked("/containerLogs/a/b"), Err(RequestError::NotFound));
+        assert!(matches!(asked("/exec/a/b/c"), Err(RequestError::BadRequest(text)) if text.contains("stdin")));
         let post = |path: &str| parse(&Method::POST, &path.parse().unwrap());
-        assert_eq!(post("/containerLogs/a/b/c"), Err(Misunderstood::BadMethod));
-        assert_eq!(parse(&Method::DELETE, &"/stats/summary".parse().unwrap()), Err(Misunderstood::BadMethod));
+        assert_eq!(post("/containerLogs/a/b/c"), Err(RequestError::BadMethod));
+        assert_eq!(parse(&Method::DELETE, &"/stats/summary".parse().unwrap()), Err(RequestError::BadMethod));
     }
 
     #[test]
     fn sessions_come_with_a_uid_or_without() {
         for (path, uid) in [("/exec/ns/p/c", ""), ("/exec/ns/p/u1/c", "u1"), ("/attach/ns/p/u1/c", "u1")] {
-            let Ok(Asked::Connect { namespace, pod, uid: found, work: Work::Session(options) }) =
+            let Ok(KubeletRequest::Connect { namespace, pod, uid: found, work: StreamRequest::Session(options) }) =
                 parse(&Method::POST, &format!("{path}?output=1&command=ls").parse().unwrap())
             else {
                 panic!("{path}");
@@ -172,9 +172,16 @@ mod tests {
             assert_eq!((options.container.as_str(), options.stdout), ("c", true));
             assert_eq!(options.command.is_empty(), path.starts_with("/attach"));
         }
-        let forward =
-            Asked::Connect { namespace: "ns".into(), pod: "p".into(), uid: "u".into(), work: Work::PortForward };
+        let forward = KubeletRequest::Connect {
+            namespace: "ns".into(),
+            pod: "p".into(),
+            uid: "u".into(),
+            work: StreamRequest::PortForward,
+        };
         assert_eq!(asked("/portForward/ns/p/u"), Ok(forward));
-        assert_eq!(asked("/stats/summary?only_cpu_and_memory=true"), Ok(Asked::Stats { only_cpu_and_memory: true }));
+        assert_eq!(
+            asked("/stats/summary?only_cpu_and_memory=true"),
+            Ok(KubeletRequest::Stats { only_cpu_and_memory: true })
+        );
     }
 }

@@ -23,7 +23,7 @@ use super::spdy::connection::{self, Event, Gone, Outgoing};
 use super::spdy::frame;
 use super::spdy::headers::{self, Headers};
 use super::wire;
-use crate::api::backend::{BackendError, Channels, KubeletBackend, PodOnNode};
+use crate::backend::{BackendError, Channels, KubeletBackend, PodOnNode};
 
 /// For the second stream of a pair.
 const PAIR: Duration = Duration::from_secs(30);
@@ -144,7 +144,7 @@ async fn over_spdy(
         match event {
             None => return Ok(()),
             Some(Event::Open { stream, headers }) => {
-                let asked = Asked::of(stream, &headers);
+                let asked = KubeletRequest::of(stream, &headers);
                 let Some(asked) = asked.filter(|_| tasks.len() + pairs.len() < MAX) else {
                     out.reset(stream, frame::REFUSED_STREAM).await.map_err(io::Error::other)?;
                     continue;
@@ -214,13 +214,13 @@ async fn give_up(out: &Outgoing, pair: Pair, live: &mut HashMap<u32, Live>, why:
 }
 
 /// What the headers of a stream ask for.
-struct Asked {
+struct KubeletRequest {
     request: String,
     port: u16,
     data: bool,
 }
 
-impl Asked {
+impl KubeletRequest {
     fn of(stream: u32, headers: &Headers) -> Option<Self> {
         let data = match headers::get(headers, "streamType")? {
             "data" => true,

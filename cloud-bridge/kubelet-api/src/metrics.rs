@@ -45,7 +45,7 @@ fn escape(text: &str) -> String {
 }
 
 /// The document. Without measurements, only that there are none.
-pub(super) fn resource(summary: Option<&Value>) -> String {
+pub(crate) fn resource(summary: Option<&Value>) -> String {
     let mut container_cpu = Family::new(
         "container_cpu_usage_seconds_total",
         "[STABLE] Cumulative cpu time consumed by the container in core-seconds",
@@ -153,7 +153,7 @@ pub(super) fn resource(summary: Option<&Value>) -> String {
 }
 
 /// What `only_cpu_and_memory=true` leaves of a summary.
-pub(super) fn only_cpu_and_memory(summary: &mut Value) {
+pub(crate) fn only_cpu_and_memory(summary: &mut Value) {
     fn keep(stats: &mut Value, also: &[&str]) {
         if let Some(stats) = stats.as_object_mut() {
             stats.retain(|key, _| {

@@ -18,7 +18,7 @@ use super::spdy::connection::{self, Event, Gone, Incoming, Outgoing};
 use super::spdy::{frame, headers};
 use super::status;
 use super::wire::{self, SocketIn, SocketOut};
-use crate::api::backend::{Channels, RecordSender, RecordStream, SessionOptions};
+use crate::backend::{Channels, RecordSender, RecordStream, SessionOptions};
 
 /// For a client to open all its streams.
 const STREAMS: Duration = Duration::from_secs(30);

@@ -1,11 +1,11 @@
 //! What a request for exec or attach asks for, in the words of the API server and in those of a kubelet. Pure.
 
-use crate::api::backend::SessionOptions;
+use crate::backend::SessionOptions;
 
 /// Words of the query: of `PodExecOptions` for the API, `input=1&output=1…` for a kubelet
 /// (K8s pkg/registry/core/pod/strategy.go streamParams).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
     Api,
     Kubelet,
 }
@@ -14,7 +14,7 @@ pub(crate) enum Dialect {
 ///
 /// # Errors
 /// What is missing, for the user.
-pub(crate) fn session(dialect: Dialect, container: &str, query: &str, exec: bool) -> Result<SessionOptions, String> {
+pub fn session(dialect: Dialect, container: &str, query: &str, exec: bool) -> Result<SessionOptions, String> {
     let mut options = SessionOptions { container: container.to_owned(), ..SessionOptions::default() };
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         let set = match dialect {
@@ -48,7 +48,7 @@ const MOST_PORTS: usize = edge_protocol::stream::MAX_STREAMS;
 ///
 /// # Errors
 /// What is missing or no port, for the user.
-pub(crate) fn ports(query: &str) -> Result<Vec<u16>, String> {
+pub fn ports(query: &str) -> Result<Vec<u16>, String> {
     let mut ports = Vec::new();
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         if key != "ports" && key != "port" {

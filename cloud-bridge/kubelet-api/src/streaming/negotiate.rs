@@ -1,9 +1,9 @@
 //! Which protocol a client and this server share: from the headers of a request to those of the answer. Pure.
 
-use async_tungstenite::tungstenite::handshake::derive_accept_key;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::Problem;
+use super::ErrorResponse;
+use crate::websocket::{self, names, tokens};
 
 const SPDY: &str = "SPDY/3.1";
 const PORT_FORWARD: &str = "portforward.k8s.io";
@@ -44,12 +44,12 @@ pub(crate) struct Agreed {
 ///
 /// # Errors
 /// This is no upgrade, or nothing is shared.
-pub(crate) fn session(headers: &HeaderMap) -> Result<Agreed, Problem> {
+pub(crate) fn session(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
     match upgrade(headers) {
         // A WebSocket has no versions 2 and 3, and no version that closes but 5.
         Some(Upgrade::WebSocket) => {
             let served: Vec<_> = CHANNELS.into_iter().filter(|(_, version)| matches!(version, 1 | 4 | 5)).collect();
-            websocket(headers, &served, Transport::Socket)
+            socket(headers, &served, Transport::Socket)
         }
         Some(Upgrade::Spdy) => spdy(headers, &CHANNELS[1..]),
         None => Err(not_upgraded()),
@@ -60,12 +60,12 @@ pub(crate) fn session(headers: &HeaderMap) -> Result<Agreed, Problem> {
 ///
 /// # Errors
 /// As [`session`].
-pub(crate) fn port_forward(headers: &HeaderMap) -> Result<Agreed, Problem> {
+pub(crate) fn port_forward(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
     match upgrade(headers) {
         Some(Upgrade::WebSocket) if tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).any(|token| token == TUNNEL) => {
-            websocket(headers, &[(TUNNEL, 1)], Transport::Tunnel)
+            socket(headers, &[(TUNNEL, 1)], Transport::Tunnel)
         }
-        Some(Upgrade::WebSocket) => websocket(headers, &[("v4.channel.k8s.io", 1)], Transport::Socket),
+        Some(Upgrade::WebSocket) => socket(headers, &[("v4.channel.k8s.io", 1)], Transport::Socket),
         Some(Upgrade::Spdy) => spdy(headers, &[(PORT_FORWARD, 1)]),
         None => Err(not_upgraded()),
     }
@@ -77,7 +77,7 @@ enum Upgrade {
 }
 
 fn upgrade(headers: &HeaderMap) -> Option<Upgrade> {
-    let has = |name: HeaderName, wanted: &str| tokens(headers, &name).any(|token| token.eq_ignore_ascii_case(wanted));
+    let has = |name: HeaderName, wanted: &str| names(headers, &name, wanted);
     if !has(header::CONNECTION, "upgrade") {
         None
     } else if has(header::UPGRADE, "websocket") {
@@ -87,46 +87,31 @@ fn upgrade(headers: &HeaderMap) -> Option<Upgrade> {
     }
 }
 
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
+fn not_upgraded() -> ErrorResponse {
+    ErrorResponse::bad_request("you must upgrade to WebSocket or SPDY/3.1 here (headers Connection and Upgrade)")
 }
 
-fn not_upgraded() -> Problem {
-    Problem::bad_request("you must upgrade to WebSocket or SPDY/3.1 here (headers Connection and Upgrade)")
-}
-
-fn websocket(headers: &HeaderMap, served: &[(&'static str, u8)], transport: Transport) -> Result<Agreed, Problem> {
-    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-        return Err(Problem::bad_request("Sec-WebSocket-Version: 13 is expected"));
-    }
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or_else(|| Problem::bad_request("no Sec-WebSocket-Key"))?;
-    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
-        .map_err(|_| Problem::bad_request("Sec-WebSocket-Key is no key"))?;
-    let mut answer = HeaderMap::from_iter([
-        (header::CONNECTION, HeaderValue::from_static("Upgrade")),
-        (header::UPGRADE, HeaderValue::from_static("websocket")),
-        (header::SEC_WEBSOCKET_ACCEPT, accept),
-    ]);
+fn socket(headers: &HeaderMap, served: &[(&'static str, u8)], transport: Transport) -> Result<Agreed, ErrorResponse> {
+    let mut answer = websocket::handshake(headers).map_err(ErrorResponse::bad_request)?;
     let asked: Vec<&str> = tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).collect();
     if asked.is_empty() {
         // What clients without a subprotocol are taken to speak.
         return Ok(Agreed { transport, version: 1, headers: answer });
     }
     let (protocol, version) =
-        choose(&asked, served).ok_or_else(|| Problem::bad_request(disagreement(&asked, served)))?;
+        choose(&asked, served).ok_or_else(|| ErrorResponse::bad_request(disagreement(&asked, served)))?;
     answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
     Ok(Agreed { transport, version, headers: answer })
 }
 
 /// K8s staging/src/k8s.io/apimachinery/pkg/util/httpstream Handshake: 400 without protocols, 403 without a shared one.
-fn spdy(headers: &HeaderMap, served: &[(&'static str, u8)]) -> Result<Agreed, Problem> {
+fn spdy(headers: &HeaderMap, served: &[(&'static str, u8)]) -> Result<Agreed, ErrorResponse> {
     let asked: Vec<&str> = tokens(headers, &STREAM_PROTOCOL).collect();
     if asked.is_empty() {
-        return Err(Problem::bad_request("unable to upgrade: no protocol in X-Stream-Protocol-Version"));
+        return Err(ErrorResponse::bad_request("unable to upgrade: no protocol in X-Stream-Protocol-Version"));
     }
     let Some((protocol, version)) = choose(&asked, served) else {
-        let mut problem = Problem::new(StatusCode::FORBIDDEN, disagreement(&asked, served));
+        let mut problem = ErrorResponse::new(StatusCode::FORBIDDEN, disagreement(&asked, served));
         problem.accepted = served.iter().map(|(name, _)| *name).collect();
         return Err(problem);
     };

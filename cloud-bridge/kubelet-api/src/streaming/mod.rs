@@ -14,7 +14,7 @@
 
 mod forward;
 mod negotiate;
-pub(crate) mod options;
+pub mod options;
 mod resize;
 mod session;
 mod spdy;
@@ -27,35 +27,35 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 
-use crate::api::backend::{BackendError, KubeletBackend, PodOnNode, SessionOptions};
+use crate::backend::{BackendError, KubeletBackend, PodOnNode, SessionOptions};
 use negotiate::Agreed;
 
 /// Why a request is not upgraded, as an answer.
 #[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) code: StatusCode,
-    pub(crate) text: String,
+pub struct ErrorResponse {
+    pub code: StatusCode,
+    pub text: String,
     /// Protocols that would be served.
     accepted: Vec<&'static str>,
 }
 
-impl Problem {
+impl ErrorResponse {
     fn new(code: StatusCode, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), accepted: Vec::new() }
     }
 
     /// What else an answer says.
-    pub(crate) fn headers(&self) -> HeaderMap {
+    pub fn headers(&self) -> HeaderMap {
         const ACCEPTED: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
         self.accepted.iter().map(|name| (ACCEPTED, HeaderValue::from_static(name))).collect()
     }
 
-    pub(crate) fn bad_request(text: impl Into<String>) -> Self {
+    pub fn bad_request(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, text)
     }
 }
 
-impl From<BackendError> for Problem {
+impl From<BackendError> for ErrorResponse {
     fn from(error: BackendError) -> Self {
         let code = match &error {
             BackendError::BadRequest(_) => StatusCode::BAD_REQUEST,
@@ -69,7 +69,7 @@ impl From<BackendError> for Problem {
 
 /// What is to be done over the upgraded connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub enum StreamRequest {
     /// Exec or, without a command, attach.
     Session(SessionOptions),
     PortForward,
@@ -77,19 +77,19 @@ pub(crate) enum Work {
 
 /// Begins the work at the node and answers 101, or says why not. The rest runs as a task of its own and ends with
 /// the client's connection.
-pub(crate) async fn upgrade(
+pub async fn upgrade(
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
-    work: Work,
+    work: StreamRequest,
     parts: &Parts,
-) -> Result<Response<()>, Problem> {
+) -> Result<Response<()>, ErrorResponse> {
     let upgrading = || {
         let upgrading = parts.extensions.get::<OnUpgrade>().cloned();
-        upgrading.ok_or_else(|| Problem::bad_request("this connection cannot be upgraded: use HTTP/1.1 over TLS"))
+        upgrading.ok_or_else(|| ErrorResponse::bad_request("this connection cannot be upgraded: use HTTP/1.1 over TLS"))
     };
     let name = format!("{}/{}", pod.namespace, pod.pod);
     match work {
-        Work::Session(options) => {
+        StreamRequest::Session(options) => {
             let (agreed, upgrading) = (negotiate::session(&parts.headers)?, upgrading()?);
             // An exec without a command was refused when its query was read.
             let channels = if options.command.is_empty() {
@@ -106,10 +106,10 @@ pub(crate) async fn upgrade(
             });
             Ok(answer)
         }
-        Work::PortForward => {
+        StreamRequest::PortForward => {
             let agreed = negotiate::port_forward(&parts.headers)?;
             let ports = if agreed.transport == negotiate::Transport::Socket {
-                options::ports(parts.uri.query().unwrap_or_default()).map_err(Problem::bad_request)?
+                options::ports(parts.uri.query().unwrap_or_default()).map_err(ErrorResponse::bad_request)?
             } else {
                 Vec::new()
             };
