@@ -126,7 +126,7 @@ fn table(images: &[ImageRecord], now: i64) -> String {
     let mut rows = vec![["REFERENCE", "IMAGE ID", "SIZE", "CREATED"].map(str::to_owned)];
     for image in images {
         let id: String = hex(&image.id).chars().take(12).collect();
-        let created = created(image.config.created.as_deref(), now);
+        let created = created(image, now);
         let mut names: Vec<&str> =
             image.references.iter().map(String::as_str).filter(|name| !name.contains('@')).collect();
         if names.is_empty() {
@@ -152,14 +152,18 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn created(text: Option<&str>, now: i64) -> String {
-    let Some(then) = text.and_then(|text| text.parse::<jiff::Timestamp>().ok()) else { return "<unknown>".into() };
-    let seconds = now.saturating_sub(then.as_second()).max(0);
+/// When the image was made; where it does not say, when this node took it in.
+fn created(image: &ImageRecord, now: i64) -> String {
+    let made = image.config.created.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
     // Builders that want the same bytes each time write the epoch.
-    if then.as_second() == 0 {
-        return "<unknown>".into();
+    match made.map(|made| made.as_second()).filter(|made| *made != 0) {
+        Some(made) => age(made, now),
+        None => format!("{} (taken in)", age(image.pulled_at, now)),
     }
-    let (number, unit) = match seconds {
+}
+
+fn age(then: i64, now: i64) -> String {
+    let (number, unit) = match now.saturating_sub(then).max(0) {
         s if s < 120 => (s, "seconds"),
         s if s < 7200 => (s / 60, "minutes"),
         s if s < 172_800 => (s / 3600, "hours"),
@@ -175,26 +179,30 @@ mod tests {
 
     #[test]
     fn the_table_has_a_line_per_name() {
-        let config = ImageConfig { created: Some("2026-01-01T00:00:00Z".into()), ..ImageConfig::default() };
-        let image = ImageRecord {
-            id: format!("sha256:{}", "ab".repeat(32)),
-            references: vec!["docker.io/library/b:1".into(), "docker.io/library/b@sha256:1".into(), "a:2".into()],
-            config,
+        let record = |id: &str, created: Option<&str>, names: &[&str]| ImageRecord {
+            id: format!("sha256:{}", id.repeat(32)),
+            references: names.iter().map(|name| (*name).to_owned()).collect(),
+            config: ImageConfig { created: created.map(str::to_owned), ..ImageConfig::default() },
             layers: Vec::new(),
             size: 2_140_160,
-            pulled_at: 0,
+            pulled_at: 1_767_225_600,
             access: Default::default(),
         };
+        let names = ["docker.io/library/b:1", "docker.io/library/b@sha256:1", "a:2"];
+        let images = [
+            record("ab", Some("2026-01-01T00:00:00Z"), &names),
+            record("cd", Some("1970-01-01T00:00:00Z"), &["c:1"]),
+            record("ef", None, &["d:1"]),
+        ];
         let now = "2026-01-04T00:00:01Z".parse::<jiff::Timestamp>().unwrap().as_second();
         assert_eq!(
-            table(&[image], now),
+            table(&images, now),
             "REFERENCE               IMAGE ID       SIZE     CREATED\n\
              a:2                     abababababab   2.14MB   3 days ago\n\
+             c:1                     cdcdcdcdcdcd   2.14MB   3 days ago (taken in)\n\
+             d:1                     efefefefefef   2.14MB   3 days ago (taken in)\n\
              docker.io/library/b:1   abababababab   2.14MB   3 days ago\n"
         );
-        assert_eq!(
-            (size(999), size(1500), created(Some("x"), 0)),
-            ("999B".into(), "1.50kB".into(), "<unknown>".into())
-        );
+        assert_eq!((size(999), size(1500)), ("999B".into(), "1.50kB".into()));
     }
 }

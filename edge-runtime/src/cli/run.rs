@@ -8,7 +8,7 @@ use std::time::Duration;
 use lexopt::prelude::*;
 
 use super::CliError;
-use crate::config::{Config, Overrides};
+use crate::config::{Config, ConfigFile, Overrides};
 use crate::link::identity::Identity;
 use crate::node::{self, StartError};
 use crate::store::StoreError;
@@ -41,12 +41,14 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
     let joined = identity.as_ref().map(|identity| identity.node.as_str());
     // Whoever asks to see it is told of a key that is wrong; a node runs, though its program was perhaps rolled back.
-    let (config, left_out) = if print {
-        Config::load(&file, paths.root(), &overrides, joined).map(|config| (config, Vec::new()))
+    let (typed, left_out) = if print {
+        ConfigFile::read(&file).map(|typed| (typed, Vec::new()))
     } else {
-        Config::load_lenient(&file, paths.root(), &overrides, joined)
+        ConfigFile::read_lenient(&file)
     }
     .map_err(CliError::failed)?;
+    let printed = print.then(|| typed.clone());
+    let config = Config::from_file(typed, &file, paths.root(), &overrides, joined).map_err(CliError::failed)?;
     if let Some(joined) = joined.filter(|joined| *joined != config.node_name) {
         return Err(CliError::Failed(format!(
             "this device joined as node {joined}, but is configured as {}: remove node-name from {} or join again",
@@ -54,8 +56,9 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
             file.display()
         )));
     }
-    if print {
-        return super::version::print(&format!("{config:#?}"));
+    if let Some(typed) = printed {
+        let yaml = config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default()).map_err(CliError::failed)?;
+        return super::version::print(yaml.trim_end());
     }
     super::start_log();
     if let Some(error) = tune_allocator() {

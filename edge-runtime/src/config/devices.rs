@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::pod::extended_resources::is_extended;
 
@@ -27,14 +27,14 @@ pub struct Handler {
 }
 
 /// A list of device nodes, or that with how they are given out.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DeviceFile {
     Paths(Vec<String>),
     Full(FullDeviceFile),
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FullDeviceFile {
     pub paths: Vec<String>,
@@ -42,7 +42,7 @@ pub struct FullDeviceFile {
     pub access: Option<String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct HandlerFile {
     pub command: PathBuf,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::devices::{DeviceFile, HandlerFile};
 use super::security::SecurityFile;
@@ -13,7 +13,7 @@ use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
 
 /// What was typed, before defaults and checks.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ConfigFile {
     pub node_name: Option<String>,
@@ -37,7 +37,7 @@ pub struct ConfigFile {
     pub shutdown: ShutdownFile,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ReservedFile {
     pub cpu_millis: Option<u64>,
@@ -45,11 +45,13 @@ pub struct ReservedFile {
     pub storage_bytes: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct NetworkFile {
     pub bridge: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_cidrs: Option<Vec<String>>,
     pub cluster_dns: Vec<String>,
     pub cluster_domain: Option<String>,
@@ -58,7 +60,7 @@ pub struct NetworkFile {
 }
 
 /// Who connects pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkMode {
     /// The built-in bridge.
@@ -70,14 +72,14 @@ pub enum NetworkMode {
     Auto,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CniFile {
     pub conf_dir: Option<PathBuf>,
     pub bin_dirs: Option<Vec<PathBuf>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct RuntimeFile {
     pub command: Option<PathBuf>,
@@ -85,7 +87,7 @@ pub struct RuntimeFile {
     pub request_timeout_seconds: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LogFile {
     pub max_bytes: Option<u64>,
@@ -93,7 +95,7 @@ pub struct LogFile {
     pub bytes_per_second: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct EvictionFile {
     /// Threshold by signal, as the kubelet's `evictionHard`.
@@ -101,7 +103,7 @@ pub struct EvictionFile {
     pub pressure_transition_seconds: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ImagesFile {
     pub gc_high_percent: Option<u64>,

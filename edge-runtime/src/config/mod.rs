@@ -5,6 +5,7 @@ mod defaults;
 pub mod devices;
 mod file;
 mod lenient;
+mod print;
 mod resources;
 mod security;
 pub mod swap;
@@ -101,25 +102,11 @@ pub struct LogConfig {
 }
 
 impl Config {
-    /// Reads `file` if it is there, applies `overrides`, fills the rest with defaults for this `root`.
+    /// Reads `file` if it is there, applies `overrides`, fills the rest with defaults for this `root`. A node has to run:
+    /// keys that are not known are left out. Gives what is to be said of each.
     ///
     /// # Errors
-    /// A file that cannot be read or parsed, an unknown key, a value out of range: each names the key.
-    pub fn load(
-        file: &Path,
-        root: &Path,
-        overrides: &Overrides,
-        joined_name: Option<&str>,
-    ) -> Result<Self, ConfigError> {
-        let parsed = ConfigFile::read(file)?;
-        Self::from_file(parsed, file, root, overrides, joined_name)
-    }
-
-    /// As [`Config::load`] for a node that has to run: keys that are not known are left out. Gives what is to be said
-    /// of each.
-    ///
-    /// # Errors
-    /// As [`Config::load`] for everything else.
+    /// A file that cannot be read or parsed, a value out of range: each names the key.
     pub fn load_lenient(
         file: &Path,
         root: &Path,

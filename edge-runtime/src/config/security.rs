@@ -1,11 +1,11 @@
 //! The `security` section: what pods get by default and what an administrator allows beyond it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::pod::sysctls;
 
 /// As typed.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct SecurityFile {
     pub seccomp_default: bool,

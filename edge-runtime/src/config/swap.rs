@@ -1,9 +1,9 @@
 //! The `resources` section: swap, and what happens where memory cannot be limited.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Swap that containers may use (the kubelet's `swapBehavior`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Swap {
     #[default]
@@ -15,7 +15,7 @@ pub enum Swap {
 }
 
 /// A pod with a memory limit on a kernel without the memory controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unlimited {
     /// Runs without the limit; a Warning event says so.
@@ -25,7 +25,7 @@ pub enum Unlimited {
     Refuse,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ResourcesConfig {
     pub swap: Swap,

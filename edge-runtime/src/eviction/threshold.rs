@@ -46,6 +46,17 @@ impl Amount {
     }
 }
 
+/// As [`Amount::parse`] reads it.
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Absolute(amount) => write!(f, "{amount}"),
+            Self::Share(share) if share % PERCENT == 0 => write!(f, "{}%", share / PERCENT),
+            Self::Share(share) => write!(f, "{}.{:03}%", share / PERCENT, share % PERCENT),
+        }
+    }
+}
+
 /// A hard threshold: whoever must go gets no grace of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {

@@ -13,7 +13,7 @@
 use super::PodCgroupClass;
 
 /// Who makes cgroups and writes their values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
     /// This node itself.

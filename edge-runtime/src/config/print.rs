@@ -1,0 +1,158 @@
+//! The configuration in force as a file that can be saved as the configuration: what was typed, with defaults filled in
+//! and named as such. Opens nothing.
+
+use serde::ser::Error as _;
+use serde_yaml_ng::{Error, Mapping, Value};
+
+use super::devices::DeviceFile;
+use super::{Config, ConfigFile};
+
+impl Config {
+    /// `typed` is what this was made from, and `text` the file it stands in. A key that is not there has the comment
+    /// `# default`; one that has no value stands in a comment.
+    ///
+    /// # Errors
+    /// A value cannot be written as YAML.
+    pub fn to_yaml(&self, typed: &ConfigFile, text: &str) -> Result<String, Error> {
+        let known: Option<Value> = serde_yaml_ng::from_str(text).ok();
+        let Value::Mapping(all) = serde_yaml_ng::to_value(self.filled(typed))? else {
+            return Err(Error::custom("a configuration is a mapping"));
+        };
+        let mut out = String::new();
+        write_mapping(&mut out, &all, known.as_ref().and_then(Value::as_mapping), 0)?;
+        Ok(out)
+    }
+
+    fn filled(&self, typed: &ConfigFile) -> ConfigFile {
+        let mut file = typed.clone();
+        file.node_name = Some(self.node_name.clone());
+        file.max_pods = Some(self.max_pods);
+        file.cgroup_parent = Some(self.cgroup_parent.clone());
+        let reserved = &mut file.reserved;
+        reserved.cpu_millis = Some(self.reserved.cpu_millis);
+        reserved.memory_bytes = Some(self.reserved.memory_bytes);
+        reserved.storage_bytes = Some(self.reserved.storage_bytes);
+        let network = &mut file.network;
+        network.bridge = Some(self.network.bridge.clone());
+        // The same by two names, of which a file may have one.
+        if network.subnet.is_none() {
+            network.pod_cidrs = Some(self.network.subnets.iter().map(ToString::to_string).collect());
+        }
+        network.cluster_domain = Some(self.network.cluster_domain.clone());
+        network.cni.conf_dir = Some(self.network.cni_conf_dir.clone());
+        network.cni.bin_dirs = Some(self.network.cni_bin_dirs.clone());
+        file.runtime.command = Some(self.runtime.command.clone());
+        file.runtime.parallel = Some(self.runtime.parallel);
+        file.runtime.request_timeout_seconds = Some(self.runtime.request_timeout.as_secs());
+        file.logs.max_bytes = Some(self.logs.max_bytes);
+        file.logs.max_files = Some(self.logs.max_files);
+        file.logs.bytes_per_second = Some(self.logs.bytes_per_second.unwrap_or(0));
+        for threshold in &self.eviction.thresholds {
+            let name = threshold.signal.name().to_owned();
+            file.eviction.hard.entry(name).or_insert_with(|| threshold.amount.to_string());
+        }
+        file.eviction.pressure_transition_seconds = Some(self.eviction.transition.as_secs());
+        file.images.gc_high_percent = Some(self.images.gc_high_percent);
+        file.images.gc_low_percent = Some(self.images.gc_low_percent);
+        file.images.gc_min_age_seconds = Some(self.images.gc_min_age.as_secs());
+        file.shutdown.grace_seconds = u32::try_from(self.shutdown.grace.as_secs()).ok();
+        file.shutdown.critical_grace_seconds = u32::try_from(self.shutdown.critical_grace.as_secs()).ok();
+        for (name, class) in &self.devices {
+            if let Some(DeviceFile::Full(device)) = file.devices.get_mut(name) {
+                device.share = Some(class.share);
+                device.access = Some(class.access.clone());
+            }
+        }
+        file
+    }
+}
+
+fn write_mapping(out: &mut String, all: &Mapping, typed: Option<&Mapping>, depth: usize) -> Result<(), Error> {
+    let indent = "  ".repeat(depth);
+    for (name, value) in all {
+        let given = typed.and_then(|typed| typed.get(name));
+        let key = scalar(name)?;
+        let note = if given.is_some() { "" } else { "  # default" };
+        match value {
+            Value::Null => out.push_str(&format!("{indent}# {key}: not set\n")),
+            Value::Mapping(inner) if !inner.is_empty() => {
+                out.push_str(&format!("{indent}{key}:\n"));
+                write_mapping(out, inner, given.and_then(Value::as_mapping), depth + 1)?;
+            }
+            Value::Sequence(items) if !items.is_empty() => {
+                out.push_str(&format!("{indent}{key}:{note}\n"));
+                for line in serde_yaml_ng::to_string(value)?.lines() {
+                    out.push_str(&format!("{indent}  {line}\n"));
+                }
+            }
+            _ => out.push_str(&format!("{indent}{key}: {}{note}\n", scalar(value)?)),
+        }
+    }
+    Ok(())
+}
+
+/// In one line: JSON's strings are YAML's too.
+fn scalar(value: &Value) -> Result<String, Error> {
+    let text = serde_yaml_ng::to_string(value)?.trim_end().to_owned();
+    match value {
+        Value::String(string) if text.contains('\n') => serde_json::to_string(string).map_err(Error::custom),
+        _ => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::Overrides;
+    use super::*;
+
+    /// What is printed for `text`, and how the two configurations look.
+    fn printed(text: &str) -> (String, String, String) {
+        let file = Path::new("/etc/edge-runtime/config.yaml");
+        let read = |text: &str| {
+            let typed = ConfigFile::parse(text, file).unwrap();
+            let overrides = Overrides { node_name: Some("edge-1".into()) };
+            (Config::from_file(typed.clone(), file, Path::new("/"), &overrides, None).unwrap(), typed)
+        };
+        let (config, typed) = read(text);
+        let yaml = config.to_yaml(&typed, text).unwrap();
+        let (again, _) = read(&yaml);
+        (yaml, format!("{config:#?}"), format!("{again:#?}"))
+    }
+
+    #[test]
+    fn what_is_printed_is_the_same_configuration() {
+        for text in [
+            "",
+            "max-pods: 7\nnetwork: {subnet: 10.9.0.0/24, cluster-dns: [10.96.0.10]}\nlogs: {bytes-per-second: 0}\n",
+            "network: {pod-cidrs: [10.9.0.0/24, 'fd00::/112']}\nlabels: {a/b: 'yes', c: \"two\\nlines\", d: '1'}\n",
+            "taints: ['a=b:NoSchedule']\neviction: {hard: {memory.available: 7Mi, imagefs.available: '0', pid.available: 0.5%}}\n",
+            "devices: {a.b/c: [/dev/tty0], a.b/d: {paths: ['/dev/i2c-*'], share: 3}}\nruntimes: {crun: {command: crun}}\n",
+            "registry: [{host: docker.io, mirrors: ['http://cache:5000'], plain-http: true}]\nimages: {pinned: [a]}\n",
+            "pull: {window: '02:00-05:00', images: [a, b], auth-file: /x}\nshutdown: {pods: fail}\nresources: {swap: limited}\n",
+            "cgroup-driver: systemd\ncgroup-parent: /a.slice\nsecurity: {pod-pids-limit: 9, seccomp-default: true}\n",
+        ] {
+            let (yaml, before, after) = printed(text);
+            // Sets in the order of what was typed: the order of thresholds means nothing.
+            let sorted = |text: &str| {
+                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(sorted(&before), sorted(&after), "{text}\n{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_default_is_named_as_one() {
+        let (yaml, ..) = printed("max-pods: 7\neviction: {hard: {memory.available: 7Mi}}\n");
+        let line = |key: &str| yaml.lines().find(|line| line.trim_start().starts_with(key)).unwrap_or_default().trim();
+        assert_eq!(line("max-pods"), "max-pods: 7");
+        assert_eq!(line("memory.available"), "memory.available: 7Mi");
+        assert_eq!(line("nodefs.available"), "nodefs.available: 10%  # default");
+        assert_eq!(line("command"), "command: runc  # default");
+        assert_eq!(line("labels"), "labels: {}  # default");
+        assert_eq!(line("# window"), "# window: not set");
+    }
+}
