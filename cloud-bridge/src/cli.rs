@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
@@ -15,7 +16,11 @@ use crate::pki::{self, token};
 use crate::{info, limits, memory, nodes, serve, standalone};
 
 #[derive(Debug, Parser)]
-#[command(name = "cloud-bridge", about = "Speaks for many small nodes to a Kubernetes API, or is that API itself")]
+#[command(
+    name = "cloud-bridge",
+    version,
+    about = "Speaks for many small nodes to a Kubernetes API, or is that API itself"
+)]
 pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -35,6 +40,8 @@ enum Verb {
     Token(TokenVerb),
     /// How the nodes of a running bridge are: last seen, epoch, acknowledged changes, queues, round trip.
     Nodes(nodes::Options),
+    /// What makes a shell complete this command, as in: source <(cloud-bridge completion bash)
+    Completion { shell: Shell },
     /// Prints the version.
     Version,
 }
@@ -148,6 +155,11 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Verb::Serve(options) => serve::run(options).await,
         Verb::Nodes(options) => nodes::run(options).await,
         Verb::Token(TokenVerb::Create(options)) => token_create(options).await,
+        Verb::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "cloud-bridge", &mut script);
+            std::io::stdout().write_all(&script).context("stdout")
+        }
         Verb::Version => writeln!(std::io::stdout(), "cloud-bridge {}", env!("CARGO_PKG_VERSION")).context("stdout"),
     }
 }
@@ -213,8 +225,6 @@ fn port_range(text: &str) -> anyhow::Result<(u16, u16)> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

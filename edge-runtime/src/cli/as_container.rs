@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use super::CliError;
+use super::verb::{Given, Operands, Verb};
 use crate::sys::{oom, signal};
 
 /// `as-container BUNDLE PROGRAM [ARGUMENT]...`
-pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut words = parser.raw_args()?;
+pub(super) const VERB: Verb = Verb { name: "as-container", about: "", operands: Operands::Raw, flags: &[], run };
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let mut words = given.operands.into_iter();
     let (Some(bundle), Some(program)) = (words.next().map(PathBuf::from), words.next()) else {
         return Err(CliError::Usage("as-container: BUNDLE and PROGRAM are missing".into()));
     };

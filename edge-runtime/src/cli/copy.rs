@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
-use super::{CliError, lone_root, paths};
+use super::CliError;
+use super::verb::{Given, Operands, Verb};
 use crate::store::Store;
 
-pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let bytes = Store::open_shared(&paths(lone_root(parser)?)?.store())
-        .and_then(|store| store.copy())
-        .map_err(CliError::failed)?;
+pub(super) const VERB: Verb = Verb { name: "copy", about: "", operands: Operands::None, flags: &[], run };
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let store = given.paths()?.store();
+    let bytes = Store::open_shared(&store).and_then(|store| store.copy()).map_err(CliError::failed)?;
     super::version::print(&format!("copied {bytes} bytes"))
 }

@@ -1,41 +1,36 @@
 //! `edge-runtime exec`: a command in a running container, by the OCI runtime in place of this process; the daemon
 //! need not run.
 
-use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use lexopt::prelude::*;
-
-use super::CliError;
-use super::find::Wanted;
+use super::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
+use super::{CliError, find};
 use crate::config::{Config, Overrides};
 use crate::launch::runtimes::Runtimes;
 use crate::monitor::exec::terminal_process;
 use crate::pod::record::ContainerState;
 
-#[derive(Default)]
-struct Args {
-    root: Option<PathBuf>,
-    namespace: Option<String>,
-    pod: String,
-    container: Option<String>,
-    stdin: bool,
-    tty: bool,
-    command: Vec<OsString>,
-}
+pub(super) const VERB: Verb = Verb {
+    name: "exec",
+    about: "a command in a running container; ends with its exit code",
+    operands: Operands::Command("POD"),
+    flags: &[
+        NAMESPACE,
+        CONTAINER,
+        Flag::switch("stdin", "give the command standard input").short('i'),
+        Flag::switch("tty", "and a terminal").short('t'),
+    ],
+    run,
+};
 
-/// `exec [NAMESPACE/]POD [-n NAMESPACE] [-c CONTAINER] [-i] [-t] -- COMMAND...`. Ends with the command's exit code.
-pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let args = parse(parser)?;
-    let wanted = Wanted { namespace: args.namespace.as_deref(), pod: &args.pod, container: args.container.as_deref() };
-    let (pod, name) = wanted.find(args.root.clone())?;
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let paths = given.paths()?;
+    let (pod, name) = find::container(&given, &paths)?;
     let state = pod.containers.get(&name).map(|container| &container.state);
     let Some(ContainerState::Running { id, .. } | ContainerState::Stopping { id, pid: 1.., .. }) = state else {
         return Err(CliError::Failed(format!("container {name} of pod {} is not running", pod.name)));
     };
-    let paths = super::paths(args.root)?;
     let config = Config::load_lenient(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))
         .map_err(CliError::failed)?
         .0;
@@ -44,8 +39,8 @@ pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).arg("--root").arg(&runtime.root).args(&runtime.args).arg("exec").args(runtime.cwd_args());
     let failed = |error| CliError::Failed(format!("{}: {error}", runtime.program.display()));
-    if args.tty {
-        let argv: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if given.has("tty") {
+        let argv: Vec<String> = given.operands[1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let file = runtime.bundle.join(format!("process-{}.json", std::process::id()));
         terminal_process::write(&runtime.bundle, &argv, &file).map_err(failed)?;
         let status = command.arg("--process").arg(&file).arg(id).status();
@@ -53,34 +48,10 @@ pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
         let code = status.map_err(failed)?.code().and_then(|code| u8::try_from(code).ok());
         return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
     }
-    if !args.stdin {
+    if !given.has("stdin") {
         command.stdin(Stdio::null());
     }
-    Err(failed(command.arg(id).args(args.command).exec()))
-}
-
-fn parse(mut parser: lexopt::Parser) -> Result<Args, CliError> {
-    let mut args = Args::default();
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Long("root") => args.root = Some(PathBuf::from(parser.value()?)),
-            Short('n') | Long("namespace") => args.namespace = Some(parser.value()?.string()?),
-            Short('c') | Long("container") => args.container = Some(parser.value()?.string()?),
-            Short('i') | Long("stdin") => args.stdin = true,
-            Short('t') | Long("tty") => args.tty = true,
-            Value(pod) if args.pod.is_empty() => args.pod = pod.string()?,
-            Value(word) => {
-                args.command.push(word);
-                args.command.extend(parser.raw_args()?);
-            }
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    match (args.pod.is_empty(), args.command.is_empty()) {
-        (true, _) => Err(CliError::Usage("exec: a pod is missing".to_owned())),
-        (_, true) => Err(CliError::Usage("exec: a command is missing: -- COMMAND".to_owned())),
-        _ => Ok(args),
-    }
+    Err(failed(command.arg(id).args(&given.operands[1..]).exec()))
 }
 
 #[cfg(test)]
@@ -90,9 +61,12 @@ mod tests {
     #[test]
     fn flags_of_the_command_are_its_own() {
         let words = ["kube-system/p", "-c", "c", "-it", "--", "ls", "-l", "--", "x"];
-        let args = parse(lexopt::Parser::from_args(words)).unwrap();
-        assert!(args.stdin && args.tty && args.pod == "kube-system/p" && args.container.as_deref() == Some("c"));
-        assert_eq!(args.command, ["ls", "-l", "--", "x"]);
-        assert!(parse(lexopt::Parser::from_args(["p"])).is_err_and(|e| e.to_string().contains("a command is missing")));
+        let given = VERB.parse(lexopt::Parser::from_args(words)).unwrap();
+        assert!(given.has("stdin") && given.has("tty") && given.values("container").eq(["c"]));
+        assert_eq!(given.operands, ["kube-system/p", "ls", "-l", "--", "x"]);
+        for (words, missing) in [(&["p"][..], "a command is missing"), (&["-i"], "POD is missing")] {
+            let refused = VERB.parse(lexopt::Parser::from_args(words)).err().unwrap();
+            assert!(refused.to_string().contains(missing), "{refused}");
+        }
     }
 }

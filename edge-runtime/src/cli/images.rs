@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use lexopt::prelude::*;
-
 use super::CliError;
+use super::verb::{Flag, Given, JSON, Operands, Verb};
 use crate::image::digest::hex;
 use crate::image::gc::Sweep;
 use crate::image::helper::Helper;
@@ -14,30 +13,25 @@ use crate::paths::Paths;
 use crate::pod::record::ContainerState;
 use crate::store::{Store, StoreError};
 
-/// # Errors
-/// Called wrongly, or the store cannot be read.
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let (mut root, mut json, mut verify, mut collect, mut remove) = (None, false, false, None, Vec::new());
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Long("json") => json = true,
-            Long("verify") => verify = true,
-            // For the daemon: what no image needs. How much of it says how short the disk is.
-            Long("collect") => {
-                collect = Some(match args.value()?.string()?.as_str() {
-                    "usual" => Sweep::USUAL,
-                    "short" => Sweep::SHORT,
-                    "shortest" => Sweep::SHORTEST,
-                    other => return Err(CliError::Usage(format!("--collect knows no {other:?}"))),
-                });
-            }
-            Long("remove") => remove.push(args.value()?.string()?),
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
+pub(super) const VERB: Verb = Verb {
+    name: "images",
+    about: "images on this node",
+    operands: Operands::None,
+    flags: &[
+        JSON,
+        Flag::switch("verify", "read every layer again and remove what is damaged"),
+        Flag::value("remove", "IMAGE", "remove it, unless a container uses it"),
+        // What no image needs. How much of it says how short the disk is.
+        Flag::value("collect", "HOW", ""),
+    ],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let collect = given.one::<String>("collect")?.as_deref().map(sweep).transpose()?;
+    let remove: Vec<String> = given.all("remove")?;
     super::start_log();
-    let paths = super::paths(root)?;
+    let paths = given.paths()?;
     if let Some(how) = collect {
         let Err(error) = Helper::open(&paths).and_then(|helper| helper.sweep(how)) else {
             return Ok(ExitCode::SUCCESS);
@@ -46,7 +40,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         super::version::print(&error.to_string())?;
         return Ok(ExitCode::FAILURE);
     }
-    if verify {
+    if given.has("verify") {
         let broken = verify_all(&paths).map_err(CliError::failed)?;
         return super::version::print(&match broken.as_slice() {
             [] => "every layer is whole".to_owned(),
@@ -58,12 +52,21 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     let images = list(&paths)?;
-    let text = if json {
+    let text = if given.has(JSON.long) {
         serde_json::to_string_pretty(&images).map_err(CliError::failed)?
     } else {
         table(&images, super::pull::now())
     };
     super::version::print(text.trim_end())
+}
+
+fn sweep(how: &str) -> Result<Sweep, CliError> {
+    match how {
+        "usual" => Ok(Sweep::USUAL),
+        "short" => Ok(Sweep::SHORT),
+        "shortest" => Ok(Sweep::SHORTEST),
+        other => Err(CliError::Usage(format!("--collect knows no {other:?}"))),
+    }
 }
 
 fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use lexopt::prelude::*;
-
 use super::CliError;
+use super::verb::{Flag, Given, Operands, Verb};
 use crate::image::archive::Source;
 use crate::image::helper::Helper;
 use crate::image::import::Import;
@@ -13,21 +12,19 @@ use crate::image::platform::Wanted;
 use crate::image::{ImageError, ImageRecord, Reference};
 use crate::paths::Paths;
 
-/// # Errors
-/// Called wrongly, or the archive cannot be taken in.
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let (mut root, mut file, mut reference) = (None, None, None);
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Long("reference") => reference = Some(args.value()?.string()?),
-            Value(path) if file.is_none() => file = Some(PathBuf::from(path)),
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    let file = file.ok_or_else(|| CliError::Usage("import needs a file, a folder, or - for standard input".into()))?;
+pub(super) const VERB: Verb = Verb {
+    name: "import",
+    about: "take in an OCI layout or docker archive, from a folder, a file or - for standard input",
+    operands: Operands::One("FILE"),
+    flags: &[Flag::value("reference", "NAME", "its name, in place of those that it has")],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let (file, reference) =
+        (given.operands.first().map(PathBuf::from).unwrap_or_default(), given.one::<String>("reference")?);
     super::start_log();
-    let paths = super::paths(root)?;
+    let paths = given.paths()?;
     let records = import(&paths, &file, reference.as_deref()).map_err(CliError::failed)?;
     for record in records {
         let name = record.references.iter().find(|name| !name.contains('@')).unwrap_or(&record.id);

@@ -1,24 +1,21 @@
 //! `edge-runtime inspect POD`: all that is known of a pod, as JSON.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lexopt::prelude::*;
-
 use super::CliError;
+use super::verb::{Given, Operands, Verb};
 
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root: Option<PathBuf> = None;
-    let mut wanted: Option<String> = None;
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Value(name) if wanted.is_none() => wanted = Some(name.string()?),
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    let wanted = wanted.ok_or_else(|| CliError::Usage("inspect needs a pod: NAME, NAMESPACE/NAME or a uid".into()))?;
-    let pods = super::ps::stored_pods(root)?;
+pub(super) const VERB: Verb = Verb {
+    name: "inspect",
+    about: "all that is known of a pod (NAME, NAMESPACE/NAME or its uid), as JSON",
+    operands: Operands::One("POD"),
+    flags: &[],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let wanted = given.operand()?;
+    let pods = super::ps::stored_pods(&given.paths()?)?;
     let matches = |record: &&crate::pod::record::PodRecord| {
         record.uid == wanted || record.name == wanted || format!("{}/{}", record.namespace, record.name) == wanted
     };

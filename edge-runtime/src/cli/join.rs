@@ -1,13 +1,12 @@
-//! `edge-runtime join`: become a node of the bridge's cluster with a single-use token.
+//! `edge-runtime join`: become a node of a cluster with a single-use token.
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use lexopt::prelude::*;
-
 use super::CliError;
+use super::verb::{Flag, Given, Operands, Verb};
 use crate::link::address::BridgeAddress;
 use crate::link::identity::Identity;
 use crate::link::join::{Token, join};
@@ -15,29 +14,35 @@ use crate::link::join::{Token, join};
 /// Longer than any token.
 const MAX_TOKEN: u64 = 4096;
 
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root: Option<PathBuf> = None;
-    let mut bridges: Vec<BridgeAddress> = Vec::new();
-    let (mut token, mut node) = (None, None);
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Long("bridge") => bridges.push(args.value()?.parse()?),
-            Long("token") => token = Some(args.value()?.string()?),
-            Long("token-file") => token = Some(read_token(&PathBuf::from(args.value()?))?),
-            Long("node") => node = Some(args.value()?.string()?),
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
+pub(super) const VERB: Verb = Verb {
+    name: "join",
+    about: "become a node of a cluster with a single-use token",
+    operands: Operands::None,
+    flags: &[
+        Flag::value("bridge", "URL", "of the bridge, with its port (repeatable)"),
+        Flag::value("token", "TOKEN", "what cloud-bridge token create printed"),
+        Flag::value("token-file", "FILE", "the same from a file, or - for standard input"),
+        Flag::value("node", "NAME", "the name that the token was made for"),
+    ],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let bridges: Vec<BridgeAddress> = given.all("bridge")?;
     if bridges.is_empty() {
         return Err(CliError::Usage("join needs --bridge https://HOST:PORT".into()));
     }
+    let token = match given.path("token-file") {
+        Some(file) => Some(read_token(&file)?),
+        None => given.one::<String>("token")?,
+    };
     let token = token.ok_or_else(|| {
         CliError::Usage("join needs --token or --token-file; cloud-bridge token create prints one".into())
     })?;
     let token = Token::parse(&token).map_err(CliError::failed)?;
+    let node: Option<String> = given.one("node")?;
     let node = node.ok_or_else(|| CliError::Usage("join needs --node, the name the token was made for".into()))?;
-    let paths = super::paths(root)?;
+    let paths = given.paths()?;
     // A damaged one is replaced.
     if let Ok(Some(old)) = Identity::load(&paths)
         && old.node != node

@@ -5,14 +5,14 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use super::CliError;
+use super::verb::{Given, Operands, Verb};
 use crate::launch::look::{Answer, Look};
 
 const LONGEST: u64 = 4 << 20;
 
-pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    if let Some(other) = parser.next()? {
-        return Err(other.unexpected().into());
-    }
+pub(super) const VERB: Verb = Verb { name: "look", about: "", operands: Operands::None, flags: &[], run };
+
+fn run(_: Given) -> Result<ExitCode, CliError> {
     let mut text = Vec::new();
     std::io::stdin().take(LONGEST).read_to_end(&mut text).map_err(CliError::failed)?;
     let looks: Vec<Look> = serde_json::from_slice(&text).map_err(CliError::failed)?;

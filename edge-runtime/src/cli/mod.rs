@@ -2,6 +2,7 @@
 //! with exit codes, the log. Knows nothing of what a verb does.
 
 mod as_container;
+mod completion;
 mod copy;
 mod exec;
 mod find;
@@ -24,49 +25,56 @@ mod status;
 mod sweep;
 mod usage;
 mod userns;
+mod verb;
 mod version;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{CString, OsString};
 use std::process::ExitCode;
 
-use crate::paths::Paths;
+use verb::{Operands, Verb};
+
 use crate::sys::oom;
 
-const USAGE: &str = "usage: edge-runtime VERB [--root DIR] ...
+/// In the order of `--help`; helpers last.
+const VERBS: &[Verb] = &[
+    join::VERB,
+    run::VERB,
+    status::VERB,
+    ps::VERB,
+    logs::VERB,
+    exec::VERB,
+    inspect::VERB,
+    images::VERB,
+    import::VERB,
+    pull::VERB,
+    shutdown::VERB,
+    reset::VERB,
+    selftest::VERB,
+    completion::VERB,
+    version::VERB,
+    as_container::VERB,
+    copy::VERB,
+    look::VERB,
+    monitor::VERB,
+    own::VERB,
+    pause::VERB,
+    sweep::VERB,
+    usage::VERB,
+    userns::VERB,
+];
 
-  join --bridge URL --token TOKEN --node NAME   become a node of the bridge's cluster
-       --token-file FILE                        the same with a token from a file, or - for standard input
-  run                                           be the node: run its pods until told to stop
-  status [--json]                               the node's link: last seen, epoch, queue, round trip
-  ps [-a]                                       the node's pods and containers
-  logs POD [-c NAME] [-f] [--tail N] [-p]       what a container printed
-  exec POD [-c NAME] [-it] -- COMMAND           a command in a running container
-  inspect POD                                   all that is known of a pod, as JSON
-  images                                        images on this node
-  import FILE [--reference NAME]                take in an OCI layout or docker archive
-  pull IMAGE                                    fetch an image from its registry
-  as-container BUNDLE PROGRAM [ARGUMENT]...     become a program that counts as the container's own when memory is gone;
-                                                started by run
-  copy                                          make the second copy of the store; started by run
-  look                                          look at volumes that may not answer; started by run
-  monitor                                       parent of the containers; started by run
-  pause                                         first process of a shared pid namespace
-  own                                           give a volume to a pod's group; started by run
-  reset [--all]                                 end all containers, leave nothing on the host
-  shutdown                                      the machine goes down: stop the pods in order, end the daemon
-  sweep                                         delete what pods left; started by run
-  usage                                         measure what pods hold; started by run
-  userns                                        hold a pod's user namespace until it is pinned; started by run
-  selftest --root DIR                           does this build work on this machine?
-  version
-
-Every verb takes --root DIR (default /): all state, sockets and logs are below it.";
+fn help() -> String {
+    let mut out = "usage: edge-runtime VERB [FLAG]...\n\nA Kubernetes node for small boards.\n\n".to_owned();
+    for verb in VERBS.iter().filter(|verb| !verb.is_helper()) {
+        out.push_str(&format!("  {:<12} {}\n", verb.name, verb.about));
+    }
+    out + "\nEvery verb takes --root DIR (default /), below which all state, sockets and logs are, and --help."
+}
 
 /// Why a verb could not do its job.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    #[error("{0}\n\n{USAGE}")]
+    #[error("{0}")]
     Usage(String),
     #[error("{0}")]
     Failed(String),
@@ -102,73 +110,60 @@ fn keep_memory_here() {
     }
 }
 
+/// What ps(1) and top(1) show: what the daemon starts from `/proc/self/exe` would be called `exe`. The kernel keeps 15
+/// bytes.
+fn name_process(verb: &Verb) {
+    let name = if verb.name == "run" { "edge-runtime".to_owned() } else { format!("edge-{}", verb.name) };
+    // A process without a fitting name works all the same.
+    let _ = CString::new(name).map(|name| nix::sys::prctl::set_name(&name));
+}
+
 /// Runs the verb that `args` (without the program's name) begins with.
 ///
 /// # Errors
 /// An unknown verb or flag, or the verb's own failure.
 pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliError> {
-    let mut args = args.peekable();
-    let Some(verb) = args.next() else {
-        return Err(CliError::Usage("a verb is missing".into()));
+    let args: Vec<OsString> = args.collect();
+    let see = |why: String| CliError::Usage(format!("{why}; see edge-runtime --help"));
+    let Some((verb, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
+    let verb = verb.to_string_lossy();
+    let name = match verb.as_ref() {
+        "--version" | "-V" => "version",
+        "help" | "--help" | "-h" => match rest.first() {
+            Some(verb) => return print_help(&verb.to_string_lossy()),
+            None => return version::print(&help()),
+        },
+        other => other,
     };
-    let parser = lexopt::Parser::from_args(args);
-    // What becomes another program begins anew there, and of a pod's user namespace its mapped ids have to be written.
-    if !matches!(verb.to_str(), Some("as-container" | "userns")) {
+    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
+        return Err(see(format!("unknown verb {name}")));
+    };
+    // Of a command, flags are its own.
+    let own = if matches!(verb.operands, Operands::Command(_)) { 1 } else { rest.len() };
+    if !verb.is_helper() && rest.iter().take(own).any(|word| word == "--help" || word == "-h") {
+        return version::print(&verb.help());
+    }
+    name_process(verb);
+    // What becomes another program begins again there, and of a pod's user namespace its mapped ids have to be written.
+    if !matches!(verb.name, "as-container" | "userns") {
         keep_memory_here();
     }
     // Helpers that hold what others decide the size of.
-    if matches!(verb.to_str(), Some("copy" | "import" | "look" | "own" | "pull" | "sweep" | "usage")) {
+    if matches!(verb.name, "copy" | "import" | "look" | "own" | "pull" | "sweep" | "usage") {
         oom::give_up_protection();
     }
-    match verb.to_str() {
-        Some("join") => join::run(parser),
-        Some("run") => run::run(parser),
-        Some("images") => images::run(parser),
-        Some("import") => import::run(parser),
-        Some("pull") => pull::run(parser),
-        Some("ps") => ps::run(parser),
-        Some("inspect") => inspect::run(parser),
-        Some("reset") => reset::run(parser),
-        Some("selftest") => selftest::run(parser),
-        Some("exec") => exec::run(parser),
-        Some("copy") => copy::run(parser),
-        Some("as-container") => as_container::run(parser),
-        Some("logs") => logs::run(parser),
-        Some("look") => look::run(parser),
-        Some("monitor") => monitor::run(parser),
-        Some("pause") => pause::run(),
-        Some("shutdown") => shutdown::run(parser),
-        Some("status") => status::run(parser),
-        Some("own") => own::run(parser),
-        Some("sweep") => sweep::run(parser),
-        Some("usage") => usage::run(parser),
-        Some("userns") => userns::run(parser),
-        Some("version" | "--version" | "-V") => version::run(),
-        Some("help" | "--help" | "-h") => version::print(USAGE),
-        _ => Err(CliError::Usage(format!("unknown verb {}", verb.to_string_lossy()))),
-    }
+    let done = verb.parse(lexopt::Parser::from_args(rest)).and_then(verb.run);
+    done.map_err(|error| match error {
+        CliError::Usage(why) => CliError::Usage(format!("{why}; see edge-runtime {} --help", verb.name)),
+        failed @ CliError::Failed(_) => failed,
+    })
 }
 
-/// The value of `--root`, made absolute.
-///
-/// # Errors
-/// The current folder cannot be read.
-pub fn paths(root: Option<PathBuf>) -> Result<Paths, CliError> {
-    let root = root.unwrap_or_else(|| PathBuf::from("/"));
-    let root = std::path::absolute(&root).map_err(|error| CliError::Failed(format!("{}: {error}", root.display())))?;
-    Ok(Paths::new(&root))
-}
-
-/// The value of `--root` for a verb that takes nothing else.
-fn lone_root(mut parser: lexopt::Parser) -> Result<Option<PathBuf>, CliError> {
-    let mut root = None;
-    while let Some(arg) = parser.next()? {
-        match arg {
-            lexopt::Arg::Long("root") => root = Some(parser.value()?.into()),
-            other => return Err(other.unexpected().into()),
-        }
+fn print_help(name: &str) -> Result<ExitCode, CliError> {
+    match VERBS.iter().find(|verb| verb.name == name && !verb.is_helper()) {
+        Some(verb) => version::print(&verb.help()),
+        None => Err(CliError::Usage(format!("unknown verb {name}; see edge-runtime --help"))),
     }
-    Ok(root)
 }
 
 /// Starts the log on stderr at the level of `EDGE_RUNTIME_LOG` (error, warn, info, debug, trace; info if unset). Feature
@@ -193,5 +188,17 @@ mod tests {
         dispatch(["join".into()].into_iter()).unwrap_err();
         assert!(!get_dumpable().unwrap());
         set_dumpable(true).unwrap();
+    }
+
+    #[test]
+    fn helpers_are_nobodys_business() {
+        let shown = help();
+        assert!(shown.contains("\n  join ") && shown.contains("\n  completion "), "{shown}");
+        assert!(!shown.contains("as-container") && !shown.contains("userns"), "{shown}");
+        print_help("monitor").unwrap_err();
+        let logs = logs::VERB.help();
+        assert!(logs.contains("usage: edge-runtime logs [FLAG]... POD") && logs.contains("-f, --follow "), "{logs}");
+        assert!(!images::VERB.help().contains("--collect"));
+        assert!(VERBS.iter().all(|verb| format!("edge-{}", verb.name).len() <= 17));
     }
 }

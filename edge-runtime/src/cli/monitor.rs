@@ -1,41 +1,40 @@
 //! `edge-runtime monitor`: the parent of the containers. Started by `run`, not by people.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lexopt::prelude::*;
-
 use super::CliError;
+use super::verb::{Flag, Given, Operands, Verb};
 use crate::monitor::client::RUNTIME_TIMEOUT;
 use crate::monitor::{detach, process};
 use crate::sys::descriptors;
 
-/// `monitor [--root DIR] [--workers N] [--runtime-timeout SECONDS] [--env NAME=VALUE]... [--stay]`. Without `--stay` it detaches and returns once
-/// the monitor takes connections.
-pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let (mut root, mut workers, mut environment, mut stay) = (None, 2usize, Vec::new(), false);
-    let mut timeout = RUNTIME_TIMEOUT;
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Long("root") => root = Some(PathBuf::from(parser.value()?)),
-            Long("workers") => workers = parser.value()?.parse()?,
-            Long("runtime-timeout") => timeout = Duration::from_secs(parser.value()?.parse()?),
-            Long("env") => {
-                let pair = parser.value()?.string()?;
-                let Some((name, value)) = pair.split_once('=') else {
-                    return Err(CliError::Usage(format!("--env {pair}: NAME=VALUE expected")));
-                };
-                environment.push((name.to_owned(), value.to_owned()));
-            }
-            Long("stay") => stay = true,
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    let paths = super::paths(root)?;
-    if !stay {
-        let mut again = vec![OsString::from("monitor"), "--stay".into(), "--root".into(), paths.root().into()];
+/// Without `--stay` it detaches and returns once the monitor takes connections.
+pub(super) const VERB: Verb = Verb {
+    name: "monitor",
+    about: "",
+    operands: Operands::None,
+    flags: &[
+        Flag::value("workers", "N", ""),
+        Flag::value("runtime-timeout", "SECONDS", ""),
+        Flag::value("env", "NAME=VALUE", ""),
+        Flag::switch("stay", ""),
+    ],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let workers = given.one::<usize>("workers")?.unwrap_or(2);
+    let timeout = given.one("runtime-timeout")?.map_or(RUNTIME_TIMEOUT, Duration::from_secs);
+    let pair = |pair: &String| {
+        let pair = pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+        pair.ok_or_else(|| CliError::Usage("--env: NAME=VALUE expected".to_owned()))
+    };
+    let environment = given.all::<String>("env")?.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
+    let paths = given.paths()?;
+    if !given.has("stay") {
+        let mut again = vec![OsString::from("--stay"), "--root".into(), paths.root().into()];
         again.extend(["--workers".into(), workers.to_string().into()]);
         again.extend(["--runtime-timeout".into(), timeout.as_secs().to_string().into()]);
         for (name, value) in &environment {

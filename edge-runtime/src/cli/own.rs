@@ -2,23 +2,21 @@
 
 use std::process::ExitCode;
 
-use lexopt::ValueExt;
-
 use super::CliError;
+use super::verb::{Flag, Given, Operands, Verb};
 use crate::volume::Owning;
 
-pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let (mut group, mut mark, mut path) = (None, None, None);
-    while let Some(arg) = parser.next()? {
-        match arg {
-            lexopt::Arg::Long("root") => drop(parser.value()?),
-            lexopt::Arg::Long("group") => group = Some(parser.value()?.parse()?),
-            lexopt::Arg::Long("mark") => mark = Some(parser.value()?.into()),
-            lexopt::Arg::Value(value) if path.is_none() => path = Some(value.into()),
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    let (Some(group), Some(mark), Some(path)) = (group, mark, path) else {
+pub(super) const VERB: Verb = Verb {
+    name: "own",
+    about: "",
+    operands: Operands::One("FOLDER"),
+    flags: &[Flag::value("group", "GID", ""), Flag::value("mark", "FILE", "")],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let (group, mark) = (given.one("group")?, given.path("mark"));
+    let (Some(group), Some(mark), Some(path)) = (group, mark, given.operands.first().map(Into::into)) else {
         return Err(CliError::Usage("own needs --group, --mark and a folder".into()));
     };
     Owning { path, group, mark }.run().map_err(CliError::failed)?;

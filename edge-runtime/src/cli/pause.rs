@@ -6,8 +6,11 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::CliError;
+use super::verb::{Given, Operands, Verb};
 
-pub(super) fn run() -> Result<ExitCode, CliError> {
+pub(super) const VERB: Verb = Verb { name: "pause", about: "", operands: Operands::Raw, flags: &[], run };
+
+fn run(_: Given) -> Result<ExitCode, CliError> {
     // The pod's containers see it and may be of the same user: none of them traces it, writes its memory or follows its
     // root (ptrace_access_mode).
     nix::sys::prctl::set_dumpable(false).map_err(CliError::failed)?;

@@ -1,26 +1,24 @@
 //! `edge-runtime ps`: the node's pods and containers, read from the store while the daemon runs or not.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lexopt::prelude::*;
-
 use super::CliError;
+use super::verb::{Flag, Given, Operands, Verb};
+use crate::paths::Paths;
 use crate::pod::record::{ContainerState, PodRecord};
 use crate::store::Store;
 
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root: Option<PathBuf> = None;
-    let mut all = false;
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Short('a') | Long("all") => all = true,
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    let pods = stored_pods(root)?;
+pub(super) const VERB: Verb = Verb {
+    name: "ps",
+    about: "pods and containers of this node",
+    operands: Operands::None,
+    flags: &[Flag::switch("all", "those that have ended, too").short('a')],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let (pods, all) = (stored_pods(&given.paths()?)?, given.has("all"));
     let mut rows = vec![["NAMESPACE", "POD", "CONTAINER", "STATE", "RESTARTS", "PID", "ID"].map(str::to_owned)];
     for record in &pods {
         rows.extend(record.containers.iter().filter_map(|(name, container)| {
@@ -37,8 +35,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
 }
 
 /// The records of all pods, by namespace and name.
-pub(super) fn stored_pods(root: Option<PathBuf>) -> Result<Vec<PodRecord>, CliError> {
-    let paths = super::paths(root)?;
+pub(super) fn stored_pods(paths: &Paths) -> Result<Vec<PodRecord>, CliError> {
     if !paths.store().exists() {
         return Err(CliError::Failed(format!("{} does not exist: no node has run here", paths.store().display())));
     }

@@ -2,12 +2,11 @@
 //! request by standard input and answers with one line of JSON.
 
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use lexopt::prelude::*;
-
 use super::CliError;
+use super::verb::{Flag, Given, Operands, Verb};
 use crate::config::ConfigFile;
 use crate::image::auth::Keyring;
 use crate::image::helper::Helper;
@@ -21,25 +20,24 @@ use crate::paths::Paths;
 /// A request holds a few pull secrets.
 const LONGEST_REQUEST: u64 = 4 << 20;
 
-/// # Errors
-/// Called wrongly, or the image cannot be had.
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let (mut root, mut image, mut auth, mut helper, mut check) = (None, None, None, false, false);
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Long("auth") => auth = Some(PathBuf::from(args.value()?)),
-            Long("helper") => helper = true,
-            Long("check") => check = true,
-            Value(name) if image.is_none() => image = Some(name.string()?),
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    let image = image.ok_or_else(|| CliError::Usage("pull needs the name of an image".into()))?;
+pub(super) const VERB: Verb = Verb {
+    name: "pull",
+    about: "fetch an image from its registry",
+    operands: Operands::One("IMAGE"),
+    flags: &[
+        Flag::value("auth", "FILE", "docker config with logins, or - for standard input"),
+        Flag::switch("helper", ""),
+        Flag::switch("check", ""),
+    ],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let (image, auth) = (given.operand()?, given.path("auth"));
     super::start_log();
-    let paths = super::paths(root)?;
-    if helper {
-        return answer(&paths, &image, check);
+    let paths = given.paths()?;
+    if given.has("helper") {
+        return answer(&paths, &image, given.has("check"));
     }
     let config = ConfigFile::read(&paths.config_file()).map_err(CliError::failed)?;
     let document = auth.as_deref().map(read_auth).transpose()?;

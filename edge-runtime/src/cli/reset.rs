@@ -2,18 +2,17 @@
 //! (mounts, namespaces, links, cgroups, firewall table). State on disk stays unless `--all` is given.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::sys::tasks::Tasks;
-use lexopt::prelude::*;
 use nix::mount::{MntFlags, umount2};
 use smol::channel::bounded;
 use smol::future::FutureExt;
 
 use super::CliError;
+use super::verb::{Flag, Given, Operands, Verb};
 use crate::config::{Config, Overrides};
 use crate::launch::Launcher;
 use crate::launch::runtimes::Runtimes;
@@ -22,22 +21,22 @@ use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use crate::monitor::protocol::Phase;
 use crate::paths::Paths;
 use crate::sys::files;
+use crate::sys::tasks::Tasks;
 
 /// SIGKILL is quick; a process in uninterruptible sleep is not.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root: Option<PathBuf> = None;
-    let mut all = false;
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Long("all") => all = true,
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
+pub(super) const VERB: Verb = Verb {
+    name: "reset",
+    about: "end all containers, leave nothing on the host",
+    operands: Operands::None,
+    flags: &[Flag::switch("all", "forget identity, pods and images of the node, too")],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
     super::start_log();
-    let paths = super::paths(root)?;
+    let paths = given.paths()?;
     if !paths.state().exists() && !paths.run().exists() {
         return super::version::print("nothing to reset");
     }
@@ -46,7 +45,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
     smol::block_on(end_containers(&paths))?;
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash()).map_err(CliError::failed)?;
-    if all {
+    if given.has("all") {
         files::remove_tree(&paths.state()).map_err(CliError::failed)?;
         files::remove_tree(&paths.root().join("var/log/pods")).map_err(CliError::failed)?;
     }

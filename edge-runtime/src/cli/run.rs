@@ -1,13 +1,11 @@
 //! `edge-runtime run`: be the node.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use lexopt::prelude::*;
-
 use super::CliError;
+use super::verb::{Flag, Given, Operands, Verb};
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::link::identity::Identity;
 use crate::node::{self, StartError};
@@ -21,32 +19,29 @@ const MEMORY: (Duration, bool) = (Duration::from_secs(1), true);
 /// Before a store is opened anew that was held by others, or that was found damaged and is made of what is left.
 const SHORT: (Duration, bool) = (Duration::from_secs(1), false);
 
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root: Option<PathBuf> = None;
-    let mut file: Option<PathBuf> = None;
-    let mut overrides = Overrides::default();
-    let mut print = false;
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Long("config") => file = Some(args.value()?.into()),
-            Long("node") => overrides.node_name = Some(args.value()?.string()?),
-            Long("print-config") => print = true,
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    let paths = super::paths(root)?;
-    let file = file.unwrap_or_else(|| paths.config_file());
+pub(super) const VERB: Verb = Verb {
+    name: "run",
+    about: "be the node, run its pods until told to stop",
+    operands: Operands::None,
+    flags: &[
+        Flag::value("config", "FILE", "in place of etc/edge-runtime/config.yaml"),
+        Flag::value("node", "NAME", "name of the node, unless it has joined"),
+        Flag::switch("print-config", "print the configuration in force, as one that can be saved, and end"),
+    ],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let overrides = Overrides { node_name: given.one("node")? };
+    let (paths, print) = (given.paths()?, given.has("print-config"));
+    let file = given.path("config").unwrap_or_else(|| paths.config_file());
     // A damaged one is no reason not to run the pods that are known.
     let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
     let joined = identity.as_ref().map(|identity| identity.node.as_str());
     // Whoever asks to see it is told of a key that is wrong; a node runs, though its program was perhaps rolled back.
-    let (typed, left_out) = if print {
-        ConfigFile::read(&file).map(|typed| (typed, Vec::new()))
-    } else {
-        ConfigFile::read_lenient(&file)
-    }
-    .map_err(CliError::failed)?;
+    let (typed, left_out) =
+        if print { ConfigFile::read(&file).map(|typed| (typed, Vec::new())) } else { ConfigFile::read_lenient(&file) }
+            .map_err(CliError::failed)?;
     let printed = print.then(|| typed.clone());
     let config = Config::from_file(typed, &file, paths.root(), &overrides, joined).map_err(CliError::failed)?;
     if let Some(joined) = joined.filter(|joined| *joined != config.node_name) {
@@ -57,7 +52,8 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         )));
     }
     if let Some(typed) = printed {
-        let yaml = config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default()).map_err(CliError::failed)?;
+        let yaml =
+            config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default()).map_err(CliError::failed)?;
         return super::version::print(yaml.trim_end());
     }
     super::start_log();

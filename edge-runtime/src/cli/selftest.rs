@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::{CliError, lone_root};
+use super::CliError;
+use super::verb::{Given, Operands, ROOT, Verb};
 use crate::pod::reconcile::{World, reconcile};
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::step::Step;
@@ -14,11 +15,19 @@ use crate::store::Store;
 use crate::sys::clock::Clock;
 use crate::sys::files::private_dir;
 
-pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let Some(root) = lone_root(parser)? else {
+pub(super) const VERB: Verb = Verb {
+    name: "selftest",
+    about: "does this build work on this machine? needs --root, an empty folder",
+    operands: Operands::None,
+    flags: &[],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    if !given.has(ROOT.long) {
         return Err(CliError::Usage("selftest needs --root, an empty folder".into()));
-    };
-    let paths = super::paths(Some(root))?;
+    }
+    let paths = given.paths()?;
     if paths.store().exists() {
         return Err(CliError::Failed(format!("{} is a node's: give an empty folder", paths.store().display())));
     }

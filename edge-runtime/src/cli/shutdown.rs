@@ -8,15 +8,24 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{CliError, lone_root, paths};
+use super::CliError;
+use super::verb::{Given, Operands, Verb};
 use crate::node::SHUTDOWN_MARK;
 
 /// More than any sensible budget: the service manager has the last word.
 const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let run = paths(lone_root(parser)?)?.run();
+pub(super) const VERB: Verb = Verb {
+    name: "shutdown",
+    about: "the machine goes down, stop the pods in order and end the daemon",
+    operands: Operands::None,
+    flags: &[],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let run = given.paths()?.run();
     let (lock, mark) = (run.join("daemon.lock"), run.join(SHUTDOWN_MARK));
     let pid = std::fs::read_to_string(&lock).ok().and_then(|text| text.trim().parse::<i32>().ok());
     let Some(pid) = pid.filter(|_| !is_free(&lock)) else {

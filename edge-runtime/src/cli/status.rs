@@ -1,29 +1,27 @@
 //! `edge-runtime status`: the node and its link, from the store and the link's file, while the daemon runs or not.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lexopt::prelude::*;
 use serde_json::{Value, json};
 
 use super::CliError;
 use super::shutdown::is_free;
+use super::verb::{Given, JSON, Operands, Verb};
 use crate::link::identity::Identity;
 use crate::link::status::{self, LinkStatus};
 use crate::store::{Fact, Store};
 
-pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let mut root: Option<PathBuf> = None;
-    let mut as_json = false;
-    while let Some(arg) = args.next()? {
-        match arg {
-            Long("root") => root = Some(args.value()?.into()),
-            Long("json") => as_json = true,
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    let paths = super::paths(root)?;
+pub(super) const VERB: Verb = Verb {
+    name: "status",
+    about: "this node and its link, when it was last seen, epoch, queue, round trip",
+    operands: Operands::None,
+    flags: &[JSON],
+    run,
+};
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let paths = given.paths()?;
     if !paths.store().exists() {
         return Err(CliError::Failed(format!("{} does not exist: no node has run here", paths.store().display())));
     }
@@ -49,7 +47,7 @@ pub(super) fn run(mut args: lexopt::Parser) -> Result<ExitCode, CliError> {
         "queuedReports": reports,
         "queuedBytes": bytes,
     });
-    if as_json {
+    if given.has(JSON.long) {
         return super::version::print(&view.to_string());
     }
     print(&view)

@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
-use super::{CliError, lone_root, paths};
+use super::CliError;
+use super::verb::{Given, Operands, Verb};
 use crate::sys::trash;
 
-pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    trash::sweep(&paths(lone_root(parser)?)?.trash()).map_err(CliError::failed)?;
+pub(super) const VERB: Verb = Verb { name: "sweep", about: "", operands: Operands::None, flags: &[], run };
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    trash::sweep(&given.paths()?.trash()).map_err(CliError::failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,14 +4,17 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use super::{CliError, lone_root, paths};
+use super::CliError;
+use super::verb::{Given, Operands, Verb};
 use crate::eviction::walk::{Answers, Question, usage_of};
 use crate::image::limits::{Limits, confine_process};
 
 const LONGEST: u64 = 4 << 20;
 
-pub(super) fn run(parser: lexopt::Parser) -> Result<ExitCode, CliError> {
-    let paths = paths(lone_root(parser)?)?;
+pub(super) const VERB: Verb = Verb { name: "usage", about: "", operands: Operands::None, flags: &[], run };
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
+    let paths = given.paths()?;
     // What containers wrote decides how much this remembers.
     confine_process(&Limits::default());
     let mut text = Vec::new();

@@ -4,17 +4,18 @@
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-use lexopt::ValueExt;
 use nix::sched::{CloneFlags, unshare};
 
 use super::CliError;
+use super::verb::{Given, Operands, Verb};
 use crate::net::namespaces::kind_of;
 
-pub(super) fn run(mut parser: lexopt::Parser) -> Result<ExitCode, CliError> {
+pub(super) const VERB: Verb = Verb { name: "userns", about: "", operands: Operands::Raw, flags: &[], run };
+
+fn run(given: Given) -> Result<ExitCode, CliError> {
     let mut flags = CloneFlags::CLONE_NEWUSER;
-    while let Some(arg) = parser.next()? {
-        let lexopt::Arg::Value(name) = arg else { return Err(arg.unexpected().into()) };
-        let name = name.string()?;
+    for name in &given.operands {
+        let name = name.to_string_lossy();
         flags |= kind_of(&name).ok_or_else(|| CliError::Usage(format!("{name} is no kind of namespace")))?;
     }
     unshare(flags).map_err(CliError::failed)?;

@@ -7,7 +7,6 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
@@ -15,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::DiskUsage;
 use crate::paths::Paths;
+use crate::sys::program;
 
 /// A pod to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +32,8 @@ pub type Answers = BTreeMap<String, DiskUsage>;
 /// # Errors
 /// The helper cannot be run, or says nothing that can be read.
 pub async fn ask(paths: &Paths, questions: &[Question]) -> io::Result<Answers> {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("usage").arg("--root").arg(paths.root());
+    let mut command = program::itself("usage");
+    command.arg("--root").arg(paths.root());
     let output = crate::image::spawn::talk(command, &serde_json::to_vec(questions)?).await?;
     Ok(serde_json::from_slice(&output)?)
 }

@@ -18,6 +18,7 @@ use crate::image::ImageError;
 use crate::image::access::PodLogin;
 use crate::image::registry_config::RegistryConfig;
 use crate::paths::Paths;
+use crate::sys::program;
 
 /// What the helper reads from its standard input, as JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -90,8 +91,8 @@ enum Said {
 
 async fn help(paths: &Paths, image: &str, request: &Request, more: Option<&str>) -> Result<Said, ImageError> {
     let helper = |source| ImageError::Io { path: "/proc/self/exe".into(), what: "cannot run the pull helper", source };
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("pull").arg("--root").arg(paths.root()).arg("--helper").args(more).arg("--").arg(image);
+    let mut command = program::itself("pull");
+    command.arg("--root").arg(paths.root()).arg("--helper").args(more).arg("--").arg(image);
     let output = run(command, &serde_json::to_vec(request).map_err(|e| helper(e.into()))?).await.map_err(helper)?;
     interpret(&output, image)
 }

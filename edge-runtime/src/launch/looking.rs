@@ -105,7 +105,7 @@ impl Looks {
     fn spawn(&self) -> io::Result<Child> {
         let (program, arguments) = self.helper.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = std::process::Command::new(program);
-        command.args(arguments).process_group(0);
+        command.arg0("edge-runtime").args(arguments).process_group(0);
         let mut command = Command::from(command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()
     }

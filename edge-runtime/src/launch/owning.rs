@@ -7,6 +7,7 @@ use std::process::Stdio;
 use smol::process::{Child, Command};
 
 use crate::paths::Paths;
+use crate::sys::program;
 use crate::volume::Owning;
 
 /// By the mark that each makes at its end.
@@ -24,8 +25,8 @@ impl Owners {
             return Ok(());
         }
         log::info!("giving {} to group {} in a helper", owning.path.display(), owning.group);
-        let mut helper = Command::new("/proc/self/exe");
-        helper.arg("own").arg("--root").arg(paths.root()).arg("--group").arg(owning.group.to_string());
+        let mut helper = Command::from(program::itself("own"));
+        helper.arg("--root").arg(paths.root()).arg("--group").arg(owning.group.to_string());
         helper.arg("--mark").arg(&owning.mark).arg(&owning.path).stdin(Stdio::null()).stdout(Stdio::null());
         self.0.insert(owning.mark.clone(), helper.spawn()?);
         Ok(())

@@ -7,10 +7,10 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::paths::Paths;
+use crate::sys::program;
 
 /// The log is started over beyond this size, here and while the monitor runs: nobody rotates it.
 pub(super) const LOG_MAX: u64 = 256 * 1024;
@@ -27,9 +27,8 @@ pub fn launch(arguments: &[std::ffi::OsString], paths: &Paths) -> io::Result<()>
     }
     let log = File::options().create(true).append(true).mode(0o600).open(&log_path)?;
     let (mut ready, ready_end) = io::pipe()?;
-    // Not by its path, which an upgrade may have given to another file.
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("edge-runtime").args(arguments).current_dir("/");
+    let mut command = program::itself("monitor");
+    command.args(arguments).current_dir("/");
     command.stdin(Stdio::null()).stdout(OwnedFd::from(ready_end)).stderr(log);
     command.spawn()?;
     // Our copy of the writing end must close, or a death of the other side would not be noticed.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Node;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
+use crate::sys::program;
 
 /// After the start, when the pods of a boot are up.
 const FIRST: Duration = Duration::from_secs(60);
@@ -73,8 +74,8 @@ impl Node {
             return;
         }
         (self.backup.last, self.backup.changed) = (Some(now), false);
-        let mut helper = smol::process::Command::new("/proc/self/exe");
-        helper.arg("copy").arg("--root").arg(self.paths.root());
+        let mut helper = smol::process::Command::from(program::itself("copy"));
+        helper.arg("--root").arg(self.paths.root());
         helper.stdin(Stdio::null()).stdout(Stdio::null());
         let begun = helper.spawn().map(drop).and_then(|()| std::fs::write(&mark, now.0.to_string()));
         if let Err(error) = begun {

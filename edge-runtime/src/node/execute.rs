@@ -28,6 +28,7 @@ use crate::pod::step::{EventDraft, PullPolicy, StopSignal};
 use crate::pod::stop_signal;
 use crate::pod::support::container_refusal;
 use crate::store::StoreError;
+use crate::sys::program;
 
 impl Node {
     /// An answer at once, or none and a pull under way.
@@ -298,8 +299,8 @@ impl Node {
         if !self.launcher.trash.take_waiting() {
             return;
         }
-        let mut helper = smol::process::Command::new("/proc/self/exe");
-        helper.arg("sweep").arg("--root").arg(self.paths.root());
+        let mut helper = smol::process::Command::from(program::itself("sweep"));
+        helper.arg("--root").arg(self.paths.root());
         helper.stdin(Stdio::null()).stdout(Stdio::null());
         if let Err(error) = helper.spawn() {
             log::warn!("{} stays until the next sweep: {error}", self.paths.trash().display());

@@ -15,6 +15,7 @@ use crate::pod::clock::Mono;
 use crate::pod::record::PodSource;
 use crate::pod::spec::containers;
 use crate::store::StoreError;
+use crate::sys::program;
 
 /// The kubelet's `ImageGCPeriod`.
 const PERIOD: Duration = Duration::from_secs(300);
@@ -172,8 +173,8 @@ impl Node {
         let (news, root) = (self.senders.news.clone(), self.paths.root().to_path_buf());
         self.executor
             .spawn(async move {
-                let mut helper = std::process::Command::new("/proc/self/exe");
-                helper.arg("images").arg("--collect").arg(how).arg("--root").arg(root).stderr(Stdio::inherit());
+                let mut helper = program::itself("images");
+                helper.arg("--collect").arg(how).arg("--root").arg(root).stderr(Stdio::inherit());
                 let result = crate::image::spawn::talk(helper, &[]).await.map(drop).map_err(|error| error.to_string());
                 let _ = news.send(News::Collected(result)).await;
             })

@@ -27,6 +27,14 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
+/// This program again, for one of its verbs. Not by its path, which an upgrade may have given to another file; ps(1) shows
+/// the name all the same.
+pub fn itself(verb: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("edge-runtime").arg(verb);
+    command
+}
+
 /// Runs `command` beside the loop. It need not read all of `stdin`.
 ///
 /// # Errors

@@ -106,9 +106,12 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     const CAP_SYS_RESOURCE: u64 = 1 << 24;
     let own_set = u64::from_str_radix(&capabilities(&own("/proc/self/status"), "CapEff:"), 16).expect("a mask");
     let protected = if own_set & CAP_SYS_RESOURCE != 0 { (-999).to_string() } else { floor.to_string() };
-    for pid in [node.daemon.as_ref().map(sampan_tests::process::Process::pid), node.monitor_pid()] {
+    let daemon = node.daemon.as_ref().map(sampan_tests::process::Process::pid);
+    for (pid, name) in [(daemon, "edge-runtime"), (node.monitor_pid(), "edge-monitor")] {
         let pid = pid.expect("it runs");
         assert_eq!(own(&format!("/proc/{pid}/oom_score_adj")), protected);
+        // As ps(1) and top(1) show it.
+        assert_eq!(own(&format!("/proc/{pid}/comm")).trim(), name);
     }
     assert_eq!(inside(kubectl, "plain", "cat /proc/self/oom_score_adj"), "1000");
 

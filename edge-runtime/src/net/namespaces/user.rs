@@ -4,7 +4,9 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
+
+use crate::sys::program;
 
 /// How many ids a pod has (K8s pkg/kubelet/userns, `userNsLength`).
 pub const IDS: u32 = 65_536;
@@ -15,8 +17,8 @@ pub(super) struct Holder(Child);
 impl Holder {
     /// Ids 0 to [`IDS`] inside are those from `first` on outside.
     pub(super) fn start(first: u32, kinds: impl Iterator<Item = &'static str>) -> io::Result<Self> {
-        let mut helper = Command::new("/proc/self/exe");
-        helper.arg("userns").args(kinds).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut helper = program::itself("userns");
+        helper.args(kinds).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut holder = Self(helper.spawn()?);
         holder.ready()?;
         for map in ["uid_map", "gid_map"] {

@@ -1,0 +1,205 @@
+//! What a verb of the command line is: name, operands and flags, said once for parsing, help and completion. Knows no
+//! verb.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use lexopt::{Arg, ValueExt};
+
+use super::CliError;
+use crate::paths::Paths;
+
+/// One verb.
+pub(super) struct Verb {
+    pub(super) name: &'static str,
+    /// In one line; nothing for a helper, which only the daemon starts.
+    pub(super) about: &'static str,
+    pub(super) operands: Operands,
+    pub(super) flags: &'static [Flag],
+    pub(super) run: fn(Given) -> Result<ExitCode, CliError>,
+}
+
+/// What stands beside the flags, in the words of a synopsis.
+#[derive(Clone, Copy)]
+pub(super) enum Operands {
+    None,
+    One(&'static str),
+    /// One, then a command whose flags are its own.
+    Command(&'static str),
+    /// Whatever comes, as it comes: a helper's.
+    Raw,
+}
+
+/// A flag, with the name of its value if it takes one.
+pub(super) struct Flag {
+    pub(super) long: &'static str,
+    pub(super) short: Option<char>,
+    pub(super) value: Option<&'static str>,
+    /// Nothing if only the daemon gives it.
+    pub(super) about: &'static str,
+}
+
+/// Of every verb.
+pub(super) const ROOT: Flag = Flag::value("root", "DIR", "all state, sockets and logs are below it (/ unless given)");
+pub(super) const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "of the pod").short('n');
+pub(super) const CONTAINER: Flag = Flag::value("container", "NAME", "which container of the pod").short('c');
+pub(super) const JSON: Flag = Flag::switch("json", "as JSON");
+
+impl Flag {
+    pub(super) const fn switch(long: &'static str, about: &'static str) -> Self {
+        Self { long, short: None, value: None, about }
+    }
+
+    pub(super) const fn value(long: &'static str, value: &'static str, about: &'static str) -> Self {
+        Self { long, short: None, value: Some(value), about }
+    }
+
+    pub(super) const fn short(self, short: char) -> Self {
+        Self { short: Some(short), ..self }
+    }
+}
+
+impl Verb {
+    /// Started by the daemon, and not shown to people.
+    pub(super) fn is_helper(&self) -> bool {
+        self.about.is_empty()
+    }
+
+    fn all_flags(&self) -> impl Iterator<Item = &'static Flag> {
+        self.flags.iter().chain([&ROOT])
+    }
+
+    /// Those that people give.
+    pub(super) fn shown_flags(&self) -> impl Iterator<Item = &'static Flag> {
+        self.all_flags().filter(|flag| !flag.about.is_empty())
+    }
+
+    /// `edge-runtime logs [FLAG]... POD`, without the program.
+    pub(super) fn synopsis(&self) -> String {
+        let operands = match self.operands {
+            Operands::None => String::new(),
+            Operands::One(name) => format!(" {name}"),
+            Operands::Command(name) => format!(" {name} -- COMMAND [ARGUMENT]..."),
+            Operands::Raw => " ...".to_owned(),
+        };
+        format!("{} [FLAG]...{operands}", self.name)
+    }
+
+    /// What `--help` says.
+    pub(super) fn help(&self) -> String {
+        let mut out = format!("usage: edge-runtime {}\n\n{}\n\n", self.synopsis(), self.about);
+        for flag in self.shown_flags() {
+            let short = flag.short.map_or("    ".to_owned(), |short| format!("-{short}, "));
+            let long = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
+            out.push_str(&format!("  {short}{:<24} {}\n", long.trim_end(), flag.about));
+        }
+        out.trim_end().to_owned()
+    }
+
+    /// # Errors
+    /// An unknown flag, one without its value, an operand too many or too few.
+    pub(super) fn parse(&'static self, mut parser: lexopt::Parser) -> Result<Given, CliError> {
+        let mut given = Given { flags: Vec::new(), operands: Vec::new() };
+        if matches!(self.operands, Operands::Raw) {
+            given.operands.extend(parser.raw_args()?);
+            return Ok(given);
+        }
+        while let Some(arg) = parser.next()? {
+            let flag = match &arg {
+                Arg::Long(name) => self.all_flags().find(|flag| flag.long == *name),
+                Arg::Short(name) => self.all_flags().find(|flag| flag.short == Some(*name)),
+                Arg::Value(_) => None,
+            };
+            match (flag, arg, self.operands) {
+                (Some(flag), ..) => {
+                    let value = if flag.value.is_some() { parser.value()? } else { OsString::new() };
+                    given.flags.push((flag.long, value));
+                }
+                (None, Arg::Value(word), Operands::Command(_)) if !given.operands.is_empty() => {
+                    given.operands.push(word);
+                    given.operands.extend(parser.raw_args()?);
+                }
+                (None, Arg::Value(word), Operands::One(_) | Operands::Command(_)) if given.operands.is_empty() => {
+                    given.operands.push(word);
+                }
+                (None, other, _) => return Err(other.unexpected().into()),
+            }
+        }
+        match (self.operands, given.operands.len()) {
+            (Operands::One(name) | Operands::Command(name), 0) => {
+                Err(CliError::Usage(format!("{}: {name} is missing", self.name)))
+            }
+            (Operands::Command(_), 1) => {
+                Err(CliError::Usage(format!("{}: a command is missing: -- COMMAND", self.name)))
+            }
+            _ => Ok(given),
+        }
+    }
+}
+
+/// What was given to a verb.
+pub(super) struct Given {
+    flags: Vec<(&'static str, OsString)>,
+    pub(super) operands: Vec<OsString>,
+}
+
+impl Given {
+    pub(super) fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|(name, _)| *name == flag)
+    }
+
+    /// All values of a flag, in their order.
+    pub(super) fn values(&self, flag: &str) -> impl Iterator<Item = &OsString> {
+        self.flags.iter().filter(move |(name, _)| *name == flag).map(|(_, value)| value)
+    }
+
+    /// The last one counts.
+    pub(super) fn path(&self, flag: &str) -> Option<PathBuf> {
+        self.values(flag).last().map(PathBuf::from)
+    }
+
+    /// All values of a flag as `T`.
+    ///
+    /// # Errors
+    /// One is none.
+    pub(super) fn all<T: FromStr>(&self, flag: &str) -> Result<Vec<T>, CliError>
+    where
+        T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let parse = |value: &OsString| {
+            value.parse().map_err(|error: lexopt::Error| CliError::Usage(format!("--{flag}: {error}")))
+        };
+        self.values(flag).map(parse).collect()
+    }
+
+    /// # Errors
+    /// It is no `T`.
+    pub(super) fn one<T: FromStr>(&self, flag: &str) -> Result<Option<T>, CliError>
+    where
+        T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Ok(self.all(flag)?.pop())
+    }
+
+    /// The first operand, as text.
+    ///
+    /// # Errors
+    /// It is not UTF-8, or not there.
+    pub(super) fn operand(&self) -> Result<String, CliError> {
+        let word = self.operands.first().cloned().unwrap_or_default();
+        word.into_string().map_err(|word| CliError::Usage(format!("{}: not UTF-8", word.display())))
+    }
+
+    /// Below `--root`, made absolute.
+    ///
+    /// # Errors
+    /// The current folder cannot be read.
+    pub(super) fn paths(&self) -> Result<Paths, CliError> {
+        let root = self.path(ROOT.long).unwrap_or_else(|| PathBuf::from("/"));
+        let root =
+            std::path::absolute(&root).map_err(|error| CliError::Failed(format!("{}: {error}", root.display())))?;
+        Ok(Paths::new(&root))
+    }
+}
