@@ -1,5 +1,7 @@
 //! The node agent: see `node` for the loop and `launch` for how a pod becomes running containers.
 
+use sampan_pod as pod;
+
 pub mod cli;
 pub mod config;
 pub mod eviction;
@@ -13,7 +15,6 @@ pub mod net;
 pub mod node;
 pub mod node_status;
 pub mod paths;
-pub mod pod;
 pub mod probe;
 pub mod store;
 pub mod sys;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use edge_protocol::edge::{Change, EdgeSession};
-use edge_runtime::pod::clock::{Mono, Now};
-use edge_runtime::pod::event::PodEvent;
-use edge_runtime::pod::record::{PodRecord, PodSource};
-use edge_runtime::pod::transition;
 use k8s_openapi::api::core::v1::Pod;
+use sampan_pod::clock::{Mono, Now};
+use sampan_pod::event::PodEvent;
+use sampan_pod::record::{PodRecord, PodSource};
+use sampan_pod::transition;
 use serde_json::Value;
 
 pub(super) struct Entry {

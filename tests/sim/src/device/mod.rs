@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use edge_protocol::message::Position;
 use edge_runtime::intake::{self, Recorded};
-use edge_runtime::pod::clock::{Mono, Now};
-use edge_runtime::pod::event::PodEvent;
 use edge_runtime::store::{Fact, Store, StoreError};
 use jiff::Timestamp;
+use sampan_pod::clock::{Mono, Now};
+use sampan_pod::event::PodEvent;
 
 pub use daemon::Daemon;
 use daemon::Entry;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use edge_protocol::message::Report;
-use edge_runtime::pod::clock::Now;
-use edge_runtime::pod::event::{Exit, PodEvent};
-use edge_runtime::pod::reconcile::{World, reconcile};
-use edge_runtime::pod::status::{HostFacts, publish};
-use edge_runtime::pod::step::Step;
 use edge_runtime::store::StoreError;
+use sampan_pod::clock::Now;
+use sampan_pod::event::{Exit, PodEvent};
+use sampan_pod::reconcile::{World, reconcile};
+use sampan_pod::status::{HostFacts, publish};
+use sampan_pod::step::Step;
 
 use super::daemon::Entry;
 use super::{Crash, Device};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use self::containers::{exited, image_failed, image_ready, start_failed, started};
 use self::restart::resume;
-pub(super) use self::restart::settle_boot;
+pub(crate) use self::restart::settle_boot;
 use super::backoff::pause_after;
 use super::clock::{Mono, Now};
 use super::event::{HookKind, PodEvent, ProbeKind};

@@ -79,7 +79,7 @@ mod tests {
     use super::super::record::{ContainerRecord, ResizePending};
     use super::super::testing::{Sim, pod};
     use super::*;
-    use crate::pod::record::ContainerKind;
+    use crate::record::ContainerKind;
 
     const HAS: Allocatable = Allocatable { cpu_milli: 1000, memory_bytes: 1000, pods: 3 };
 

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Hooks, Resize, Resources};
-use crate::pod::backoff::Backoff;
-use crate::pod::clock::Mono;
+use crate::backoff::Backoff;
+use crate::clock::Mono;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerKind {
@@ -151,12 +151,12 @@ impl Default for ContainerState {
 }
 
 impl ContainerState {
-    pub(crate) fn waiting() -> Self {
+    pub fn waiting() -> Self {
         Self::Waiting { reason: String::new(), message: String::new(), retry_at: None }
     }
 
     /// The reason and message shown while waiting; empty stands for the default reason.
-    pub(crate) fn shown(&self) -> (&str, &str) {
+    pub fn shown(&self) -> (&str, &str) {
         match self {
             Self::Waiting { reason, message, .. }
             | Self::Pulling { reason, message, .. }

@@ -10,7 +10,7 @@ pub fn container_id(pod_uid: &str, container: &str, attempt: u32) -> String {
 }
 
 /// Lower-case hex of the SHA-256 of `bytes`.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let mut out = String::with_capacity(64);
     for b in digest(&SHA256, bytes).as_ref() {

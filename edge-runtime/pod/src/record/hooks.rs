@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::pod::clock::Mono;
+use crate::clock::Mono;
 
 /// How far one hook has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Holds `docs/pod-support.md` against the table: same types, same fields, same answers. The notes are people's.
 //!
-//! `SAMPAN_UPDATE_DOCS=1 cargo test -p edge-runtime --lib support::docs` writes the rows anew and keeps the notes.
+//! `SAMPAN_UPDATE_DOCS=1 cargo test -p sampan-pod --lib support::docs` writes the rows again and keeps the notes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -77,7 +77,7 @@ fn render(tables: &[(&str, Table)], notes: &BTreeMap<(String, String), String>) 
 
 #[test]
 fn the_page_says_what_the_node_does() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/pod-support.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pod-support.md");
     let page = std::fs::read_to_string(path).unwrap_or_default();
     let notes = notes(&page);
     let wanted = render(TABLES, &notes);

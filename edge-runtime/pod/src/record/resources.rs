@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::{Deserialize, Serialize};
 
 use super::super::quantity;
-use crate::pod::clock::Mono;
+use crate::clock::Mono;
 
 /// Requests and limits as the spec spelled them, by resource name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use super::containers::{exited, unseen_exit};
 const REBOOT_EXIT: i32 = 255;
 
 /// Carries a record over a reboot: what ran has ended, what was under way is void, boot times start anew.
-pub(in crate::pod) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
+pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
     if record.boot_id == *now.boot_id {
         return record;
     }

@@ -9,7 +9,7 @@ mod images;
 mod keep;
 mod pause;
 mod resize;
-pub(crate) mod resize_text;
+pub mod resize_text;
 mod run;
 mod stop;
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use serde::Serialize;
 
 /// What an event tells.
-pub(crate) struct Told<'a> {
+pub struct Told<'a> {
     /// `started`, `completed`, `error`, or the reason why it waits.
     pub what: &'a str,
     /// `metadata.generation` of the resize.
@@ -32,7 +32,7 @@ struct Allocation<'a> {
     resources: ResourceRequirements,
 }
 
-pub(crate) fn text(spec: &PodSpec, told: &Told<'_>) -> String {
+pub fn text(spec: &PodSpec, told: &Told<'_>) -> String {
     let of = |c| Allocation::of(c);
     let summary = Summary {
         init_containers: spec.init_containers.iter().flatten().map(of).collect(),
@@ -54,7 +54,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pod::testing::pod;
+    use crate::testing::pod;
 
     #[test]
     fn texts_are_the_kubelets() {
