@@ -101,6 +101,11 @@ impl Paths {
         self.run().join("exits")
     }
 
+    /// What one container attempt keeps on the disk: its writable layer and its termination log.
+    pub fn attempt(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
+        self.pod(uid).join("containers").join(container).join(attempt.to_string())
+    }
+
     /// The OCI bundle of one container attempt.
     pub fn bundle(&self, container_id: &str) -> PathBuf {
         self.run().join("containers").join(container_id)

@@ -56,7 +56,7 @@ pub struct Ready {
     pub looks: Vec<Look>,
 }
 
-pub(super) type Failure = (StartFailure, String);
+pub(crate) type Failure = (StartFailure, String);
 
 pub(super) fn config(error: impl std::fmt::Display) -> Failure {
     (StartFailure::Config, error.to_string())
@@ -102,7 +102,7 @@ impl Launcher {
         let container = attempt.container;
         let uid = uid(pod);
         let bundle = self.paths.bundle(attempt.id);
-        let dir = self.attempt_dir(&uid, &container.name, attempt.number);
+        let dir = self.paths.attempt(&uid, &container.name, attempt.number);
 
         // The pod may have been resized since it was made: while init containers ran, or by the end of an attempt.
         // The cgroup is there: with systemd's driver nothing has to wait for them.
@@ -248,14 +248,14 @@ impl Launcher {
         rootfs::unmount_rootfs(&bundle.join("rootfs")).map_err(|error| error.to_string())?;
         user_ns::unmap(&bundle);
         files::remove_tree(&bundle).map_err(|error| error.to_string())?;
-        self.trash.throw(&self.attempt_dir(uid, container, attempt)).map_err(|error| error.to_string())
+        self.trash.throw(&self.paths.attempt(uid, container, attempt)).map_err(|error| error.to_string())
     }
 
     /// What an ended container left at its `terminationMessagePath`, or, if it `failed` and its policy says so, at
     /// the end of its log.
     pub fn termination_message(&self, pod: &Pod, container: &str, attempt: u32, failed: bool) -> String {
         let (uid, meta) = (uid(pod), &pod.metadata);
-        let file = self.attempt_dir(&uid, container, attempt).join("termination-log");
+        let file = self.paths.attempt(&uid, container, attempt).join("termination-log");
         let definition = definition(pod, container);
         let policy = definition.as_ref().and_then(|c| c.termination_message_policy.as_deref());
         let log = (failed && policy == Some("FallbackToLogsOnError")).then(|| {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use k8s_openapi::api::core::v1::{NodeRuntimeHandler, Pod};
 use serde_json::Value;
 
+use super::cgroups::cgroup_of_container;
 use super::devices::{Devices, Grant};
 use super::looking::Looks;
 use super::owning::Owners;
@@ -26,7 +27,7 @@ use crate::paths::Paths;
 use crate::pod::extended_resources;
 use crate::pod::refusal::Refusal;
 use crate::pod::spec::host_network;
-use crate::sys::cgroup::{CgroupError, Cgroups, Driver, UsageReader};
+use crate::sys::cgroup::{CgroupError, Cgroups, Driver};
 use crate::sys::host;
 use crate::sys::trash::Trash;
 use crate::volume::{DownwardFacts, VolumeHostPath};
@@ -264,24 +265,13 @@ impl Launcher {
         &self.network
     }
 
-    /// Reads what cgroups use.
-    pub fn usage_reader(&self) -> UsageReader {
-        self.cgroups.reader()
-    }
-
-    /// Cgroup of a pod.
-    pub fn cgroup_of_pod(&self, pod: &Pod, uid: &str) -> String {
-        self.cgroups.pod_path(super::sandbox::class(pod), uid)
-    }
-
-    /// Cgroup of a container.
-    pub fn cgroup_of_container(&self, pod: &Pod, uid: &str, id: &str) -> String {
-        self.cgroups.container_path(super::sandbox::class(pod), uid, id)
+    pub fn cgroups(&self) -> &Cgroups {
+        &self.cgroups
     }
 
     /// Kills what is in a container's cgroup, if there is anything.
     pub fn kill_container(&self, pod: &Pod, uid: &str, id: &str) {
-        if let Err(error) = self.cgroups.kill(&self.cgroup_of_container(pod, uid, id)) {
+        if let Err(error) = self.cgroups.kill(&cgroup_of_container(&self.cgroups, pod, uid, id)) {
             log::warn!("container {id}: {error}");
         }
     }
@@ -289,11 +279,6 @@ impl Launcher {
     /// Does what is asked of systemd, if its cgroup driver is used: to be spawned once.
     pub fn systemd_worker(&self) -> Option<impl Future<Output = ()> + use<> + 'static> {
         self.cgroups.worker()
-    }
-
-    /// Where a container attempt writes that is no volume.
-    pub fn writable_layer(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
-        self.attempt_dir(uid, container, attempt).join("upper")
     }
 
     /// Whether memory limits can be enforced here.
@@ -368,11 +353,6 @@ impl Launcher {
                 .map_or(0, |space| self.config.allocatable_storage(space.total_bytes)),
             pod_memory_limit: resources::pod_memory_limit(pod),
         }
-    }
-
-    /// Folder of one attempt's writable layer and termination log.
-    pub(super) fn attempt_dir(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
-        self.paths.pod(uid).join("containers").join(container).join(attempt.to_string())
     }
 
     /// Folder of the files every container of the pod mounts (`hosts`, `resolv.conf`, ...). On the disk and in the

@@ -1,5 +1,6 @@
 //! From a pod that should run to containers that do: bundle, OCI configuration, start.
 
+pub mod cgroups;
 pub mod container;
 mod cwd;
 pub mod devices;
@@ -17,7 +18,6 @@ pub mod runtimes;
 pub mod sandbox;
 pub mod security;
 mod termination;
-mod usage;
 pub mod user;
 pub(crate) mod user_ns;
 mod variables;

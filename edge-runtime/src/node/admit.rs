@@ -2,22 +2,34 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::Node;
-use crate::node_status::standard_labels;
+use super::context::Context;
+use crate::launch::Launcher;
+use crate::node_status::{Pressure, standard_labels};
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::refusal::Refusal;
 use crate::pod::{affinity, ports};
 
-impl Node {
+/// What the answer depends on.
+pub(super) struct Admission<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) launcher: &'a Launcher,
+    pub(super) pressure: Pressure,
+    pub(super) shutting_down: bool,
+}
+
+impl Admission<'_> {
     /// What only this node can refuse a pod for.
     pub(super) fn admit(&self, pod: &Pod) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        if let Some(refusal) = self.pods.get(uid).and_then(|entry| entry.refusal.clone()) {
+        if let Some(refusal) = self.cx.pods.get(uid).and_then(|entry| entry.refusal.clone()) {
             return Some(refusal);
         }
-        if let Some(refusal) = self.refuse_for_shutdown() {
-            return Some(refusal);
+        if self.shutting_down {
+            return Some(Refusal {
+                reason: "NodeShutdown".to_owned(),
+                message: "Pod was rejected as the node is shutting down.".to_owned(),
+            });
         }
         if let Some(refusal) = self.launcher.refusal(pod) {
             return Some(refusal);
@@ -25,40 +37,55 @@ impl Node {
         let others = || {
             // One that has come together with this pod has not been let in yet, and maybe never is.
             let in_already = |record: &PodRecord| record.admitted && record.terminal.is_none();
-            let running = self.pods.iter().filter(move |(other, entry)| *other != uid && in_already(&entry.record));
+            let running = self.cx.pods.iter().filter(move |(other, entry)| *other != uid && in_already(&entry.record));
             running.map(|(_, entry)| entry)
         };
-        let is_static = self.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static);
-        if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.eviction.pressure) {
+        let is_static = self.cx.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static);
+        if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.pressure) {
             return Some(refusal);
         }
         let has = self.allocatable();
         let allocated = others().map(|entry| admission::allocated(&entry.pod, &entry.record));
         let pods = || others().map(|entry| &*entry.pod);
         admission::admit(pod, allocated, has)
-            .or_else(|| affinity::admit(pod, &self.config.node_name, self.labels_for(pod, is_static).as_ref()))
+            .or_else(|| affinity::admit(pod, &self.cx.config.node_name, self.labels_for(pod, is_static).as_ref()))
             .or_else(|| ports::admit(pod, pods()))
             .or_else(|| self.launcher.devices_refusal(pod, pods()))
+    }
+
+    /// The words of the kubelet (K8s pkg/kubelet/allocation, `handlePodResourcesResize`): `Infeasible`, or what the
+    /// pod would be refused for today.
+    pub(super) fn no_room(&self, pod: &Pod) -> Option<Refusal> {
+        let has = self.allocatable();
+        if let Some(never) = admission::admit(pod, std::iter::empty::<&Pod>(), has) {
+            return Some(Refusal { reason: "Infeasible".to_owned(), message: never.message });
+        }
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let others = self.cx.pods.iter().filter(|(other, entry)| *other != uid && entry.record.terminal.is_none());
+        // The pod is here already: only cpu and memory can be short.
+        let has = Allocatable { pods: usize::MAX, ..has };
+        let others = others.map(|(_, entry)| admission::allocated(&entry.pod, &entry.record));
+        admission::admit(pod, others, has)
     }
 
     /// The node's labels as the API had them when the pod came. For a static pod, which no API knows, its own.
     fn labels_for(&self, pod: &Pod, is_static: bool) -> Option<affinity::Labels> {
         if is_static {
-            return Some(standard_labels(self.launcher.facts(), &self.config.node_name, &self.config.labels));
+            return Some(standard_labels(self.launcher.facts(), &self.cx.config.node_name, &self.cx.config.labels));
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        let told = self.object(affinity::KIND, namespace, uid)?;
+        let told = self.cx.object(affinity::KIND, namespace, uid)?;
         serde_json::from_value(told["labels"].clone()).ok()
     }
 
-    pub(super) fn allocatable(&self) -> Allocatable {
+    fn allocatable(&self) -> Allocatable {
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let facts = self.launcher.facts();
         Allocatable {
-            cpu_milli: count(self.config.allocatable_cpu_milli(facts.cpus)),
-            memory_bytes: count(self.config.allocatable_memory(facts.memory_bytes)),
-            pods: usize::try_from(self.config.max_pods).unwrap_or(usize::MAX),
+            cpu_milli: count(self.cx.config.allocatable_cpu_milli(facts.cpus)),
+            memory_bytes: count(self.cx.config.allocatable_memory(facts.memory_bytes)),
+            pods: usize::try_from(self.cx.config.max_pods).unwrap_or(usize::MAX),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::Node;
+use super::context::Context;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
 use crate::sys::program;
@@ -39,22 +39,20 @@ impl Backup {
             Some(last) => last.after(if self.changed { AFTER_CHANGES } else { PERIOD }),
         }
     }
-}
 
-impl Node {
     /// A store in memory goes back to the disk as soon as that takes it.
     ///
     /// # Errors
     /// It is there: the node begins again with it.
-    pub(super) fn return_to_disk(&mut self, now: Mono) -> Result<(), StoreError> {
-        if !self.store.is_in_memory() || self.backup.retry.is_some_and(|at| now < at) {
+    pub(super) fn return_to_disk(&mut self, cx: &mut Context, now: Mono) -> Result<(), StoreError> {
+        if !cx.store.is_in_memory() || self.retry.is_some_and(|at| now < at) {
             return Ok(());
         }
-        match self.store.put_on_disk() {
-            Ok(()) => Err(StoreError::Back { path: self.paths.store() }),
+        match cx.store.put_on_disk() {
+            Ok(()) => Err(StoreError::Back { path: cx.paths.store() }),
             Err(error) => {
                 let pause = if error.is_read_only() { RETRY_READ_ONLY } else { RETRY };
-                self.backup.retry = Some(now.after(pause));
+                self.retry = Some(now.after(pause));
                 log::warn!("the store stays in memory: {error}");
                 Ok(())
             }
@@ -62,20 +60,20 @@ impl Node {
     }
 
     /// Has the store copied if it is time. The helper ends by itself.
-    pub(super) fn copy_store(&mut self, now: Mono) {
-        let mark = self.paths.run().join(MARK);
-        if self.backup.last.is_none() && self.backup.first.is_none() {
+    pub(super) fn copy_store(&mut self, cx: &Context, in_doubt: bool, now: Mono) {
+        let mark = cx.paths.run().join(MARK);
+        if self.last.is_none() && self.first.is_none() {
             // Of a daemon before this one.
             let text = std::fs::read_to_string(&mark).unwrap_or_default();
-            self.backup.last = text.trim().parse().ok().map(Mono);
+            self.last = text.trim().parse().ok().map(Mono);
         }
         // What was filled from the copy is no better than it.
-        if now < self.backup.due(now) || self.doubt.any() || self.store.is_in_memory() {
+        if now < self.due(now) || in_doubt || cx.store.is_in_memory() {
             return;
         }
-        (self.backup.last, self.backup.changed) = (Some(now), false);
+        (self.last, self.changed) = (Some(now), false);
         let mut helper = smol::process::Command::from(program::itself("copy"));
-        helper.arg("--root").arg(self.paths.root());
+        helper.arg("--root").arg(cx.paths.root());
         helper.stdin(Stdio::null()).stdout(Stdio::null());
         let begun = helper.spawn().map(drop).and_then(|()| std::fs::write(&mark, now.0.to_string()));
         if let Err(error) = begun {

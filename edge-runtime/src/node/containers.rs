@@ -1,238 +1,171 @@
-//! What the monitor said about containers, turned into news for their pods.
+//! The containers in the monitor's hands: whose they are, and what is asked of the monitor about them. Its answers are
+//! news.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use nix::sys::signal::Signal;
 
-use super::pods::Entry;
-use super::{ContainerRef, Node};
-use crate::monitor::client::MonitorEvent;
-use crate::monitor::exit::ExitRecord;
-use crate::monitor::protocol::{ContainerState, Phase};
-use crate::pod::clock::Mono;
-use crate::pod::event::{Exit, PodEvent, ProbeKind, StartFailure};
-use crate::pod::reconcile::has_post_start;
-use crate::pod::record::ContainerState as Recorded;
+use super::context::Context;
+use super::sources::News;
+use crate::launch::look::Look;
+use crate::launch::looking::{Looks, Trouble};
+use crate::monitor::client::{ClientError, MonitorClient};
+use crate::monitor::protocol::StartContainer;
+use crate::pod::backoff::pause_after;
+use crate::pod::event::StartFailure;
+use crate::pod::id::container_id;
+use crate::pod::record::{PodRecord, StopReason};
 use crate::pod::spec::containers_of;
-use crate::probe::{ProbeEvent, ProbeTarget};
-use crate::store::StoreError;
+use crate::pod::step::StopSignal;
+use crate::pod::stop_signal;
 
-impl Node {
-    pub(super) fn take_monitor(&mut self, event: MonitorEvent) -> Result<(), StoreError> {
-        match event {
-            MonitorEvent::Started { id, pid, started_at } => self.started(&id, pid, &started_at),
-            MonitorEvent::StartFailed { id, message } => self.start_failed(&id, StartFailure::Run, &message)?,
-            MonitorEvent::Exited(exit) => self.exited(&exit)?,
-            MonitorEvent::LogTrouble(reason) => self.log_trouble(reason),
-            MonitorEvent::Reconnected { containers } => self.resume(containers)?,
-        }
-        Ok(())
+/// Whose a container id is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ContainerRef {
+    pub(super) uid: String,
+    pub(super) container: String,
+    pub(super) attempt: u32,
+}
+
+pub(super) struct Containers {
+    pub(super) monitor: MonitorClient,
+    /// By container id.
+    refs: BTreeMap<String, ContainerRef>,
+    /// Ended containers that could not be removed, by id, and how often it was tried. Each waits for its next try.
+    unremoved: BTreeMap<String, u32>,
+}
+
+impl Containers {
+    pub(super) fn new(monitor: MonitorClient) -> Self {
+        Self { monitor, refs: BTreeMap::new(), unremoved: BTreeMap::new() }
     }
 
-    /// The containers go on; the node says so.
-    fn log_trouble(&mut self, reason: Option<String>) {
-        match &reason {
-            Some(reason) => log::error!("logs cannot be written: {}", brief(reason)),
-            None => log::info!("logs can be written again"),
-        }
-        self.node_status.log_trouble(reason.map(|reason| brief(&reason)), self.mono());
+    pub(super) fn get(&self, id: &str) -> Option<&ContainerRef> {
+        self.refs.get(id)
     }
 
-    fn started(&mut self, id: &str, pid: i32, started_at: &str) {
-        let Some(ContainerRef { uid, container, .. }) = self.containers.get(id).cloned() else {
-            log::warn!("container {id} started, but no pod here owns it");
-            return;
+    pub(super) fn insert(&mut self, id: &str, of: ContainerRef) {
+        self.refs.insert(id.to_owned(), of);
+    }
+
+    /// Those of a record, also of attempts that have ended.
+    pub(super) fn insert_all(&mut self, record: &PodRecord) {
+        let uid = &record.uid;
+        for (name, container) in &record.containers {
+            for attempt in container.garbage.keys().copied().chain([container.attempt]) {
+                let id = container_id(uid, name, attempt);
+                self.refs.insert(id, ContainerRef { uid: uid.clone(), container: name.clone(), attempt });
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &str) {
+        self.refs.remove(id);
+        self.unremoved.remove(id);
+    }
+
+    /// The pod is no more.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.refs.retain(|_, of| of.uid != uid);
+    }
+
+    pub(super) fn ids_of(&self, uid: &str) -> Vec<String> {
+        self.refs.iter().filter(|(_, of)| of.uid == uid).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Has the monitor start what is prepared, after a helper has seen to its foreign volumes.
+    pub(super) fn start(
+        &mut self,
+        cx: &Context,
+        of: ContainerRef,
+        start: StartContainer,
+        (helper, looks): (Looks, Vec<Look>),
+    ) {
+        let id = start.id.clone();
+        self.refs.insert(id.clone(), of);
+        let monitor = self.monitor.clone();
+        cx.background(async move {
+            if let Err(Trouble::Failed(message)) = helper.all(looks).await {
+                return Some(News::StartRefused { id, failure: StartFailure::Config, message });
+            }
+            match monitor.start(start).await {
+                // The next monitor's list tells whether the last one has begun it.
+                Ok(()) | Err(ClientError::Gone) => None,
+                Err(error) => Some(News::StartRefused { id, failure: StartFailure::Run, message: error.to_string() }),
+            }
+        });
+    }
+
+    pub(super) fn kill(
+        &self,
+        cx: &Context,
+        (uid, container, id): (&str, &str, &str),
+        signal: StopSignal,
+        because: StopReason,
+    ) {
+        let signal = match signal {
+            StopSignal::Kill => Signal::SIGKILL as i32,
+            StopSignal::Stop { .. } => stop_signal_of(cx, uid, container),
         };
-        let started_at = self.timestamp(started_at);
-        self.tell(&uid, PodEvent::Started { container, id: id.to_owned(), pid, started_at });
+        log::info!("container {container} ({}): signal {signal} because {because:?}", id.get(..12).unwrap_or(id));
+        self.signal(cx, id, signal);
     }
 
-    pub(super) fn start_failed(&mut self, id: &str, failure: StartFailure, message: &str) -> Result<(), StoreError> {
-        let Some(ContainerRef { uid, container, .. }) = self.containers.get(id).cloned() else { return Ok(()) };
-        let message = message.to_owned();
-        self.tell(&uid, PodEvent::StartFailed { container, id: id.to_owned(), failure, message });
-        Ok(())
-    }
-
-    fn exited(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
-        if self.is_frozen() {
-            self.ended_frozen(&exit.id);
-            return Ok(());
-        }
-        self.tell_exit(exit);
-        self.settle_exit(exit)
-    }
-
-    fn tell_exit(&mut self, exit: &ExitRecord) {
-        if let Some(owner) = self.containers.get(&exit.id).cloned() {
-            let event = self.exit_event(&owner, exit);
-            self.tell(&owner.uid, event);
-        }
-    }
-
-    /// The exit is committed to the record before the monitor may forget it.
-    fn settle_exit(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
-        let Some(owner) = self.containers.get(&exit.id).cloned() else {
-            self.exit_committed(&exit.id);
-            return Ok(());
+    pub(super) fn signal(&self, cx: &Context, id: &str, signal: i32) {
+        let (monitor, id) = (self.monitor.clone(), id.to_owned());
+        let send = async move {
+            if let Err(error) = monitor.kill(&id, signal).await {
+                log::debug!("signal {signal} to container {id}: {error}");
+            }
         };
-        self.exit_told(&owner.uid, &exit.id);
-        self.settle(&owner.uid)?;
-        self.streams_ended(&exit.id);
-        Ok(())
+        cx.tasks.spawn(send).detach();
     }
 
-    fn exit_event(&self, owner: &ContainerRef, exit: &ExitRecord) -> PodEvent {
-        let pod = self.pods.get(&owner.uid).map(|entry| &*entry.pod);
-        let failed = exit.code != 0;
-        let message = pod.map(|pod| self.launcher.termination_message(pod, &owner.container, owner.attempt, failed));
-        let message = message.unwrap_or_default();
-        PodEvent::Exited {
-            container: owner.container.clone(),
-            id: exit.id.clone(),
-            exit: Exit {
-                code: exit.code,
-                signal: exit.signal,
-                oom_killed: exit.oom_killed,
-                unknown: exit.unknown,
-                finished_at: self.timestamp(&exit.finished_at),
-                message,
-            },
-        }
+    /// Has the monitor forget an ended container.
+    pub(super) fn delete(&self, cx: &Context, id: &str, after: Duration) {
+        let (monitor, id) = (self.monitor.clone(), id.to_owned());
+        cx.background(async move {
+            smol::Timer::after(after).await;
+            let result = monitor.delete(&id).await.map_err(|error| error.to_string());
+            News::Deleted { id, result }
+        });
     }
 
-    /// After the start of this process or the death of the monitor: what runs is matched with what is recorded.
-    fn resume(&mut self, containers: Vec<ContainerState>) -> Result<(), StoreError> {
-        self.resumed = true;
-        let running = containers.iter().filter(|one| matches!(one.phase, Phase::Running { .. })).count();
-        log::info!("the monitor has {} containers, {running} running", containers.len());
-        let (_, own) = containers.into_iter().partition::<Vec<_>, _>(|container| self.is_stranger(container));
-        let uids: Vec<String> = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
-        self.match_with(own, uids)
+    /// It could not be removed: it is tried again, less and less often.
+    pub(super) fn delete_later(&mut self, cx: &Context, id: &str, error: &str) {
+        let failures = self.unremoved.entry(id.to_owned()).or_default();
+        let pause = pause_after(*failures);
+        *failures = failures.saturating_add(1);
+        log::warn!("container {id} cannot be removed yet, again in {} s: {error}", pause.as_secs());
+        self.delete(cx, id, pause);
     }
 
-    /// What runs is matched with what is recorded of these pods.
-    pub(super) fn match_with(&mut self, containers: Vec<ContainerState>, uids: Vec<String>) -> Result<(), StoreError> {
-        let mut live = std::collections::BTreeMap::new();
-        // No pod may act on its news before it knows what runs: the next attempt that an exit makes it start is not
-        // in the monitor's list, and would be taken for lost and started once more.
-        let mut exits = Vec::new();
-        for container in containers {
-            match container.phase {
-                Phase::Running { pid, started_at } => {
-                    if self.containers.contains_key(&container.id) {
-                        // A start that was answered while nobody listened.
-                        self.started(&container.id, pid, &started_at);
-                        live.insert(container.id, pid);
-                    } else {
-                        log::warn!("container {} runs, but no pod here owns it: ending it", container.id);
-                        self.send_signal(&container.id, nix::sys::signal::Signal::SIGKILL as i32);
-                    }
-                }
-                // Its outcome will be told.
-                Phase::Starting => drop(live.insert(container.id, 0)),
-                Phase::Exited(exit) => {
-                    self.tell_exit(&exit);
-                    exits.push(exit);
-                }
-                Phase::Failed { message } => {
-                    self.start_failed(&container.id, StartFailure::Run, &message)?;
+    /// Has the monitor forget all containers of a pod that goes.
+    pub(super) fn clear(&self, cx: &Context, uid: &str, ids: Vec<String>) {
+        let (monitor, uid) = (self.monitor.clone(), uid.to_owned());
+        cx.background(async move {
+            let mut result = Ok(());
+            for id in ids {
+                if let Err(error) = monitor.delete(&id).await {
+                    // Nothing of a pod that goes runs on, whatever is recorded of it.
+                    let _ = monitor.kill(&id, Signal::SIGKILL as i32).await;
+                    result = result.and(Err(format!("container {id}: {error}")));
                 }
             }
-        }
-        for uid in uids {
-            let Some(entry) = self.pods.get(&uid) else { continue };
-            let sandbox_exists = self.launcher.sandbox_exists(&entry.pod);
-            let ids = entry.record.containers.values().filter_map(|container| container.state.live_id());
-            // What no monitor knows of counts as ended, so that it must not go on beside its successor.
-            let lost = ids.clone().filter(|id| !live.contains_key(*id));
-            lost.for_each(|id| self.launcher.kill_container(&entry.pod, &uid, id));
-            let own = ids.filter_map(|id| Some((id.to_owned(), *live.get(id)?))).collect();
-            self.tell(&uid, PodEvent::Resumed { live: own, sandbox_exists });
-            // What was committed just before the last daemon died has not reached the pod's files yet.
-            self.refresh_volumes(&uid);
-        }
-        for exit in exits {
-            let known = self.containers.contains_key(&exit.id);
-            self.settle_exit(&exit)?;
-            if !known {
-                self.delete_container(&exit.id, std::time::Duration::ZERO);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn take_probe(&mut self, event: ProbeEvent) -> Result<(), StoreError> {
-        let ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy, warning } = event;
-        if let Some(message) = warning {
-            self.warn_about_container(&pod_uid, &container, "ProbeWarning", message)?;
-        }
-        if let Some(message) = unhealthy {
-            self.warn_about_container(&pod_uid, &container, "Unhealthy", message)?;
-        }
-        if let Some(success) = verdict {
-            self.tell(&pod_uid, PodEvent::Probe { container, id, probe: kind, success });
-        }
-        Ok(())
-    }
-
-    /// Makes the probes that run match what runs.
-    pub(super) fn sync_probes(&mut self, uid: &str) {
-        let Some(entry) = self.pods.get(uid) else { return };
-        let address = self.address_of(entry);
-        let mut targets = Vec::new();
-        for container in containers_of(&entry.pod) {
-            let Some(record) = entry.record.containers.get(&container.name) else { continue };
-            let (id, started, ending) = match &record.state {
-                Recorded::Running { id, since, .. } => (id, *since, false),
-                // As the kubelet: readiness goes on to the end, the others would only disturb it.
-                Recorded::Stopping { id, started_at: Some(_), .. }
-                    if container.startup_probe.is_none() || record.probes.startup == Some(true) =>
-                {
-                    (id, Mono(0), true)
-                }
-                _ => continue,
-            };
-            if has_post_start(container) && !record.hooks.post_start.is_done() {
-                continue;
-            }
-            let mut probes = ProbeTarget::specs(container);
-            probes.retain(|spec| !ending || spec.kind == ProbeKind::Readiness);
-            if probes.is_empty() {
-                continue;
-            }
-            for spec in &mut probes {
-                spec.known = match spec.kind {
-                    ProbeKind::Startup => record.probes.startup,
-                    ProbeKind::Readiness => record.probes.readiness,
-                    ProbeKind::Liveness => record.probes.liveness,
-                };
-            }
-            targets.push(ProbeTarget {
-                pod_uid: uid.to_owned(),
-                container: container.name.clone(),
-                id: id.clone(),
-                address,
-                started,
-                ending,
-                probes,
-            });
-        }
-        self.probes.sync(uid, &targets);
-    }
-
-    /// Where this node reaches a pod.
-    pub(super) fn address_of(&self, entry: &Entry) -> IpAddr {
-        let own = entry.record.ips.first().copied().or_else(|| self.host.host_ips.first().copied());
-        own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-    }
-
-    fn timestamp(&self, text: &str) -> Timestamp {
-        text.parse().unwrap_or_else(|_| self.clock.now().wall)
+            News::Cleared { uid, result }
+        });
     }
 }
 
-/// A path may be long, and a condition is shown in a line.
-fn brief(reason: &str) -> String {
-    reason.chars().map(|c| if c.is_control() { '?' } else { c }).take(512).collect()
+/// `lifecycle.stopSignal`, else the image's STOPSIGNAL, else SIGTERM.
+fn stop_signal_of(cx: &Context, uid: &str, container: &str) -> i32 {
+    let entry = cx.pods.get(uid);
+    let definition = entry.and_then(|entry| containers_of(&entry.pod).find(|one| one.name == container));
+    let own = definition.and_then(|one| stop_signal::number(one.lifecycle.as_ref()?.stop_signal.as_deref()?));
+    let of_image = || {
+        let record = entry?.record.containers.get(container)?;
+        stop_signal::number(&cx.image_record(&record.image_id, &record.image)?.config.stop_signal?)
+    };
+    own.or_else(of_image).unwrap_or(Signal::SIGTERM as i32)
 }

@@ -55,10 +55,10 @@ impl Node {
         for (uid, why) in self.doubt.kept.clone() {
             let text = format!("pod {uid} is kept as it is until the cloud has sent its list: {why}");
             log::error!("{text}");
-            self.node_event(true, "PodRecordDamaged", &text)?;
+            self.cx.node_event(true, "PodRecordDamaged", &text)?;
         }
         // The next connection lists, and does not go on where the last one ended.
-        self.store.write(|writer| {
+        self.cx.store.write(|writer| {
             writer.clear_fact(Fact::Stream)?;
             writer.clear_fact(Fact::LastSequence)
         })
@@ -66,7 +66,7 @@ impl Node {
 
     /// A container that the monitor has and no pod here owns, while the store is in doubt.
     pub(super) fn is_stranger(&mut self, container: &ContainerState) -> bool {
-        if !self.doubt.any() || self.containers.contains_key(&container.id) {
+        if !self.doubt.any() || self.containers.get(&container.id).is_some() {
             return false;
         }
         if let Phase::Running { .. } = container.phase {
@@ -81,7 +81,7 @@ impl Node {
         if !self.doubt.kept.contains_key(uid) {
             return None;
         }
-        self.store.pod_record(uid).unwrap_or_else(|error| {
+        self.cx.store.pod_record(uid).unwrap_or_else(|error| {
             log::error!("{error}");
             None
         })
@@ -90,13 +90,13 @@ impl Node {
     /// Takes up a pod again with what runs of it.
     pub(super) fn adopt(&mut self, entry: Entry) {
         let uid = entry.record.uid.clone();
-        self.own(&entry.record);
-        self.pods.insert(entry);
+        self.containers.insert_all(&entry.record);
+        self.cx.pods.insert(entry);
         self.doubt.kept.remove(&uid);
-        if !self.resumed {
+        if !self.cx.resumed {
             return;
         }
-        let own = |id: &String| self.containers.get(id).is_some_and(|owner| owner.uid == uid);
+        let own = |id: &String| self.containers.get(id).is_some_and(|of| of.uid == uid);
         let ids: Vec<String> = self.doubt.strangers.keys().filter(|id| own(id)).cloned().collect();
         let containers = ids.iter().filter_map(|id| self.doubt.strangers.remove(id)).collect();
         if let Err(error) = self.match_with(containers, vec![uid]) {
@@ -106,7 +106,7 @@ impl Node {
 
     /// Whether something runs for a static pod that the store has lost: it is left to run, and not begun beside it.
     pub(super) fn runs_unattended(&self, uid: &str) -> bool {
-        self.doubt.any() && self.link.is_some() && self.launcher.has_cgroup_of(uid)
+        self.doubt.any() && self.cx.link.is_some() && self.launcher.has_cgroup_of(uid)
     }
 
     /// A pod is begun of which nothing is recorded: what still runs of it ends first, and its containers begin with an
@@ -133,35 +133,35 @@ impl Node {
             self.doubt.strangers.clone_from(&doubt.strangers);
             log::info!("the list is complete: what it does not have ends now");
             // Those that are in no list have no object, and their rows tell nothing.
-            let unreadable: Vec<&String> = doubt.kept.keys().filter(|uid| !self.pods.contains(uid)).collect();
-            self.store.write(|writer| {
+            let unreadable: Vec<&String> = doubt.kept.keys().filter(|uid| !self.cx.pods.contains(uid)).collect();
+            self.cx.store.write(|writer| {
                 unreadable.iter().try_for_each(|uid| writer.forget_pod(uid))?;
                 writer.clear_fact(Fact::Incomplete)
             })?;
             for uid in unreadable {
                 self.launcher.kill_unknown(uid);
             }
-            for id in doubt.strangers.keys().filter(|id| !self.containers.contains_key(*id)) {
-                self.send_signal(id, nix::sys::signal::Signal::SIGKILL as i32);
-                self.delete_container(id, std::time::Duration::ZERO);
+            for id in doubt.strangers.keys().filter(|id| self.containers.get(id).is_none()) {
+                self.containers.signal(&self.cx, id, nix::sys::signal::Signal::SIGKILL as i32);
+                self.containers.delete(&self.cx, id, std::time::Duration::ZERO);
             }
-            for (pod, refusal) in intake::restore(&self.store)?.wanted {
-                if pod.metadata.uid.as_ref().is_some_and(|uid| !self.pods.contains(uid)) {
+            for (pod, refusal) in intake::restore(&self.cx.store)?.wanted {
+                if pod.metadata.uid.as_ref().is_some_and(|uid| !self.cx.pods.contains(uid)) {
                     self.pod_wanted(pod, refusal);
                 }
             }
             self.scan_manifests()?;
             self.doubt.strangers.clear();
-            self.node_status.images_changed();
+            self.cx.look_now();
         }
         self.sweep_kernel();
         self.sweep_folders();
-        self.repeat_soon();
+        self.resync.soon(&self.cx);
         Ok(())
     }
 
     fn sweep_kernel(&mut self) {
-        let known = self.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        let known = self.cx.pods.iter().map(|(uid, _)| uid.clone()).collect();
         if let Err(error) = self.launcher.sweep(&known) {
             log::warn!("leftovers of an earlier run stay: {error}");
         }
@@ -170,12 +170,12 @@ impl Node {
     /// Folders and logs of pods that are known to nobody any more: left by a death between a pod's end and its last
     /// step. They would count for the disk's pressure and end others.
     fn sweep_folders(&mut self) {
-        let known: BTreeSet<&str> = self.pods.iter().map(|(uid, _)| uid.as_str()).collect();
+        let known: BTreeSet<&str> = self.cx.pods.iter().map(|(uid, _)| uid.as_str()).collect();
         let names = |folder: &std::path::Path| {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
-        let (pods, logs) = (self.paths.pods(), self.paths.all_pod_logs());
+        let (pods, logs) = (self.cx.paths.pods(), self.cx.paths.all_pod_logs());
         let folders = names(&pods).into_iter().filter(|uid| !known.contains(uid.as_str())).map(|uid| pods.join(uid));
         // NAMESPACE_NAME_UID, in which only the separators are underscores.
         let of = |name: &str| name.rsplit_once('_').map(|(_, uid)| uid.to_owned());

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::Node;
+use super::context::Context;
+use crate::monitor::client::MonitorClient;
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
 
@@ -34,10 +35,6 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    fn committed(&mut self, now: Mono) {
-        self.due.get_or_insert(now.after(GATHER).max(self.rest));
-    }
-
     /// A container has ended: its pod's next turn commits it.
     pub(super) fn told(&mut self, uid: &str, id: &str) {
         self.told.entry(uid.to_owned()).or_default().insert(id.to_owned());
@@ -64,50 +61,47 @@ impl Ends {
         }
         Ok((Leave(()), std::mem::take(&mut self.exits)))
     }
-}
 
-impl Node {
     /// A commit holds an end: it goes to the medium before anything is told.
-    pub(super) fn end_committed(&mut self) {
-        self.ends.committed(self.mono());
-    }
-
-    /// A container of this pod has ended: until a turn of the pod has committed that, the monitor alone remembers it.
-    pub(super) fn exit_told(&mut self, uid: &str, id: &str) {
-        self.ends.told(uid, id);
-    }
-
-    /// What this pod's record says of ends is committed.
-    pub(super) fn turn_committed(&mut self, uid: &str) {
-        self.ends.turned(uid).iter().for_each(|id| self.exit_committed(id));
+    pub(super) fn committed(&mut self, now: Mono) {
+        self.due.get_or_insert(now.after(GATHER).max(self.rest));
     }
 
     /// The exit is committed: once that is on the medium, the monitor may forget it.
-    pub(super) fn exit_committed(&mut self, id: &str) {
-        self.ends.exits.push(id.to_owned());
-        self.end_committed();
+    pub(super) fn exit_committed(&mut self, id: &str, now: Mono) {
+        self.exits.push(id.to_owned());
+        self.committed(now);
+    }
+
+    /// The pod has taken a turn: what its record says of ends is committed.
+    pub(super) fn turn_committed(&mut self, uid: &str, now: Mono) {
+        self.turned(uid).iter().for_each(|id| self.exit_committed(id, now));
     }
 
     /// Syncs what is due. Gives when to come again if no report may leave before.
-    pub(super) fn sync_ends(&mut self, now: Mono) -> Result<Result<Leave, Mono>, StoreError> {
-        match self.ends.wait(&self.store, now) {
+    pub(super) fn sync_due(
+        &mut self,
+        cx: &mut Context,
+        monitor: &MonitorClient,
+        now: Mono,
+    ) -> Result<Result<Leave, Mono>, StoreError> {
+        match self.wait(&cx.store, now) {
             Some(due) => Ok(Err(due)),
-            None => self.sync_ends_now().map(Ok),
+            None => self.sync_now(cx, monitor).map(Ok),
         }
     }
 
-    pub(super) fn sync_ends_now(&mut self) -> Result<Leave, StoreError> {
-        let now = self.mono();
-        let (leave, exits) = self.ends.sync(&mut self.store, now)?;
+    pub(super) fn sync_now(&mut self, cx: &mut Context, monitor: &MonitorClient) -> Result<Leave, StoreError> {
+        let now = cx.mono();
+        let (leave, exits) = self.sync(&mut cx.store, now)?;
         for id in exits {
-            let monitor = self.monitor.clone();
-            self.executor
-                .spawn(async move {
-                    if let Err(error) = monitor.forget(&id).await {
-                        log::debug!("exit record of {id} stays: {error}");
-                    }
-                })
-                .detach();
+            let monitor = monitor.clone();
+            let forget = async move {
+                if let Err(error) = monitor.forget(&id).await {
+                    log::debug!("exit record of {id} stays: {error}");
+                }
+            };
+            cx.tasks.spawn(forget).detach();
         }
         Ok(leave)
     }

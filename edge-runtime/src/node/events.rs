@@ -1,15 +1,113 @@
-//! Kubernetes Events (core/v1) from drafts. Pure.
+//! Kubernetes Events (core/v1): made from drafts, and put into the outbox with other reports.
 
+use edge_protocol::message::Report;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
 
-use crate::pod::clock::Now;
-use crate::pod::record::PodRecord;
+use super::context::Context;
+use crate::pod::clock::{Mono, Now};
+use crate::pod::record::{ContainerKind, PodRecord};
 use crate::pod::step::EventDraft;
+use crate::store::{Fact, StoreError};
 
 /// `source.component`: what users filter by, so the kubelet's own.
 const COMPONENT: &str = "kubelet";
+
+impl Context {
+    pub(super) fn warn_about_pod(&mut self, uid: &str, reason: &'static str, message: String) {
+        let draft = EventDraft::pod(true, reason, message);
+        if let Err(error) = self.pod_event(uid, &draft) {
+            log::error!("{error}");
+        }
+    }
+
+    pub(super) fn warn_about_container(
+        &mut self,
+        uid: &str,
+        container: &str,
+        reason: &'static str,
+        message: String,
+    ) -> Result<(), StoreError> {
+        let kind =
+            self.pods.get(uid).and_then(|entry| entry.record.containers.get(container)).map(|record| record.kind);
+        let kind = kind.unwrap_or(ContainerKind::App);
+        self.pod_event(uid, &EventDraft::container(true, reason, message, kind, container))
+    }
+
+    pub(super) fn pod_event(&mut self, uid: &str, draft: &EventDraft) -> Result<(), StoreError> {
+        let Some(entry) = self.pods.get(uid) else { return Ok(()) };
+        let now = self.clock.now();
+        let event = about_pod(&entry.record, entry.mirror_uid.as_deref(), draft, &self.config.node_name, &now);
+        self.queue_event(event)
+    }
+
+    pub(super) fn node_event(&mut self, warning: bool, reason: &str, message: &str) -> Result<(), StoreError> {
+        let event = about_node(&self.config.node_name, warning, reason, message, &self.clock.now());
+        self.queue_event(event)
+    }
+
+    /// Stores an event and has it sent, unless there were too many of its kind.
+    pub(super) fn queue_event(&mut self, event: Value) -> Result<(), StoreError> {
+        let Some(event) = self.correlated(event) else { return Ok(()) };
+        let (report, dropped) = (Report::Event { event }, self.correlator.dropped());
+        let id = self.store.write(|writer| {
+            dropped.iter().try_for_each(|row| writer.acknowledged(*row))?;
+            writer.report(&report)
+        })?;
+        self.queue_reports(vec![(id, report)]);
+        Ok(())
+    }
+
+    /// The event as it is to be stored together with `series.dropped()`; `None` if there were too many.
+    pub(super) fn correlated(&mut self, event: Value) -> Option<Value> {
+        let (now, offline) = (self.mono(), !self.outgoing.is_connected());
+        let store = &self.store;
+        self.correlator.take(event, now, offline, |row| match store.outbox_row(row) {
+            Ok(Some(Report::Event { event })) => Some(event),
+            _ => None,
+        })
+    }
+
+    /// Reports just committed under these numbers.
+    pub(super) fn queue_reports(&mut self, reports: Vec<(u64, Report)>) {
+        if !self.outgoing.is_connected() {
+            for (row, report) in &reports {
+                if let Report::Event { event } = report {
+                    self.correlator.stored(event, *row);
+                }
+            }
+        }
+        self.outgoing.queue(reports.into_iter());
+    }
+
+    /// One event for all that were dropped while no bridge took them.
+    pub(super) fn tell_dropped(&mut self) -> Result<(), StoreError> {
+        let count = self.store.fact(Fact::Dropped)?.unwrap_or_default();
+        if count.is_empty() || count == "0" {
+            return Ok(());
+        }
+        let text = format!("{count} events were dropped, oldest first, while no bridge could be reached");
+        self.node_event(true, "EventsDropped", &text)?;
+        self.store.write(|writer| writer.set_fact(Fact::Dropped, "0"))
+    }
+
+    /// Drops events that have waited for too long.
+    pub(super) fn expire_events(&mut self, now: Mono) -> Result<(), StoreError> {
+        if self.outgoing.is_time_to_expire(now) && self.store.has_events()? {
+            let now_s = i64::try_from(now.as_duration().as_secs()).unwrap_or(i64::MAX);
+            self.store.write(|writer| writer.expire(now_s))?;
+        }
+        Ok(())
+    }
+
+    /// Stores a report and has it sent.
+    pub(super) fn report(&mut self, report: Report) -> Result<(), StoreError> {
+        let id = self.store.write(|writer| writer.report(&report))?;
+        self.queue_reports(vec![(id, report)]);
+        Ok(())
+    }
+}
 
 /// An event about a pod. `api_uid` is the pod's uid in the API (the mirror's for a static pod), if there is one.
 pub(super) fn about_pod(record: &PodRecord, api_uid: Option<&str>, draft: &EventDraft, node: &str, now: &Now) -> Value {
@@ -72,7 +170,6 @@ fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::clock::Mono;
 
     /// The API server takes one event of a name: what is told at one moment of two containers must not be one name.
     #[test]

@@ -6,7 +6,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use smol::Task;
 
-use super::Node;
+use super::context::Context;
+use super::pods::Pods;
+use super::probes::Probes;
 use super::sources::News;
 use crate::pod::event::{HookKind, PodEvent};
 use crate::pod::record::Hook;
@@ -33,20 +35,19 @@ impl HookRef {
 #[derive(Default)]
 pub(super) struct Hooks(BTreeMap<HookRef, Task<()>>);
 
-impl Node {
+impl Hooks {
     /// The answer comes as news.
-    pub(super) fn run_hook(&mut self, uid: &str, pod: &Pod, which: HookRef, limit: Option<Duration>) {
-        let Some(entry) = self.pods.get(uid) else { return };
+    pub(super) fn run(&mut self, cx: &Context, probes: &Probes, pod: &Pod, which: HookRef, limit: Option<Duration>) {
+        let Some(entry) = cx.pods.get(&which.uid) else { return };
         let definition = containers_of(pod).find(|c| c.name == which.container);
         let lifecycle = definition.and_then(|c| c.lifecycle.as_ref());
         let handler = lifecycle.and_then(|lifecycle| match which.hook {
             HookKind::PostStart => lifecycle.post_start.clone(),
             HookKind::PreStop => lifecycle.pre_stop.clone(),
         });
-        let news = self.senders.news.clone();
         let (Some(container), Some(handler)) = (definition, handler) else {
             // Taken out of the spec since the decision: nothing to do is done.
-            let _ = news.try_send(News::HookDone(which, HookDone::default()));
+            let _ = cx.senders.news.try_send(News::HookDone(which, HookDone::default()));
             return;
         };
         let call = HookCall {
@@ -54,22 +55,18 @@ impl Node {
             container: container.clone(),
             id: which.id.clone(),
             pod: pod_ref(pod),
-            address: self.address_of(entry),
+            address: cx.address_of(entry),
             limit,
         };
-        let (run, key) = (self.probes.hook(call), which.clone());
-        let task = self.executor.spawn(async move {
-            let done = run.await;
-            let _ = news.send(News::HookDone(which, done)).await;
-        });
-        self.hooks.0.insert(key, task);
+        let (run, key) = (probes.0.hook(call), which.clone());
+        self.0.insert(key, cx.task(async move { News::HookDone(which, run.await) }));
     }
 
-    pub(super) fn hook_done(&mut self, which: HookRef, done: HookDone) -> Result<(), StoreError> {
-        self.hooks.0.remove(&which);
+    pub(super) fn done(&mut self, cx: &mut Context, which: HookRef, done: HookDone) -> Result<(), StoreError> {
+        self.0.remove(&which);
         let HookRef { uid, container, id, hook } = which;
         if let Some(message) = done.fallback {
-            self.warn_about_container(&uid, &container, "LifecycleHTTPFallback", message)?;
+            cx.warn_about_container(&uid, &container, "LifecycleHTTPFallback", message)?;
         }
         if let Some(error) = &done.error {
             log::warn!("{hook:?} hook: {error}");
@@ -78,19 +75,19 @@ impl Node {
                 HookKind::PostStart => ("FailedPostStartHook", "PostStartHook failed"),
                 HookKind::PreStop => ("FailedPreStopHook", "PreStopHook failed"),
             };
-            self.warn_about_container(&uid, &container, reason, message.to_owned())?;
+            cx.warn_about_container(&uid, &container, reason, message.to_owned())?;
         }
-        self.tell(&uid, PodEvent::HookDone { container, id, hook, error: done.error });
+        cx.tell(&uid, PodEvent::HookDone { container, id, hook, error: done.error });
         Ok(())
     }
 
     /// Ends what runs for a hook that is no longer wanted: its container has ended, or its time is up.
-    pub(super) fn sync_hooks(&mut self, uid: &str) {
-        if self.hooks.0.is_empty() {
+    pub(super) fn sync(&mut self, pods: &Pods, uid: &str) {
+        if self.0.is_empty() {
             return;
         }
-        let containers = self.pods.get(uid).map(|entry| &entry.record.containers);
-        self.hooks.0.retain(|which, _| {
+        let containers = pods.get(uid).map(|entry| &entry.record.containers);
+        self.0.retain(|which, _| {
             let record = containers.and_then(|all| all.get(&which.container));
             which.uid != uid
                 || record.is_some_and(|c| {

@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
+use std::rc::Rc;
 use std::time::Duration;
 
-use super::Node;
+use super::context::Context;
+use super::pulls::Pulls;
 use super::sources::News;
-use crate::eviction::Signal;
+use crate::eviction::{Observations, Signal};
 use crate::image::gc;
 use crate::image::layers::Layers;
 use crate::image::{ImageRecord, Reference};
@@ -45,39 +47,46 @@ enum Taken {
     Downloads,
 }
 
-impl Node {
+impl ImageGc {
     /// Clears what an earlier run left half-made, and ends the collection that it did not end.
-    pub(super) fn sweep_images(&mut self) {
-        if Layers::new(&self.paths).incoming().has_entries() {
-            self.run_sweep("usual");
+    pub(super) fn at_start(&mut self, cx: &Context) {
+        if Layers::new(&cx.paths).incoming().has_entries() {
+            self.run_sweep(cx, "usual");
         }
     }
 
     /// Frees the images' file system down to the low mark when it is above the high one.
-    pub(super) fn collect_images_by_mark(&mut self, now: Mono) -> Result<(), StoreError> {
-        let policy = &self.config.images;
-        let Some(space) = self.observations().get(Signal::ImageFsAvailable).filter(|space| space.capacity > 0) else {
+    pub(super) fn by_mark(
+        &mut self,
+        cx: &mut Context,
+        seen: &Observations,
+        in_doubt: bool,
+        now: Mono,
+    ) -> Result<(), StoreError> {
+        let config = Rc::clone(&cx.config);
+        let policy = &config.images;
+        let Some(space) = seen.get(Signal::ImageFsAvailable).filter(|space| space.capacity > 0) else {
             return Ok(());
         };
         let used = 100 - u64::min(space.available.saturating_mul(100) / space.capacity, 100);
         if policy.gc_high_percent >= 100 || used < policy.gc_high_percent {
-            self.image_gc.failed = false;
+            self.failed = false;
             return Ok(());
         }
-        if self.image_gc.running || self.image_gc.next.is_some_and(|next| now < next) {
+        if self.running || self.next.is_some_and(|next| now < next) {
             return Ok(());
         }
-        self.image_gc.next = Some(now.after(PERIOD));
+        self.next = Some(now.after(PERIOD));
         let free = space.capacity / 100 * (100 - policy.gc_low_percent);
         let wanted = free.saturating_sub(space.available);
-        let freed = self.collect_images(wanted)?;
-        let layers = Layers::new(&self.paths);
-        let idle = !self.image_gc.running && !self.doubt.any();
-        if idle && gc::has_leftovers(&layers, &self.store.layers_in_use()?) {
-            self.run_sweep("short");
+        let freed = self.collect(cx, wanted, in_doubt)?;
+        let layers = Layers::new(&cx.paths);
+        let idle = !self.running && !in_doubt;
+        if idle && gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
+            self.run_sweep(cx, "short");
         }
         if freed >= wanted {
-            self.image_gc.failed = false;
+            self.failed = false;
             return Ok(());
         }
         let message = format!(
@@ -86,69 +95,75 @@ impl Node {
              used by active images, logs, volumes, or other data.",
             crate::pod::quantity::binary(space.capacity)
         );
-        self.node_event(true, "FreeDiskSpaceFailed", &message)?;
+        cx.node_event(true, "FreeDiskSpaceFailed", &message)?;
         // As the kubelet: one failure may be bad luck.
-        if std::mem::replace(&mut self.image_gc.failed, true) {
-            self.node_event(true, "ImageGCFailed", &message)?;
+        if std::mem::replace(&mut self.failed, true) {
+            cx.node_event(true, "ImageGCFailed", &message)?;
         }
         Ok(())
     }
 
     /// The node is short of disk: whether images are on their way out, so that no pod has to go yet.
-    pub(super) fn collect_all_images(&mut self, now: Mono) -> Result<bool, StoreError> {
-        if self.image_gc.running {
+    pub(super) fn all(
+        &mut self,
+        cx: &mut Context,
+        pulls: &mut Pulls,
+        in_doubt: bool,
+        now: Mono,
+    ) -> Result<bool, StoreError> {
+        if self.running {
             return Ok(true);
         }
-        if self.image_gc.next_all.is_some_and(|next| now < next) {
+        if self.next_all.is_some_and(|next| now < next) {
             return Ok(false);
         }
         // It takes more with each second; what it has so far is kept for the next try.
-        self.stop_pulls("the node is short of disk; the pull goes on when it is not");
-        self.collect_images(u64::MAX)?;
-        if !self.image_gc.running {
-            self.collect_leftovers()?;
+        pulls.stop(cx, "the node is short of disk; the pull goes on when it is not");
+        self.collect(cx, u64::MAX, in_doubt)?;
+        if !self.running {
+            self.collect_leftovers(cx, in_doubt)?;
         }
-        if !self.image_gc.running {
-            self.image_gc.taken = None;
-            self.image_gc.next_all = Some(now.after(FRUITLESS));
+        if !self.running {
+            self.taken = None;
+            self.next_all = Some(now.after(FRUITLESS));
         }
-        Ok(self.image_gc.running)
+        Ok(self.running)
     }
 
     /// With no image left to remove: what a collection or a pull that was cut short left.
-    fn collect_leftovers(&mut self) -> Result<(), StoreError> {
-        let layers = Layers::new(&self.paths);
-        if self.doubt.any() || !gc::has_leftovers(&layers, &self.store.layers_in_use()?) {
+    fn collect_leftovers(&mut self, cx: &Context, in_doubt: bool) -> Result<(), StoreError> {
+        let layers = Layers::new(&cx.paths);
+        if in_doubt || !gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
             return Ok(());
         }
-        let (next, word) = match self.image_gc.taken {
+        let (next, word) = match self.taken {
             None => (Taken::Orphans, "short"),
             Some(Taken::Orphans) => (Taken::Downloads, "shortest"),
             Some(Taken::Downloads) => return Ok(()),
         };
-        self.image_gc.taken = Some(next);
-        self.run_sweep(word);
+        self.taken = Some(next);
+        self.run_sweep(cx, word);
         Ok(())
     }
 
     /// Forgets the longest unused images and has their files deleted; how many bytes were chosen.
-    fn collect_images(&mut self, bytes: u64) -> Result<u64, StoreError> {
+    fn collect(&mut self, cx: &mut Context, bytes: u64, in_doubt: bool) -> Result<u64, StoreError> {
         // Which images are in use nobody can tell while pods may be missing.
-        if self.doubt.any() {
+        if in_doubt {
             return Ok(0);
         }
-        let mut images = self.store.images()?;
+        let mut images = cx.store.images()?;
         // Damaged ones left the store, but not the disk.
-        let layers = Layers::new(&self.paths);
+        let layers = Layers::new(&cx.paths);
         let mut damaged = layers.records();
         damaged.retain(|record| images.iter().all(|image| image.id != record.id));
-        let wall = self.wall().as_second();
-        let used = self.images_in_use(&damaged);
+        let wall = cx.wall().as_second();
+        let used = images_in_use(cx, &damaged);
         images.append(&mut damaged);
-        self.image_gc.used_at.retain(|id, _| images.iter().any(|image| image.id == *id));
-        self.image_gc.used_at.extend(used.iter().map(|id| (id.clone(), wall)));
-        let min_age = i64::try_from(self.config.images.gc_min_age.as_secs()).unwrap_or(i64::MAX);
-        let rules = gc::Rules { used: &used, used_at: &self.image_gc.used_at, min_age, now: wall };
+        self.used_at.retain(|id, _| images.iter().any(|image| image.id == *id));
+        self.used_at.extend(used.iter().map(|id| (id.clone(), wall)));
+        let min_age = i64::try_from(cx.config.images.gc_min_age.as_secs()).unwrap_or(i64::MAX);
+        let rules = gc::Rules { used: &used, used_at: &self.used_at, min_age, now: wall };
         let chosen = gc::select_unused(&images, &rules, bytes);
         if chosen.is_empty() {
             return Ok(0);
@@ -161,58 +176,56 @@ impl Node {
                 log::warn!("{error}");
             }
         }
-        self.store.write_durable(|writer| chosen.iter().try_for_each(|id| writer.image_remove(id)))?;
-        self.run_sweep("short");
-        self.node_status.images_changed();
+        cx.store.write_durable(|writer| chosen.iter().try_for_each(|id| writer.image_remove(id)))?;
+        self.run_sweep(cx, "short");
+        cx.look_now();
         Ok(freed)
     }
 
     /// Runs beside everything else, also beside pulls.
-    fn run_sweep(&mut self, how: &'static str) {
-        self.image_gc.running = true;
-        let (news, root) = (self.senders.news.clone(), self.paths.root().to_path_buf());
-        self.executor
-            .spawn(async move {
-                let mut helper = program::itself("images");
-                helper.arg("--collect").arg(how).arg("--root").arg(root).stderr(Stdio::inherit());
-                let result = crate::image::spawn::talk(helper, &[]).await.map(drop).map_err(|error| error.to_string());
-                let _ = news.send(News::Collected(result)).await;
-            })
-            .detach();
+    fn run_sweep(&mut self, cx: &Context, how: &'static str) {
+        self.running = true;
+        let root = cx.paths.root().to_path_buf();
+        cx.background(async move {
+            let mut helper = program::itself("images");
+            helper.arg("--collect").arg(how).arg("--root").arg(root).stderr(Stdio::inherit());
+            let result = crate::image::spawn::talk(helper, &[]).await;
+            News::Collected(result.map(drop).map_err(|error| error.to_string()))
+        });
     }
 
-    pub(super) fn collected(&mut self, result: Result<(), String>) -> Result<(), StoreError> {
-        self.image_gc.running = false;
-        self.node_status.look_again(self.mono());
+    pub(super) fn done(&mut self, cx: &mut Context, result: Result<(), String>) -> Result<(), StoreError> {
+        self.running = false;
+        cx.look_again(cx.mono());
         match result {
             Ok(()) => Ok(()),
-            Err(error) => self.node_event(true, "ImageGCFailed", &error),
+            Err(error) => cx.node_event(true, "ImageGCFailed", &error),
         }
     }
+}
 
-    /// Ids of images of all containers that run or will, of static pods, and pinned ones.
-    fn images_in_use(&self, damaged: &[ImageRecord]) -> BTreeSet<String> {
-        let mut names: BTreeSet<&str> = self.config.images.pinned.iter().map(String::as_str).collect();
-        for (_, entry) in self.pods.iter() {
-            if entry.record.terminal.is_some() && entry.record.source != PodSource::Static {
-                continue;
-            }
-            names.extend(entry.record.containers.values().map(|container| container.image_id.as_str()));
-            names.extend(entry.record.image_volumes.values().map(String::as_str));
-            let Some(spec) = &entry.pod.spec else { continue };
-            // As the kubelet's handleImageVolumes, but also before it is mounted.
-            let volumes = spec.volumes.iter().flatten().filter_map(|volume| volume.image.as_ref());
-            names.extend(volumes.filter_map(|image| image.reference.as_deref()));
-            names.extend(containers(spec).filter_map(|c| c.image.as_deref()));
-            names.extend(spec.ephemeral_containers.iter().flatten().filter_map(|c| c.image.as_deref()));
+/// Ids of images of all containers that run or will, of static pods, and pinned ones.
+fn images_in_use(cx: &Context, damaged: &[ImageRecord]) -> BTreeSet<String> {
+    let mut names: BTreeSet<&str> = cx.config.images.pinned.iter().map(String::as_str).collect();
+    for (_, entry) in cx.pods.iter() {
+        if entry.record.terminal.is_some() && entry.record.source != PodSource::Static {
+            continue;
         }
-        let of_damaged = |name: &str| {
-            let full = Reference::parse(name).map(|name| name.to_string()).unwrap_or_default();
-            let is_it = |image: &&ImageRecord| image.references.iter().any(|known| *known == full || known == name);
-            damaged.iter().find(is_it).map(|image| image.id.clone())
-        };
-        let mut used: BTreeSet<String> = names.iter().filter_map(|name| of_damaged(name)).collect();
-        used.extend(names.into_iter().filter_map(|name| Some(self.image_record(name, name)?.id)));
-        used
+        names.extend(entry.record.containers.values().map(|container| container.image_id.as_str()));
+        names.extend(entry.record.image_volumes.values().map(String::as_str));
+        let Some(spec) = &entry.pod.spec else { continue };
+        // As the kubelet's handleImageVolumes, but also before it is mounted.
+        let volumes = spec.volumes.iter().flatten().filter_map(|volume| volume.image.as_ref());
+        names.extend(volumes.filter_map(|image| image.reference.as_deref()));
+        names.extend(containers(spec).filter_map(|c| c.image.as_deref()));
+        names.extend(spec.ephemeral_containers.iter().flatten().filter_map(|c| c.image.as_deref()));
     }
+    let of_damaged = |name: &str| {
+        let full = Reference::parse(name).map(|name| name.to_string()).unwrap_or_default();
+        let is_it = |image: &&ImageRecord| image.references.iter().any(|known| *known == full || known == name);
+        damaged.iter().find(is_it).map(|image| image.id.clone())
+    };
+    let mut used: BTreeSet<String> = names.iter().filter_map(|name| of_damaged(name)).collect();
+    used.extend(names.into_iter().filter_map(|name| Some(cx.image_record(name, name)?.id)));
+    used
 }

@@ -11,7 +11,10 @@
 //! | `execute` | what each step does |
 //! | `network` | connecting pods, and their cgroups, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
-//! | `containers` | what the monitor said |
+//! | `monitor_events` | what the monitor said |
+//! | `containers` | whose container ids are, and what is asked of the monitor |
+//! | `context` | what the parts share: store, pods, clock, tasks |
+//! | `images` | the images that are here |
 //! | `probes`, `hooks` | what is asked of containers that run |
 //! | `doubt` | what runs on while the store may not know it |
 //! | `poison` | pods at whose turns the daemon died |
@@ -32,6 +35,7 @@
 mod admit;
 mod backup;
 mod containers;
+mod context;
 mod doubt;
 mod ends;
 mod ephemeral_storage;
@@ -40,14 +44,18 @@ mod events;
 mod eviction;
 mod execute;
 mod hooks;
+mod housekeeping;
 mod idle;
 mod image_gc;
+mod images;
+mod monitor_events;
 mod network;
 mod node_status;
 mod objects;
 mod outgoing;
 mod pods;
 mod poison;
+mod probes;
 mod pulls;
 mod resize;
 mod shutdown;
@@ -59,41 +67,31 @@ mod streams;
 mod tokens;
 mod turn;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::collections::BTreeMap;
 
-use crate::sys::tasks::Tasks;
-
-use crate::config::Config;
 use crate::launch::Launcher;
-use crate::link::LinkHandle;
-use crate::monitor::client::MonitorClient;
-use crate::paths::Paths;
-use crate::pod::clock::Mono;
-use crate::pod::status::HostFacts;
-use crate::probe::Supervisor;
-use crate::store::{Store, StoreError};
-use crate::sys::clock::Clock;
+use crate::store::StoreError;
 use crate::sys::notify::Notify;
 use crate::sys::reserve::Reserve;
 
 use backup::Backup;
+use containers::Containers;
+use context::Context;
 use doubt::Doubt;
 use ends::Ends;
 use ephemeral_storage::EphemeralStorage;
-use event_correlator::EventCorrelator;
 use eviction::Eviction;
 use hooks::Hooks;
+use housekeeping::Housekeeping;
 use idle::Idle;
 use image_gc::ImageGc;
 use network::{Connecting, HostPorts};
 use node_status::NodeStatus;
-use outgoing::Outgoing;
-use pods::Pods;
 use poison::Poison;
+use probes::Probes;
 use pulls::Pulls;
 use shutdown::Shutdown;
-use sources::{News, Senders, Sources};
+use sources::{News, Sources};
 use static_pods::StaticPods;
 use status_resync::StatusResync;
 use streams::Streams;
@@ -105,59 +103,34 @@ pub use start::{STORE_IN_MEMORY, StartError, lock, run};
 /// Most events taken before pods get their turns: a flood of news must not starve decisions.
 const BATCH: usize = 256;
 
-/// Whose a container id is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ContainerRef {
-    uid: String,
-    container: String,
-    attempt: u32,
-}
-
-/// All state of the running node.
+/// All state of the running node: what its parts share, and the parts.
 pub struct Node {
-    config: Rc<Config>,
-    paths: Paths,
-    clock: Clock,
-    executor: Tasks,
-    senders: Senders,
-    store: Store,
+    cx: Context,
     launcher: Launcher,
-    monitor: MonitorClient,
-    /// The monitor has said what runs; before that no pod takes a turn.
-    resumed: bool,
-    link: Option<LinkHandle>,
-    host: HostFacts,
-    pods: Pods,
+    containers: Containers,
     doubt: Doubt,
-    backup: Backup,
     poison: Poison,
-    notify: Notify,
-    /// By container id.
-    containers: BTreeMap<String, ContainerRef>,
-    /// Ended containers that could not be removed, by id, and how often it was tried. Each waits for its next try.
-    unremoved: BTreeMap<String, u32>,
     /// Pods whose network takes other processes, by uid.
     connecting: BTreeMap<String, Connecting>,
     host_ports: HostPorts,
-    probes: Supervisor,
+    probes: Probes,
     hooks: Hooks,
     pulls: Pulls,
-    outgoing: Outgoing,
-    correlator: EventCorrelator,
+    tokens: Tokens,
+    static_pods: StaticPods,
+    streams: Streams,
     ends: Ends,
-    node_status: NodeStatus,
     resync: StatusResync,
+    housekeeping: Housekeeping,
+    node_status: NodeStatus,
     eviction: Eviction,
     ephemeral_storage: EphemeralStorage,
     image_gc: ImageGc,
-    shutdown: Shutdown,
+    backup: Backup,
     reserve: Reserve,
-    streams: Streams,
-    tokens: Tokens,
+    shutdown: Shutdown,
     idle: Idle,
-    static_pods: StaticPods,
-    /// Static pods whose mirror the bridge was asked to make since the link came up.
-    mirrors_asked: BTreeSet<String>,
+    notify: Notify,
 }
 
 impl Node {
@@ -167,10 +140,11 @@ impl Node {
     /// The store fails for good: better to end, and begin again from what is durable, than to go on unremembered.
     async fn run(&mut self, sources: &Sources) -> Result<(), StoreError> {
         // Starting up is work.
-        self.idle.disturb(self.mono());
+        self.idle.disturb(self.cx.mono());
         loop {
-            let now = self.clock.now().mono;
-            let tokens = self.renew_tokens();
+            let now = self.cx.clock.now().mono;
+            self.tokens.renew(&self.cx);
+            self.prepare_waited();
             let shutdown = match self.shutdown_step(now) {
                 Ok(()) => return self.leave().await,
                 Err(again) => again,
@@ -178,22 +152,22 @@ impl Node {
             if self.idle.rested(now) {
                 self.rest();
             }
-            let reports = match self.sync_ends(now)? {
-                Ok(leave) => self.outgoing.flush(leave, self.link.as_ref(), now),
+            let reports = match self.ends.sync_due(&mut self.cx, &self.containers.monitor, now)? {
+                Ok(leave) => self.cx.outgoing.flush(leave, self.cx.link.as_ref(), now),
                 Err(later) => Some(later),
             };
             let wake = [
-                self.pods.wake_due(now),
+                self.cx.pods.wake_due(now),
                 reports,
-                self.node_status.due(),
-                tokens,
+                self.cx.look_at,
+                self.tokens.wake(&self.cx),
                 shutdown,
                 self.idle.due(),
                 self.notify.alive(now),
             ];
             let wake = wake.into_iter().flatten().min();
             let news =
-                if self.resumed && self.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
+                if self.cx.resumed && self.cx.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
             let mut next = news;
             for _ in 0..BATCH {
                 match next.take() {
@@ -207,10 +181,10 @@ impl Node {
             if let Some(news) = next {
                 self.take(news)?;
             }
-            self.refresh_node_report()?;
+            self.housekeeping()?;
             self.sweep_trash();
-            if self.resumed
-                && let Some(uid) = self.pods.next_dirty()
+            if self.cx.resumed
+                && let Some(uid) = self.cx.pods.next_dirty()
             {
                 self.settle(&uid)?;
                 self.idle.disturb(now);
@@ -222,44 +196,35 @@ impl Node {
 
     /// Nothing was to be done for a while: what was needed for it goes.
     fn rest(&self) {
-        self.store.release_cache();
+        self.cx.store.release_cache();
         crate::sys::memory::trim();
-        if self.pods.is_empty() {
-            let monitor = self.monitor.clone();
+        if self.cx.pods.is_empty() {
+            let monitor = self.containers.monitor.clone();
             // One that knows of a container stays; else the next start brings another.
-            self.executor.spawn(async move { drop(monitor.shutdown_if_idle().await) }).detach();
+            self.cx.tasks.spawn(async move { drop(monitor.shutdown_if_idle().await) }).detach();
         }
     }
 
     fn take(&mut self, news: News) -> Result<(), StoreError> {
         match news {
-            News::Link(event) => self.take_link(event),
-            News::Monitor(event) => self.take_monitor(event),
+            News::Link(event) => self.take_link(event)?,
+            News::Monitor(event) => self.take_monitor(event)?,
             News::StartRefused { id, failure, message } => self.start_failed(&id, failure, &message),
-            News::Looked { uid, result } => {
-                self.looked(&uid, result);
-                Ok(())
-            }
+            News::Looked { uid, result } => self.looked(&uid, result),
             News::Deleted { id, result } => self.deleted(&id, result),
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
             News::PluginsDone { uid, result } => self.plugins_done(&uid, result),
             News::CgroupDone { uid, result } => self.cgroup_done(&uid, result),
-            News::Resized { uid, resized, done } => {
-                self.resized(&uid, resized, done);
-                Ok(())
-            }
-            News::Probe(event) => self.take_probe(event),
-            News::HookDone(call, done) => self.hook_done(call, done),
-            News::Pulled { job, result } => self.pulled(job, result),
+            News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
+            News::Probe(event) => Probes::take(&mut self.cx, event)?,
+            News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,
+            News::Pulled { job, result } => self.pulls.done(&mut self.cx, job, result),
             News::Walked(result) => self.walked(result),
-            News::Collected(result) => self.collected(result),
-            News::ManifestsChanged => self.scan_manifests(),
-            News::Woken | News::Stop => Ok(()),
+            News::Collected(result) => self.image_gc.done(&mut self.cx, result)?,
+            News::ManifestsChanged => self.scan_manifests()?,
+            News::Woken | News::Stop => {}
         }
-    }
-
-    fn mono(&self) -> Mono {
-        self.clock.now().mono
+        Ok(())
     }
 }

@@ -6,42 +6,15 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 
-use super::Node;
 use super::ends::Leave;
 use crate::link::LinkHandle;
 use crate::pod::clock::Mono;
-use crate::store::{Fact, OutboxRow, StoreError, outbox_subject};
+use crate::store::{OutboxRow, outbox_subject};
 
 const EVENT_DELAY: Duration = Duration::from_millis(400);
 
 /// How often events that wait for a bridge are looked through, while there is none.
 const EXPIRE: Duration = Duration::from_secs(600);
-
-impl Node {
-    /// One event for all that were dropped while no bridge took them.
-    pub(super) fn tell_dropped(&mut self) -> Result<(), StoreError> {
-        let count = self.store.fact(Fact::Dropped)?.unwrap_or_default();
-        if count.is_empty() || count == "0" {
-            return Ok(());
-        }
-        let text = format!("{count} events were dropped, oldest first, while no bridge could be reached");
-        self.node_event(true, "EventsDropped", &text)?;
-        self.store.write(|writer| writer.set_fact(Fact::Dropped, "0"))
-    }
-
-    /// Drops events that have waited for too long.
-    pub(super) fn expire_events(&mut self, now: Mono) -> Result<(), StoreError> {
-        if self.outgoing.connected || self.outgoing.expired.is_some_and(|at| now.since(at) < EXPIRE) {
-            return Ok(());
-        }
-        self.outgoing.expired = Some(now);
-        if self.store.has_events()? {
-            let now_s = i64::try_from(now.as_duration().as_secs()).unwrap_or(i64::MAX);
-            self.store.write(|writer| writer.expire(now_s))?;
-        }
-        Ok(())
-    }
-}
 
 /// The send queue of one connection. Empty while there is none.
 #[derive(Default)]
@@ -64,6 +37,15 @@ impl Outgoing {
 
     pub(super) fn is_connected(&self) -> bool {
         self.connected
+    }
+
+    /// Whether the events that wait are to be looked through now.
+    pub(super) fn is_time_to_expire(&mut self, now: Mono) -> bool {
+        let is = !self.connected && self.expired.is_none_or(|at| now.since(at) >= EXPIRE);
+        if is {
+            self.expired = Some(now);
+        }
+        is
     }
 
     pub(super) fn disconnected(&mut self) {

@@ -8,10 +8,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use crate::pod::clock::Mono;
+use crate::pod::clock::{Mono, Now};
+use crate::pod::event::PodEvent;
 use crate::pod::record::{PodRecord, SandboxState};
 use crate::pod::refusal::Refusal;
 use crate::pod::step::EventDraft;
+use crate::pod::{notice, transition};
 
 /// A status that is about to be overtaken (a start is under way) may wait this long to be told.
 const HOLD: Duration = Duration::from_millis(250);
@@ -130,10 +132,31 @@ impl Pods {
         }
     }
 
+    /// Takes news about a pod into its record. Stored with the pod's next turn.
+    pub(super) fn tell(&mut self, uid: &str, event: PodEvent, now: &Now) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        log::debug!("pod {}/{}: {event:?}", entry.record.namespace, entry.record.name);
+        let before = entry.record.clone();
+        entry.notes.extend(notice::about(&before, &event));
+        entry.record = transition::apply(before.clone(), event, now);
+        entry.unsaved |= entry.record != before;
+        self.touch(uid);
+    }
+
+    /// The uids of those that `wanted` names, to go through while they change.
+    pub(super) fn uids(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
+        self.entries.iter().filter(|(_, entry)| wanted(entry)).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// The pod that the API knows by this uid: a static pod by that of its mirror.
+    pub(super) fn by_api_uid(&self, told: &str) -> Option<&str> {
+        let is_it = |(uid, entry): &(&String, &Entry)| *uid == told || entry.mirror_uid.as_deref() == Some(told);
+        self.entries.iter().find(is_it).map(|(uid, _)| uid.as_str())
+    }
+
     /// Pods whose resize waits for room look for it again.
     pub(super) fn touch_pending_resizes(&mut self) {
-        let pending = self.entries.iter().filter(|(_, entry)| entry.record.resize_pending.is_some());
-        for uid in pending.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+        for uid in self.uids(|entry| entry.record.resize_pending.is_some()) {
             self.touch(&uid);
         }
     }
@@ -173,7 +196,6 @@ impl Pods {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::clock::Now;
     use crate::pod::record::PodSource;
 
     #[test]

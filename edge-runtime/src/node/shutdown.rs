@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use super::Node;
 use crate::config::AtShutdown;
-use crate::link::LinkHandle;
 use crate::pod::clock::Mono;
 use crate::pod::event::PodEvent;
 use crate::pod::record::{ContainerState, NodeEnd, SandboxState, StopReason};
-use crate::pod::refusal::Refusal;
 use crate::pod::spec::{CRITICAL_PRIORITY, DEFAULT_GRACE_S, priority, termination_grace_s};
 use crate::pod::step::StopSignal;
 use crate::store::StoreError;
@@ -41,24 +39,41 @@ pub(super) struct Shutdown {
     ended: BTreeSet<String>,
 }
 
+impl Shutdown {
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way
+    }
+
+    /// The pods take no turns any more.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// An exit that is not news for the pod: it goes on at the next boot.
+    pub(super) fn ended(&mut self, id: &str) {
+        self.ended.insert(id.to_owned());
+    }
+}
+
 impl Node {
     /// SIGTERM. Whether the node goes on for a while to stop its pods.
     pub(super) fn stop_asked(&mut self) -> Result<bool, StoreError> {
         // The second signal means it.
-        if self.shutdown.under_way || !self.paths.run().join(MARK).exists() {
+        if self.shutdown.under_way || !self.cx.paths.run().join(MARK).exists() {
             return Ok(false);
         }
-        let config = self.config.shutdown;
+        let config = self.cx.config.shutdown;
         let (mut normal, mut critical) = (Vec::new(), Vec::new());
-        for (uid, entry) in self.pods.iter().filter(|(_, entry)| entry.record.terminal.is_none()) {
+        for (uid, entry) in self.cx.pods.iter().filter(|(_, entry)| entry.record.terminal.is_none()) {
             if priority(&entry.pod) >= CRITICAL_PRIORITY { &mut critical } else { &mut normal }.push(uid.clone());
         }
         log::info!("the machine shuts down: stopping {} and then {} critical pods", normal.len(), critical.len());
         self.shutdown.under_way = true;
         self.shutdown.frozen = config.pods == AtShutdown::Resume;
         self.shutdown.groups = VecDeque::from([(normal, config.grace), (critical, config.critical_grace)]);
-        self.node_event(false, "Shutdown", "Shutdown manager detected shutdown event")?;
-        self.node_status.connected();
+        self.cx.node_event(false, "Shutdown", "Shutdown manager detected shutdown event")?;
+        self.node_status.force();
+        self.cx.look_now();
         self.stop_group();
         Ok(true)
     }
@@ -74,7 +89,7 @@ impl Node {
             let deadline = self.shutdown.deadline.unwrap_or(now);
             // A pod that is to fail is gone when it has been taken down: only then its end can be told.
             let failing = |uid: &String| {
-                let entry = self.pods.get(uid).filter(|_| !self.shutdown.frozen);
+                let entry = self.cx.pods.get(uid).filter(|_| !self.shutdown.frozen);
                 entry.is_some_and(|entry| entry.record.sandbox.state != SandboxState::Gone)
             };
             if (!live.is_empty() || uids.iter().any(failing)) && now < deadline {
@@ -82,7 +97,8 @@ impl Node {
             }
             if !live.is_empty() && !self.shutdown.killed {
                 for (uid, container, id) in &live {
-                    self.kill_container(uid, container, id, StopSignal::Kill, StopReason::PodTerminal);
+                    let which = (uid.as_str(), container.as_str(), id.as_str());
+                    self.containers.kill(&self.cx, which, StopSignal::Kill, StopReason::PodTerminal);
                 }
                 self.shutdown.killed = true;
                 self.shutdown.deadline = Some(now.after(LAST));
@@ -95,35 +111,15 @@ impl Node {
 
     /// What is left to say is said while there is a link; the rest waits in the store.
     pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
-        self.refresh_node_report()?;
-        self.end_committed();
-        let leave = self.sync_ends_now()?;
-        if self.link.as_ref().is_some_and(LinkHandle::is_connected) {
-            let _ = self.outgoing.flush(leave, self.link.as_ref(), self.mono());
+        self.housekeeping()?;
+        self.ends.committed(self.cx.mono());
+        let leave = self.ends.sync_now(&mut self.cx, &self.containers.monitor)?;
+        if self.cx.connection().is_some() {
+            let _ = self.cx.outgoing.flush(leave, self.cx.link.as_ref(), self.cx.mono());
             smol::Timer::after(FAREWELL).await;
         }
         log::info!("all pods have stopped");
         Ok(())
-    }
-
-    pub(super) fn is_shutting_down(&self) -> bool {
-        self.shutdown.under_way
-    }
-
-    pub(super) fn is_frozen(&self) -> bool {
-        self.shutdown.frozen
-    }
-
-    /// An exit that is not news for the pod: it goes on at the next boot.
-    pub(super) fn ended_frozen(&mut self, id: &str) {
-        self.shutdown.ended.insert(id.to_owned());
-    }
-
-    pub(super) fn refuse_for_shutdown(&self) -> Option<Refusal> {
-        self.shutdown.under_way.then(|| Refusal {
-            reason: "NodeShutdown".to_owned(),
-            message: "Pod was rejected as the node is shutting down.".to_owned(),
-        })
     }
 
     /// Asks the containers of the first group to stop.
@@ -133,29 +129,29 @@ impl Node {
         let grace_s = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
         // A pod that says less gets less, so the group need not wait for the whole budget either.
         let own = |uid: &String| {
-            let own = self.pods.get(uid).map_or(DEFAULT_GRACE_S, |entry| termination_grace_s(&entry.pod));
+            let own = self.cx.pods.get(uid).map_or(DEFAULT_GRACE_S, |entry| termination_grace_s(&entry.pod));
             Duration::from_secs(own.into()).min(grace)
         };
         let longest = uids.iter().map(own).max().unwrap_or_default();
         let last = if self.shutdown.frozen { Duration::ZERO } else { LAST };
-        self.shutdown.deadline = Some(self.mono().after(longest + last));
+        self.shutdown.deadline = Some(self.cx.mono().after(longest + last));
         for uid in uids {
-            self.probes.sync(&uid, &[]);
+            self.probes.stop(&uid);
             if self.shutdown.frozen {
                 for (uid, container, id) in self.live(&uid) {
                     let signal = StopSignal::Stop { grace: longest };
-                    self.kill_container(&uid, &container, &id, signal, StopReason::PodTerminal);
+                    self.containers.kill(&self.cx, (&uid, &container, &id), signal, StopReason::PodTerminal);
                 }
             } else {
                 let end = NodeEnd { grace_s, disruption: true };
-                self.tell(&uid, PodEvent::Evict { reason: REASON.into(), message: MESSAGE.into(), end });
+                self.cx.tell(&uid, PodEvent::Evict { reason: REASON.into(), message: MESSAGE.into(), end });
             }
         }
     }
 
     /// Containers of the pod that have a process: uid, name, id.
     fn live(&self, uid: &str) -> Vec<(String, String, String)> {
-        let containers = self.pods.get(uid).into_iter().flat_map(|entry| &entry.record.containers);
+        let containers = self.cx.pods.get(uid).into_iter().flat_map(|entry| &entry.record.containers);
         let live = containers.filter_map(|(name, container)| match &container.state {
             ContainerState::Running { id, .. } | ContainerState::Stopping { id, .. } => Some((name, id)),
             _ => None,

@@ -1,7 +1,7 @@
 //! The order of starting: signals, lock, store, host, monitor, pods; only then the cloud. Nothing in it
 //! waits for a network.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,10 @@ use crate::sys::tasks::Tasks;
 use edge_protocol::message::Report;
 use nix::fcntl::{Flock, FlockArg};
 
+use super::Node;
 use super::backup::Backup;
+use super::containers::Containers;
+use super::context::Context;
 use super::doubt::Doubt;
 use super::ends::Ends;
 use super::ephemeral_storage::EphemeralStorage;
@@ -20,12 +23,14 @@ use super::event_correlator::EventCorrelator;
 use super::events::about_node;
 use super::eviction::Eviction;
 use super::hooks::Hooks;
+use super::housekeeping::Housekeeping;
 use super::idle::Idle;
 use super::image_gc::ImageGc;
 use super::node_status::NodeStatus;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
 use super::poison::Poison;
+use super::probes::Probes;
 use super::pulls::Pulls;
 use super::shutdown::Shutdown;
 use super::sources::{News, Senders, channels};
@@ -33,7 +38,6 @@ use super::static_pods::StaticPods;
 use super::status_resync::StatusResync;
 use super::streams::Streams;
 use super::tokens::Tokens;
-use super::{ContainerRef, Node};
 use crate::config::Config;
 use crate::eviction::{Manager, measure};
 use crate::image::layers::Layers;
@@ -48,7 +52,6 @@ use crate::link::{self, LinkSettings};
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
 use crate::paths::Paths;
-use crate::pod::record::PodRecord;
 use crate::pod::status::HostFacts;
 use crate::probe::{ExecProbe, Supervisor};
 use crate::store::{Fact, Opened, Quarantined, Store, StoreError};
@@ -110,21 +113,21 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
     let _ = std::fs::remove_dir_all(paths.state().join("exits"));
     // Of a shutdown that did not come about.
     let _ = std::fs::remove_file(paths.run().join(super::shutdown::MARK));
-    let executor = Tasks::default();
+    let tasks = Tasks::default();
     // Not smol's own: with it both threads would take turns at waiting for news, ten wake-ups each time.
-    smol::future::block_on(executor.run(async {
+    smol::future::block_on(tasks.run(async {
         // Without it the process crate would start a thread of its own to wait for children.
-        executor.spawn(async { match smol::process::driver().await {} }).detach();
+        tasks.spawn(async { match smol::process::driver().await {} }).detach();
         let (senders, sources) = channels();
-        watch_signals(&executor, &senders, signals);
-        watch_manifests(&executor, &senders, paths)?;
-        let mut node = build(paths, config, &executor, senders)?;
-        node.look(node.mono());
+        watch_signals(&tasks, &senders, signals);
+        watch_manifests(&tasks, &senders, paths)?;
+        let mut node = build(paths, config, &tasks, senders)?;
+        node.observe(node.cx.mono());
         node.load_pods()?;
-        node.sweep_images();
+        node.image_gc.at_start(&node.cx);
         match identity {
             Some(identity) => {
-                node.link = Some(node.start_link(identity)?);
+                node.cx.link = Some(node.start_link(identity)?);
                 node.scan_manifests()?;
             }
             None => {
@@ -182,7 +185,7 @@ pub fn lock(paths: &Paths) -> Result<Flock<std::fs::File>, StartError> {
     Err(StartError::Locked(path))
 }
 
-fn watch_signals(executor: &Tasks, senders: &Senders, signals: Signals) {
+fn watch_signals(tasks: &Tasks, senders: &Senders, signals: Signals) {
     let news = senders.news.clone();
     let wait = async move {
         // The second one means it: a shutdown that is under way ends there.
@@ -192,10 +195,10 @@ fn watch_signals(executor: &Tasks, senders: &Senders, signals: Signals) {
             }
         }
     };
-    executor.spawn(wait).detach();
+    tasks.spawn(wait).detach();
 }
 
-fn watch_manifests(executor: &Tasks, senders: &Senders, paths: &Paths) -> Result<(), StartError> {
+fn watch_manifests(tasks: &Tasks, senders: &Senders, paths: &Paths) -> Result<(), StartError> {
     let folder = paths.static_pods();
     let watch = FolderWatch::new(&folder).map_err(io(folder.display().to_string()))?;
     let news = senders.news.clone();
@@ -206,15 +209,15 @@ fn watch_manifests(executor: &Tasks, senders: &Senders, paths: &Paths) -> Result
             }
         }
     };
-    executor.spawn(wait).detach();
+    tasks.spawn(wait).detach();
     Ok(())
 }
 
-fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> Result<Node, StartError> {
+fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Senders) -> Result<Node, StartError> {
     let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
     // The store must open on a full disk, too.
     let reserve = Reserve::new(paths.reserve());
-    tend(&reserve, paths);
+    maintain(&reserve, paths);
     let opened = open_store(paths)?;
     let mut store = opened.store;
     store.keep_secrets_in_memory(config.security.secrets_in_memory)?;
@@ -263,7 +266,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
     let (launcher, warnings) = Launcher::new(paths, Rc::clone(&config))?;
     warnings.iter().for_each(|warning| log::warn!("{warning}"));
     if let Some(worker) = launcher.systemd_worker() {
-        executor.spawn(worker).detach();
+        tasks.spawn(worker).detach();
     }
     exec::sweep(&paths.runtime_root());
     let settings = Settings {
@@ -271,7 +274,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         runtime_timeout: config.runtime.request_timeout,
         ..Settings::default()
     };
-    let monitor = MonitorClient::connect_or_spawn(executor, paths.clone(), settings, senders.monitor.clone());
+    let monitor = MonitorClient::connect_or_spawn(tasks, paths.clone(), settings, senders.monitor.clone());
     let version = launcher.runtime.version();
     if version.is_none() {
         log::error!(
@@ -285,7 +288,7 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
         recursive_read_only: launcher.recursive_read_only,
         runtime: launcher.runtime.name.clone(),
     };
-    let probes = Supervisor::new(executor.clone(), exec_probe(paths, launcher.runtimes()), tell_probe(&senders));
+    let probes = Probes(Supervisor::new(tasks.clone(), exec_probe(paths, launcher.runtimes()), tell_probe(&senders)));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
     let now = clock.now();
     let conditions = store.fact(Fact::Conditions)?;
@@ -299,45 +302,49 @@ fn build(paths: &Paths, config: Config, executor: &Tasks, senders: Senders) -> R
     })?;
     // What a killed predecessor has left to be told.
     store.sync()?;
-    Ok(Node {
+    let eviction = Eviction::new(manager, measure::separate_images(paths));
+    let node_status = NodeStatus::new(version.unwrap_or_default(), conditions.as_deref(), sensors);
+    let cx = Context {
         config,
         paths: paths.clone(),
         clock,
-        executor: executor.clone(),
+        tasks: tasks.clone(),
         senders,
         store,
-        launcher,
-        monitor,
-        resumed: false,
-        link: None,
-        host,
         pods: Pods::default(),
+        resumed: false,
+        host,
+        link: None,
+        outgoing: Outgoing::default(),
+        correlator: EventCorrelator::default(),
+        look_at: None,
+    };
+    Ok(Node {
+        cx,
+        launcher,
+        containers: Containers::new(monitor),
         doubt,
-        backup: Backup::default(),
         poison: Poison::open(&paths.run()),
-        notify: Notify::from_env(),
-        containers: BTreeMap::new(),
-        unremoved: BTreeMap::new(),
         connecting: BTreeMap::new(),
         host_ports: super::network::HostPorts::default(),
         probes,
         hooks: Hooks::default(),
         pulls: Pulls::default(),
-        outgoing: Outgoing::default(),
-        correlator: EventCorrelator::default(),
+        tokens: Tokens::default(),
+        static_pods: StaticPods::default(),
+        streams: Streams::default(),
         ends: Ends::default(),
         resync: StatusResync::default(),
-        node_status: NodeStatus::new(version.unwrap_or_default(), conditions.as_deref(), sensors),
-        eviction: Eviction::new(manager, measure::separate_images(paths)),
+        housekeeping: Housekeeping::default(),
+        node_status,
+        eviction,
         ephemeral_storage: EphemeralStorage::default(),
         image_gc: ImageGc::default(),
-        shutdown: Shutdown::default(),
+        backup: Backup::default(),
         reserve,
-        streams: Streams::default(),
-        tokens: Tokens::default(),
+        shutdown: Shutdown::default(),
         idle: Idle::default(),
-        static_pods: StaticPods::default(),
-        mirrors_asked: BTreeSet::new(),
+        notify: Notify::from_env(),
     })
 }
 
@@ -356,7 +363,7 @@ fn open_store(paths: &Paths) -> Result<Opened, StoreError> {
 }
 
 /// Keeps or gives up the room for the node itself.
-pub(super) fn tend(reserve: &Reserve, paths: &Paths) {
+pub(super) fn maintain(reserve: &Reserve, paths: &Paths) {
     let Some(space) = host::disk_space(&paths.state()) else { return };
     if let Err(error) = reserve.tend(space.available_bytes, space.total_bytes) {
         log::error!("{}: {error}", paths.reserve().display());
@@ -387,16 +394,16 @@ fn tell_probe(senders: &Senders) -> Rc<dyn Fn(crate::probe::ProbeEvent)> {
 impl Node {
     /// Every pod the store knows, running or wanted. What the monitor says comes next and settles which is which.
     fn load_pods(&mut self) -> Result<(), StoreError> {
-        let restored = intake::restore(&self.store)?;
+        let restored = intake::restore(&self.cx.store)?;
         restored.lost.iter().for_each(|lost| log::error!("{lost}"));
         for Recorded { pod: manifest, record, gone } in restored.recorded {
             let uid = record.uid.clone();
-            self.own(&record);
+            self.containers.insert_all(&record);
             let manifest = Rc::new(manifest);
-            self.pods.insert(Entry::new(Rc::clone(&manifest), record));
-            self.want_tokens(&uid, &manifest);
+            self.cx.pods.insert(Entry::new(Rc::clone(&manifest), record));
+            self.tokens.want(&self.cx, &uid, &manifest);
             if gone {
-                self.pod_gone(&uid);
+                self.cx.pod_gone(&uid);
             }
         }
         for (pod, refusal) in restored.wanted {
@@ -409,26 +416,15 @@ impl Node {
         Ok(())
     }
 
-    /// Whose containers these are.
-    pub(super) fn own(&mut self, record: &PodRecord) {
-        let uid = &record.uid;
-        for (name, container) in &record.containers {
-            for attempt in container.garbage.keys().copied().chain([container.attempt]) {
-                let id = crate::pod::id::container_id(uid, name, attempt);
-                self.containers.insert(id, ContainerRef { uid: uid.clone(), container: name.clone(), attempt });
-            }
-        }
-    }
-
     fn start_link(&mut self, identity: Identity) -> Result<link::LinkHandle, StoreError> {
-        let floor = self.store.fact(Fact::TimeFloor)?.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let floor = self.cx.store.fact(Fact::TimeFloor)?.and_then(|text| text.parse::<jiff::Timestamp>().ok());
         let floor = floor.map_or(SystemTime::UNIX_EPOCH, SystemTime::from);
         let settings = LinkSettings {
             identity,
             time: Time { floor, ..Time::default() },
-            paths: self.paths.clone(),
-            status: Some(link::status::file(&self.paths)),
+            paths: self.cx.paths.clone(),
+            status: Some(link::status::file(&self.cx.paths)),
         };
-        Ok(link::start(&self.executor, settings, self.senders.link.clone()))
+        Ok(link::start(&self.cx.tasks, settings, self.cx.senders.link.clone()))
     }
 }

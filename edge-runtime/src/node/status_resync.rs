@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 
-use crate::node::Node;
+use super::context::Context;
+use super::pods::Pods;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
 use crate::sys::random::random;
@@ -77,57 +78,50 @@ impl StatusResync {
             |(uid, refused): (&String, &mut Refused)| refused.due.take_if(|due| *due <= now).map(|_| uid.clone());
         listed.into_iter().flatten().chain(self.refused.iter_mut().filter_map(again)).collect()
     }
-}
 
-impl Node {
-    pub(super) fn repeat_soon(&mut self) {
-        let told = self.pods.iter().filter(|(_, entry)| !entry.reported.is_null());
-        let told = told.map(|(uid, _)| uid.clone()).collect();
-        let now = self.mono();
-        self.resync.listed(told, now, random());
+    /// A complete list has been committed.
+    pub(super) fn soon(&mut self, cx: &Context) {
+        self.listed(cx.pods.uids(|entry| !entry.reported.is_null()), cx.mono(), random());
     }
 
     /// The bridge has acknowledged reports that still are in the outbox.
-    pub(super) fn reports_taken(&mut self, ids: &[u64]) -> Result<(), StoreError> {
+    pub(super) fn reports_taken(&mut self, cx: &Context, ids: &[u64]) -> Result<(), StoreError> {
         // Each costs a look into the store, for nothing as a rule.
-        if self.resync.refused.is_empty() {
+        if self.refused.is_empty() {
             return Ok(());
         }
         for id in ids {
-            if let Some(uid) = self.pod_of_status(*id)? {
-                self.resync.forget(&uid);
+            if let Some(uid) = pod_of_status(cx, *id)? {
+                self.forget(&uid);
             }
         }
         Ok(())
     }
 
     /// The bridge has refused a report that still is in the outbox.
-    pub(super) fn report_refused(&mut self, id: u64) -> Result<(), StoreError> {
+    pub(super) fn report_refused(&mut self, cx: &Context, id: u64) -> Result<(), StoreError> {
         // A status that another has replaced since is not there any more.
-        if let Some(uid) = self.pod_of_status(id)? {
-            let now = self.mono();
-            self.resync.refused(&uid, now);
+        if let Some(uid) = pod_of_status(cx, id)? {
+            self.refused(&uid, cx.mono());
         }
         Ok(())
     }
 
-    /// The pod of this node whose status is this row of the outbox.
-    fn pod_of_status(&self, id: u64) -> Result<Option<String>, StoreError> {
-        let Some(Report::PodStatus { uid: told, .. }) = self.store.outbox_row(id)? else { return Ok(None) };
-        // That of a static pod goes to its mirror.
-        let mut pods = self.pods.iter();
-        let pod = pods.find(|(uid, entry)| **uid == told || entry.mirror_uid.as_deref() == Some(&*told));
-        Ok(pod.map(|(uid, _)| uid.clone()))
-    }
-
-    pub(super) fn repeat_statuses(&mut self, now: Mono) {
-        for uid in self.resync.due(now) {
-            if let Some(entry) = self.pods.get_mut(&uid) {
+    /// Has the statuses told again whose time has come.
+    pub(super) fn tell_due(&mut self, pods: &mut Pods, now: Mono) {
+        for uid in self.due(now) {
+            if let Some(entry) = pods.get_mut(&uid) {
                 entry.reported = serde_json::Value::Null;
-                self.pods.touch(&uid);
+                pods.touch(&uid);
             }
         }
     }
+}
+
+/// The pod of this node whose status is this row of the outbox.
+fn pod_of_status(cx: &Context, id: u64) -> Result<Option<String>, StoreError> {
+    let Some(Report::PodStatus { uid, .. }) = cx.store.outbox_row(id)? else { return Ok(None) };
+    Ok(cx.pods.by_api_uid(&uid).map(str::to_owned))
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 use edge_protocol::message::{TokenAnswer, TokenRequest};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::Node;
+use super::context::Context;
 use crate::launch::sandbox::SandboxFailure;
 use crate::pod::clock::{Mono, Now};
 use crate::pod::event::PodEvent;
-use crate::pod::record::{PodSource, SandboxState};
+use crate::pod::record::PodSource;
 use crate::store::StoreError;
 use crate::sys::random::random;
 use crate::volume::error::TOKEN_MISSING;
@@ -70,11 +70,11 @@ impl Slot {
 
 impl Tokens {
     /// Answers are lost with the connection that they were asked on.
-    fn disconnected(&mut self) {
+    pub(super) fn disconnected(&mut self) {
         self.slots.values_mut().for_each(|slot| slot.asked = None);
     }
 
-    fn forget(&mut self, uid: &str) {
+    pub(super) fn forget(&mut self, uid: &str) {
         self.slots.retain(|(owner, _), _| owner != uid);
         self.waiting.remove(uid);
     }
@@ -84,54 +84,41 @@ impl Tokens {
     }
 
     /// Whether an answer about a token that this pod lacks is to be expected.
-    fn hopeful(&self, uid: &str) -> bool {
+    fn can_still_come(&self, uid: &str) -> bool {
         let mut lacking = self.slots.iter().filter(|((owner, _), slot)| owner == uid && slot.held.is_none());
         lacking.all(|(_, slot)| slot.asked.is_some() || slot.not_before.is_none())
     }
-}
 
-impl Node {
     /// The tokens that this pod's volumes ask for, from now on.
-    pub(super) fn want_tokens(&mut self, uid: &str, pod: &Pod) {
-        let api = self.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Api);
+    pub(super) fn want(&mut self, cx: &Context, uid: &str, pod: &Pod) {
+        let api = cx.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Api);
         let wanted = if api { token::wanted(pod) } else { BTreeSet::new() };
-        self.tokens.slots.retain(|(owner, which), _| owner != uid || wanted.contains(which));
+        self.slots.retain(|(owner, which), _| owner != uid || wanted.contains(which));
         for which in wanted {
             let key = (uid.to_owned(), which);
-            if self.tokens.slots.contains_key(&key) {
+            if self.slots.contains_key(&key) {
                 continue;
             }
-            let held = self.store.token(uid, &key.1).unwrap_or_else(|error| {
+            let held = cx.store.token(uid, &key.1).unwrap_or_else(|error| {
                 log::error!("{error}");
                 None
             });
             let slot = Slot { held, random: random(), ..Slot::default() };
-            self.tokens.slots.insert(key, slot);
+            self.slots.insert(key, slot);
         }
     }
 
-    pub(super) fn forget_tokens(&mut self, uid: &str) {
-        self.tokens.forget(uid);
-    }
-
-    pub(super) fn tokens_disconnected(&mut self) {
-        self.tokens.disconnected();
-    }
-
-    /// Asks for what is due; says when to come again. Also ends the waiting of pods whose tokens did not come.
-    pub(super) fn renew_tokens(&mut self) -> Option<Mono> {
-        if self.tokens.slots.is_empty() {
-            return None;
-        }
-        let now = self.clock.now();
-        if let Some(link) = self.link.as_ref().filter(|link| link.is_connected()) {
-            let mut under_way = self.tokens.slots.values().filter(|slot| slot.asked.is_some()).count();
-            for ((uid, wanted), slot) in self.tokens.slots.iter_mut().filter(|(_, slot)| slot.is_due(&now)) {
-                let Some(entry) = self.pods.get(uid).filter(|entry| entry.record.terminal.is_none()) else { continue };
+    /// Asks for what is due.
+    pub(super) fn renew(&mut self, cx: &Context) {
+        let now = cx.clock.now();
+        if let Some(link) = cx.connection() {
+            let mut under_way = self.slots.values().filter(|slot| slot.asked.is_some()).count();
+            for ((uid, wanted), slot) in self.slots.iter_mut().filter(|(_, slot)| slot.is_due(&now)) {
+                let Some(entry) = cx.pods.get(uid).filter(|entry| entry.record.terminal.is_none()) else { continue };
                 if under_way >= UNDER_WAY {
                     break;
                 }
-                let id = self.tokens.last_id + 1;
+                let id = self.last_id + 1;
                 let request = TokenRequest {
                     namespace: entry.record.namespace.clone(),
                     pod: entry.record.name.clone(),
@@ -140,7 +127,7 @@ impl Node {
                     expiration_seconds: wanted.seconds,
                 };
                 if link.request_token(id, request) {
-                    self.tokens.last_id = id;
+                    self.last_id = id;
                     slot.asked = Some(id);
                     under_way += 1;
                 } else {
@@ -149,17 +136,30 @@ impl Node {
                 }
             }
         }
-        self.end_waiting(now.mono);
-        // Offline there is nothing to wake for: the connection's arrival is news.
-        let connected = self.link.as_ref().is_some_and(crate::link::LinkHandle::is_connected);
-        let slots = self.tokens.slots.values().filter(|_| connected).filter_map(|slot| slot.due(&now));
-        slots.filter(|at| *at > now.mono).chain(self.tokens.waiting.values().copied()).min()
     }
 
-    pub(super) fn token_answered(&mut self, id: u64, answer: TokenAnswer) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        let found = self.tokens.slots.iter_mut().find(|(_, slot)| slot.asked == Some(id));
-        let Some(((uid, wanted), slot)) = found else { return Ok(()) };
+    /// When to come again.
+    pub(super) fn wake(&self, cx: &Context) -> Option<Mono> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let now = cx.clock.now();
+        // Offline there is nothing to wake for: the connection's arrival is news.
+        let connected = cx.connection().is_some();
+        let slots = self.slots.values().filter(|_| connected).filter_map(|slot| slot.due(&now));
+        slots.filter(|at| *at > now.mono).chain(self.waiting.values().copied()).min()
+    }
+
+    /// Gives the pod whose volumes are to have the token.
+    pub(super) fn answered(
+        &mut self,
+        cx: &mut Context,
+        id: u64,
+        answer: TokenAnswer,
+    ) -> Result<Option<String>, StoreError> {
+        let now = cx.clock.now();
+        let found = self.slots.iter_mut().find(|(_, slot)| slot.asked == Some(id));
+        let Some(((uid, wanted), slot)) = found else { return Ok(None) };
         slot.asked = None;
         let held = match answer {
             TokenAnswer::Issued { token, issued, expires } => match (issued.parse(), expires.parse()) {
@@ -173,12 +173,12 @@ impl Node {
         match held {
             Ok(held) => {
                 // Durable first: what a pod has read once it must find again after a power cut.
-                self.store.write_durable(|writer| writer.put_token(&uid, &wanted, &held))?;
+                cx.store.write_durable(|writer| writer.put_token(&uid, &wanted, &held))?;
                 *slot = Slot { held: Some(held), random: random(), ..Slot::default() };
-                if !self.tokens.lacks(&uid) {
-                    self.tell(&uid, PodEvent::DependencyChanged);
+                if !self.lacks(&uid) {
+                    cx.tell(&uid, PodEvent::DependencyChanged);
                 }
-                self.refresh_volumes(&uid);
+                Ok(Some(uid))
             }
             Err(reason) => {
                 log::warn!("pod {uid}: no service account token: {reason}");
@@ -186,60 +186,50 @@ impl Node {
                 slot.refusals += 1;
                 slot.not_before = Some(now.mono.after(pause));
                 slot.problem = reason;
+                Ok(None)
             }
         }
-        self.end_waiting(now.mono);
-        Ok(())
     }
 
     /// Whether the pod's volumes have to wait for tokens that are on their way. If so the answer to
     /// `PrepareSandbox` comes later.
-    pub(super) fn awaits_tokens(&mut self, uid: &str) -> bool {
-        let connected = self.link.as_ref().is_some_and(crate::link::LinkHandle::is_connected);
-        if !connected || !self.tokens.lacks(uid) || !self.tokens.hopeful(uid) {
+    pub(super) fn awaits(&mut self, cx: &Context, uid: &str) -> bool {
+        if cx.connection().is_none() || !self.lacks(uid) || !self.can_still_come(uid) {
             return false;
         }
-        let until = self.clock.now().mono.after(PATIENCE);
-        self.tokens.waiting.insert(uid.to_owned(), until);
+        let until = cx.mono().after(PATIENCE);
+        self.waiting.insert(uid.to_owned(), until);
         true
     }
 
-    /// A pod that could not be prepared; for want of a token the message says why there is none.
-    pub(super) fn without_volumes(&self, uid: &str, failure: SandboxFailure) -> PodEvent {
-        let SandboxFailure { reason, mut message } = failure;
-        if message.ends_with(TOKEN_MISSING)
-            && let Some(why) = self.token_problem(uid)
+    /// Why a pod could not be prepared; for want of a token the message says why there is none.
+    pub(super) fn explain(&self, cx: &Context, uid: &str, mut failure: SandboxFailure) -> SandboxFailure {
+        if failure.message.ends_with(TOKEN_MISSING)
+            && let Some(why) = self.problem(cx, uid)
         {
-            message = format!("{message}: {why}");
+            failure.message = format!("{}: {why}", failure.message);
         }
-        PodEvent::SandboxFailed { reason: reason.to_owned(), message }
+        failure
     }
 
     /// Why a token that the pod lacks is not there.
-    fn token_problem(&self, uid: &str) -> Option<String> {
-        let lacking = self.tokens.slots.iter().find(|((owner, _), slot)| owner == uid && slot.held.is_none());
+    fn problem(&self, cx: &Context, uid: &str) -> Option<String> {
+        let lacking = self.slots.iter().find(|((owner, _), slot)| owner == uid && slot.held.is_none());
         let (_, slot) = lacking?;
-        Some(match (slot.problem.is_empty(), &self.link) {
-            (false, _) => slot.problem.clone(),
-            (true, Some(link)) if link.is_connected() => "no answer from the bridge yet".to_owned(),
-            _ => "no connection to the bridge".to_owned(),
+        Some(match cx.connection() {
+            _ if !slot.problem.is_empty() => slot.problem.clone(),
+            Some(_) => "no answer from the bridge yet".to_owned(),
+            None => "no connection to the bridge".to_owned(),
         })
     }
 
-    fn end_waiting(&mut self, now: Mono) {
-        let over = |uid: &String, until: Mono| until <= now || !self.tokens.lacks(uid) || !self.tokens.hopeful(uid);
+    /// The pods that wait no longer: their tokens are there, or will not come.
+    pub(super) fn waited(&mut self, now: Mono) -> Vec<String> {
+        let over = |uid: &String, until: Mono| until <= now || !self.lacks(uid) || !self.can_still_come(uid);
         let over: Vec<String> =
-            self.tokens.waiting.iter().filter(|(uid, until)| over(uid, **until)).map(|(uid, _)| uid.clone()).collect();
-        for uid in over {
-            self.tokens.waiting.remove(&uid);
-            let Some(entry) = self.pods.get(&uid) else { continue };
-            if entry.record.sandbox.state == SandboxState::Preparing {
-                let pod = std::rc::Rc::clone(&entry.pod);
-                if let Some(answer) = self.prepare_sandbox(&uid, &pod) {
-                    self.tell(&uid, answer);
-                }
-            }
-        }
+            self.waiting.iter().filter(|(uid, until)| over(uid, **until)).map(|(uid, _)| uid.clone()).collect();
+        self.waiting.retain(|uid, _| !over.contains(uid));
+        over
     }
 }
 

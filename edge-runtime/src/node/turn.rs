@@ -8,45 +8,36 @@ use std::time::Duration;
 use edge_protocol::message::Report;
 use serde_json::Value;
 
+use super::admit::Admission;
+use super::containers::ContainerRef;
 use super::hooks::HookRef;
 use super::pods::Hold;
-use super::{ContainerRef, Node};
+use super::pulls::secrets;
+use super::{Node, resize};
 use crate::pod::clock::Now;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::{self, World};
 use crate::pod::record::{ContainerState, PodRecord, PodSource};
+use crate::pod::status;
 use crate::pod::step::{EventDraft, Step};
-use crate::pod::{notice, status, transition};
 use crate::store::StoreError;
 
 /// More rounds than any pod needs before it has to wait for something: a guard against a loop of decisions.
 const MAX_ROUNDS: usize = 64;
 
 impl Node {
-    /// Takes news about a pod into its record. Stored with the pod's next turn.
-    pub(super) fn tell(&mut self, uid: &str, event: PodEvent) {
-        let now = self.clock.now();
-        let Some(entry) = self.pods.get_mut(uid) else { return };
-        log::debug!("pod {}/{}: {event:?}", entry.record.namespace, entry.record.name);
-        let before = entry.record.clone();
-        entry.notes.extend(notice::about(&before, &event));
-        entry.record = transition::apply(before.clone(), event, &now);
-        entry.unsaved |= entry.record != before;
-        self.pods.touch(uid);
-    }
-
     /// Brings one pod as far as it gets without waiting.
     ///
     /// # Errors
     /// The store cannot be written: nothing was executed that it does not know.
     pub(super) fn settle(&mut self, uid: &str) -> Result<(), StoreError> {
-        if self.is_frozen() || !self.poison.begin(uid) {
+        if self.shutdown.is_frozen() || !self.poison.begin(uid) {
             return Ok(());
         }
         let done = self.settle_rounds(uid);
         self.poison.end(uid);
         done?;
-        self.turn_committed(uid);
+        self.ends.turn_committed(uid, self.cx.mono());
         Ok(())
     }
 
@@ -56,51 +47,57 @@ impl Node {
             let message = "the node's daemon died three times while it attended to this pod, which is left as it is \
                            until it changes or the machine starts anew";
             log::error!("pod {uid}: {message}");
-            self.pod_event(&uid, &EventDraft::pod(true, "PodSkipped", message.to_owned()))?;
+            self.cx.pod_event(&uid, &EventDraft::pod(true, "PodSkipped", message.to_owned()))?;
         }
         Ok(())
     }
 
     fn settle_rounds(&mut self, uid: &str) -> Result<(), StoreError> {
         for _ in 0..MAX_ROUNDS {
-            let now = self.clock.now();
+            let now = self.cx.clock.now();
             let Some(steps) = self.decide_and_commit(uid, &now)? else { return Ok(()) };
             let answers = self.execute(uid, steps, &now)?;
             if answers.is_empty() {
-                self.sync_probes(uid);
-                self.sync_hooks(uid);
+                self.probes.sync(&self.cx, uid);
+                self.hooks.sync(&self.cx.pods, uid);
                 return Ok(());
             }
             for answer in answers {
-                self.tell(uid, answer);
+                self.cx.tell(uid, answer);
             }
         }
         log::error!("pod {uid}: no rest after {MAX_ROUNDS} rounds; trying again in a second");
-        if let Some(entry) = self.pods.get_mut(uid) {
-            entry.wake = Some(self.clock.now().mono.after(Duration::from_secs(1)));
+        if let Some(entry) = self.cx.pods.get_mut(uid) {
+            entry.wake = Some(self.cx.clock.now().mono.after(Duration::from_secs(1)));
         }
         Ok(())
     }
 
     fn decide_and_commit(&mut self, uid: &str, now: &Now) -> Result<Option<VecDeque<Step>>, StoreError> {
-        let Some(entry) = self.pods.get(uid) else { return Ok(None) };
+        let Some(entry) = self.cx.pods.get(uid) else { return Ok(None) };
         let pod = entry.pod.clone();
+        let admission = Admission {
+            cx: &self.cx,
+            launcher: &self.launcher,
+            pressure: self.eviction.pressure,
+            shutting_down: self.shutdown.is_under_way(),
+        };
         let world = World {
-            image: &|reference| self.image_for(reference, &self.pull_secrets(&pod).found),
-            admit: &|pod| self.admit(pod),
-            resize: &|pod| self.no_room(pod),
+            image: &|reference| self.cx.image_for(reference, &secrets::of_pod(&self.cx, &pod).found),
+            admit: &|pod| admission.admit(pod),
+            resize: &|pod| admission.no_room(pod),
         };
         let plan = reconcile::reconcile(&pod, entry.record.clone(), &world, now);
-        let (record, status) = status::publish(&pod, plan.record, &self.host, now);
+        let (record, status) = status::publish(&pod, plan.record, &self.cx.host, now);
         let status = serde_json::to_value(&status).unwrap_or(Value::Null);
 
         let reports = self.reports(uid, &record, status, &plan.steps, now);
-        let Some(entry) = self.pods.get(uid) else { return Ok(None) };
+        let Some(entry) = self.cx.pods.get(uid) else { return Ok(None) };
         let changed = entry.unsaved || entry.record != record;
         let forget = plan.steps.contains(&Step::Forget);
         if changed || forget || !reports.is_empty() {
-            let dropped = self.correlator.dropped();
-            let ids = self.store.write(|writer| {
+            let dropped = self.cx.correlator.dropped();
+            let ids = self.cx.store.write(|writer| {
                 dropped.iter().try_for_each(|row| writer.acknowledged(*row))?;
                 if forget {
                     writer.forget_pod(uid)?;
@@ -110,11 +107,11 @@ impl Node {
                 reports.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()
             })?;
             if self.tells_of_an_end(uid, &record, &reports) {
-                self.end_committed();
+                self.ends.committed(now.mono);
             }
-            self.queue_reports(ids.into_iter().zip(reports).collect());
+            self.cx.queue_reports(ids.into_iter().zip(reports).collect());
         }
-        if let Some(entry) = self.pods.get_mut(uid) {
+        if let Some(entry) = self.cx.pods.get_mut(uid) {
             entry.record = record;
             entry.unsaved = false;
             entry.wake = None;
@@ -124,7 +121,7 @@ impl Node {
 
     /// The reports say that something has ended which no report has said before.
     fn tells_of_an_end(&mut self, uid: &str, record: &PodRecord, reports: &[Report]) -> bool {
-        let Some(entry) = self.pods.get_mut(uid) else { return false };
+        let Some(entry) = self.cx.pods.get_mut(uid) else { return false };
         let mut tells = false;
         for report in reports {
             match report {
@@ -141,7 +138,7 @@ impl Node {
     /// What this turn has to tell the cloud: status if it changed, events, the end.
     fn reports(&mut self, uid: &str, record: &PodRecord, status: Value, steps: &[Step], now: &Now) -> Vec<Report> {
         let mut reports = Vec::new();
-        let Some(entry) = self.pods.get_mut(uid) else { return reports };
+        let Some(entry) = self.cx.pods.get_mut(uid) else { return reports };
         let notes = std::mem::take(&mut entry.notes);
         let api_uid = match record.source {
             PodSource::Api => Some(record.uid.clone()),
@@ -152,12 +149,12 @@ impl Node {
             _ => None,
         });
         for draft in notes.iter().chain(decided) {
-            let event = super::events::about_pod(record, api_uid.as_deref(), draft, &self.config.node_name, now);
-            if let Some(event) = self.correlated(event) {
+            let event = super::events::about_pod(record, api_uid.as_deref(), draft, &self.cx.config.node_name, now);
+            if let Some(event) = self.cx.correlated(event) {
                 reports.push(Report::Event { event });
             }
         }
-        let Some(entry) = self.pods.get_mut(uid) else { return reports };
+        let Some(entry) = self.cx.pods.get_mut(uid) else { return reports };
         let gone = steps.contains(&Step::ReportGone);
         let is_static = record.source == PodSource::Static;
         // A mirror is there until nothing of its pod runs: deleting it sooner would say so too soon.
@@ -194,35 +191,43 @@ impl Node {
     fn execute(&mut self, uid: &str, steps: VecDeque<Step>, now: &Now) -> Result<Vec<PodEvent>, StoreError> {
         let mut answers = Vec::new();
         for step in steps {
-            let Some(entry) = self.pods.get(uid) else { return Ok(answers) };
+            let Some(entry) = self.cx.pods.get(uid) else { return Ok(answers) };
             let pod = Rc::clone(&entry.pod);
             if !matches!(step, Step::Event(_) | Step::WakeAt(_)) {
                 log::debug!("pod {}/{}: {step:?}", entry.record.namespace, entry.record.name);
             }
             match step {
-                Step::PrepareSandbox if self.awaits_tokens(uid) => {}
+                Step::PrepareSandbox if self.tokens.awaits(&self.cx, uid) => {}
                 Step::PrepareSandbox => answers.extend(self.prepare_sandbox(uid, &pod)),
                 Step::EnsureImage { container, reference, policy, for_volume } => {
                     let waiter = (container, for_volume);
-                    answers.extend(self.ensure_image(uid, &pod, waiter, &reference, policy));
+                    answers.extend(self.pulls.ensure(&mut self.cx, uid, &pod, waiter, &reference, policy));
                 }
                 Step::Start { container, attempt, id, image_id } => {
-                    answers.extend(self.start_container(uid, &pod, &container, attempt, &id, &image_id));
+                    answers.extend(self.start_container(
+                        &pod,
+                        ContainerRef { uid: uid.to_owned(), container, attempt },
+                        &id,
+                        &image_id,
+                    ));
                 }
                 Step::Kill { container, id, signal, because } => {
-                    self.kill_container(uid, &container, &id, signal, because)
+                    self.containers.kill(&self.cx, (uid, &container, &id), signal, because);
                 }
                 Step::RunHook { container, id, hook, limit } => {
-                    self.run_hook(uid, &pod, HookRef::new(uid, container, id, hook), limit);
+                    let which = HookRef::new(uid, container, id, hook);
+                    self.hooks.run(&self.cx, &self.probes, &pod, which, limit);
                 }
-                Step::Resize { containers } => answers.extend(self.resize(uid, &pod, containers)),
+                Step::Resize { containers } => {
+                    answers.extend(resize::begin(&mut self.cx, &self.launcher, uid, &pod, containers))
+                }
                 Step::RemoveContainer { container, attempt, id } => {
                     self.remove_container(ContainerRef { uid: uid.to_owned(), container, attempt }, &id);
                 }
                 Step::Teardown => answers.extend(self.teardown(uid)),
                 Step::Forget => self.forget(uid),
                 Step::WakeAt(at) => {
-                    if let Some(entry) = self.pods.get_mut(uid) {
+                    if let Some(entry) = self.cx.pods.get_mut(uid) {
                         entry.wake = Some(at.max(now.mono));
                     }
                 }

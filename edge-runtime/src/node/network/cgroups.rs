@@ -3,25 +3,23 @@
 use super::super::Node;
 use super::super::sources::News;
 use super::Connecting;
+use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
 use crate::launch::sandbox::sandbox_failure;
 use crate::pod::event::PodEvent;
 use crate::pod::record::ContainerState;
-use crate::store::StoreError;
 use crate::sys::cgroup::{Driver, Pending};
 
 impl Node {
     pub(super) fn await_cgroup(&mut self, uid: &str, what: Connecting, pending: Pending) {
         self.connecting.insert(uid.to_owned(), what);
-        let (news, uid) = (self.senders.news.clone(), uid.to_owned());
-        let job = async move {
+        let uid = uid.to_owned();
+        self.cx.background(async move {
             let result = pending.recv().await.unwrap_or_else(|_| Err("nobody talks to systemd".to_owned()));
-            // The loop is gone only when the process ends.
-            let _ = news.send(News::CgroupDone { uid, result }).await;
-        };
-        self.executor.spawn(job).detach();
+            News::CgroupDone { uid, result }
+        });
     }
 
-    pub(in crate::node) fn cgroup_done(&mut self, uid: &str, result: Result<(), String>) -> Result<(), StoreError> {
+    pub(in crate::node) fn cgroup_done(&mut self, uid: &str, result: Result<(), String>) {
         let ending = self.is_ending(uid);
         let answer = match (self.connecting.remove(uid), result) {
             // Its end was decided meanwhile.
@@ -40,29 +38,29 @@ impl Node {
             (None, _) => None,
         };
         if let Some(answer) = answer {
-            self.tell(uid, answer);
+            self.cx.tell(uid, answer);
         }
-        Ok(())
     }
 
     /// With each look at the node: what a reload of systemd undoes.
     pub(in crate::node) fn mend_cgroups(&self) {
-        if self.config.cgroup_driver != Driver::Systemd {
+        if self.cx.config.cgroup_driver != Driver::Systemd {
             return;
         }
-        for (uid, entry) in self.pods.iter() {
+        let cgroups = self.launcher.cgroups();
+        for (uid, entry) in self.cx.pods.iter() {
             for container in entry.record.containers.values() {
                 if let ContainerState::Running { id, .. } = &container.state {
-                    self.launcher.keep_oom_group(&entry.pod, uid, id);
+                    cgroups.keep_oom_group(&cgroup_of_container(cgroups, &entry.pod, uid, id));
                 }
             }
         }
     }
 
     fn with_cgroup(&mut self, uid: &str) -> Option<PodEvent> {
-        let pod = self.pods.get(uid).map(|entry| entry.pod.clone())?;
+        let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone())?;
         if !self.launcher.has_cgroup(&pod, uid) {
-            let path = self.launcher.cgroup_of_pod(&pod, uid);
+            let path = cgroup_of_pod(self.launcher.cgroups(), &pod, uid);
             let failure = sandbox_failure(format!("systemd started the pod's slice, but there is no cgroup {path}"));
             return Some(self.not_connected(uid, failure));
         }

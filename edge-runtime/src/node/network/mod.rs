@@ -11,6 +11,7 @@ mod volumes;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -23,7 +24,6 @@ use crate::net::netlink::conntrack;
 use crate::pod::event::PodEvent;
 use crate::pod::ports::forwards;
 use crate::pod::record::SandboxState;
-use crate::store::StoreError;
 
 /// What a pod's step waits for.
 #[derive(Debug)]
@@ -50,9 +50,8 @@ impl Node {
         if self.connecting.contains_key(uid) {
             return None;
         }
-        let store = &self.store;
-        let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
-        match self.launcher.volume_looks(pod, &objects) {
+        let looks = self.launcher.volume_looks(pod, &self.cx.objects());
+        match looks {
             Ok(looks) if looks.is_empty() => self.connect(uid, pod),
             Ok(looks) => {
                 self.look_at_volumes(uid, looks);
@@ -62,16 +61,28 @@ impl Node {
         }
     }
 
+    /// Prepares the pods that wait no longer for their tokens.
+    pub(super) fn prepare_waited(&mut self) {
+        for uid in self.tokens.waited(self.cx.mono()) {
+            let Some(entry) = self.cx.pods.get(&uid) else { continue };
+            if entry.record.sandbox.state == SandboxState::Preparing {
+                let pod = Rc::clone(&entry.pod);
+                if let Some(answer) = self.prepare_sandbox(&uid, &pod) {
+                    self.cx.tell(&uid, answer);
+                }
+            }
+        }
+    }
+
     fn connect(&mut self, uid: &str, pod: &Pod) -> Option<PodEvent> {
         let taken = self.taken_addresses(uid);
-        let keep = self.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
-        let store = &self.store;
-        let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
-        let done = match self.launcher.prepare_sandbox(pod, &taken, &keep, &objects) {
+        let keep = self.cx.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
+        let prepared = self.launcher.prepare_sandbox(pod, &taken, &keep, &self.cx.objects());
+        let done = match prepared {
             Ok(Preparation::Done(done)) => done,
             Ok(Preparation::Attach(attachment)) => {
                 for (reason, message) in self.launcher.incapable(pod, &attachment) {
-                    self.warn_about_pod(uid, reason, message);
+                    self.cx.warn_about_pod(uid, reason, message);
                 }
                 self.connecting.insert(uid.to_owned(), Connecting::Attaching);
                 self.attach(uid, attachment);
@@ -81,7 +92,7 @@ impl Node {
                 self.await_cgroup(uid, Connecting::MakingCgroup, pending);
                 return None;
             }
-            Err(failure) => return Some(self.without_volumes(uid, failure)),
+            Err(failure) => return Some(failed(self.tokens.explain(&self.cx, uid, failure))),
         };
         let ports = forwards(pod, &done.ips);
         // A pod on the node's own network is not behind the bridge.
@@ -97,14 +108,14 @@ impl Node {
 
     fn sandbox_ready(&mut self, uid: &str, done: SandboxDone) -> PodEvent {
         for (reason, message) in done.warnings {
-            self.warn_about_pod(uid, reason, message);
+            self.cx.warn_about_pod(uid, reason, message);
         }
         PodEvent::SandboxReady { ips: done.ips }
     }
 
     /// Addresses of all other pods. An ended pod only remembers its own; one being connected has its already.
     fn taken_addresses(&self, uid: &str) -> BTreeSet<IpAddr> {
-        let others = self.pods.iter().filter(|(other, _)| *other != uid);
+        let others = self.cx.pods.iter().filter(|(other, _)| *other != uid);
         let held = others.filter(|(_, entry)| entry.record.sandbox.state != SandboxState::Gone);
         let connecting = self.connecting.values().flat_map(|one| match one {
             Connecting::Rules(done) => done.ips.as_slice(),
@@ -133,7 +144,7 @@ impl Node {
     }
 
     fn remove_sandbox(&mut self, uid: &str) -> Option<PodEvent> {
-        let pod = self.pods.get(uid).map(|entry| entry.pod.clone());
+        let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone());
         match pod.and_then(|pod| self.launcher.stop_cgroup(&pod, uid)) {
             Some(pending) => {
                 self.await_cgroup(uid, Connecting::EndingCgroup, pending);
@@ -144,7 +155,7 @@ impl Node {
     }
 
     fn remove_prepared(&mut self, uid: &str) -> PodEvent {
-        let Some(pod) = self.pods.get(uid).map(|entry| entry.pod.clone()) else { return PodEvent::TornDown };
+        let Some(pod) = self.cx.pods.get(uid).map(|entry| entry.pod.clone()) else { return PodEvent::TornDown };
         match self.launcher.teardown_sandbox(&pod, uid, true) {
             Ok(()) => PodEvent::TornDown,
             Err(message) => PodEvent::TeardownFailed { message },
@@ -154,21 +165,14 @@ impl Node {
     /// The next set of rules that is wanted, one at a time.
     fn replace_rules(&mut self) {
         let Some(forwards) = self.host_ports.next() else { return };
-        let (rules, news) = (self.launcher.network().firewall(&forwards), self.senders.news.clone());
-        self.executor
-            .spawn(async move {
-                let result = rules.apply().await.map_err(|error| error.to_string());
-                // The loop is gone only when the process ends.
-                let _ = news.send(News::RulesReplaced(result)).await;
-            })
-            .detach();
+        let rules = self.launcher.network().firewall(&forwards);
+        self.cx.background(async move { News::RulesReplaced(rules.apply().await.map_err(|error| error.to_string())) });
     }
 
-    pub(super) fn rules_replaced(&mut self, result: Result<(), String>) -> Result<(), StoreError> {
+    pub(super) fn rules_replaced(&mut self, result: Result<(), String>) {
         let done = self.host_ports.done(result.is_ok());
         self.replace_rules();
         done.into_iter().for_each(|uid| self.rules_done(uid, result.clone()));
-        Ok(())
     }
 
     fn rules_done(&mut self, uid: String, result: Result<(), String>) {
@@ -196,16 +200,16 @@ impl Node {
             (None, Err(message)) => Some(PodEvent::TeardownFailed { message }),
         };
         if let Some(answer) = answer {
-            self.tell(&uid, answer);
+            self.cx.tell(&uid, answer);
         }
     }
 
     fn is_ending(&self, uid: &str) -> bool {
-        self.pods.get(uid).is_some_and(|entry| entry.record.sandbox.state == SandboxState::TearingDown)
+        self.cx.pods.get(uid).is_some_and(|entry| entry.record.sandbox.state == SandboxState::TearingDown)
     }
 
     fn not_connected(&mut self, uid: &str, failure: SandboxFailure) -> PodEvent {
-        if let Some(pod) = self.pods.get(uid).map(|entry| entry.pod.clone())
+        if let Some(pod) = self.cx.pods.get(uid).map(|entry| entry.pod.clone())
             && let Err(error) = self.launcher.teardown_sandbox(&pod, uid, false)
         {
             log::warn!("pod {uid}: undoing a failed preparation: {error}");
@@ -215,19 +219,19 @@ impl Node {
 
     /// At start: the rules of all pods whose sandbox is still there. New pods wait for them.
     pub(super) fn rules_at_start(&mut self) {
-        for (uid, entry) in self.pods.iter() {
+        for (uid, entry) in self.cx.pods.iter() {
             let ready = matches!(entry.record.sandbox.state, SandboxState::Ready { .. });
             if ready && self.launcher.sandbox_exists(&entry.pod) && !self.launcher.is_attached(uid) {
                 self.host_ports.hold(uid, forwards(&entry.pod, &entry.record.ips));
             }
         }
         let all = self.host_ports.begin();
-        if self.config.network.mode == NetworkMode::Cni && all.is_empty() {
+        if self.cx.config.network.mode == NetworkMode::Cni && all.is_empty() {
             self.host_ports.done(false);
             return;
         }
-        let (rules, news) = (self.launcher.network().firewall_at_start(&all), self.senders.news.clone());
-        let job = async move {
+        let rules = self.launcher.network().firewall_at_start(&all);
+        self.cx.background(async move {
             let (result, remedy) = rules.await;
             if let Err(error) = &result {
                 log::warn!("no pod with a network of its own can start: {error}");
@@ -235,10 +239,8 @@ impl Node {
             if let Some(remedy) = remedy {
                 log::warn!("{remedy}");
             }
-            // The loop is gone only when the process ends.
-            let _ = news.send(News::RulesReplaced(result.map_err(|error| error.to_string()))).await;
-        };
-        self.executor.spawn(job).detach();
+            News::RulesReplaced(result.map_err(|error| error.to_string()))
+        });
     }
 }
 

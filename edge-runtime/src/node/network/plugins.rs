@@ -9,35 +9,27 @@ use crate::launch::sandbox::sandbox_failure;
 use crate::net::cni::Attachment;
 use crate::pod::event::PodEvent;
 use crate::pod::record::SandboxState;
-use crate::store::StoreError;
 
 impl Node {
     pub(super) fn attach(&self, uid: &str, attachment: Attachment) {
         let (plugins, file) = (self.launcher.plugins().clone(), self.launcher.attachment_file(uid));
-        let (news, uid) = (self.senders.news.clone(), uid.to_owned());
-        let job = async move {
+        let uid = uid.to_owned();
+        self.cx.background(async move {
             let result = plugins.attach(&file, attachment).await;
-            // The loop is gone only when the process ends.
-            let _ = news.send(News::PluginsDone { uid, result }).await;
-        };
-        self.executor.spawn(job).detach();
+            News::PluginsDone { uid, result }
+        });
     }
 
     pub(super) fn detach(&self, uid: &str) {
         let (plugins, file) = (self.launcher.plugins().clone(), self.launcher.attachment_file(uid));
-        let (news, uid) = (self.senders.news.clone(), uid.to_owned());
-        let job = async move {
+        let uid = uid.to_owned();
+        self.cx.background(async move {
             let result = plugins.detach(&file).await.map(|()| Vec::new());
-            let _ = news.send(News::PluginsDone { uid, result }).await;
-        };
-        self.executor.spawn(job).detach();
+            News::PluginsDone { uid, result }
+        });
     }
 
-    pub(in crate::node) fn plugins_done(
-        &mut self,
-        uid: &str,
-        result: Result<Vec<IpAddr>, String>,
-    ) -> Result<(), StoreError> {
+    pub(in crate::node) fn plugins_done(&mut self, uid: &str, result: Result<Vec<IpAddr>, String>) {
         let ending = self.is_ending(uid);
         let answer = match (self.connecting.remove(uid), result) {
             (Some(Connecting::Attaching | Connecting::Undoing(_)), _) if ending => self.disconnect(uid),
@@ -61,17 +53,15 @@ impl Node {
             (None, _) => None,
         };
         if let Some(answer) = answer {
-            self.tell(uid, answer);
+            self.cx.tell(uid, answer);
         }
-        Ok(())
     }
 
     /// The plugins have done their part: the steps that need the addresses follow.
     fn attached(&mut self, uid: &str, ips: Vec<IpAddr>) -> Option<PodEvent> {
-        let pod = self.pods.get(uid).map(|entry| entry.pod.clone())?;
-        let store = &self.store;
-        let objects = |kind: &str, namespace: &str, name: &str| store.lookup(kind, namespace, name);
-        match self.launcher.finish_sandbox(&pod, ips, &objects) {
+        let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone())?;
+        let done = self.launcher.finish_sandbox(&pod, ips, &self.cx.objects());
+        match done {
             Ok(done) => Some(self.sandbox_ready(uid, done)),
             Err(failure) => {
                 self.connecting.insert(uid.to_owned(), Connecting::Undoing(failure));
@@ -85,7 +75,7 @@ impl Node {
     pub(in crate::node) fn plugins_at_start(&mut self) {
         for uid in self.launcher.attached() {
             let (plugins, file) = (self.launcher.plugins().clone(), self.launcher.attachment_file(&uid));
-            let state = self.pods.get(&uid).map(|entry| entry.record.sandbox.state.clone());
+            let state = self.cx.pods.get(&uid).map(|entry| entry.record.sandbox.state.clone());
             let job = async move {
                 let (what, result) = match state {
                     None => ("is unknown and cannot be detached", plugins.detach(&file).await),
@@ -97,7 +87,7 @@ impl Node {
                     log::error!("pod {uid} {what}: {error}");
                 }
             };
-            self.executor.spawn(job).detach();
+            self.cx.tasks.spawn(job).detach();
         }
     }
 }

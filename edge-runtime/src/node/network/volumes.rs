@@ -9,13 +9,8 @@ use crate::launch::looking::Trouble;
 impl Node {
     pub(super) fn look_at_volumes(&mut self, uid: &str, looks: Vec<Look>) {
         self.connecting.insert(uid.to_owned(), Connecting::Looking);
-        let (helper, news, uid) = (self.launcher.looks().clone(), self.senders.news.clone(), uid.to_owned());
-        let job = async move {
-            let result = helper.all(looks).await;
-            // The loop is gone only when the process ends.
-            let _ = news.send(News::Looked { uid, result }).await;
-        };
-        self.executor.spawn(job).detach();
+        let (helper, uid) = (self.launcher.looks().clone(), uid.to_owned());
+        self.cx.background(async move { News::Looked { uid, result: helper.all(looks).await } });
     }
 
     pub(in crate::node) fn looked(&mut self, uid: &str, result: Result<(), Trouble>) {
@@ -27,7 +22,7 @@ impl Node {
             }
             None => return,
         }
-        let pod = self.pods.get(uid).map(|entry| entry.pod.clone());
+        let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone());
         let answer = match (result, pod) {
             // Its end was decided meanwhile.
             _ if self.is_ending(uid) => self.disconnect(uid),
@@ -36,7 +31,7 @@ impl Node {
             (Err(trouble), _) => Some(failed(self.launcher.look_failed(trouble))),
         };
         if let Some(answer) = answer {
-            self.tell(uid, answer);
+            self.cx.tell(uid, answer);
         }
     }
 }

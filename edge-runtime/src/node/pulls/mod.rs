@@ -1,29 +1,28 @@
 //! Images to fetch, one at a time ([`queue`]), each for all who wait for it. One that is here and has to be asked about
 //! (`imagePullPolicy: Always`) waits for no download: the registry has a few seconds to say that it has another.
 
+mod ensure;
 mod prepull;
 mod queue;
-mod secrets;
+pub(super) mod secrets;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use async_executor::Task;
-use k8s_openapi::api::core::v1::{Container, Pod};
 use smol::future::or;
 use smol::lock::Semaphore;
 
-use super::Node;
+use super::context::Context;
 use super::sources::News;
-use crate::image::access::{PodLogin, may_use};
+use crate::image::access::PodLogin;
 use crate::image::spawn::Request;
-use crate::image::{ImageError, ImageRecord, Reference, spawn};
+use crate::image::{ImageError, Reference, spawn};
 use crate::pod::clock::Mono;
 use crate::pod::event::{ImageFailure, PodEvent};
 use crate::pod::record::ContainerKind;
 use crate::pod::step::EventDraft;
-use crate::store::StoreError;
 use queue::{Job, Queue, Stage};
 
 /// Id of the image, or why it could not be had. None: the image that is here is not the one to use.
@@ -51,26 +50,23 @@ pub(super) struct Pulls {
     /// By number of the job; one that is dropped is stopped.
     tasks: BTreeMap<u64, Task<()>>,
     checks: Rc<Semaphore>,
-    pub(super) prepull_at: Option<Mono>,
+    prepull_at: Option<Mono>,
+    /// The disk is being cleared: no download begins.
+    pub(super) short_of_disk: bool,
 }
 
 impl Default for Pulls {
     fn default() -> Self {
         let checks = Rc::new(Semaphore::new(MOST_CHECKS));
-        Self { queue: Queue::default(), tasks: BTreeMap::new(), checks, prepull_at: None }
+        Self { queue: Queue::default(), tasks: BTreeMap::new(), checks, prepull_at: None, short_of_disk: false }
     }
 }
 
 impl Pulls {
-    pub(super) fn is_busy(&self) -> bool {
-        !self.queue.is_empty()
-    }
-}
-
-impl Node {
     /// Asks for an image; the answer comes as news.
-    pub(super) fn pull(
+    fn pull(
         &mut self,
+        cx: &mut Context,
         name: &str,
         uid: &str,
         (container, for_volume): (String, bool),
@@ -78,46 +74,46 @@ impl Node {
         secrets: Vec<PodLogin>,
     ) {
         let (uid, reference) = (uid.to_owned(), reference.to_owned());
-        let asked = self.mono();
+        let asked = cx.mono();
         let waiter = Waiter { uid, container, for_volume, reference, asked };
         let message = format!("Pulling image {:?}", waiter.reference);
-        self.image_event(&waiter, false, "Pulling", message);
-        if let Some(job) = self.pulls.queue.same(name, &secrets) {
+        image_event(cx, &waiter, false, "Pulling", message);
+        if let Some(job) = self.queue.same(name, &secrets) {
             job.waiters.push(waiter);
             return;
         }
-        let stage = if self.stored_image(name).is_some() { Stage::Checked } else { Stage::Waiting };
-        self.enqueue(name, secrets, vec![waiter], stage);
+        let stage = if cx.stored_image(name).is_some() { Stage::Checked } else { Stage::Waiting };
+        self.enqueue(cx, name, secrets, vec![waiter], stage);
     }
 
     /// Asks for an image that no pod waits for.
-    pub(super) fn fetch(&mut self, name: &str) {
-        self.enqueue(name, Vec::new(), Vec::new(), Stage::Waiting);
+    fn fetch(&mut self, cx: &Context, name: &str) {
+        self.enqueue(cx, name, Vec::new(), Vec::new(), Stage::Waiting);
     }
 
-    fn enqueue(&mut self, name: &str, secrets: Vec<PodLogin>, waiters: Vec<Waiter>, stage: Stage) {
+    fn enqueue(&mut self, cx: &Context, name: &str, secrets: Vec<PodLogin>, waiters: Vec<Waiter>, stage: Stage) {
         let registry = Reference::parse(name).map(|name| name.registry).unwrap_or_default();
-        let (name, begun) = (name.to_owned(), self.mono());
-        let number = self.pulls.queue.add(Job { number: 0, name, registry, secrets, waiters, stage, begun });
+        let (name, begun) = (name.to_owned(), cx.mono());
+        let number = self.queue.add(Job { number: 0, name, registry, secrets, waiters, stage, begun });
         match stage {
-            Stage::Checked => self.begin_check(number),
-            _ => self.begin_pulls(),
+            Stage::Checked => self.begin_check(cx, number),
+            _ => self.begin(cx),
         }
     }
 
     /// Begins what is next, if it is time.
-    pub(super) fn begin_pulls(&mut self) {
+    fn begin(&mut self, cx: &Context) {
         // Not into a disk that is being cleared: this one would have to end for it.
-        let short = self.is_short_of_disk();
-        let now = self.clock.now();
-        while let Some(job) = self.pulls.queue.begin(now.mono) {
+        let short = self.short_of_disk;
+        let now = cx.clock.now();
+        while let Some(job) = self.queue.begin(now.mono) {
             let (number, name) = (job.number, job.name.clone());
-            let request = Self::request(&self.config, &job.secrets);
-            let (paths, news) = (self.paths.clone(), self.senders.news.clone());
-            let window = self.config.pull.window.clone();
+            let request = request(&cx.config, &job.secrets);
+            let paths = cx.paths.clone();
+            let window = cx.config.pull.window.clone();
             let open = window.as_ref().map(|window| window.open_for(now.wall.as_second()));
             log::info!("pulling {name}");
-            let task = self.executor.spawn(async move {
+            let task = cx.task(async move {
                 let fetch = async { spawn::pull(&paths, &name, &request).await.map(Some) };
                 let closed = |left: Duration| async move {
                     smol::Timer::after(left).await;
@@ -134,28 +130,28 @@ impl Node {
                     // Stopped in the middle, the next pull goes on where this one ended.
                     Some(Some(left)) => or(fetch, closed(left)).await,
                 };
-                let _ = news.send(News::Pulled { job: number, result }).await;
+                News::Pulled { job: number, result }
             });
-            self.pulls.tasks.insert(number, task);
+            self.tasks.insert(number, task);
         }
     }
 
     /// Asks beside all downloads whether the image that is here is still the one that the registry has.
-    fn begin_check(&mut self, number: u64) {
-        let now = self.clock.now();
-        let Some(job) = self.pulls.queue.get(number) else { return };
+    fn begin_check(&mut self, cx: &Context, number: u64) {
+        let now = cx.clock.now();
+        let Some(job) = self.queue.get(number) else { return };
         let (name, registry) = (job.name.clone(), job.registry.clone());
-        let request = Self::request(&self.config, &job.secrets);
-        let (paths, news, checks) = (self.paths.clone(), self.senders.news.clone(), Rc::clone(&self.pulls.checks));
-        let closed = self.config.pull.window.as_ref().filter(|window| window.open_for(now.wall.as_second()).is_none());
+        let request = request(&cx.config, &job.secrets);
+        let (paths, checks) = (cx.paths.clone(), Rc::clone(&self.checks));
+        let closed = cx.config.pull.window.as_ref().filter(|window| window.open_for(now.wall.as_second()).is_none());
         let why_not = match closed {
             Some(window) => Some(format!("this node pulls images only from {} UTC (pull.window)", window.text)),
-            None if self.pulls.queue.is_silent(&registry, now.mono) => {
+            None if self.queue.is_silent(&registry, now.mono) => {
                 Some(format!("registry {registry} cannot be reached for {name}: it was silent less than a minute ago"))
             }
             None => None,
         };
-        let task = self.executor.spawn(async move {
+        let task = cx.task(async move {
             let check = async {
                 let _permit = checks.acquire().await;
                 spawn::check(&paths, &name, &request).await
@@ -169,62 +165,49 @@ impl Node {
                 Some(why) => Err(not_asked(why)),
                 None => or(check, late).await,
             };
-            let _ = news.send(News::Pulled { job: number, result }).await;
+            News::Pulled { job: number, result }
         });
-        self.pulls.tasks.insert(number, task);
-    }
-
-    fn request(config: &crate::config::Config, secrets: &[PodLogin]) -> Request {
-        Request {
-            auth: None,
-            secrets: secrets.to_vec(),
-            registries: config.registries.clone(),
-            auth_file: config.pull.auth_file.clone(),
-            bytes_per_second: config.pull.bytes_per_second,
-        }
+        self.tasks.insert(number, task);
     }
 
     /// Ends the downloads under way; what they have stays for the next try.
-    pub(super) fn stop_pulls(&mut self, why: &str) {
-        for number in self.pulls.queue.fetched() {
+    pub(super) fn stop(&mut self, cx: &mut Context, why: &str) {
+        for number in self.queue.fetched() {
             let reason = "ErrImagePull".to_owned();
-            let name = self.pulls.queue.get(number).map(|job| job.name.clone()).unwrap_or_default();
+            let name = self.queue.get(number).map(|job| job.name.clone()).unwrap_or_default();
             log::warn!("the pull of {name} is stopped: {why}");
             let error = ImageError::Helper { reason, why: format!("{name}: {why}") };
-            if let Err(error) = self.pulled(number, Err(error)) {
-                log::error!("{error}");
-            }
+            self.done(cx, number, Err(error));
         }
     }
 
-    pub(super) fn pulled(&mut self, number: u64, result: PullResult) -> Result<(), StoreError> {
+    pub(super) fn done(&mut self, cx: &mut Context, number: u64, result: PullResult) {
         // Kills a helper that is still at it.
-        self.pulls.tasks.remove(&number);
+        self.tasks.remove(&number);
         if matches!(result, Ok(None)) {
-            self.pulls.queue.wait(number);
-            self.begin_pulls();
-            return Ok(());
+            self.queue.wait(number);
+            return self.begin(cx);
         }
-        let Some(job) = self.pulls.queue.end(number) else { return Ok(()) };
+        let Some(job) = self.queue.end(number) else { return };
         let unreachable = matches!(&result, Err(error) if error.reason() == "RegistryUnavailable");
-        if job.stage == Stage::Fetched || !self.pulls.queue.is_silent(&job.registry, self.mono()) {
-            let now = self.mono();
-            self.pulls.queue.heard(&job.registry, !unreachable, now);
+        if job.stage == Stage::Fetched || !self.queue.is_silent(&job.registry, cx.mono()) {
+            let now = cx.mono();
+            self.queue.heard(&job.registry, !unreachable, now);
         }
-        self.begin_pulls();
+        self.begin(cx);
         for waiter in &job.waiters {
-            let present = self.image_for(&waiter.reference, &job.secrets);
+            let present = cx.image_for(&waiter.reference, &job.secrets);
             let container = waiter.container.clone();
             let event = match (&result, present) {
                 (Ok(_), Some(image_id)) => {
-                    let message = self.pulled_message(waiter, job.begun, &image_id);
-                    self.image_event(waiter, false, "Pulled", message);
+                    let message = pulled_message(cx, waiter, job.begun, &image_id);
+                    image_event(cx, waiter, false, "Pulled", message);
                     PodEvent::ImageReady { container, image_id }
                 }
                 // Offline is normal here: what the registry cannot refresh is used as it is.
                 (Err(error), Some(image_id)) if unreachable => {
                     let message = format!("{error}; using the image that is on this node");
-                    self.image_event(waiter, true, "Failed", message);
+                    image_event(cx, waiter, true, "Failed", message);
                     PodEvent::ImageReady { container, image_id }
                 }
                 (Err(error), _) => {
@@ -236,91 +219,48 @@ impl Node {
                     PodEvent::ImageFailed { container, failure: ImageFailure::Inspect, message }
                 }
             };
-            self.tell(&waiter.uid, event);
+            cx.tell(&waiter.uid, event);
         }
         if job.waiters.is_empty() {
             match &result {
-                Ok(_) => self.pulls.prepull_at = None,
+                Ok(_) => self.prepull_at = None,
                 Err(error) => log::warn!("{}: {error}; trying again later", job.name),
             }
         }
-        self.node_status.images_changed();
-        Ok(())
+        cx.look_now();
     }
+}
 
-    /// As the kubelet's.
-    fn pulled_message(&self, waiter: &Waiter, begun: Mono, image_id: &str) -> String {
-        let now = self.mono();
-        let (took, waited) = (go_duration(now.since(begun)), go_duration(now.since(waiter.asked)));
-        let size = self.image_record(image_id, &waiter.reference).map_or(0, |image| image.size);
-        let image = &waiter.reference;
-        format!("Successfully pulled image {image:?} in {took} ({waited} including waiting). Image size: {size} bytes.")
+fn request(config: &crate::config::Config, secrets: &[PodLogin]) -> Request {
+    Request {
+        auth: None,
+        secrets: secrets.to_vec(),
+        registries: config.registries.clone(),
+        auth_file: config.pull.auth_file.clone(),
+        bytes_per_second: config.pull.bytes_per_second,
     }
+}
 
-    fn image_event(&mut self, waiter: &Waiter, warning: bool, reason: &'static str, message: String) {
-        let draft = match waiter.for_volume {
-            true => EventDraft::pod(warning, reason, message),
-            false => {
-                let record =
-                    self.pods.get(&waiter.uid).and_then(|entry| entry.record.containers.get(&waiter.container));
-                let kind = record.map_or(ContainerKind::App, |record| record.kind);
-                EventDraft::container(warning, reason, message, kind, &waiter.container)
-            }
-        };
-        if let Err(error) = self.pod_event(&waiter.uid, &draft) {
-            log::error!("{error}");
+/// As the kubelet's.
+fn pulled_message(cx: &Context, waiter: &Waiter, begun: Mono, image_id: &str) -> String {
+    let now = cx.mono();
+    let (took, waited) = (go_duration(now.since(begun)), go_duration(now.since(waiter.asked)));
+    let size = cx.image_record(image_id, &waiter.reference).map_or(0, |image| image.size);
+    let image = &waiter.reference;
+    format!("Successfully pulled image {image:?} in {took} ({waited} including waiting). Image size: {size} bytes.")
+}
+
+fn image_event(cx: &mut Context, waiter: &Waiter, warning: bool, reason: &'static str, message: String) {
+    let draft = match waiter.for_volume {
+        true => EventDraft::pod(warning, reason, message),
+        false => {
+            let record = cx.pods.get(&waiter.uid).and_then(|entry| entry.record.containers.get(&waiter.container));
+            let kind = record.map_or(ContainerKind::App, |record| record.kind);
+            EventDraft::container(warning, reason, message, kind, &waiter.container)
         }
-    }
-
-    /// `status.imageID` of an image that is here, asked for as a pod with these pull secrets spells it; none where it
-    /// takes a login that the pod does not have.
-    pub(super) fn image_for(&self, reference: &str, secrets: &[PodLogin]) -> Option<String> {
-        let name = Reference::parse(reference).ok()?;
-        let image = self.stored_image(&name.to_string())?;
-        may_use(&image, &name, &self.config.registries, secrets).then(|| image.image_id().to_owned())
-    }
-
-    /// As [`Node::image_for`], whoever may use it.
-    pub(super) fn image_id(&self, reference: &str) -> Option<String> {
-        let name = Reference::parse(reference).ok()?.to_string();
-        self.stored_image(&name).map(|image| image.image_id().to_owned())
-    }
-
-    /// The record behind an `imageID`, else behind the reference.
-    pub(super) fn image_record(&self, image_id: &str, reference: &str) -> Option<ImageRecord> {
-        self.stored_image(image_id).or_else(|| self.stored_image(&Reference::parse(reference).ok()?.to_string()))
-    }
-
-    /// The images of the image volumes that a container mounts, by volume.
-    ///
-    /// # Errors
-    /// One is no longer on the node.
-    pub(super) fn volume_images(
-        &self,
-        uid: &str,
-        pod: &Pod,
-        container: &Container,
-    ) -> Result<BTreeMap<String, ImageRecord>, String> {
-        let resolved = self.pods.get(uid).map(|entry| &entry.record.image_volumes);
-        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let mut images = BTreeMap::new();
-        for (volume, source) in volumes.filter_map(|volume| Some((&volume.name, volume.image.as_ref()?))) {
-            if !container.volume_mounts.iter().flatten().any(|mount| mount.name == *volume) {
-                continue;
-            }
-            let reference = source.reference.as_deref().unwrap_or_default();
-            let id = resolved.and_then(|resolved| resolved.get(volume)).map_or(reference, String::as_str);
-            let gone = || format!("image {id} of volume {volume:?} is no longer on this node");
-            images.insert(volume.clone(), self.image_record(id, reference).ok_or_else(gone)?);
-        }
-        Ok(images)
-    }
-
-    fn stored_image(&self, name: &str) -> Option<ImageRecord> {
-        self.store.image_by_reference(name).unwrap_or_else(|error| {
-            log::error!("{error}");
-            None
-        })
+    };
+    if let Err(error) = cx.pod_event(&waiter.uid, &draft) {
+        log::error!("{error}");
     }
 }
 

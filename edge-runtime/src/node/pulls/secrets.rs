@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, Secret};
 
 use crate::image::access::{PodLogin, secret_key};
-use crate::node::Node;
+use crate::node::context::Context;
 use crate::store::secrets::is_withheld;
 
 /// What a pod has to show to registries.
@@ -26,26 +26,24 @@ impl PullSecrets {
     }
 }
 
-impl Node {
-    pub(in crate::node) fn pull_secrets(&self, pod: &Pod) -> PullSecrets {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let mut secrets = PullSecrets::default();
-        let references = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
-        for name in references.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty()) {
-            let object = self.object("Secret", namespace, name);
-            let bodiless = object.as_ref().is_some_and(is_withheld);
-            let secret = object.and_then(|object| serde_json::from_value::<Secret>(object).ok());
-            let login = match secret {
-                Some(secret) => login(namespace, name, &secret),
-                None => {
-                    secrets.missing.push(name.to_owned());
-                    bodiless.then(|| PodLogin { key: secret_key(namespace, name, ""), document: String::new() })
-                }
-            };
-            secrets.found.extend(login);
-        }
-        secrets
+pub(in crate::node) fn of_pod(cx: &Context, pod: &Pod) -> PullSecrets {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let mut secrets = PullSecrets::default();
+    let references = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    for name in references.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty()) {
+        let object = cx.object("Secret", namespace, name);
+        let bodiless = object.as_ref().is_some_and(is_withheld);
+        let secret = object.and_then(|object| serde_json::from_value::<Secret>(object).ok());
+        let login = match secret {
+            Some(secret) => login(namespace, name, &secret),
+            None => {
+                secrets.missing.push(name.to_owned());
+                bodiless.then(|| PodLogin { key: secret_key(namespace, name, ""), document: String::new() })
+            }
+        };
+        secrets.found.extend(login);
     }
+    secrets
 }
 
 /// Of either type; a Secret of another type is no login (K8s pkg/credentialprovider/secrets).

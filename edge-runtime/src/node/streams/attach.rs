@@ -11,11 +11,10 @@ use smol::future::or;
 use smol::io::AsyncWriteExt;
 
 use super::channels::{Channels, Incoming, Outgoing, Over};
-use super::{outcome, target};
+use super::{Backend, Streams, outcome, target};
 use crate::logs::read::Stream;
 use crate::monitor::attach::{self, Attachment};
 use crate::monitor::client::MonitorClient;
-use crate::node::Node;
 use crate::paths::Paths;
 use crate::pod::ephemeral;
 
@@ -36,12 +35,17 @@ struct Session {
     once: bool,
 }
 
-impl Node {
-    pub(super) fn open_attach(&mut self, stream: StreamId, request: &StreamRequest) -> Result<(), String> {
+impl Streams {
+    pub(super) fn open_attach(
+        &mut self,
+        of: &Backend<'_>,
+        stream: StreamId,
+        request: &StreamRequest,
+    ) -> Result<(), String> {
         let StreamRequest::Attach { namespace, pod, uid, container, stdin, stdout, stderr, .. } = request else {
             return Err("no attach".into());
         };
-        let entry = self.target(namespace, pod, uid)?;
+        let entry = target::pod(of.cx, namespace, pod, uid)?;
         let id = target::running(entry, container)?;
         let definition = ephemeral::definition(&entry.pod, container);
         let definition = definition.as_deref();
@@ -50,8 +54,8 @@ impl Node {
         // As containerd: the input of a terminal is never ended (internal/cri/io/container_io.go).
         let once = definition.is_some_and(|one| has(one.stdin_once)) && !terminal;
         let session = Session {
-            paths: self.paths.clone(),
-            monitor: self.monitor.clone(),
+            paths: of.cx.paths.clone(),
+            monitor: of.monitor.clone(),
             id: id.clone(),
             stdin: *stdin && definition.is_some_and(|one| has(one.stdin)),
             stdout: *stdout,
@@ -59,7 +63,7 @@ impl Node {
             terminal,
             once,
         };
-        self.serve_channels(stream, &id, |channels, _ended| serve(channels, session));
+        self.serve_channels(of, stream, &id, |channels, _ended| serve(channels, session));
         Ok(())
     }
 }

@@ -9,26 +9,30 @@ use smol::future::{or, zip};
 use smol::io::AsyncWriteExt;
 
 use super::channels::{Channels, Incoming, Outgoing, Over};
-use super::{outcome, target};
+use super::{Backend, outcome, target};
 use crate::monitor::exec::ExecError;
 use crate::monitor::exec::output::Output;
 use crate::monitor::exec::session::{Session, Streams, Terminal, Wanted};
-use crate::node::Node;
 
-impl Node {
-    pub(super) fn open_exec(&mut self, stream: StreamId, request: &StreamRequest) -> Result<(), String> {
+impl super::Streams {
+    pub(super) fn open_exec(
+        &mut self,
+        of: &Backend<'_>,
+        stream: StreamId,
+        request: &StreamRequest,
+    ) -> Result<(), String> {
         let StreamRequest::Exec { namespace, pod, uid, container, command, stdin, stdout, stderr, tty } = request
         else {
             return Err("no exec".into());
         };
-        let id = target::running(self.target(namespace, pod, uid)?, container)?;
+        let id = target::running(target::pod(of.cx, namespace, pod, uid)?, container)?;
         if command.is_empty() {
             return Err("you must specify at least one command for the container".into());
         }
         let wanted = Wanted { stdin: *stdin, stdout: *stdout, stderr: *stderr, tty: *tty };
-        let runtime = self.launcher.runtimes().of_container(&id, &self.paths);
+        let runtime = of.runtimes.of_container(&id, &of.cx.paths);
         let (session, streams) = Session::start(&runtime, &id, command, wanted).map_err(|error| error.to_string())?;
-        self.serve_channels(stream, &id, |channels, _ended| serve(channels, session, streams));
+        self.serve_channels(of, stream, &id, |channels, _ended| serve(channels, session, streams));
         Ok(())
     }
 }

@@ -7,10 +7,10 @@ use serde_json::Value;
 use smol::channel::Receiver;
 use smol::future::FutureExt;
 
-use super::{Wires, target};
+use super::{Backend, Streams, Wires, target};
 use crate::link::LinkHandle;
 use crate::logs::read::{Chunk, LogOptions, LogReader};
-use crate::node::Node;
+use crate::node::context::Context;
 use crate::pod::record::{ContainerRecord, ContainerState};
 
 /// Most bytes read at once.
@@ -24,68 +24,73 @@ struct Found {
     running: bool,
 }
 
-impl Node {
-    pub(super) fn open_logs(&mut self, stream: StreamId, request: &StreamRequest) -> Result<(), String> {
-        let (found, options) = self.log_asked_for(request)?;
+impl Streams {
+    pub(super) fn open_logs(
+        &mut self,
+        of: &Backend<'_>,
+        stream: StreamId,
+        request: &StreamRequest,
+    ) -> Result<(), String> {
+        let (found, options) = asked_for(of.cx, request)?;
         let mut reader =
             LogReader::open(&found.directory, found.attempt, options).map_err(|error| error.to_string())?;
         if !found.running {
             reader.container_ended();
         }
-        self.serve(stream, &found.id, |wires| serve(wires, reader));
+        self.serve(of, stream, &found.id, |wires| serve(wires, reader));
         Ok(())
     }
+}
 
-    fn log_asked_for(&self, request: &StreamRequest) -> Result<(Found, LogOptions), String> {
-        let StreamRequest::Logs {
-            namespace,
-            pod,
-            uid,
-            container,
-            follow,
-            previous,
-            timestamps,
-            tail_lines,
-            since_seconds,
-            since_time,
-            limit_bytes,
-        } = request
-        else {
-            return Err("this node does not know the request; upgrade edge-runtime".into());
-        };
-        let entry = self.target(namespace, pod, uid)?;
-        let record = target::container(entry, container)?;
-        let attempt = match readable_attempt(record, *previous) {
-            Some(attempt) => attempt,
-            None if *previous => {
-                return Err(format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"));
-            }
-            None => {
-                let why = waiting_for(&entry.reported, container);
-                return Err(format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {why}"));
-            }
-        };
-        let id = crate::pod::id::container_id(&entry.record.uid, container, attempt);
-        let running = record.state.live_id() == Some(id.as_str());
-        let now = self.wall();
-        let since_seconds = since_seconds.and_then(|seconds| i64::try_from(seconds).ok());
-        let since = match (since_seconds, since_time) {
-            (Some(seconds), _) => now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok(),
-            (None, Some(text)) => Some(text.parse().map_err(|_| format!("sinceTime {text} is not RFC 3339"))?),
-            (None, None) => None,
-        };
-        let record = &entry.record;
-        let directory = self.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(container);
-        let options = LogOptions {
-            follow: *follow,
-            timestamps: *timestamps,
-            tail_lines: *tail_lines,
-            since,
-            limit_bytes: *limit_bytes,
-            stream: None,
-        };
-        Ok((Found { directory, attempt, id, running }, options))
-    }
+fn asked_for(cx: &Context, request: &StreamRequest) -> Result<(Found, LogOptions), String> {
+    let StreamRequest::Logs {
+        namespace,
+        pod,
+        uid,
+        container,
+        follow,
+        previous,
+        timestamps,
+        tail_lines,
+        since_seconds,
+        since_time,
+        limit_bytes,
+    } = request
+    else {
+        return Err("this node does not know the request; upgrade edge-runtime".into());
+    };
+    let entry = target::pod(cx, namespace, pod, uid)?;
+    let record = target::container(entry, container)?;
+    let attempt = match readable_attempt(record, *previous) {
+        Some(attempt) => attempt,
+        None if *previous => {
+            return Err(format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"));
+        }
+        None => {
+            let why = waiting_for(&entry.reported, container);
+            return Err(format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {why}"));
+        }
+    };
+    let id = crate::pod::id::container_id(&entry.record.uid, container, attempt);
+    let running = record.state.live_id() == Some(id.as_str());
+    let now = cx.wall();
+    let since_seconds = since_seconds.and_then(|seconds| i64::try_from(seconds).ok());
+    let since = match (since_seconds, since_time) {
+        (Some(seconds), _) => now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok(),
+        (None, Some(text)) => Some(text.parse().map_err(|_| format!("sinceTime {text} is not RFC 3339"))?),
+        (None, None) => None,
+    };
+    let record = &entry.record;
+    let directory = cx.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(container);
+    let options = LogOptions {
+        follow: *follow,
+        timestamps: *timestamps,
+        tail_lines: *tail_lines,
+        since,
+        limit_bytes: *limit_bytes,
+        stream: None,
+    };
+    Ok((Found { directory, attempt, id, running }, options))
 }
 
 /// The attempt whose log is meant (K8s pkg/kubelet/kubelet_pods.go `validateContainerLogStatus`): with `previous` the

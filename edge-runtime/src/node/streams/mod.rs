@@ -28,8 +28,11 @@ use edge_protocol::stream::StreamEvent;
 use smol::Task;
 use smol::channel::{Receiver, Sender, bounded, unbounded};
 
-use super::Node;
+use super::context::Context;
+use crate::launch::runtimes::Runtimes;
 use crate::link::LinkHandle;
+use crate::monitor::client::MonitorClient;
+use crate::sys::cgroup::Cgroups;
 use channels::Channels;
 
 /// The streams being served. Dropping one ends its task, and with it whatever that has started.
@@ -37,6 +40,14 @@ use channels::Channels;
 pub(super) struct Streams {
     open: BTreeMap<StreamId, Serving>,
     usage: Rc<stats::Memory>,
+}
+
+/// What they are served from.
+pub(super) struct Backend<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) cgroups: &'a Cgroups,
+    pub(super) runtimes: &'a Runtimes,
+    pub(super) monitor: &'a MonitorClient,
 }
 
 struct Serving {
@@ -59,40 +70,40 @@ struct Wires {
     ended: Receiver<()>,
 }
 
-impl Node {
-    pub(super) fn take_stream(&mut self, event: StreamEvent) {
+impl Streams {
+    pub(super) fn take(&mut self, of: &Backend<'_>, event: StreamEvent) {
         match event {
-            StreamEvent::Opened { stream, request } => self.open_stream(stream, &request),
+            StreamEvent::Opened { stream, request } => self.open(of, stream, &request),
             StreamEvent::Room { stream } => {
-                if let Some(serving) = self.streams.open.get(&stream) {
+                if let Some(serving) = self.open.get(&stream) {
                     // Full means that the task knows already.
                     let _ = serving.room.try_send(());
                 }
             }
-            StreamEvent::Closed { stream, .. } => drop(self.streams.open.remove(&stream)),
-            StreamEvent::Data { stream, data } => self.stream_data(stream, data),
+            StreamEvent::Closed { stream, .. } => drop(self.open.remove(&stream)),
+            StreamEvent::Data { stream, data } => self.data(of.cx, stream, data),
         }
     }
 
-    fn stream_data(&self, stream: StreamId, data: Vec<u8>) {
+    fn data(&self, cx: &Context, stream: StreamId, data: Vec<u8>) {
         let length = data.len();
-        let input = self.streams.open.get(&stream).and_then(|serving| serving.input.as_ref());
+        let input = self.open.get(&stream).and_then(|serving| serving.input.as_ref());
         let taken = input.is_some_and(|input| input.try_send(data).is_ok());
-        if let (false, Some(link)) = (taken, &self.link) {
+        if let (false, Some(link)) = (taken, &cx.link) {
             link.stream_consumed(stream, length);
         }
     }
 
-    fn open_stream(&mut self, stream: StreamId, request: &StreamRequest) {
-        let Some(link) = self.link.clone() else { return };
+    fn open(&mut self, of: &Backend<'_>, stream: StreamId, request: &StreamRequest) {
+        let Some(link) = of.cx.link.clone() else { return };
         // Those that have ended from this side.
-        self.streams.open.retain(|_, serving| !serving.task.is_finished());
+        self.open.retain(|_, serving| !serving.task.is_finished());
         let opened = match request {
-            StreamRequest::Logs { .. } => self.open_logs(stream, request),
-            StreamRequest::Exec { .. } => self.open_exec(stream, request),
-            StreamRequest::Attach { .. } => self.open_attach(stream, request),
-            StreamRequest::PortForward { .. } => self.open_port_forward(stream, request),
-            StreamRequest::Stats {} => self.open_stats(stream),
+            StreamRequest::Logs { .. } => self.open_logs(of, stream, request),
+            StreamRequest::Exec { .. } => self.open_exec(of, stream, request),
+            StreamRequest::Attach { .. } => self.open_attach(of, stream, request),
+            StreamRequest::PortForward { .. } => self.open_port_forward(of, stream, request),
+            StreamRequest::Stats {} => self.open_stats(of, stream),
             _ => Err("this node does not know the request; upgrade edge-runtime".into()),
         };
         if let Err(error) = opened {
@@ -103,23 +114,25 @@ impl Node {
     /// Has a task serve the stream; `work` makes it from the stream's ends.
     fn serve<W: Future<Output = ()> + 'static>(
         &mut self,
+        of: &Backend<'_>,
         stream: StreamId,
         container: &str,
         work: impl FnOnce(Wires) -> W,
     ) {
-        self.begin(stream, container, None, work);
+        self.begin(of, stream, container, None, work);
     }
 
-    /// As [`Node::serve`], for a stream of records in both directions.
+    /// As [`Streams::serve`], for a stream of records in both directions.
     fn serve_channels<W: Future<Output = ()> + 'static>(
         &mut self,
+        of: &Backend<'_>,
         stream: StreamId,
         container: &str,
         work: impl FnOnce(Channels, Receiver<()>) -> W,
     ) {
         // As much as the bridge's credit allows, so it has a bound.
         let (sender, input) = unbounded();
-        self.begin(stream, container, Some(sender), |wires| {
+        self.begin(of, stream, container, Some(sender), |wires| {
             let Wires { link, stream, room, ended } = wires;
             work(Channels::new(link, stream, room, input), ended)
         });
@@ -127,22 +140,23 @@ impl Node {
 
     fn begin<W: Future<Output = ()> + 'static>(
         &mut self,
+        of: &Backend<'_>,
         stream: StreamId,
         container: &str,
         input: Option<Sender<Vec<u8>>>,
         work: impl FnOnce(Wires) -> W,
     ) {
-        let Some(link) = self.link.clone() else { return };
+        let Some(link) = of.cx.link.clone() else { return };
         let (room, room_again) = bounded(1);
         let (ended, has_ended) = bounded(1);
-        let task = self.executor.spawn(work(Wires { link, stream, room: room_again, ended: has_ended }));
+        let task = of.cx.tasks.spawn(work(Wires { link, stream, room: room_again, ended: has_ended }));
         let container = container.to_owned();
-        self.streams.open.insert(stream, Serving { task, room, input, container, ended });
+        self.open.insert(stream, Serving { task, room, input, container, ended });
     }
 
     /// A container has ended: those who follow its log get the rest and the end.
-    pub(super) fn streams_ended(&mut self, id: &str) {
-        for serving in self.streams.open.values().filter(|serving| serving.container == id) {
+    pub(super) fn container_ended(&mut self, id: &str) {
+        for serving in self.open.values().filter(|serving| serving.container == id) {
             let _ = serving.ended.try_send(());
         }
     }

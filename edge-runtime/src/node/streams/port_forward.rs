@@ -10,8 +10,8 @@ use smol::future::try_zip;
 use smol::io::AsyncWriteExt;
 
 use super::channels::{Channels, Incoming, Outgoing, Over};
+use super::{Backend, Streams, target};
 use crate::net::{NetError, dial};
-use crate::node::Node;
 use crate::pod::spec::host_network;
 
 /// Whose port it is.
@@ -22,20 +22,25 @@ struct Target {
     uid: String,
 }
 
-impl Node {
-    pub(super) fn open_port_forward(&mut self, stream: StreamId, request: &StreamRequest) -> Result<(), String> {
+impl Streams {
+    pub(super) fn open_port_forward(
+        &mut self,
+        of: &Backend<'_>,
+        stream: StreamId,
+        request: &StreamRequest,
+    ) -> Result<(), String> {
         let StreamRequest::PortForward { namespace, pod, uid, port } = request else {
             return Err("no port-forward".into());
         };
-        let entry = self.target(namespace, pod, uid)?;
+        let entry = target::pod(of.cx, namespace, pod, uid)?;
         if !entry.sandbox_ready() {
             return Err(format!("pod {pod} is not running"));
         }
         let host = host_network(&entry.pod);
         let uid = entry.record.uid.clone();
-        let namespace = (!host).then(|| self.paths.namespaces(&uid).join("net"));
+        let namespace = (!host).then(|| of.cx.paths.namespaces(&uid).join("net"));
         let target = Target { namespace, port: *port, pod: pod.clone(), uid };
-        self.serve_channels(stream, "", |channels, _ended| serve(channels, target));
+        self.serve_channels(of, stream, "", |channels, _ended| serve(channels, target));
         Ok(())
     }
 }

@@ -1,18 +1,14 @@
 //! Which pod and which container of it somebody means. Reads records only.
 
-use crate::node::Node;
+use crate::node::context::Context;
 use crate::node::pods::Entry;
 use crate::pod::record::{ContainerRecord, ContainerState};
 
-impl Node {
-    /// The pod of this name, which `uid` (if any) confirms: its own, or that of its mirror.
-    pub(super) fn target(&self, namespace: &str, pod: &str, uid: &str) -> Result<&Entry, String> {
-        let mut pods = self.pods.iter();
-        let by_uid = pods.find(|(own, entry)| *own == uid || entry.mirror_uid.as_deref() == Some(uid));
-        let entry = by_uid.map(|(_, entry)| entry);
-        let entry = entry.or_else(|| self.pods.by_name(namespace, pod).filter(|_| uid.is_empty()));
-        entry.ok_or_else(|| format!("pod {namespace}/{pod} is not on this node"))
-    }
+/// The pod of this name, which `uid` (if any) confirms: its own, or that of its mirror.
+pub(super) fn pod<'a>(cx: &'a Context, namespace: &str, pod: &str, uid: &str) -> Result<&'a Entry, String> {
+    let by_uid = cx.pods.by_api_uid(uid).and_then(|uid| cx.pods.get(uid));
+    let entry = by_uid.or_else(|| cx.pods.by_name(namespace, pod).filter(|_| uid.is_empty()));
+    entry.ok_or_else(|| format!("pod {namespace}/{pod} is not on this node"))
 }
 
 /// The container of this name. The words are the kubelet's (K8s pkg/kubelet/kubelet_pods.go).

@@ -26,8 +26,7 @@ use smol::future::yield_now;
 
 use self::plan::Plan;
 use self::rates::Rates;
-use super::{Wires, logs};
-use crate::node::Node;
+use super::{Backend, Streams, Wires, logs};
 use crate::sys::cgroup::{CgroupUsage, UsageReader};
 
 /// Between two looks, when there was none before that could serve.
@@ -43,11 +42,11 @@ pub(super) struct Memory {
 /// By cgroup.
 type Usages = BTreeMap<String, CgroupUsage>;
 
-impl Node {
-    pub(super) fn open_stats(&mut self, stream: StreamId) -> Result<(), String> {
-        let plan = self.stats_plan().map_err(|error| error.to_string())?;
-        let memory = Rc::clone(&self.streams.usage);
-        self.serve(stream, "", |wires| serve(wires, plan, memory));
+impl Streams {
+    pub(super) fn open_stats(&mut self, of: &Backend<'_>, stream: StreamId) -> Result<(), String> {
+        let plan = Plan::of(of).map_err(|error| error.to_string())?;
+        let memory = Rc::clone(&self.usage);
+        self.serve(of, stream, "", |wires| serve(wires, plan, memory));
         Ok(())
     }
 }

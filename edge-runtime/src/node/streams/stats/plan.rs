@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::node::Node;
+use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
+use crate::node::context::Context;
+use crate::node::pods::Entry;
+use crate::node::streams::Backend;
 use crate::pod::record::ContainerState;
 use crate::store::StoreError;
-use crate::sys::cgroup::UsageReader;
+use crate::sys::cgroup::{Cgroups, UsageReader};
 use crate::sys::clock::Clock;
 
 /// The machine's own cgroup.
@@ -59,66 +62,65 @@ impl Plan {
             containers.chain(pod.volumes.iter().map(|(_, folder)| folder.as_path()))
         })
     }
-}
 
-impl Node {
-    pub(super) fn stats_plan(&self) -> Result<Plan, StoreError> {
+    pub(super) fn of(Backend { cx, cgroups, .. }: &Backend<'_>) -> Result<Self, StoreError> {
         let up = SignedDuration::try_from(Clock::mono().since(crate::pod::clock::Mono(0))).unwrap_or_default();
-        let pods = self.pods.iter().map(|(_, entry)| self.pod_plan(entry)).filter(|pod| !pod.containers.is_empty());
-        Ok(Plan {
-            reader: self.launcher.usage_reader(),
-            node: self.config.node_name.clone(),
-            booted: self.wall().checked_sub(up).unwrap_or_default(),
-            state: self.paths.state(),
-            image_bytes: self.store.images()?.iter().map(|image| image.size).sum(),
+        let pods =
+            cx.pods.iter().map(|(_, entry)| pod_plan(cx, cgroups, entry)).filter(|pod| !pod.containers.is_empty());
+        Ok(Self {
+            reader: cgroups.reader(),
+            node: cx.config.node_name.clone(),
+            booted: cx.wall().checked_sub(up).unwrap_or_default(),
+            state: cx.paths.state(),
+            image_bytes: cx.store.images()?.iter().map(|image| image.size).sum(),
             pods: pods.collect(),
         })
     }
+}
 
-    fn pod_plan(&self, entry: &crate::node::pods::Entry) -> PodPlan {
-        let record = &entry.record;
-        let cgroup = self.launcher.cgroup_of_pod(&entry.pod, &record.uid);
-        let containers = record.containers.iter().filter_map(|(name, container)| {
-            let (id, pid, started) = match &container.state {
-                ContainerState::Running { id, pid, started_at, .. } => (id, *pid, *started_at),
-                ContainerState::Stopping { id, pid: pid @ 1.., started_at: Some(started_at), .. } => {
-                    (id, *pid, *started_at)
-                }
-                _ => return None,
-            };
-            Some(ContainerPlan {
-                name: name.clone(),
-                started,
-                pid,
-                cgroup: self.launcher.cgroup_of_container(&entry.pod, &record.uid, id),
-                writable: self.launcher.writable_layer(&record.uid, name, container.attempt),
-                logs: self.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(name),
-            })
-        });
-        let spec = entry.pod.spec.as_ref();
-        let kept = spec.into_iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let volumes = kept.filter_map(|volume| {
-            let folder = self.paths.pod(&record.uid);
-            let from_objects = volume.config_map.is_some()
-                || volume.secret.is_some()
-                || volume.projected.is_some()
-                || volume.downward_api.is_some();
-            let folder = match (volume.empty_dir.is_some(), from_objects) {
-                (true, _) => folder.join("volumes").join(&volume.name),
-                (_, true) => folder.join("objects").join(&volume.name),
-                _ => return None,
-            };
-            Some((volume.name.clone(), folder))
-        });
-        PodPlan {
-            namespace: record.namespace.clone(),
-            name: record.name.clone(),
-            uid: record.uid.clone(),
-            started: record.started_at,
-            host_network: spec.and_then(|spec| spec.host_network).unwrap_or(false),
-            containers: containers.collect(),
-            volumes: volumes.collect(),
-            cgroup,
-        }
+fn pod_plan(cx: &Context, cgroups: &Cgroups, entry: &Entry) -> PodPlan {
+    let record = &entry.record;
+    let cgroup = cgroup_of_pod(cgroups, &entry.pod, &record.uid);
+    let containers = record.containers.iter().filter_map(|(name, container)| {
+        let (id, pid, started) = match &container.state {
+            ContainerState::Running { id, pid, started_at, .. } => (id, *pid, *started_at),
+            ContainerState::Stopping { id, pid: pid @ 1.., started_at: Some(started_at), .. } => {
+                (id, *pid, *started_at)
+            }
+            _ => return None,
+        };
+        Some(ContainerPlan {
+            name: name.clone(),
+            started,
+            pid,
+            cgroup: cgroup_of_container(cgroups, &entry.pod, &record.uid, id),
+            writable: cx.paths.attempt(&record.uid, name, container.attempt).join("upper"),
+            logs: cx.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(name),
+        })
+    });
+    let spec = entry.pod.spec.as_ref();
+    let kept = spec.into_iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let volumes = kept.filter_map(|volume| {
+        let folder = cx.paths.pod(&record.uid);
+        let from_objects = volume.config_map.is_some()
+            || volume.secret.is_some()
+            || volume.projected.is_some()
+            || volume.downward_api.is_some();
+        let folder = match (volume.empty_dir.is_some(), from_objects) {
+            (true, _) => folder.join("volumes").join(&volume.name),
+            (_, true) => folder.join("objects").join(&volume.name),
+            _ => return None,
+        };
+        Some((volume.name.clone(), folder))
+    });
+    PodPlan {
+        namespace: record.namespace.clone(),
+        name: record.name.clone(),
+        uid: record.uid.clone(),
+        started: record.started_at,
+        host_network: spec.and_then(|spec| spec.host_network).unwrap_or(false),
+        containers: containers.collect(),
+        volumes: volumes.collect(),
+        cgroup,
     }
 }

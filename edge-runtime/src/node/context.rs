@@ -1,0 +1,112 @@
+//! What the parts of the node share: its configuration, clock and tasks, the store, the pods, and the way of reports to the
+//! cloud. Each part is an owner of its own state that is given this; none of them knows the loop, the launcher or the
+//! monitor unless it is given that, too.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+use async_executor::Task;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::event_correlator::EventCorrelator;
+use super::outgoing::Outgoing;
+use super::pods::{Entry, Pods};
+use super::sources::{News, Senders};
+use crate::config::Config;
+use crate::link::LinkHandle;
+use crate::paths::Paths;
+use crate::pod::clock::Mono;
+use crate::pod::event::PodEvent;
+use crate::pod::spec::termination_grace_s;
+use crate::pod::status::HostFacts;
+use crate::store::Store;
+use crate::sys::clock::Clock;
+use crate::sys::tasks::Tasks;
+
+pub(super) struct Context {
+    pub(super) config: Rc<Config>,
+    pub(super) paths: Paths,
+    pub(super) clock: Clock,
+    pub(super) tasks: Tasks,
+    pub(super) senders: Senders,
+    pub(super) store: Store,
+    pub(super) pods: Pods,
+    /// The monitor has said what runs; before that no pod takes a turn.
+    pub(super) resumed: bool,
+    pub(super) host: HostFacts,
+    pub(super) link: Option<LinkHandle>,
+    pub(super) outgoing: Outgoing,
+    pub(super) correlator: EventCorrelator,
+    /// When [`housekeeping`](super::housekeeping) is due; none for at once.
+    pub(super) look_at: Option<Mono>,
+}
+
+impl Context {
+    pub(super) fn mono(&self) -> Mono {
+        self.clock.now().mono
+    }
+
+    /// What the wall clock says now: to be shown only, since it may jump.
+    pub(super) fn wall(&self) -> Timestamp {
+        self.clock.now().wall
+    }
+
+    /// Housekeeping is due then at the latest.
+    pub(super) fn look_again(&mut self, at: Mono) {
+        self.look_at = self.look_at.map(|next| next.min(at));
+    }
+
+    pub(super) fn look_now(&mut self) {
+        self.look_at = None;
+    }
+
+    /// The link, while it is up.
+    pub(super) fn connection(&self) -> Option<&LinkHandle> {
+        self.link.as_ref().filter(|link| link.is_connected())
+    }
+
+    /// Has something done beside the loop; what comes of it is news.
+    pub(super) fn background(&self, job: impl Future<Output = impl Into<Option<News>>> + 'static) {
+        self.task(job).detach();
+    }
+
+    /// As [`Context::background`], for as long as the task is held.
+    pub(super) fn task(&self, job: impl Future<Output = impl Into<Option<News>>> + 'static) -> Task<()> {
+        let news = self.senders.news.clone();
+        self.tasks.spawn(async move {
+            if let Some(done) = job.await.into() {
+                // The loop is gone only when the process ends.
+                let _ = news.send(done).await;
+            }
+        })
+    }
+
+    /// Takes news about a pod into its record. Stored with the pod's next turn.
+    pub(super) fn tell(&mut self, uid: &str, event: PodEvent) {
+        self.pods.tell(uid, event, &self.clock.now());
+    }
+
+    /// Where this node reaches a pod.
+    pub(super) fn address_of(&self, entry: &Entry) -> IpAddr {
+        let own = entry.record.ips.first().copied().or_else(|| self.host.host_ips.first().copied());
+        own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// The pod's object (or manifest file) is no more.
+    pub(super) fn pod_gone(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        let grace_s = termination_grace_s(&entry.pod);
+        self.tell(uid, PodEvent::ObjectGone { grace_s });
+    }
+
+    /// What volumes and environments are made from, see [`Store::lookup`].
+    pub(super) fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.store.lookup(kind, namespace, name)
+    }
+
+    /// The same, for whoever takes a function.
+    pub(super) fn objects(&self) -> impl Fn(&str, &str, &str) -> Option<Value> + '_ {
+        |kind, namespace, name| self.object(kind, namespace, name)
+    }
+}
