@@ -1,8 +1,10 @@
 //! The node agent: see `node` for the loop and `launch` for how a pod becomes running containers.
 
 use sampan_pod as pod;
+use sampan_sys as sys;
 
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod eviction;
 pub mod image;
@@ -17,5 +19,4 @@ pub mod node_status;
 pub mod paths;
 pub mod probe;
 pub mod store;
-pub mod sys;
 pub mod volume;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use edge_runtime::monitor::exec::output::Output;
 use edge_runtime::monitor::exec::session::{Session, Streams, Wanted};
 use edge_runtime::monitor::exec::{ExecError, Runtime, sweep};
-use edge_runtime::sys::terminal::Size;
 use monitor_support::{Node, can_run, lives, wait_until};
+use sampan_sys::terminal::Size;
 use smol::future::zip;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 

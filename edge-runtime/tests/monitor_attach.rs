@@ -10,9 +10,9 @@ use std::time::Duration;
 use edge_runtime::logs::read::Stream;
 use edge_runtime::monitor::attach::{Attachment, open_stdin};
 use edge_runtime::monitor::protocol::StartContainer;
-use edge_runtime::sys::terminal::Size;
 use monitor_support::{Node, can_run, lives, wait_until};
 use nix::libc::O_NONBLOCK;
+use sampan_sys::terminal::Size;
 use smol::io::AsyncWriteExt;
 
 /// Reads until `what` has come on `stream`.

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::CliError;
 use super::verb::{Given, Operands, ROOT, Verb};
+use crate::clock::Clock;
 use crate::pod::reconcile::{World, reconcile};
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::step::Step;
 use crate::store::Store;
-use crate::sys::clock::Clock;
 use crate::sys::files::private_dir;
 
 pub(super) const VERB: Verb = Verb {

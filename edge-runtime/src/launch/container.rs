@@ -17,6 +17,7 @@ use super::runtimes::Runtimes;
 use super::sandbox::{class, spec, uid};
 use super::security::{apparmor, seccomp};
 use super::{oci_spec, own_boot, resources, termination, user, user_ns, variables};
+use crate::clock;
 use crate::image::rootfs::Mapping;
 use crate::image::{ImageRecord, rootfs};
 use crate::monitor::protocol::StartContainer;
@@ -28,7 +29,7 @@ use crate::pod::record::ProcessUser;
 use crate::pod::services;
 use crate::store::secrets;
 use crate::sys::cgroup::Driver;
-use crate::sys::{clock, files};
+use crate::sys::files;
 use crate::volume::mounts::{self, MountContext};
 use crate::volume::{DownwardFacts, downward, image_volume};
 

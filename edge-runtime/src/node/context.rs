@@ -13,6 +13,7 @@ use super::event_correlator::EventCorrelator;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
 use super::sources::{News, Senders};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::link::LinkHandle;
 use crate::paths::Paths;
@@ -21,7 +22,6 @@ use crate::pod::event::PodEvent;
 use crate::pod::spec::termination_grace_s;
 use crate::pod::status::HostFacts;
 use crate::store::Store;
-use crate::sys::clock::Clock;
 use crate::sys::tasks::Tasks;
 
 pub(super) struct Context {

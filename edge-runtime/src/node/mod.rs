@@ -51,6 +51,7 @@ mod images;
 mod monitor_events;
 mod network;
 mod node_status;
+mod notify;
 mod objects;
 mod outgoing;
 mod pods;
@@ -71,8 +72,8 @@ use std::collections::BTreeMap;
 
 use crate::launch::Launcher;
 use crate::store::StoreError;
-use crate::sys::notify::Notify;
 use crate::sys::reserve::Reserve;
+use notify::Notify;
 
 use backup::Backup;
 use containers::Containers;

@@ -54,7 +54,7 @@ impl Outgoing {
 
     /// Reports just committed.
     pub(super) fn queue(&mut self, reports: impl Iterator<Item = (u64, Report)>) {
-        self.queue_at(reports, crate::sys::clock::Clock::mono());
+        self.queue_at(reports, crate::clock::Clock::mono());
     }
 
     fn queue_at(&mut self, reports: impl Iterator<Item = (u64, Report)>, now: Mono) {

@@ -6,13 +6,13 @@ use smol::future::FutureExt;
 use super::hooks::HookRef;
 use super::pulls::PullResult;
 use super::resize::Resized;
+use crate::clock::Clock;
 use crate::launch::looking::Trouble;
 use crate::link::LinkEvent;
 use crate::monitor::client::MonitorEvent;
 use crate::pod::clock::Mono;
 use crate::pod::event::StartFailure;
 use crate::probe::{HookDone, ProbeEvent};
-use crate::sys::clock::Clock;
 
 /// One piece of news for the loop.
 pub(super) enum News {

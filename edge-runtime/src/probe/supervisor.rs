@@ -21,9 +21,9 @@ use super::hook::{self, HookCall, HookDone};
 use super::http::tls_config;
 use super::run::{Subject, prepared, round};
 use super::worker::{Outcome, Settings, Worker};
+use crate::clock::Clock;
 use crate::pod::clock::Mono;
 use crate::pod::event::ProbeKind;
-use crate::sys::clock::Clock;
 
 /// A failure that repeats is put into words again after this long.
 const REPEAT_EVENT: Duration = Duration::from_secs(300);

@@ -14,7 +14,7 @@ use edge_runtime::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use edge_runtime::monitor::exit::ExitRecord;
 use edge_runtime::monitor::protocol::{ContainerState, Phase, StartContainer};
 use edge_runtime::paths::Paths;
-use edge_runtime::sys::tasks::Tasks;
+use sampan_sys::tasks::Tasks;
 use smol::channel::Receiver;
 
 /// Whether containers can be run here; says why not.

@@ -23,5 +23,5 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(std::fs::read_dir(&beside).expect("it is still there").count(), 0, "a layer wrote outside of its folder");
     let all = std::fs::read_dir(temp.path()).expect("it is still there").count();
     assert_eq!(all, 2, "a layer wrote beside its folder");
-    edge_runtime::sys::delete::delete_tree(&root).expect("what was unpacked can be deleted");
+    sampan_sys::delete::delete_tree(&root).expect("what was unpacked can be deleted");
 });

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::clock::Clock;
 use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
 use crate::node::context::Context;
 use crate::node::pods::Entry;
@@ -11,7 +12,6 @@ use crate::node::streams::Backend;
 use crate::pod::record::ContainerState;
 use crate::store::StoreError;
 use crate::sys::cgroup::{Cgroups, UsageReader};
-use crate::sys::clock::Clock;
 
 /// The machine's own cgroup.
 pub(super) const ROOT: &str = "/";

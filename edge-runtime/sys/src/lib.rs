@@ -2,14 +2,12 @@
 
 pub mod board;
 pub mod cgroup;
-pub mod clock;
 pub mod delete;
 pub mod descriptors;
 pub mod files;
 pub mod host;
 pub mod idmap;
 pub mod memory;
-pub mod notify;
 pub mod oom;
 pub mod program;
 pub mod random;

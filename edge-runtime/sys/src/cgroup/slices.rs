@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::names::{Names, unit};
 use super::{CgroupError, CgroupValues, CgroupVersion, Cgroups, PodCgroupClass, tree, units};
-use crate::sys::systemd::{self, BusError, Pending, Units, Work};
+use crate::systemd::{self, BusError, Pending, Units, Work};
 
 /// Values by unit of a pod, as last asked for.
 type Given = Rc<RefCell<BTreeMap<String, CgroupValues>>>;

@@ -163,7 +163,7 @@ fn fifty_pods_cost() {
 fn systemds_driver_needs_systemd() {
     match Cgroups::detect(Driver::Systemd, "/net-test-driver") {
         Err(CgroupError::NoSystemd) => {
-            assert!(!crate::sys::systemd::is_init());
+            assert!(!crate::systemd::is_init());
             let told = CgroupError::NoSystemd.to_string();
             assert!(
                 told.contains("not started by systemd") && told.contains("set cgroup-driver to cgroupfs"),

@@ -18,7 +18,7 @@ mod working_set;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use crate::sys::systemd::Pending;
+pub use crate::systemd::Pending;
 use burstable::Burstable;
 use hierarchy::Hierarchies;
 use names::Names;

@@ -2,7 +2,7 @@
 
 use super::CgroupValues;
 use super::weight::weight_of_shares;
-use crate::sys::systemd::{Property, Value, Work};
+use crate::systemd::{Property, Value, Work};
 
 /// systemd keeps quotas as whole percents of a processor: what is less would be lost when it reads its units again.
 const PERCENT_USEC: u64 = 10_000;

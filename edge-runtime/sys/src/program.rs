@@ -173,7 +173,7 @@ mod tests {
         let pid: i32 = text.trim().parse().unwrap();
         (0..200).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
-            !crate::sys::host::is_alive(pid)
+            !crate::host::is_alive(pid)
         })
     }
 

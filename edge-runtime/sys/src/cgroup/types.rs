@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::sys::systemd::BusError;
+use crate::systemd::BusError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {

@@ -10,7 +10,7 @@ use crate::pod::clock::Mono;
 
 /// The supervisor's socket.
 #[derive(Default)]
-pub struct Notify {
+pub(super) struct Notify {
     to: Option<(UnixDatagram, SocketAddr)>,
     /// Half of the time after which the supervisor takes the daemon for stuck.
     every: Option<Duration>,
@@ -20,7 +20,7 @@ pub struct Notify {
 impl Notify {
     /// From the environment of this process (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
     #[must_use]
-    pub fn from_env() -> Self {
+    pub(super) fn from_env() -> Self {
         let var = |name| std::env::var_os(name);
         let number = |name| var(name)?.to_str()?.parse::<u64>().ok();
         // Inherited by a process that it is not meant for.
@@ -39,12 +39,12 @@ impl Notify {
     }
 
     /// All is up.
-    pub fn ready(&self) {
+    pub(super) fn ready(&self) {
         self.send("READY=1");
     }
 
     /// The loop goes round. Gives when it has to be said again at the latest.
-    pub fn alive(&mut self, now: Mono) -> Option<Mono> {
+    pub(super) fn alive(&mut self, now: Mono) -> Option<Mono> {
         let every = self.every.filter(|_| self.to.is_some())?;
         if self.next.is_none_or(|next| next <= now) {
             self.send("WATCHDOG=1");
