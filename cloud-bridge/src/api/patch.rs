@@ -1,5 +1,7 @@
-//! JSON patch (RFC 6902) and JSON merge patch (RFC 7386). Pure.
+//! JSON patch (RFC 6902) within the API server's limits. What an operation does is the library's. Pure.
 
+use json_patch::{PatchOperation, patch_unsafe};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::parse::DEPTH_MAX;
@@ -22,26 +24,7 @@ const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// How many values the operations of one JSON patch may move about.
 const MAX_WORK: usize = 10_000_000;
 
-/// Applies a merge patch: objects merge, null removes, everything else replaces.
-pub(super) fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(serde_json::Map::new());
-    }
-    let Value::Object(map) = target else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            map.remove(key);
-        } else {
-            merge(map.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
-
-/// Applies a JSON patch.
+/// Applies a JSON patch. Where it fails, the target is of no more use.
 pub(super) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), JsonPatchError> {
     let malformed = |text: &str| JsonPatchError::Malformed(text.to_owned());
     let operations = patch.as_array().ok_or_else(|| {
@@ -116,101 +99,52 @@ fn measure(value: &Value, depth: usize) -> Option<Size> {
 }
 
 fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(), JsonPatchError> {
-    let text = |key: &str| operation[key].as_str();
-    let op = text("op").unwrap_or_default();
-    let path = text("path").ok_or_else(|| JsonPatchError::Malformed("missing path field".into()))?;
+    let verb = operation["op"].as_str().unwrap_or_default();
+    // The API server looks at the verb only when it comes to it: 422.
+    if !matches!(verb, "add" | "remove" | "replace" | "test" | "move" | "copy") && operation.is_object() {
+        return Err(JsonPatchError::Inapplicable(format!("unexpected kind: {verb}")));
+    }
+    let parsed = PatchOperation::deserialize(operation)
+        .map_err(|error| JsonPatchError::Malformed(format!("error decoding patch: {error}")))?;
+    let path = parsed.path().as_str();
     let inapplicable = |verb: &str, at: &str| {
         JsonPatchError::Inapplicable(format!(
             "{verb} operation does not apply: doc is missing path: {at:?}: missing value"
         ))
     };
-    let given = || {
-        let value = operation.get("value");
-        value.ok_or_else(|| JsonPatchError::Malformed(format!("{op} operation has no value")))
-    };
-    match op {
-        "add" => {
-            limits.carry(given()?, path, false)?;
+    match &parsed {
+        PatchOperation::Add(add) => {
+            limits.carry(&add.value, path, false)?;
             limits.work(shifted(target, path))?;
-            add(target, path, given()?.clone()).ok_or_else(|| inapplicable("add", path))
         }
-        "remove" => {
+        PatchOperation::Remove(_) => limits.work(shifted(target, path))?,
+        PatchOperation::Replace(replace) => limits.carry(&replace.value, path, false)?,
+        PatchOperation::Test(test) => {
+            // What is not there counts as null, as for the API server.
+            let same = target.pointer(path).unwrap_or(&Value::Null) == &test.value;
+            let failed = || JsonPatchError::Inapplicable("testing value failed: test failed".into());
+            return same.then_some(()).ok_or_else(failed);
+        }
+        PatchOperation::Move(change) => {
+            let from = change.from.as_str();
+            limits.carry(target.pointer(from).ok_or_else(|| inapplicable("move", from))?, path, false)?;
+            limits.work(shifted(target, from) + shifted(target, path))?;
+        }
+        PatchOperation::Copy(change) => {
+            let from = change.from.as_str();
+            limits.carry(target.pointer(from).ok_or_else(|| inapplicable("copy", from))?, path, true)?;
             limits.work(shifted(target, path))?;
-            remove(target, path).map(drop).ok_or_else(|| inapplicable("remove", path))
         }
-        "replace" => {
-            limits.carry(given()?, path, false)?;
-            let place = target.pointer_mut(path).ok_or_else(|| inapplicable("replace", path))?;
-            *place = given()?.clone();
-            Ok(())
-        }
-        "test" => {
-            if target.pointer(path).unwrap_or(&Value::Null) == operation.get("value").unwrap_or(&Value::Null) {
-                Ok(())
-            } else {
-                Err(JsonPatchError::Inapplicable("testing value failed: test failed".into()))
-            }
-        }
-        "move" | "copy" => {
-            let from = text("from").ok_or_else(|| JsonPatchError::Malformed("missing from field".into()))?;
-            let value = target.pointer(from).ok_or_else(|| inapplicable(op, from))?;
-            limits.carry(value, path, op == "copy")?;
-            let moved = if op == "copy" {
-                value.clone()
-            } else {
-                limits.work(shifted(target, from))?;
-                remove(target, from).ok_or_else(|| inapplicable(op, from))?
-            };
-            limits.work(shifted(target, path))?;
-            add(target, path, moved).ok_or_else(|| inapplicable(op, path))
-        }
-        other => Err(JsonPatchError::Inapplicable(format!("unexpected kind: {other}"))),
     }
+    patch_unsafe(target, std::slice::from_ref(&parsed)).map_err(|_| inapplicable(verb, path))
 }
 
 /// How many elements of a list change their place when one is put in or taken out at a path.
-fn shifted(target: &mut Value, path: &str) -> usize {
-    match parent(target, path) {
-        Some((Value::Array(items), key)) => items.len().saturating_sub(key.parse::<usize>().unwrap_or(items.len())),
+fn shifted(target: &Value, path: &str) -> usize {
+    let Some((list, place)) = path.rsplit_once('/') else { return 0 };
+    match target.pointer(list) {
+        Some(Value::Array(items)) => items.len().saturating_sub(place.parse::<usize>().unwrap_or(items.len())),
         _ => 0,
-    }
-}
-
-/// The parent of a path and the unescaped last token.
-fn parent<'a>(target: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
-    let (head, last) = path.rsplit_once('/')?;
-    Some((target.pointer_mut(head)?, last.replace("~1", "/").replace("~0", "~")))
-}
-
-fn add(target: &mut Value, path: &str, value: Value) -> Option<()> {
-    if path.is_empty() {
-        *target = value;
-        return Some(());
-    }
-    match parent(target, path)? {
-        (Value::Object(map), key) => {
-            map.insert(key, value);
-        }
-        (Value::Array(items), key) => {
-            let at = if key == "-" { items.len() } else { key.parse().ok()? };
-            if at > items.len() {
-                return None;
-            }
-            items.insert(at, value);
-        }
-        _ => return None,
-    }
-    Some(())
-}
-
-fn remove(target: &mut Value, path: &str) -> Option<Value> {
-    match parent(target, path)? {
-        (Value::Object(map), key) => map.remove(&key),
-        (Value::Array(items), key) => {
-            let at: usize = key.parse().ok()?;
-            (at < items.len()).then(|| items.remove(at))
-        }
-        _ => None,
     }
 }
 
@@ -219,13 +153,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn merge_removes_nulls_and_replaces_lists() {
-        let mut value = json!({"a": {"b": 1, "c": [1, 2]}, "d": 1});
-        merge(&mut value, &json!({"a": {"b": null, "c": [3], "e": {"f": null, "g": 1}}}));
-        assert_eq!(value, json!({"a": {"c": [3], "e": {"g": 1}}, "d": 1}));
-    }
 
     #[test]
     fn json_patch_operations() {
@@ -249,6 +176,13 @@ mod tests {
         let error = json_patch(&mut value, &json!([{"op": "remove", "path": "/x"}])).unwrap_err();
         assert!(matches!(&error, JsonPatchError::Inapplicable(text) if text.contains("\"/x\"")), "{error}");
         assert!(json_patch(&mut value, &json!({})).is_err());
+        for malformed in [json!([1]), json!([{"op": "add", "path": "/a"}])] {
+            let error = json_patch(&mut value, &malformed).unwrap_err();
+            assert!(matches!(error, JsonPatchError::Malformed(_)), "{malformed}: {error}");
+        }
+        let fly = json_patch(&mut value, &json!([{"op": "fly", "path": "/a"}])).unwrap_err();
+        assert!(matches!(fly, JsonPatchError::Inapplicable(_)), "{fly}");
+        json_patch(&mut value, &json!([{"op": "test", "path": "/x", "value": null}])).unwrap();
     }
 
     fn refused(value: &Value, patch: &Value) -> String {

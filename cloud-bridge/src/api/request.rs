@@ -7,11 +7,7 @@ pub(super) struct Query(Vec<(String, String)>);
 impl Query {
     /// Parses `a=b&c=d`.
     pub(super) fn parse(query: &str) -> Self {
-        let pairs = query.split('&').filter(|part| !part.is_empty()).map(|part| {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            (decode(key, true), decode(value, true))
-        });
-        Self(pairs.collect())
+        Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
     /// The first value of a key.
@@ -46,30 +42,6 @@ impl Query {
     }
 }
 
-/// Percent-decodes; `plus` turns `+` into a space as forms have it.
-pub(super) fn decode(text: &str, plus: bool) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut i = 0;
-    while i < bytes.len() {
-        let hex = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        match bytes[i] {
-            b'%' if i + 2 < bytes.len() => {
-                if let (Some(high), Some(low)) = (hex(bytes[i + 1]), hex(bytes[i + 2])) {
-                    out.push(high * 16 + low);
-                    i += 3;
-                    continue;
-                }
-                out.push(b'%');
-            }
-            b'+' if plus => out.push(b' '),
-            other => out.push(other),
-        }
-        i += 1;
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 /// A request for a resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ResourcePath {
@@ -92,9 +64,13 @@ pub(super) enum Target {
     Path(String),
 }
 
+fn decoded(segment: &str) -> String {
+    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
 /// Takes a path apart.
 pub(super) fn target(path: &str) -> Target {
-    let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(|s| decode(s, false)).collect();
+    let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(decoded).collect();
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (group, version, rest) = match parts.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),

@@ -10,7 +10,7 @@ use crate::api::decode;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::rest::{Answer, Context, update};
 use crate::api::strategy::FieldError;
-use crate::api::{lifecycle, meta, patch};
+use crate::api::{lifecycle, meta};
 
 /// GET, PUT and merge PATCH.
 pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {
@@ -32,7 +32,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         "patch" if media == "application/merge-patch+json" => {
             let (change, _) = decode::parse(body).map_err(|e| ApiError::bad_request(decode::reason(&e)))?;
             let mut wanted = shown;
-            patch::merge(&mut wanted, &change);
+            json_patch::merge(&mut wanted, &change);
             decode::typed::<Scale>(wanted, "Scale")?
         }
         "patch" => return Err(ApiError::unsupported_media_type("application/merge-patch+json")),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Answer, Context, update};
 use crate::api::error::{ApiError, ApiResult};
-use crate::api::patch::{JsonPatchError, json_patch, merge};
+use crate::api::patch::{self, JsonPatchError};
 use crate::api::resource::Resource;
 use crate::api::strategy::{FieldError, PatchError};
 use crate::api::{apply, decode, events, meta};
@@ -90,7 +90,7 @@ fn typed(
 
 fn apply_to(resource: &Resource, mut value: Value, patch: &Value, content_type: &str) -> ApiResult<Value> {
     match content_type {
-        JSON => json_patch(&mut value, patch).map_err(|e| match e {
+        JSON => patch::json_patch(&mut value, patch).map_err(|e| match e {
             JsonPatchError::Malformed(text) => ApiError::bad_request(text),
             // The API server tells no more than this.
             JsonPatchError::Inapplicable(text) => {
@@ -100,7 +100,7 @@ fn apply_to(resource: &Resource, mut value: Value, patch: &Value, content_type: 
         })?,
         MERGE => {
             object_patch(patch)?;
-            merge(&mut value, patch);
+            json_patch::merge(&mut value, patch);
         }
         _ => {
             object_patch(patch)?;

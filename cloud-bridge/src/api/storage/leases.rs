@@ -136,7 +136,7 @@ mod tests {
         });
         let with = |change: Value| {
             let mut new = old.clone();
-            crate::api::patch::merge(&mut new, &change);
+            json_patch::merge(&mut new, &change);
             only_renews(&old, &new)
         };
         assert!(with(json!({"metadata": {"resourceVersion": "2"}, "spec": {"renewTime": "t2"}})));

@@ -44,7 +44,7 @@ fn grace_comes_from_the_pod_and_may_only_shrink() {
 fn unscheduled_and_finished_pods_go_at_once() {
     for change in [json!({"spec": {"nodeName": ""}}), json!({"status": {"phase": "Succeeded"}})] {
         let mut pod = running();
-        crate::api::patch::merge(&mut pod, &change);
+        json_patch::merge(&mut pod, &change);
         let mut options = Options::default();
         before(&pods(), &mut pod, &mut options, at("2026-01-01T00:00:00Z"));
         assert_eq!(options.grace, Some(0));
