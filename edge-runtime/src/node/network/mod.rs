@@ -4,10 +4,8 @@
 //! A pod's step is answered once: at once when nothing has to be waited for, else by news. A second order for a pod
 //! that is still being connected (after the monitor was lost) waits for the first one's answer.
 
-mod cgroups;
+mod answers;
 mod host_ports;
-mod plugins;
-mod volumes;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -67,9 +65,8 @@ impl Node {
             let Some(entry) = self.cx.pods.get(&uid) else { continue };
             if entry.record.sandbox.state == SandboxState::Preparing {
                 let pod = Rc::clone(&entry.pod);
-                if let Some(answer) = self.prepare_sandbox(&uid, &pod) {
-                    self.cx.tell(&uid, answer);
-                }
+                let answer = self.prepare_sandbox(&uid, &pod);
+                self.answered(&uid, answer);
             }
         }
     }
@@ -199,9 +196,7 @@ impl Node {
             (None, Ok(())) => self.remove_sandbox(&uid),
             (None, Err(message)) => Some(PodEvent::TeardownFailed { message }),
         };
-        if let Some(answer) = answer {
-            self.cx.tell(&uid, answer);
-        }
+        self.answered(&uid, answer);
     }
 
     fn is_ending(&self, uid: &str) -> bool {
