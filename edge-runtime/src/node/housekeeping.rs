@@ -11,9 +11,11 @@ use super::ephemeral_storage::{Purpose, beyond_limits};
 use super::eviction::{AGAIN, is_of_disk};
 use super::node_status::Host;
 use crate::eviction::walk::Answers;
+use crate::paths::Paths;
 use crate::pod::clock::Mono;
 use crate::store::{Fact, StoreError};
-use crate::sys::descriptors;
+use crate::sys::reserve::Reserve;
+use crate::sys::{descriptors, host};
 
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -41,7 +43,7 @@ impl Node {
         }
         self.cx.look_at = Some(now.after(PERIOD));
         self.cx.expire_events(now)?;
-        super::start::maintain(&self.reserve, &self.cx.paths);
+        maintain(&self.reserve, &self.cx.paths);
         self.follow_addresses();
         self.resync.tell_due(&mut self.cx.pods, now);
         self.backup.copy_store(&self.cx, self.doubt.any(), now);
@@ -153,5 +155,13 @@ impl Housekeeping {
         }
         self.short_of_descriptors = short;
         Ok(())
+    }
+}
+
+/// Keeps or gives up the room for the node itself.
+pub(super) fn maintain(reserve: &Reserve, paths: &Paths) {
+    let Some(space) = host::disk_space(&paths.state()) else { return };
+    if let Err(error) = reserve.tend(space.available_bytes, space.total_bytes) {
+        log::error!("{}: {error}", paths.reserve().display());
     }
 }

@@ -22,7 +22,7 @@ impl Node {
     }
 
     /// What follows from another process's answer.
-    fn answered(&mut self, uid: &str, answer: Option<PodEvent>) {
+    pub(super) fn answered(&mut self, uid: &str, answer: Option<PodEvent>) {
         if let Some(answer) = answer {
             self.cx.tell(uid, answer);
         }

@@ -1,0 +1,179 @@
+//! The node and its parts, made from what the host is found to be.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use edge_protocol::message::Report;
+
+use super::store::{self, Note};
+use super::{StartError, io};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::eviction::{Manager, measure};
+use crate::launch::Launcher;
+use crate::launch::runtimes::Runtimes;
+use crate::monitor::client::{MonitorClient, Settings};
+use crate::monitor::exec::{self, exec};
+use crate::node::Node;
+use crate::node::backup::Backup;
+use crate::node::containers::Containers;
+use crate::node::context::Context;
+use crate::node::doubt::Doubt;
+use crate::node::ends::Ends;
+use crate::node::ephemeral_storage::EphemeralStorage;
+use crate::node::event_correlator::EventCorrelator;
+use crate::node::events::about_node;
+use crate::node::eviction::Eviction;
+use crate::node::hooks::Hooks;
+use crate::node::housekeeping::{Housekeeping, maintain};
+use crate::node::idle::Idle;
+use crate::node::image_gc::ImageGc;
+use crate::node::network::HostPorts;
+use crate::node::node_status::NodeStatus;
+use crate::node::notify::Notify;
+use crate::node::outgoing::Outgoing;
+use crate::node::pods::Pods;
+use crate::node::poison::Poison;
+use crate::node::probes::Probes;
+use crate::node::pulls::Pulls;
+use crate::node::shutdown::Shutdown;
+use crate::node::sources::{News, Senders};
+use crate::node::static_pods::StaticPods;
+use crate::node::status_resync::StatusResync;
+use crate::node::streams::Streams;
+use crate::node::tokens::Tokens;
+use crate::paths::Paths;
+use crate::pod::status::HostFacts;
+use crate::probe::{ExecProbe, Supervisor};
+use crate::store::{Fact, Store, StoreError};
+use crate::sys::board::Sensors;
+use crate::sys::reserve::Reserve;
+use crate::sys::tasks::Tasks;
+
+pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Senders) -> Result<Node, StartError> {
+    let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
+    // The store must open on a full disk, too.
+    let reserve = Reserve::new(paths.reserve());
+    maintain(&reserve, paths);
+    let (mut store, mut notes) = store::open(paths, &config.node_name, clock.boot_id())?;
+    store.keep_secrets_in_memory(config.security.secrets_in_memory)?;
+    let config = Rc::new(config);
+    let (launcher, warnings) = Launcher::new(paths, Rc::clone(&config))?;
+    warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    if let Some(worker) = launcher.systemd_worker() {
+        tasks.spawn(worker).detach();
+    }
+    exec::sweep(&paths.runtime_root());
+    let monitor = connect_monitor(paths, &config, tasks, &senders);
+    notes.insert(0, (false, "Starting", "Starting edge-runtime.".to_owned()));
+    notes.extend(launcher.outdated.iter().map(|text| (true, "OutdatedRuntime", text.clone())));
+    log::info!("node {} starts below {}", config.node_name, paths.root().display());
+    tell(&mut store, &config.node_name, &notes, &clock)?;
+    let doubt = Doubt::new(store.is_incomplete()?);
+    let node_status = node_status(paths, &config, &launcher, &store)?;
+    let manager = Manager::new(config.eviction.thresholds.clone(), config.eviction.transition);
+    let eviction = Eviction::new(manager, measure::separate_images(paths));
+    let probes = Probes(Supervisor::new(tasks.clone(), exec_probe(paths, launcher.runtimes()), tell_probe(&senders)));
+    let cx = Context {
+        config,
+        paths: paths.clone(),
+        clock,
+        tasks: tasks.clone(),
+        senders,
+        store,
+        pods: Pods::default(),
+        resumed: false,
+        host: HostFacts {
+            host_ips: launcher.host_ips().to_vec(),
+            recursive_read_only: launcher.recursive_read_only,
+            runtime: launcher.runtime.name.clone(),
+        },
+        link: None,
+        outgoing: Outgoing::default(),
+        correlator: EventCorrelator::default(),
+        look_at: None,
+    };
+    Ok(Node {
+        cx,
+        launcher,
+        containers: Containers::new(monitor),
+        doubt,
+        poison: Poison::open(&paths.run()),
+        connecting: BTreeMap::new(),
+        host_ports: HostPorts::default(),
+        probes,
+        hooks: Hooks::default(),
+        pulls: Pulls::default(),
+        tokens: Tokens::default(),
+        static_pods: StaticPods::default(),
+        streams: Streams::default(),
+        ends: Ends::default(),
+        resync: StatusResync::default(),
+        housekeeping: Housekeeping::default(),
+        node_status,
+        eviction,
+        ephemeral_storage: EphemeralStorage::default(),
+        image_gc: ImageGc::default(),
+        backup: Backup::default(),
+        reserve,
+        shutdown: Shutdown::default(),
+        idle: Idle::default(),
+        notify: Notify::from_env(),
+    })
+}
+
+fn connect_monitor(paths: &Paths, config: &Config, tasks: &Tasks, senders: &Senders) -> MonitorClient {
+    let settings = Settings {
+        workers: config.runtime.parallel,
+        runtime_timeout: config.runtime.request_timeout,
+        ..Settings::default()
+    };
+    MonitorClient::connect_or_spawn(tasks, paths.clone(), settings, senders.monitor.clone())
+}
+
+/// The first events about the node.
+fn tell(store: &mut Store, node_name: &str, notes: &[Note], clock: &Clock) -> Result<(), StoreError> {
+    let now = clock.now();
+    store.write(|writer| {
+        notes.iter().try_for_each(|(warning, reason, message)| {
+            let event = about_node(node_name, *warning, reason, message, &now);
+            writer.report(&Report::Event { event }).map(drop)
+        })
+    })?;
+    // What a killed predecessor has left to be told.
+    store.sync()
+}
+
+fn node_status(paths: &Paths, config: &Config, launcher: &Launcher, store: &Store) -> Result<NodeStatus, StoreError> {
+    let version = launcher.runtime.version();
+    if version.is_none() {
+        log::error!(
+            "the OCI runtime {} does not run: install it, or name another as runtime.command",
+            config.runtime.command.display()
+        );
+    }
+    let sensors = Sensors::find(Path::new("/sys"), vec![paths.state(), paths.layers(), paths.all_pod_logs()]);
+    Ok(NodeStatus::new(version.unwrap_or_default(), store.fact(Fact::Conditions)?.as_deref(), sensors))
+}
+
+fn exec_probe(paths: &Paths, runtimes: &Runtimes) -> ExecProbe {
+    let (paths, runtimes) = (paths.clone(), runtimes.clone());
+    Rc::new(move |id, argv, timeout| {
+        let runtime = runtimes.of_container(&id, &paths);
+        Box::pin(async move {
+            let done = exec(&runtime, &id, &argv, timeout).await.map_err(|error| error.to_string())?;
+            Ok((done.code, done.output))
+        })
+    })
+}
+
+fn tell_probe(senders: &Senders) -> Rc<dyn Fn(crate::probe::ProbeEvent)> {
+    let news = senders.news.clone();
+    Rc::new(move |event| {
+        // Full only if the loop is far behind; the next verdict of the probe comes within its period.
+        if news.try_send(News::Probe(event)).is_err() {
+            log::warn!("a probe result was dropped: the node is overloaded");
+        }
+    })
+}
