@@ -8,7 +8,6 @@
 //! | [`listen`] | the port that nodes know: joining, connecting |
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
-//! | [`panics`] | what a panic ends and how it is told |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | [`standalone`], [`serve`] | wiring of the two ways to run |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
@@ -23,9 +22,7 @@ pub mod kubelet;
 pub mod limits;
 pub mod listen;
 pub mod memory;
-mod node_labels;
 pub mod nodes;
-pub mod panics;
 pub mod pki;
 pub mod serve;
 pub mod signal;

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     cli::start_log(&arguments)?;
-    cloud_bridge::panics::install();
+    apimachinery::panics::install();
     // One thread: a bridge waits nearly all the time, and idle threads cost memory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(cli::run(arguments));

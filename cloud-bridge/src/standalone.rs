@@ -12,17 +12,18 @@ use serde_json::json;
 
 use crate::accept::Gate;
 use crate::api::scheduler;
-use crate::api::{Accounts, Config, Server, UserInfo};
+use crate::api::{Accounts, Config, Server};
 use crate::bridge::clients::Clients;
 use crate::bridge::{Bridge, Settings, lifecycle};
 use crate::cli::Standalone;
 use crate::info::{self, Info};
 use crate::listen::{self, Door};
-use crate::panics;
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::serving::Serving;
 use crate::pki::{clock, keep, tls, token};
 use crate::signal;
+use apimachinery::panics;
+use apimachinery::user::UserInfo;
 
 /// The user and the group of the administrator's certificate.
 const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");

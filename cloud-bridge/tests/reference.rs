@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use apimachinery::field::FieldError;
 use cloud_bridge::api::builtin;
 use cloud_bridge::api::resource::Resource;
-use cloud_bridge::api::strategy::FieldError;
 use cloud_bridge::api::validate::{validate_object_meta, validate_object_meta_update};
 use jiff::Timestamp;
 use serde_json::{Value, json};

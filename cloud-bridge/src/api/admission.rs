@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use super::auth::node;
 use super::error::{ApiError, ApiResult};
-use super::resource::ObjectKey;
 use super::rest::Context;
 use super::storage::{Store, Stored};
-use super::{accounts, lifecycle, meta, services};
+use super::{accounts, lifecycle, services};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
 
 /// The annotation of a mirror pod.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";

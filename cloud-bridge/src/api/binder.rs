@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::meta;
-use super::quantity::Quantity;
-use super::resource::ObjectKey;
 use super::storage::{Store, StoreError, Stored};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+use apimachinery::quantity::Quantity;
+use apimachinery::selector::selects;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
@@ -147,23 +148,7 @@ fn fits(volume: &Value, claim: &Value) -> bool {
         && mode(pv) == mode(pvc)
         && pvc["accessModes"].as_array().into_iter().flatten().all(has_mode)
         && asked.is_none_or(|asked| capacity(volume).is_some_and(|has| !has.minus(asked).is_negative()))
-        && selected(&pvc["selector"], &volume["metadata"]["labels"])
-}
-
-fn selected(selector: &Value, labels: &Value) -> bool {
-    let plain = selector["matchLabels"].as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value);
-    let holds = |requirement: &Value| {
-        let own = &labels[requirement["key"].as_str().unwrap_or_default()];
-        let named = requirement["values"].as_array().is_some_and(|values| values.contains(own));
-        match requirement["operator"].as_str().unwrap_or_default() {
-            "In" => named,
-            "NotIn" => !named,
-            "Exists" => !own.is_null(),
-            "DoesNotExist" => own.is_null(),
-            _ => false,
-        }
-    };
-    plain && selector["matchExpressions"].as_array().into_iter().flatten().all(holds)
+        && selects(&pvc["selector"], &volume["metadata"]["labels"])
 }
 
 fn capacity(volume: &Value) -> Option<Quantity> {

@@ -8,7 +8,8 @@ use serde_json::json;
 use super::error::ApiError;
 use super::state::Inner;
 use super::storage::StoreError;
-use super::{crd, gc, lifecycle, meta, services};
+use super::{crd, gc, lifecycle, services};
+use apimachinery::meta;
 
 /// The namespaces that every cluster has.
 const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];

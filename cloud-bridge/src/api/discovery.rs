@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::resource::Resource;
 
+/// The Kubernetes version whose behaviour is served.
+pub const VERSION: &str = "v1.36.0";
+
 /// The content type of an aggregated answer; also what a client's `Accept` names.
 pub const AGGREGATED_V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -101,12 +104,12 @@ pub fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
-/// `/version`. `git` is `v1.36.0`-shaped, so that clients' skew checks have something to parse.
-pub fn version(git: &str) -> Value {
-    let mut numbers = git.trim_start_matches('v').split('.');
+/// `/version`.
+pub fn version() -> Value {
+    let mut numbers = VERSION.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     json!({
-        "major": major, "minor": minor, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean",
+        "major": major, "minor": minor, "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "",
         "platform": format!("linux/{}", std::env::consts::ARCH),
     })

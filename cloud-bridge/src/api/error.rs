@@ -5,7 +5,7 @@ use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::resource::Resource;
-use super::strategy::FieldError;
+use apimachinery::field::FieldError;
 
 /// A request that failed; becomes a `v1.Status` body.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

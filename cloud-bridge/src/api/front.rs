@@ -11,13 +11,9 @@ use super::http::{json, no_page, typed};
 use super::state::Inner;
 use super::{discovery, openapi};
 
-/// The Kubernetes version whose behaviour is served.
-pub(super) const VERSION: &str = "v1.36.0";
-
 /// What the API server answers to `…proto-openapi.spec.v2@v1.0+protobuf`: `@` is no character of a media type,
 /// and old clients refuse it.
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// GET of a path.
 pub(super) fn answer(inner: &Arc<Inner>, path: &str, method: &str, accept: &str) -> ApiResult<Response<ApiBody>> {
@@ -29,13 +25,13 @@ pub(super) fn answer(inner: &Arc<Inner>, path: &str, method: &str, accept: &str)
     let found = |value: Option<Value>| Ok(value.map_or_else(no_page, |v| json(200, v.to_string())));
     match segments.as_slice() {
         [] => found(Some(discovery::paths(&resources))),
-        ["version"] => found(Some(discovery::version(VERSION))),
+        ["version"] => found(Some(discovery::version())),
         ["healthz" | "livez" | "readyz", ..] => Ok(typed(200, "text/plain; charset=utf-8", "ok")),
         ["api"] if discovery::wants_aggregated(accept) => {
-            Ok(typed(200, AGGREGATED, discovery::aggregated(&resources, true).to_string()))
+            Ok(typed(200, discovery::AGGREGATED_V2, discovery::aggregated(&resources, true).to_string()))
         }
         ["apis"] if discovery::wants_aggregated(accept) => {
-            Ok(typed(200, AGGREGATED, discovery::aggregated(&resources, false).to_string()))
+            Ok(typed(200, discovery::AGGREGATED_V2, discovery::aggregated(&resources, false).to_string()))
         }
         ["api"] => found(Some(discovery::core_versions(""))),
         ["apis"] => found(Some(discovery::groups(&resources))),

@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 
 use super::error::ApiResult;
 use super::gc_queue::{Receiver, Work};
-use super::meta::{self, FOREGROUND, ORPHAN};
-use super::resource::{ObjectKey, Resource};
+use super::resource::Resource;
 use super::rest::delete::{self, Options, SLICE};
 use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
 use super::{crd, events, lifecycle};
-use crate::panics;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta::{self, FOREGROUND, ORPHAN};
+use apimachinery::panics;
 use sampan_log::printable::printable;
 
 /// What failed is tried again after this, then after twice as long each time.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::resource::ObjectKey;
+use apimachinery::key::ObjectKey;
 
 /// Something to look at. The queue is a set, so its size is bounded by the objects there are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

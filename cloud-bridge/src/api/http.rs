@@ -18,8 +18,8 @@ use super::resource::Resource;
 use super::rest::{self, Answer, Context, create, delete, list, patch, update};
 use super::server::MAX_BODY;
 use super::state::Inner;
-use super::user::UserInfo;
 use super::{connect, front, metrics, namespaces, node_proxy, pods, protobuf, reviews, watch};
+use apimachinery::user::UserInfo;
 
 const JSON: &str = "application/json";
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::auth::Attributes;
-use super::user::{MASTERS, UserInfo};
+use apimachinery::user::{MASTERS, UserInfo};
 
 /// As `--max-requests-inflight` and `--max-mutating-requests-inflight` have them by default.
 const READS: usize = 400;

@@ -7,10 +7,11 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::json::{object_mut, text};
-use super::strategy::{Column, FieldError, PatchError, Strategy};
+use super::strategy::{Column, PatchError, Strategy};
 use super::table::{self, Spec};
 use super::{defaults, qos, strategic, validate};
+use apimachinery::field::FieldError;
+use apimachinery::json::{object_mut, text};
 
 type Rule = fn(&Value) -> Vec<FieldError>;
 type ChangeRule = fn(&Value, &Value) -> Vec<FieldError>;
@@ -121,7 +122,7 @@ pub(super) static POD: Kind = Kind {
         defaults::new_pod(pod);
         let class = qos::class(&pod["spec"]);
         pod.set("status", json!({"phase": "Pending", "qosClass": class}));
-        if !super::json::items(&pod["spec"], "schedulingGates").is_empty() {
+        if !apimachinery::json::items(&pod["spec"], "schedulingGates").is_empty() {
             pod.set_at(
                 &["status", "conditions"],
                 json!([{

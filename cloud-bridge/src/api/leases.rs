@@ -1,9 +1,9 @@
 //! Renewing a node's Lease without a request: ten thousand nodes renew seven hundred times a second, and nine tenths
 //! of the work of such a request are JSON. Only for a Lease that is there, with its owner, and only its time.
 
-use super::resource::ObjectKey;
 use super::server::Server;
 use super::storage::LEASES;
+use apimachinery::key::ObjectKey;
 use edge_protocol::json::SetField;
 
 impl Server {

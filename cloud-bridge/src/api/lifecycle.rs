@@ -11,10 +11,11 @@ use super::binder;
 use super::crd;
 use super::error::ApiResult;
 use super::gc_queue::Work;
-use super::meta;
-use super::resource::{ObjectKey, Resource};
+use super::resource::Resource;
 use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
 
 fn is(resource: &Resource, group: &str, plural: &str) -> bool {
     resource.group == group && resource.plural == plural

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::apply;
 use super::rest::Context;
-use super::{apply, meta};
+use apimachinery::meta;
 
 /// Sets the managedFields of a write. What clients send as managedFields does not count.
 pub(super) fn stamp(ctx: &Context<'_>, new: &mut Value, old: Option<&Value>) {

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use edge_protocol::json::SetField;
 
 use super::error::{ApiError, ApiResult};
-use super::meta;
 use super::rest::{Answer, Context};
 use super::{lifecycle, state};
+use apimachinery::meta;
 
 /// PUT of `namespaces/NAME/finalize`: replaces `spec.finalizers` only.
 pub(super) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {

@@ -11,12 +11,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::discovery::VERSION;
 use super::resource::Resource;
 
 pub use v3::{group_document, index};
-
-/// The content type of the protobuf form of `/openapi/v2`.
-pub const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// True when the `Accept` header asks for the protobuf form of `/openapi/v2`.
 pub fn wants_protobuf(accept: &str) -> bool {
@@ -32,7 +30,7 @@ pub fn v2_json(resources: &[Arc<Resource>]) -> Value {
     }
     json!({
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.0"},
+        "info": {"title": "Kubernetes", "version": VERSION},
         "paths": paths,
         "definitions": {},
     })

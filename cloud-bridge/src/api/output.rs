@@ -9,11 +9,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::error::{ApiError, ApiResult};
+use super::events;
 use super::request::Query;
 use super::resource::Resource;
 use super::rest::list::Listed;
 use super::storage::Stored;
-use super::{events, meta};
+use apimachinery::meta;
 
 /// What a row of a Table carries of its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

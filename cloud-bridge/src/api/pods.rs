@@ -8,12 +8,12 @@ use k8s_openapi::api::policy::v1::Eviction;
 use serde_json::{Value, json};
 
 use super::error::{ApiError, ApiResult};
-use super::meta;
 use super::rest::delete::{self, Options};
 use super::rest::{Answer, Context};
 use super::storage::Stored;
-use super::strategy::FieldError;
 use super::{decode, lifecycle};
+use apimachinery::field::FieldError;
+use apimachinery::meta;
 use kubelet_api::backend::{BackendError, LogOptions, PodOnNode};
 
 fn success(code: u16) -> Answer {

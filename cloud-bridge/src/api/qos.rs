@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::json::items;
-use super::quantity::Quantity;
+use apimachinery::json::items;
+use apimachinery::quantity::Quantity;
 
 /// `Guaranteed`, `Burstable` or `BestEffort`, from cpu and memory of all containers (init containers too), or of
 /// the pod as a whole where it says so.

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::decode;
 use super::strategy::Strategy;
 
@@ -87,19 +85,3 @@ impl Resource {
 pub const ALL_VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// Verbs of a status subresource.
 pub const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
-
-/// Names an object in messages and storage keys.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
-    /// Empty for cluster-scoped objects.
-    pub namespace: String,
-    pub name: String,
-}
-
-impl ObjectKey {
-    /// The key of an object as its metadata says.
-    pub fn of(obj: &Value) -> Self {
-        let text = |field: &str| obj["metadata"][field].as_str().unwrap_or_default().to_owned();
-        Self { namespace: text("namespace"), name: text("name") }
-    }
-}

@@ -14,10 +14,10 @@ use super::accounts;
 use super::auth::{self, Attributes};
 use super::decode;
 use super::error::{ApiError, ApiResult};
-use super::meta;
 use super::request::ResourcePath;
 use super::state::Inner;
-use super::user::UserInfo;
+use apimachinery::meta;
+use apimachinery::user::UserInfo;
 
 /// The largest review. Whoever has a token may send some of them, and a token or an attribute is no long text.
 pub(super) const BODY_MAX: usize = 64 * 1024;

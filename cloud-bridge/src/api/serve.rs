@@ -14,12 +14,12 @@ use tokio_rustls::TlsAcceptor;
 use super::body::ApiBody;
 use super::error::{ApiError, ApiResult};
 use super::server::Server;
-use super::user::{NODE_PREFIX, NODES, UserInfo};
 use super::{auth, http as front};
 use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
 use crate::pki::clock;
 use crate::pki::identity::Holder;
+use apimachinery::user::{NODE_PREFIX, NODES, UserInfo};
 
 /// Whom the certificate of a connection names, and until when it is good: a connection may last longer.
 #[derive(Clone)]

@@ -18,9 +18,9 @@ use super::quota::Quotas;
 use super::registry::Registry;
 use super::state::{Config, Inner};
 use super::storage::{History, Store, StoreError};
-use super::user::UserInfo;
 use super::{bootstrap, builtin, gc, gc_queue, http as front, lifecycle, metrics};
-use crate::panics;
+use apimachinery::panics;
+use apimachinery::user::UserInfo;
 use kubelet_api::backend::KubeletBackend;
 use sampan_log::printable::printable;
 

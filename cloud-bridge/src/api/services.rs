@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::error::{ApiError, ApiResult};
-use super::meta;
-use super::resource::{ObjectKey, Resource};
+use super::resource::Resource;
 use super::storage::{Store, StoreError};
-use super::strategy::FieldError;
+use apimachinery::field::FieldError;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
 
 /// Addresses for Services: network and prefix length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::quota::Quotas;
 use super::registry::Registry;
 use super::services::ServiceRange;
 use super::storage::{Durable, Store};
-use super::user::UserInfo;
+use apimachinery::user::UserInfo;
 use kubelet_api::backend::KubeletBackend;
 
 /// How to open a server.

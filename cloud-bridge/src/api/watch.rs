@@ -13,12 +13,13 @@ use tokio::time::Instant;
 use super::body::BodyError;
 use super::error::{ApiError, ApiResult};
 use super::output::{self, Form};
-use super::resource::{ObjectKey, Resource};
+use super::resource::Resource;
 use super::rest::Context;
 use super::rest::list::{Selection, resource_version};
 use super::state::Inner;
 use super::storage::{Change, ChangeKind, LEASES, Stored, Subscription, Told, View};
-use super::strategy::FieldError;
+use apimachinery::field::FieldError;
+use apimachinery::key::ObjectKey;
 
 /// What is read of the past at a time, in objects: a watch may begin at the oldest revision of which anything is known, and
 /// there may be many of these.

@@ -56,8 +56,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::panics;
 use crate::pki::authority::hex;
+use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
 use kubelet_api::backend::{

@@ -92,7 +92,7 @@ pub fn metrics(nodes: &[NodeView]) -> String {
     family("nodes", "gauge", "Nodes that this bridge knows.", vec![(None, nodes.len() as f64)]);
     family("nodes_connected", "gauge", "Nodes that are connected to this bridge.", vec![(None, connected as f64)]);
     let help = "Panics of this bridge, each of which has ended one connection or request.";
-    family("panics_total", "counter", help, vec![(None, crate::panics::count() as f64)]);
+    family("panics_total", "counter", help, vec![(None, apimachinery::panics::count() as f64)]);
     let help = "Whether the node is connected to this bridge.";
     family("node_connected", "gauge", help, each(|node| Some(f64::from(u8::from(node.connected)))));
     let help = "When the last frame of the node arrived, in seconds since 1970.";

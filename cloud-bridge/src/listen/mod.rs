@@ -30,9 +30,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::accept::{self, ARRIVAL, Arrival, Gate};
 use crate::bridge::Bridge;
-use crate::panics;
 use crate::pki::authority::Authority;
 use crate::pki::identity::Holder;
+use apimachinery::panics;
 pub(crate) use overview::OPERATORS;
 use sampan_log::printable::printable;
 use status::Refusal;

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use apimachinery::names;
 use rustls_pki_types::CertificateDer;
 
 use super::authority::{NODE_GROUP, NODE_USER_PREFIX, serial};
@@ -59,13 +60,7 @@ impl Holder {
 
 /// Whether this is a name a Node object may have (RFC 1123 subdomain). It goes into URLs and user names.
 pub fn is_node_name(name: &str) -> bool {
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
+    names::dns_subdomain(name).is_empty()
 }
 
 #[cfg(test)]

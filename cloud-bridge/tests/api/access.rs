@@ -57,7 +57,7 @@ async fn reviews() {
 async fn only_masters_impersonate() {
     let api = Api::embedded(|_| {});
     let server = api.server.clone().unwrap();
-    let eve = cloud_bridge::api::UserInfo::new("eve", ["people"]);
+    let eve = apimachinery::user::UserInfo::new("eve", ["people"]);
     let client = kube::Client::new(server.service(eve), "default");
     let request = http::Request::get("/api/v1/pods").header("impersonate-user", "admin").body(Vec::new()).unwrap();
     let error = client.request::<serde_json::Value>(request).await.unwrap_err().to_string();

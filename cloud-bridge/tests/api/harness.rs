@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cloud_bridge::api::{Config, Server, UserInfo};
+use apimachinery::user::UserInfo;
+use cloud_bridge::api::{Config, Server};
 use futures::StreamExt;
 use http::Request;
 use http_body_util::BodyExt;

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use apimachinery::user::UserInfo;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use cloud_bridge::accept::{Gate, Patience};
-use cloud_bridge::api::UserInfo;
 use cloud_bridge::pki::authority::{Authority, to_pem};
 use cloud_bridge::pki::tls;
 use futures::{StreamExt, TryStreamExt};

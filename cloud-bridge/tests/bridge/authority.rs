@@ -174,13 +174,13 @@ async fn g27_a_mirror_pod_is_no_way_to_what_other_pods_name() {
 /// One message of a node is no end for the others, whatever its shape.
 #[tokio::test]
 async fn g27_reports_of_any_shape_end_nothing() {
-    cloud_bridge::panics::install();
+    apimachinery::panics::install();
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
     let (evil, other) = (unique("evil"), unique("other"));
     let (_, mut honest) = bridge.edge(&cluster, &other).await;
     let (_, mut edge) = bridge.edge(&cluster, &evil).await;
-    let before = cloud_bridge::panics::count();
+    let before = apimachinery::panics::count();
     let hash = json!({"kubernetes.io/config.hash": "h"});
     let metadata = json!({"name": "m", "namespace": "default", "annotations": hash});
     for odd in [json!(1), json!([]), json!("x"), Value::Null, json!([{}]), json!({"conditions": [1, "x", [], null]})] {
@@ -200,7 +200,7 @@ async fn g27_reports_of_any_shape_end_nothing() {
             let _ = edge.report_and_wait(report).await;
         }
     }
-    assert_eq!(cloud_bridge::panics::count(), before);
+    assert_eq!(apimachinery::panics::count(), before);
     honest.linger(Duration::from_millis(100)).await;
     honest.report_and_wait(Report::Node { node: node_object(&other) }).await.unwrap();
     for node in [evil, other] {

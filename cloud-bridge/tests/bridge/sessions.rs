@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use apimachinery::user::UserInfo;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cloud_bridge::api::{Config, Server, UserInfo};
+use cloud_bridge::api::{Config, Server};
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::pki::authority::{Authority, to_pem};

@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::ISSUER;
-use crate::api::meta;
-use crate::api::resource::ObjectKey;
 use crate::api::state::Inner;
 use crate::api::storage::Store;
-use crate::api::user::UserInfo;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+use apimachinery::user::UserInfo;
 
 /// Clocks of clients may be off by this much.
 const LEEWAY_S: i64 = 60;

@@ -5,7 +5,7 @@ use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::ROOT_CA;
-use crate::api::json::items_mut;
+use apimachinery::json::items_mut;
 
 /// Where programs look for their account.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::ROOT_CA;
-use crate::api::meta;
-use crate::api::resource::ObjectKey;
 use crate::api::state::Inner;
 use crate::api::storage::{Store, StoreError};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
 
 /// Makes it, or puts the right certificate into it.
 pub(crate) fn root_ca(inner: &Inner, store: &mut Store, namespace: &str) -> Result<(), StoreError> {

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::{Accounts, ISSUER};
 use crate::api::decode;
 use crate::api::error::{ApiError, ApiResult};
-use crate::api::json::{items, text};
-use crate::api::meta;
-use crate::api::resource::ObjectKey;
 use crate::api::rest::{Answer, Context};
 use crate::api::storage::Store;
-use crate::api::strategy::FieldError;
+use apimachinery::field::FieldError;
+use apimachinery::json::{items, text};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
 
 /// Life when the request does not say, and its bounds, in seconds.
 const DEFAULT: i64 = 3600;

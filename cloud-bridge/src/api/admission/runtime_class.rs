@@ -5,12 +5,13 @@ use edge_protocol::json::SetField;
 use serde_json::Value;
 
 use crate::api::error::{ApiError, ApiResult};
-use crate::api::json::{items, object_mut, text, text_entries};
-use crate::api::quantity::Quantity;
-use crate::api::resource::ObjectKey;
+use crate::api::lifecycle;
 use crate::api::rest::Context;
 use crate::api::storage::Store;
-use crate::api::{lifecycle, meta};
+use apimachinery::json::{items, object_mut, text, text_entries};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+use apimachinery::quantity::Quantity;
 
 const STORAGE: &str = "runtimeclasses.node.k8s.io";
 

@@ -10,10 +10,11 @@ use std::ops::Bound;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::decode;
 use super::error::{ApiError, ApiResult};
 use super::rest::{Answer, Context, create, update};
-use super::strategy::FieldError;
-use super::{decode, meta};
+use apimachinery::field::FieldError;
+use apimachinery::meta;
 use fields::Fields;
 
 /// PATCH with `application/apply-patch+yaml`; the body must be the JSON subset of YAML, as clients send it.

@@ -10,7 +10,7 @@ use super::accounts;
 use super::error::{ApiError, ApiResult};
 use super::request::{ResourcePath, Target};
 use super::state::Inner;
-use super::user::{AUTHENTICATED, MASTERS, UserInfo};
+use apimachinery::user::{AUTHENTICATED, MASTERS, UserInfo};
 
 /// What a request wants to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::api::builtin;
-use crate::api::strategy::FieldError;
+use apimachinery::field::FieldError;
 
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";

@@ -5,10 +5,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::approval;
-use crate::api::json::items_mut;
-use crate::api::strategy::{Column, FieldError, PatchError, Strategy};
-use crate::api::validate::names;
-use crate::api::{kinds, meta};
+use crate::api::kinds;
+use crate::api::strategy::{Column, PatchError, Strategy};
+use apimachinery::field::FieldError;
+use apimachinery::json::items_mut;
+use apimachinery::meta;
+use apimachinery::names;
 
 /// The strategy of definitions.
 #[derive(Debug, Clone, Copy)]

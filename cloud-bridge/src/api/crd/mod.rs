@@ -18,11 +18,11 @@ use super::error::ApiResult;
 use super::gc;
 use super::gc_queue::Work;
 use super::lifecycle;
-use super::meta;
 use super::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Subresource, Text};
 use super::rest::delete::{Options, SLICE};
 use super::state::Inner;
 use super::storage::{Store, Stored};
+use apimachinery::meta;
 use strategy::Custom;
 
 /// Where definitions are stored.

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::{STORAGE, jsonpath};
 use crate::api::decode;
 use crate::api::error::{ApiError, ApiResult};
+use crate::api::lifecycle;
 use crate::api::rest::{Answer, Context, update};
-use crate::api::strategy::FieldError;
-use crate::api::{lifecycle, meta};
+use apimachinery::field::FieldError;
+use apimachinery::meta;
 
 /// GET, PUT and merge PATCH.
 pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {

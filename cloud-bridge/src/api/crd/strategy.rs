@@ -11,8 +11,9 @@ use super::jsonpath;
 use super::{schema, validate};
 use crate::api::decode::{self, Decoded};
 use crate::api::list_keys;
-use crate::api::strategy::{Column, FieldError, Strategy};
+use crate::api::strategy::{Column, Strategy};
 use crate::api::table;
+use apimachinery::field::FieldError;
 
 /// One version of a custom resource.
 pub(super) struct Custom {

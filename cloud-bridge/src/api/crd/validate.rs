@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Number, Value};
 
-use crate::api::strategy::{FieldError, FieldErrorKind};
+use apimachinery::field::{FieldError, FieldErrorKind};
 
 /// Adds what is wrong with `value` at `path`.
 pub(super) fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {

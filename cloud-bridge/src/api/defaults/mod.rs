@@ -9,8 +9,8 @@ use base64::Engine as _;
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
-use super::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
-use super::quantity::{canonicalize, canonicalize_list};
+use apimachinery::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
+use apimachinery::quantity::{canonicalize, canonicalize_list};
 
 /// Removes fields whose zero value the API server's encoding leaves out.
 pub(super) fn drop_zero(value: &mut Value, fields: &[&str]) {

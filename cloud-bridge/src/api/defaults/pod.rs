@@ -4,8 +4,8 @@ use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
 use super::{claim_spec, drop_zero, resource_lists, size_limit};
-use crate::api::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
-use crate::api::quantity::canonicalize;
+use apimachinery::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
+use apimachinery::quantity::canonicalize;
 
 /// Permissions of files in configMap, secret, downwardAPI and projected volumes.
 const FILE_MODE: i64 = 0o644;

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::error::{ApiError, ApiResult};
-use super::meta;
 use super::resource::{ALL_VERBS, Hooks, Resource};
 use super::rest::Context;
-use super::selector::{FieldSelector, LabelSelector};
 use super::storage::Stored;
 use super::strategy::Plain;
+use apimachinery::meta;
+use apimachinery::selector::{FieldSelector, LabelSelector};
 use kubelet_api::backend::{BackendError, KubeletBackend};
 use usage::Usage;
 
@@ -161,7 +161,7 @@ fn selected(ctx: &Context<'_>) -> ApiResult<Vec<Arc<Stored>>> {
     let labels = LabelSelector::parse(ctx.query.text("labelSelector"))
         .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
     let fields = FieldSelector::parse(ctx.query.text("fieldSelector")).map_err(ApiError::bad_request)?;
-    if let Some(field) = fields.unsupported(&Plain, ctx.resource.namespaced) {
+    if let Some(field) = fields.unsupported(ctx.resource.namespaced, |_, _| None) {
         return Err(ApiError::bad_request(format!("field label not supported: {field}")));
     }
     let store = ctx.store();
@@ -171,7 +171,7 @@ fn selected(ctx: &Context<'_>) -> ApiResult<Vec<Arc<Stored>>> {
     objects.retain(|object| {
         (name.is_empty() || object.key.name == name)
             && labels.matches(object.value())
-            && fields.matches(&Plain, object.value())
+            && fields.matches(object.value(), |_, _| None)
     });
     Ok(objects)
 }

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use super::v3::{PATCH_PARAMETERS, object_path};
+use crate::api::discovery::VERSION;
 use crate::api::resource::Resource;
 
 /// The encoded document.
 pub(super) fn document(resources: &[Arc<Resource>]) -> Vec<u8> {
     let mut info = Vec::new();
     text(&mut info, 1, "Kubernetes");
-    text(&mut info, 2, "v1.36.0");
+    text(&mut info, 2, VERSION);
 
     let mut paths = Vec::new();
     for resource in resources {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::schema;
+use crate::api::discovery::VERSION;
 use crate::api::resource::Resource;
 
 /// `/openapi/v3`: where each group version's document is. The hash lets clients cache a document for good, so
@@ -41,7 +42,7 @@ pub fn group_document(resources: &[Arc<Resource>], group: &str, version: &str) -
     }
     Some(json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.0"},
+        "info": {"title": "Kubernetes", "version": VERSION},
         "paths": paths,
         "components": {"schemas": schemas},
     }))

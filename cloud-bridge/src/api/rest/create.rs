@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::{Answer, Context};
 use crate::api::error::{ApiError, ApiResult};
-use crate::api::resource::ObjectKey;
 use crate::api::storage::Store;
-use crate::api::{admission, events, lifecycle, managed, meta, quota, validate};
+use crate::api::{admission, events, lifecycle, managed, quota, validate};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
 
 /// How often a generated name may collide before the client hears of it.
 const NAME_ATTEMPTS: usize = 8;

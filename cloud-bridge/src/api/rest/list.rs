@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use super::{Answer, Context};
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::request::Query;
-use crate::api::resource::{ObjectKey, Resource};
-use crate::api::selector::{FieldSelector, LabelSelector};
+use crate::api::resource::Resource;
 use crate::api::storage::{Store, Stored};
-use crate::api::strategy::FieldError;
+use apimachinery::field::FieldError;
+use apimachinery::key::ObjectKey;
+use apimachinery::selector::{FieldSelector, LabelSelector};
 
 /// A list in stored form.
 pub(crate) struct Listed {
@@ -40,7 +41,9 @@ impl Selection {
         let labels = LabelSelector::parse(ctx.query.text("labelSelector"))
             .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}",)))?;
         let fields = FieldSelector::parse(ctx.query.text("fieldSelector")).map_err(ApiError::bad_request)?;
-        if let Some(field) = fields.unsupported(resource.strategy(), resource.namespaced) {
+        if let Some(field) =
+            fields.unsupported(resource.namespaced, |object, label| resource.strategy().field(object, label))
+        {
             return Err(ApiError::bad_request(if has_labels(&resource) {
                 format!("field label not supported: {field}")
             } else {
@@ -65,7 +68,7 @@ impl Selection {
         self.all()
             || (self.fields.may_match(&stored.body)
                 && self.labels.matches(stored.value())
-                && self.fields.matches(self.resource.strategy(), stored.value()))
+                && self.fields.matches(stored.value(), |object, label| self.resource.strategy().field(object, label)))
     }
 
     /// The only object that can be selected, if the selector names one: a node's watch of one ConfigMap must not

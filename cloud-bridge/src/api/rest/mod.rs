@@ -18,11 +18,12 @@ use super::error::{ApiError, ApiResult};
 use super::events;
 use super::parse;
 use super::request::{Query, ResourcePath};
-use super::resource::{ObjectKey, Resource};
+use super::resource::Resource;
 use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
-use super::strategy::FieldError;
-use super::user::UserInfo;
+use apimachinery::field::FieldError;
+use apimachinery::key::ObjectKey;
+use apimachinery::user::UserInfo;
 
 /// One request on one resource.
 pub(super) struct Context<'a> {
@@ -211,7 +212,7 @@ impl Context<'_> {
             return Ok(());
         }
         if found.is_empty() {
-            super::meta::set(value, "namespace", expected.into());
+            apimachinery::meta::set(value, "namespace", expected.into());
             return Ok(());
         }
         Err(ApiError::bad_request(if expected.is_empty() {

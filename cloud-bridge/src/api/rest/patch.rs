@@ -10,8 +10,10 @@ use super::{Answer, Context, update};
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::patch::{self, JsonPatchError};
 use crate::api::resource::Resource;
-use crate::api::strategy::{FieldError, PatchError};
-use crate::api::{apply, decode, events, meta};
+use crate::api::strategy::PatchError;
+use crate::api::{apply, decode, events};
+use apimachinery::field::FieldError;
+use apimachinery::meta;
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";

@@ -10,8 +10,9 @@ use super::{Answer, Context, create};
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::resource::Resource;
 use crate::api::storage::{Store, Stored};
-use crate::api::strategy::FieldError;
-use crate::api::{admission, apply, crd, events, lifecycle, managed, meta, quota, validate};
+use crate::api::{admission, apply, crd, events, lifecycle, managed, quota, validate};
+use apimachinery::field::FieldError;
+use apimachinery::meta;
 
 /// PUT.
 pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::fit::{Node, wants_a_node};
 use super::needs::{Needs, add, subtract};
 use super::volumes::Volumes;
-use crate::api::json::text;
+use apimachinery::json::text;
 
 /// Namespace and name.
 pub(super) type PodKey = (String, String);

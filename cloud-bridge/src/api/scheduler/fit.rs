@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::needs::{Amounts, HostPort, Needs, amounts};
-use crate::api::json::{flag, items, present, text};
-use crate::api::quantity::Quantity;
+use apimachinery::json::{flag, items, present, text};
+use apimachinery::quantity::Quantity;
+use apimachinery::selector::meets;
 
 /// What the scheduler knows of a node.
 #[derive(Debug, Clone, Default)]
@@ -96,8 +97,8 @@ impl Node {
         if labels.is_empty() && fields.is_empty() {
             return false;
         }
-        let label = |r: &Value| requirement(r, self.labels.get(text(r, "key")).and_then(Value::as_str));
-        let field = |r: &Value| requirement(r, (text(r, "key") == "metadata.name").then_some(self.name.as_str()));
+        let label = |r: &Value| meets(r, self.labels.get(text(r, "key")).and_then(Value::as_str));
+        let field = |r: &Value| meets(r, (text(r, "key") == "metadata.name").then_some(self.name.as_str()));
         labels.iter().all(label) && fields.iter().all(field)
     }
 
@@ -122,25 +123,6 @@ impl Node {
             }
         }
         objections
-    }
-}
-
-/// One requirement of a node selector term against the value, if there is one.
-fn requirement(requirement: &Value, value: Option<&str>) -> bool {
-    let values = items(requirement, "values");
-    let listed = value.is_some_and(|value| values.iter().any(|v| v == value));
-    let numbers = || {
-        let wanted: i64 = values.first()?.as_str()?.parse().ok()?;
-        Some((value?.parse::<i64>().ok()?, wanted))
-    };
-    match text(requirement, "operator") {
-        "In" => listed,
-        "NotIn" => !listed,
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => numbers().is_some_and(|(have, wanted)| have > wanted),
-        "Lt" => numbers().is_some_and(|(have, wanted)| have < wanted),
-        _ => false,
     }
 }
 

@@ -3,8 +3,8 @@
 use litemap::LiteMap;
 use serde_json::Value;
 
-use crate::api::json::{entries, integer, items, text};
-use crate::api::quantity::Quantity;
+use apimachinery::json::{entries, integer, items, text};
+use apimachinery::quantity::Quantity;
 
 /// Amounts by resource name. Few, and three of these for each node of thousands: a leaf of a B-tree has room for eleven.
 pub(super) type Amounts = LiteMap<String, Quantity>;

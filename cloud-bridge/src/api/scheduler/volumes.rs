@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cluster::PodKey;
 use super::fit::Node;
-use crate::api::json::{items, text};
+use apimachinery::json::{items, text};
 
 /// What is known of them.
 #[derive(Debug, Default)]

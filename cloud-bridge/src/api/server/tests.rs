@@ -7,7 +7,7 @@ use http_body_util::Full;
 use serde_json::Value;
 
 use super::*;
-use crate::api::UserInfo;
+use apimachinery::user::UserInfo;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Disk {

@@ -11,7 +11,7 @@ use super::leases::LEASES;
 use super::rows::{deleted_state, place, seconds, unsigned};
 use super::write::set_fact;
 use super::{Change, ChangeKind, Store, StoreError, Stored};
-use crate::api::resource::ObjectKey;
+use apimachinery::key::ObjectKey;
 
 /// Objects of a storage after a place, and what was changed there since a revision (`?4`), both in key order.
 const EVERYWHERE: [&str; 2] = [

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{Change, Stored};
-use crate::api::resource::ObjectKey;
+use apimachinery::key::ObjectKey;
 
 /// Where Leases are stored.
 pub(in crate::api) const LEASES: &str = "leases.coordination.k8s.io";

@@ -27,7 +27,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use serde_json::Value;
 
-use super::resource::ObjectKey;
+use apimachinery::key::ObjectKey;
 use keeper::Keeper;
 pub(super) use leases::LEASES;
 use leases::Leases;

@@ -13,8 +13,8 @@ use super::schema::{self, SchemaError};
 use super::sync::{Sync, Syncer};
 use super::write::set_fact;
 use super::{History, Store, StoreError, subscribers};
-use crate::api::meta;
-use crate::api::resource::ObjectKey;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
 
 /// How far the counter jumps when the file had no ceiling of its own: a run that lost power had shown revisions that
 /// the file does not know.

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use super::leases::LEASES;
 use super::rows::{place, unsigned};
 use super::{Store, StoreError, Stored};
-use crate::api::resource::ObjectKey;
+use apimachinery::key::ObjectKey;
 
 impl Store {
     /// One object.

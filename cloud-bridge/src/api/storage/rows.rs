@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 
 use super::{ChangeKind, Stored};
-use crate::api::resource::ObjectKey;
+use apimachinery::key::ObjectKey;
 
 pub(super) fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::leases::{self, LEASES};
 use super::rows::{deleted_state, insert_change, owners_of, seconds, set_owners};
 use super::{Change, ChangeKind, Store, StoreError, Stored};
-use crate::api::meta;
-use crate::api::resource::ObjectKey;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
 
 /// Watch history is trimmed once in so many writes.
 const TRIM_EVERY: u64 = 1024;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{NAME, Spec, name, since};
-use crate::api::json::{integer, present, text};
+use apimachinery::json::{integer, present, text};
 
 /// Columns of events.
 pub(in crate::api) const EVENT_COLUMNS: &[Spec] = &[

@@ -19,8 +19,8 @@ pub(super) use storage::{CLAIM_COLUMNS, VOLUME_COLUMNS, claim, volume};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::json::{entries, text};
 use super::strategy::Column;
+use apimachinery::json::{entries, text};
 
 /// Name, type and priority of a column, and what it shows.
 pub(super) type Spec = (&'static str, &'static str, i32, &'static str);

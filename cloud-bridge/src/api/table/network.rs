@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, Spec, age, name, or_none};
-use crate::api::json::{integer, items, text, text_entries};
+use apimachinery::json::{integer, items, text, text_entries};
 
 /// Columns of services.
 pub(in crate::api) const SERVICE_COLUMNS: &[Spec] = &[

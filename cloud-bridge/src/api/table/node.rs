@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, Spec, age, name, or_none};
-use crate::api::json::{flag, items, text, text_entries};
+use apimachinery::json::{flag, items, text, text_entries};
 
 /// Columns of nodes.
 pub(in crate::api) const NODE_COLUMNS: &[Spec] = &[

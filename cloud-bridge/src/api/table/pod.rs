@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, Spec, age, human_duration, name, or_none};
-use crate::api::json::{flag, integer, items, present, text};
+use apimachinery::json::{flag, integer, items, present, text};
 
 /// Columns of pods.
 pub(in crate::api) const POD_COLUMNS: &[Spec] = &[

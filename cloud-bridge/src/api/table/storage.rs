@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, Spec, age, name};
-use crate::api::json::{items, present, text};
-use crate::api::quantity::Quantity;
+use apimachinery::json::{items, present, text};
+use apimachinery::quantity::Quantity;
 
 /// Columns of PersistentVolumes.
 pub(in crate::api) const VOLUME_COLUMNS: &[Spec] = &[

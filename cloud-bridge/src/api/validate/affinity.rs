@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Errors, invalid_text, names};
-use crate::api::json::{integer, items, present, text};
-use crate::api::strategy::{FieldError, FieldErrorKind};
+use apimachinery::field::{Errors, FieldError, FieldErrorKind, invalid_text};
+use apimachinery::json::{integer, items, present, text};
+use apimachinery::names;
 
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -181,7 +181,7 @@ pub(super) fn taints(errors: &mut Errors, path: &str, list: &[Value]) {
         if !complaints.is_empty() {
             errors.push(FieldError::invalid(format!("{path}.value"), &value.into(), &complaints.join(";")));
         }
-        super::one_of(errors, format!("{path}.effect"), effect, EFFECTS);
+        apimachinery::field::one_of(errors, format!("{path}.effect"), effect, EFFECTS);
         if !seen.insert((key, effect)) {
             errors.push(FieldError {
                 field: path,

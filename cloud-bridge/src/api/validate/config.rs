@@ -3,9 +3,9 @@
 use base64::Engine as _;
 use serde_json::Value;
 
-use super::{Errors, immutable, invalid_text, names};
-use crate::api::json::{text, text_entries};
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError, immutable, invalid_text};
+use apimachinery::json::{text, text_entries};
+use apimachinery::names;
 
 /// Sum of all values, in bytes.
 const MAX_SIZE: usize = 1024 * 1024;

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::{Errors, env, invalid_number, invalid_text, mount, names, one_of, probe, resources, security, too_many};
-use crate::api::json::{integer, items, present, text};
-use crate::api::strategy::FieldError;
+use super::{env, mount, probe, resources, security};
+use apimachinery::field::{Errors, FieldError, invalid_number, invalid_text, one_of, too_many};
+use apimachinery::json::{integer, items, present, text};
+use apimachinery::names;
 
 const RESTART_POLICIES: &[&str] = &["Always", "Never", "OnFailure"];
 

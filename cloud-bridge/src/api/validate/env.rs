@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Errors, invalid_text, names};
-use crate::api::json::{items, present, text};
-use crate::api::quantity::Quantity;
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError, invalid_text};
+use apimachinery::json::{items, present, text};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 
 /// Field paths that an environment variable may name.
 const ENV_FIELDS: &[&str] = &[

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Errors, immutable, invalid_text, names, not_negative};
-use crate::api::json::{integer, items, text, text_entries};
 use crate::api::resource::Resource;
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError, immutable, invalid_text, not_negative};
+use apimachinery::json::{integer, items, text, text_entries};
+use apimachinery::names;
 
 /// Sum of the lengths of all annotation keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -166,6 +166,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use apimachinery::meta;
 
     fn fields(errors: &[FieldError]) -> Vec<&str> {
         errors.iter().map(|e| e.field.as_str()).collect()
@@ -192,5 +193,15 @@ mod tests {
         let errors = validate_object_meta_update(&new, &old);
         assert_eq!(fields(&errors), ["metadata.finalizers", "metadata.uid"]);
         assert_eq!(errors[1].message, "Invalid value: \"2\": field is immutable");
+    }
+
+    #[test]
+    fn a_deletion_time_cannot_be_set_by_hand() {
+        let old = json!({"metadata": {"name": "a", "uid": "1"}});
+        let mut new = json!({"metadata": {"name": "a", "deletionTimestamp": "2026-01-02T03:04:05Z"}});
+        meta::keep_old(&mut new, &old);
+        let errors = validate_object_meta_update(&new, &old);
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].field, "metadata.deletionTimestamp");
     }
 }

@@ -4,10 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::Errors;
 use super::volume::descending_path;
-use crate::api::json::{flag, items, present, text};
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError};
+use apimachinery::json::{flag, items, present, text};
 
 /// `volumeMounts` and `volumeDevices` of a container.
 pub(super) fn mounts(errors: &mut Errors, path: &str, container: &Value, volumes: &HashMap<&str, &Value>) {

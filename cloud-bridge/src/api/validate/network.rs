@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{Errors, immutable, invalid_number, invalid_text, metadata, names, one_of, probe};
-use crate::api::json::{integer, items, present, text};
-use crate::api::strategy::FieldError;
+use super::{metadata, probe};
+use apimachinery::field::{Errors, FieldError, immutable, invalid_number, invalid_text, one_of};
+use apimachinery::json::{integer, items, present, text};
+use apimachinery::names;
 
 const TYPES: &[&str] = &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];

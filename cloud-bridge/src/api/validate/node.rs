@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Errors, affinity, invalid_text, names, resources};
-use crate::api::json::{entries, integer, items, text};
-use crate::api::quantity::Quantity;
-use crate::api::strategy::{FieldError, FieldErrorKind};
+use super::{affinity, resources};
+use apimachinery::field::{Errors, FieldError, FieldErrorKind, invalid_text};
+use apimachinery::json::{entries, integer, items, text};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 
 /// Validates a new Node.
 pub(in crate::api) fn node(node: &Value) -> Vec<FieldError> {

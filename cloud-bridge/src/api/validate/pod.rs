@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::container::{self, PodFacts};
-use super::{Errors, affinity, invalid_number, invalid_text, metadata, names, one_of, resources, security, volume};
-use crate::api::json::{flag, integer, items, present, text};
-use crate::api::strategy::FieldError;
+use super::{affinity, metadata, resources, security, volume};
+use apimachinery::field::{Errors, FieldError, invalid_number, invalid_text, one_of};
+use apimachinery::json::{flag, integer, items, present, text};
+use apimachinery::names;
 
 /// Validates a new pod.
 pub(in crate::api) fn create(pod: &Value) -> Vec<FieldError> {
@@ -225,20 +226,6 @@ fn host_aliases(errors: &mut Errors, spec: &Value) {
             invalid_text(errors, &path, name, names::dns_subdomain(name));
         }
     }
-}
-
-/// Validates the body of a `pods/binding` request.
-pub fn binding(binding: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    let target = &binding["target"];
-    let kind = text(target, "kind");
-    if !kind.is_empty() && kind != "Node" {
-        errors.push(FieldError::not_supported("target.kind", &kind.into(), &["Node", "<empty>"]));
-    }
-    if text(target, "name").is_empty() {
-        errors.push(FieldError::required("target.name", ""));
-    }
-    errors
 }
 
 #[cfg(test)]

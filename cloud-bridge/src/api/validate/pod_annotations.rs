@@ -3,10 +3,9 @@
 
 use serde_json::Value;
 
-use super::Errors;
 use crate::api::admission::MIRROR;
-use crate::api::json::text_entries;
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError};
+use apimachinery::json::text_entries;
 
 /// Annotations of containers' AppArmor profiles, from before they were a field.
 const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::container::{PodFacts, ephemeral};
-use super::{Errors, volume};
-use crate::api::json::{integer, items, present, text};
-use crate::api::strategy::FieldError;
+use super::volume;
+use apimachinery::field::{Errors, FieldError};
+use apimachinery::json::{integer, items, present, text};
 
 const FIELD: &str = "spec.ephemeralContainers";
 

@@ -4,10 +4,10 @@
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
-use super::{Errors, pod};
-use crate::api::json::{items, items_mut, text};
+use super::pod;
 use crate::api::qos;
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError};
+use apimachinery::json::{items, items_mut, text};
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 

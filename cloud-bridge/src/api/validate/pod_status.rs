@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Errors, immutable, invalid_struct, invalid_text, names, pod_annotations};
-use crate::api::json::{integer, items, present, text};
-use crate::api::strategy::FieldError;
+use super::pod_annotations;
+use apimachinery::field::{Errors, FieldError, immutable, invalid_struct, invalid_text};
+use apimachinery::json::{integer, items, present, text};
+use apimachinery::names;
 
 /// Validates an update of the status subresource.
 pub(in crate::api) fn update(new: &Value, old: &Value) -> Vec<FieldError> {

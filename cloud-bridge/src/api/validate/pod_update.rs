@@ -3,9 +3,9 @@
 use edge_protocol::json::SetField;
 use serde_json::Value;
 
-use super::{Errors, affinity, pod, pod_annotations};
-use crate::api::json::{integer, items, text};
-use crate::api::strategy::FieldError;
+use super::{affinity, pod, pod_annotations};
+use apimachinery::field::{Errors, FieldError};
+use apimachinery::json::{integer, items, text};
 
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
     `spec.tolerations` (only additions to existing tolerations),\

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Errors, invalid_number, invalid_text, names, not_negative};
-use crate::api::json::{integer, items, present, text};
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError, invalid_number, invalid_text, not_negative};
+use apimachinery::json::{integer, items, present, text};
+use apimachinery::names;
 
 /// `livenessProbe`, `readinessProbe` and `startupProbe` of one container.
 pub(super) fn probes(errors: &mut Errors, path: &str, container: &Value, grace: Option<i64>) {

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Errors, invalid_text, names, with_detail};
-use crate::api::json::{entries, items, text};
-use crate::api::quantity::Quantity;
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError, invalid_text, with_detail};
+use apimachinery::json::{entries, items, text};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 
 const CONTAINER_RESOURCES: &[&str] = &["cpu", "ephemeral-storage", "memory"];
 /// Names without a domain that exist at all, in quotas and elsewhere.

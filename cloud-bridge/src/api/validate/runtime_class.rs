@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Errors, affinity, immutable, invalid_text, metadata, names, resources};
-use crate::api::json::{items, text};
-use crate::api::strategy::FieldError;
+use super::{affinity, metadata, resources};
+use apimachinery::field::{Errors, FieldError, immutable, invalid_text};
+use apimachinery::json::{items, text};
+use apimachinery::names;
 
 /// Validates a new RuntimeClass.
 pub(in crate::api) fn create(class: &Value) -> Vec<FieldError> {

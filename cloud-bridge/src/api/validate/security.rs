@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::volume::descending_path;
-use super::{Errors, invalid_number, invalid_struct, names};
-use crate::api::json::{flag, integer, items, present, text};
-use crate::api::strategy::FieldError;
+use apimachinery::field::{Errors, FieldError, invalid_number, invalid_struct};
+use apimachinery::json::{flag, integer, items, present, text};
+use apimachinery::names;
 
 const PROFILE_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
 

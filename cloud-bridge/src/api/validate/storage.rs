@@ -3,10 +3,11 @@
 use edge_protocol::json::SetField;
 use serde_json::Value;
 
-use super::{Errors, affinity, immutable, invalid_text, names, resources};
-use crate::api::json::{entries, items, present, text};
-use crate::api::quantity::Quantity;
-use crate::api::strategy::FieldError;
+use super::{affinity, resources};
+use apimachinery::field::{Errors, FieldError, immutable, invalid_text};
+use apimachinery::json::{entries, items, present, text};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];

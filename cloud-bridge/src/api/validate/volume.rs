@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::{Errors, env, invalid_text, names, one_of};
-use crate::api::json::{integer, items, present, text};
-use crate::api::quantity::Quantity;
-use crate::api::strategy::FieldError;
+use super::env;
+use apimachinery::field::{Errors, FieldError, invalid_text, one_of};
+use apimachinery::json::{integer, items, present, text};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 
 const MODE_DETAIL: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 /// Field paths that a downward API file may name.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Failure, Reports, code, news};
 use crate::bridge::requests::Patch;
-use crate::node_labels::may_set;
+use apimachinery::node_labels::may_set;
 
 /// Marks the nodes that bridges speak for.
 pub(in crate::bridge) const BRIDGED_LABEL: &str = "sampan.dev/bridged";

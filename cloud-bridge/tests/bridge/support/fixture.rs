@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::user::UserInfo;
 use bytes::Bytes;
 use cloud_bridge::accept::Gate;
-use cloud_bridge::api::{Config, Server, UserInfo};
+use cloud_bridge::api::{Config, Server};
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::bridge::{Bridge, Settings};
 use cloud_bridge::listen::{self, Door};

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::api::json::{items, present, text};
+use apimachinery::json::{items, present, text};
 
 /// What a node may read because of one of its pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

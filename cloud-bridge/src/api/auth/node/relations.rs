@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::references::{self, Kind};
 use crate::api::admission::MIRROR;
-use crate::api::json::text;
 use crate::api::storage::{Change, ChangeKind, Store, StoreError, Subscription};
+use apimachinery::json::text;
 
 /// An object: its kind, namespace and name.
 type Object = (Kind, String, String);

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::references::needs_api_object;
 use crate::api::admission::MIRROR;
 use crate::api::error::{ApiError, ApiResult};
-use crate::api::meta;
 use crate::api::rest::Context;
 use crate::api::storage::{Store, Stored};
-use crate::node_labels::may_set;
+use apimachinery::meta;
+use apimachinery::node_labels::may_set;
 
 fn node_of<'a>(ctx: &'a Context<'_>) -> Option<&'a str> {
     ctx.user.node_name()

@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::options::Options;
-use crate::api::meta::{self, FOREGROUND, ORPHAN};
 use crate::api::resource::Resource;
+use apimachinery::meta::{self, FOREGROUND, ORPHAN};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Graceful {

@@ -17,11 +17,11 @@ pub(crate) use options::Options;
 
 use super::{Answer, Context, list};
 use crate::api::error::{ApiError, ApiResult};
-use crate::api::meta;
 use crate::api::resource::Resource;
 use crate::api::state::Inner;
 use crate::api::storage::{Store, Stored};
 use crate::api::{admission, crd, lifecycle};
+use apimachinery::meta;
 
 /// Objects that are deleted at a time while requests wait.
 pub(crate) const SLICE: usize = 100;

@@ -8,7 +8,7 @@ use crate::api::decode;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::request::Query;
 use crate::api::rest::dry_run;
-use crate::api::strategy::FieldError;
+use apimachinery::field::FieldError;
 
 /// `DeleteOptions`, as far as they count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

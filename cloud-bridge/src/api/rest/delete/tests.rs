@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::grace::{Graceful, before, collector_finalizers};
 use super::options::Options;
 use crate::api::builtin;
-use crate::api::meta;
 use crate::api::resource::Resource;
+use apimachinery::meta;
 
 fn pods() -> Arc<Resource> {
     builtin::resources().into_iter().find(|r| r.plural == "pods").unwrap()

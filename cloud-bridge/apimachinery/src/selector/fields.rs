@@ -4,15 +4,13 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::api::strategy::Strategy;
-
 /// A field selector; empty matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FieldSelector(Vec<(String, bool, String)>);
+pub struct FieldSelector(Vec<(String, bool, String)>);
 
 impl FieldSelector {
     /// Parses `a=b,c!=d` with `\\`, `\,` and `\=` as escapes.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = Vec::new();
         for term in split_terms(text) {
             if term.is_empty() {
@@ -29,29 +27,33 @@ impl FieldSelector {
     }
 
     /// True without terms.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The name that an object must have to be selected, if a term says so.
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         let named = |(field, equal, _): &&(String, bool, String)| *equal && field == "metadata.name";
         self.0.iter().find(named).map(|(_, _, name)| name.as_str())
     }
 
-    /// The first field that the kind does not support.
-    pub(crate) fn unsupported(&self, strategy: &dyn Strategy, namespaced: bool) -> Option<&str> {
-        let known = |field: &str| {
-            field == "metadata.name"
-                || (field == "metadata.namespace" && namespaced)
-                || strategy.field(&Value::Null, field).is_some()
+    /// The first field that the kind does not support, as `field` reads those of its own.
+    pub fn unsupported(
+        &self,
+        namespaced: bool,
+        field: impl for<'a> Fn(&'a Value, &str) -> Option<Cow<'a, str>>,
+    ) -> Option<&str> {
+        let known = |label: &str| {
+            label == "metadata.name"
+                || (label == "metadata.namespace" && namespaced)
+                || field(&Value::Null, label).is_some()
         };
-        self.0.iter().map(|(field, _, _)| field.as_str()).find(|field| !known(field))
+        self.0.iter().map(|(label, _, _)| label.as_str()).find(|label| !known(label))
     }
 
     /// False where the object with this body, JSON as the storage writes it, meets not every term: told without parsing. A node
     /// that comes back asks for its pods, and to parse all others for that takes half a second where there are ten thousand.
-    pub(crate) fn may_match(&self, body: &[u8]) -> bool {
+    pub fn may_match(&self, body: &[u8]) -> bool {
         self.0.iter().all(|(field, equal, wanted)| {
             // What JSON writes as it is.
             let plain = !wanted.is_empty() && wanted.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
@@ -60,13 +62,13 @@ impl FieldSelector {
         })
     }
 
-    /// Whether the object meets every term.
-    pub(crate) fn matches(&self, strategy: &dyn Strategy, object: &Value) -> bool {
-        self.0.iter().all(|(field, equal, wanted)| {
-            let found = match field.as_str() {
+    /// Whether the object meets every term; `field` reads the fields of its kind.
+    pub fn matches<'a>(&self, object: &'a Value, field: impl Fn(&'a Value, &str) -> Option<Cow<'a, str>>) -> bool {
+        self.0.iter().all(|(label, equal, wanted)| {
+            let found = match label.as_str() {
                 "metadata.name" => object["metadata"]["name"].as_str().unwrap_or_default().into(),
                 "metadata.namespace" => object["metadata"]["namespace"].as_str().unwrap_or_default().into(),
-                other => strategy.field(object, other).unwrap_or(Cow::Borrowed("")),
+                other => field(object, other).unwrap_or(Cow::Borrowed("")),
             };
             (found == *wanted) == *equal
         })

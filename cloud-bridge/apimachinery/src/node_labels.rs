@@ -17,7 +17,7 @@ const OF_THE_KUBELET: [&str; 11] = [
 ];
 
 /// Whether a kubelet may set, change or take away this label of its own node.
-pub(crate) fn may_set(label: &str) -> bool {
+pub fn may_set(label: &str) -> bool {
     let Some((prefix, _)) = label.split_once('/') else { return true };
     let within = |domain: &str| prefix.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     if within("node-restriction.kubernetes.io") {

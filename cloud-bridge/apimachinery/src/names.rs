@@ -12,7 +12,7 @@ const SUBDOMAIN_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 
 /// A rule's text with examples and the pattern, as the API server joins them.
-pub(in crate::api) fn pattern_message(rule: &str, pattern: &str, examples: &[&str]) -> String {
+pub fn pattern_message(rule: &str, pattern: &str, examples: &[&str]) -> String {
     let mut text = format!("{rule} (e.g. ");
     for (i, example) in examples.iter().enumerate() {
         if i > 0 {
@@ -51,7 +51,7 @@ fn is_qualified_part(text: &str) -> bool {
 }
 
 /// RFC 1123 label: `my-name`.
-pub(in crate::api) fn dns_label(text: &str) -> Vec<String> {
+pub fn dns_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_MAX {
         errors.push(too_long(LABEL_MAX));
@@ -72,7 +72,7 @@ pub(in crate::api) fn dns_label(text: &str) -> Vec<String> {
 }
 
 /// RFC 1123 subdomain: `example.com`.
-pub(in crate::api) fn dns_subdomain(text: &str) -> Vec<String> {
+pub fn dns_subdomain(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > SUBDOMAIN_MAX {
         errors.push(too_long(SUBDOMAIN_MAX));
@@ -89,7 +89,7 @@ pub(in crate::api) fn dns_subdomain(text: &str) -> Vec<String> {
 }
 
 /// RFC 1123 subdomain whose parts may begin with and contain underscores (DNS search paths).
-pub(in crate::api) fn dns_subdomain_with_underscore(text: &str) -> Vec<String> {
+pub fn dns_subdomain_with_underscore(text: &str) -> Vec<String> {
     let part = |text: &str| {
         let rest = text.strip_prefix('_').unwrap_or(text);
         let lower = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -112,7 +112,7 @@ pub(in crate::api) fn dns_subdomain_with_underscore(text: &str) -> Vec<String> {
 }
 
 /// RFC 1035 label: begins with a letter (names in a CustomResourceDefinition).
-pub(in crate::api) fn dns_1035_label(text: &str) -> Vec<String> {
+pub fn dns_1035_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_MAX {
         errors.push(too_long(LABEL_MAX));
@@ -129,7 +129,7 @@ pub(in crate::api) fn dns_1035_label(text: &str) -> Vec<String> {
 }
 
 /// Anything that can be one segment of a path (names of events).
-pub(in crate::api) fn path_segment(text: &str) -> Vec<String> {
+pub fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
     }
@@ -138,7 +138,7 @@ pub(in crate::api) fn path_segment(text: &str) -> Vec<String> {
 }
 
 /// A label key: an optional DNS subdomain and `/`, then a name.
-pub(in crate::api) fn qualified_name(text: &str) -> Vec<String> {
+pub fn qualified_name(text: &str) -> Vec<String> {
     const EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
     let parts: Vec<&str> = text.split('/').collect();
     let mut errors = Vec::new();
@@ -174,7 +174,7 @@ pub(in crate::api) fn qualified_name(text: &str) -> Vec<String> {
 }
 
 /// A label value: empty, or like the name part of a key.
-pub(in crate::api) fn label_value(text: &str) -> Vec<String> {
+pub fn label_value(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_MAX {
         errors.push(format!("must be no more than {LABEL_MAX} bytes"));
@@ -190,7 +190,7 @@ pub(in crate::api) fn label_value(text: &str) -> Vec<String> {
 }
 
 /// The name of a port: an IANA service name.
-pub(in crate::api) fn port_name(text: &str) -> Vec<String> {
+pub fn port_name(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 15 {
         errors.push(too_long(15));
@@ -211,17 +211,17 @@ pub(in crate::api) fn port_name(text: &str) -> Vec<String> {
 }
 
 /// A port number.
-pub(in crate::api) fn port_number(port: i64) -> Vec<String> {
+pub fn port_number(port: i64) -> Vec<String> {
     in_range(port, 1, 65535)
 }
 
 /// A user or group id.
-pub(in crate::api) fn user_or_group_id(id: i64) -> Vec<String> {
+pub fn user_or_group_id(id: i64) -> Vec<String> {
     in_range(id, 0, i64::from(i32::MAX))
 }
 
 /// A number within bounds, both allowed.
-pub(in crate::api) fn in_range(number: i64, low: i64, high: i64) -> Vec<String> {
+pub fn in_range(number: i64, low: i64, high: i64) -> Vec<String> {
     if (low..=high).contains(&number) {
         Vec::new()
     } else {
@@ -230,7 +230,7 @@ pub(in crate::api) fn in_range(number: i64, low: i64, high: i64) -> Vec<String> 
 }
 
 /// The name of an environment variable, by the relaxed rule of Kubernetes 1.34.
-pub(in crate::api) fn env_var_name(text: &str) -> Vec<String> {
+pub fn env_var_name(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.is_empty() {
         errors.push("environment variable name must be non-empty".to_owned());
@@ -244,7 +244,7 @@ pub(in crate::api) fn env_var_name(text: &str) -> Vec<String> {
 }
 
 /// A key of a ConfigMap or Secret.
-pub(in crate::api) fn config_map_key(text: &str) -> Vec<String> {
+pub fn config_map_key(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > SUBDOMAIN_MAX {
         errors.push(too_long(SUBDOMAIN_MAX));
@@ -267,7 +267,7 @@ pub(in crate::api) fn config_map_key(text: &str) -> Vec<String> {
 }
 
 /// The name of an HTTP header.
-pub(in crate::api) fn http_header_name(text: &str) -> Vec<String> {
+pub fn http_header_name(text: &str) -> Vec<String> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Vec::new();
     }
@@ -276,7 +276,7 @@ pub(in crate::api) fn http_header_name(text: &str) -> Vec<String> {
 }
 
 /// An IP address in the API server's legacy sense.
-pub(in crate::api) fn ip_address(text: &str) -> Vec<String> {
+pub fn ip_address(text: &str) -> Vec<String> {
     if text.parse::<std::net::IpAddr>().is_ok() {
         return Vec::new();
     }

@@ -5,5 +5,5 @@ mod labels;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use fields::FieldSelector;
-pub(crate) use labels::LabelSelector;
+pub use fields::FieldSelector;
+pub use labels::{LabelSelector, meets, selects};

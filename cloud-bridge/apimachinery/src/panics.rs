@@ -109,13 +109,13 @@ mod tests {
     /// The strategy is one for a profile, and `release` is the node's.
     #[test]
     fn what_users_run_unwinds() {
-        let manifest = include_str!("../../Cargo.toml");
+        let manifest = include_str!("../../../Cargo.toml");
         let (_, profile) = manifest.split_once("[profile.bridge]").unwrap();
         let (profile, _) = profile.split_once("\n[").unwrap();
         assert!(profile.contains("panic = \"unwind\"") && profile.contains("inherits = \"release\""), "{profile}");
-        let common = include_str!("../../scripts/lib/common.sh");
+        let common = include_str!("../../../scripts/lib/common.sh");
         assert!(common.contains("cargo build --profile bridge --locked -p cloud-bridge"));
-        for script in [include_str!("../../scripts/quickstart"), include_str!("../../scripts/bench"), common] {
+        for script in [include_str!("../../../scripts/quickstart"), include_str!("../../../scripts/bench"), common] {
             let aborts = |line: &&str| line.contains("--release") && line.contains("cloud-bridge");
             assert_eq!(script.lines().find(aborts), None);
         }

@@ -2,29 +2,87 @@
 
 use serde_json::Value;
 
-use crate::api::validate::names;
+use crate::json::{items, text, text_entries};
+
+use crate::names;
+
+/// What is asked of the value of a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+}
+
+impl Operator {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "In" => Self::In,
+            "NotIn" => Self::NotIn,
+            "Exists" => Self::Exists,
+            "DoesNotExist" => Self::DoesNotExist,
+            "Gt" => Self::Gt,
+            "Lt" => Self::Lt,
+            _ => return None,
+        })
+    }
+
+    /// Whether this value, if there is one, is what is wanted. Values that are no numbers are neither greater nor less.
+    fn holds<'a>(self, mut wanted: impl Iterator<Item = &'a str>, value: Option<&str>) -> bool {
+        let numbers = |wanted: Option<&str>| Some((value?.parse::<i64>().ok()?, wanted?.parse::<i64>().ok()?));
+        match self {
+            Self::In => value.is_some_and(|value| wanted.any(|one| one == value)),
+            Self::NotIn => value.is_none_or(|value| !wanted.any(|one| one == value)),
+            Self::Exists => value.is_some(),
+            Self::DoesNotExist => value.is_none(),
+            Self::Gt => numbers(wanted.next()).is_some_and(|(value, wanted)| value > wanted),
+            Self::Lt => numbers(wanted.next()).is_some_and(|(value, wanted)| value < wanted),
+        }
+    }
+}
+
+/// Whether a value, if there is one, meets a requirement as objects carry it (`operator`, `values`): of a label selector,
+/// of a node selector's term. An operator that is none is never met.
+pub fn meets(requirement: &Value, value: Option<&str>) -> bool {
+    let wanted = items(requirement, "values").iter().filter_map(Value::as_str);
+    Operator::of(text(requirement, "operator")).is_some_and(|operator| operator.holds(wanted, value))
+}
+
+/// Whether these labels meet a LabelSelector as objects carry it (`matchLabels`, `matchExpressions`); one that is empty or
+/// absent is met by all.
+pub fn selects(selector: &Value, labels: &Value) -> bool {
+    let own = |key: &str| labels.get(key).and_then(Value::as_str);
+    text_entries(selector, "matchLabels").all(|(key, value)| own(key) == Some(value))
+        && items(selector, "matchExpressions").iter().all(|one| meets(one, own(text(one, "key"))))
+}
 
 /// One requirement on labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Requirement {
-    In(String, Vec<String>),
-    NotIn(String, Vec<String>),
-    Exists(String),
-    Absent(String),
-    Greater(String, i64),
-    Less(String, i64),
+struct Requirement {
+    key: String,
+    operator: Operator,
+    values: Vec<String>,
+}
+
+impl Requirement {
+    fn new(key: String, operator: Operator, values: Vec<String>) -> Self {
+        Self { key, operator, values }
+    }
 }
 
 /// A label selector; empty matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct LabelSelector(Vec<Requirement>);
+pub struct LabelSelector(Vec<Requirement>);
 
 impl LabelSelector {
     /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
     ///
     /// # Errors
     /// A text like the API server's.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Tokens { rest: text };
         let mut requirements = Vec::new();
         if text.trim().is_empty() {
@@ -44,21 +102,15 @@ impl LabelSelector {
     }
 
     /// True without requirements.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether the object's labels meet every requirement.
-    pub(crate) fn matches(&self, object: &Value) -> bool {
+    pub fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        let get = |key: &String| labels[key.as_str()].as_str();
-        self.0.iter().all(|requirement| match requirement {
-            Requirement::In(key, values) => get(key).is_some_and(|v| values.iter().any(|x| x == v)),
-            Requirement::NotIn(key, values) => get(key).is_none_or(|v| !values.iter().any(|x| x == v)),
-            Requirement::Exists(key) => get(key).is_some(),
-            Requirement::Absent(key) => get(key).is_none(),
-            Requirement::Greater(key, n) => get(key).and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v > *n),
-            Requirement::Less(key, n) => get(key).and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v < *n),
+        self.0.iter().all(|Requirement { key, operator, values }| {
+            operator.holds(values.iter().map(String::as_str), labels[key.as_str()].as_str())
         })
     }
 }
@@ -119,34 +171,35 @@ impl<'a> Tokens<'a> {
     fn requirement(&mut self) -> Result<Requirement, String> {
         if self.peek() == Token::Symbol("!") {
             self.next();
-            return Ok(Requirement::Absent(key(self.word()?)?));
+            return Ok(Requirement::new(key(self.word()?)?, Operator::DoesNotExist, Vec::new()));
         }
         let name = key(self.word()?)?;
         match self.peek() {
-            Token::End | Token::Symbol(",") => Ok(Requirement::Exists(name)),
+            Token::End | Token::Symbol(",") => Ok(Requirement::new(name, Operator::Exists, Vec::new())),
             Token::Symbol("=" | "==") => {
                 self.next();
-                Ok(Requirement::In(name, vec![self.value()?]))
+                Ok(Requirement::new(name, Operator::In, vec![self.value()?]))
             }
             Token::Symbol("!=") => {
                 self.next();
-                Ok(Requirement::NotIn(name, vec![self.value()?]))
+                Ok(Requirement::new(name, Operator::NotIn, vec![self.value()?]))
             }
             Token::Symbol(symbol @ (">" | "<")) => {
                 self.next();
                 let number = self.word()?;
-                let number = number.parse().map_err(|_| {
+                number.parse::<i64>().map_err(|_| {
                     format!("values[0][{name}]: Invalid value: {number:?}: for 'Gt', 'Lt' operators, the value must be an integer")
                 })?;
-                Ok(if symbol == ">" { Requirement::Greater(name, number) } else { Requirement::Less(name, number) })
+                let operator = if symbol == ">" { Operator::Gt } else { Operator::Lt };
+                Ok(Requirement::new(name, operator, vec![number.to_owned()]))
             }
             Token::Word("in") => {
                 self.next();
-                Ok(Requirement::In(name, self.values()?))
+                Ok(Requirement::new(name, Operator::In, self.values()?))
             }
             Token::Word("notin") => {
                 self.next();
-                Ok(Requirement::NotIn(name, self.values()?))
+                Ok(Requirement::new(name, Operator::NotIn, self.values()?))
             }
             other => Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text())),
         }

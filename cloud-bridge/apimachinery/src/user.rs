@@ -1,13 +1,13 @@
 //! Who asks.
 
 /// The group whose members may do everything.
-pub(super) const MASTERS: &str = "system:masters";
+pub const MASTERS: &str = "system:masters";
 /// The group of every identified user.
-pub(super) const AUTHENTICATED: &str = "system:authenticated";
+pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of node identities.
-pub(super) const NODES: &str = "system:nodes";
+pub const NODES: &str = "system:nodes";
 /// What the name of a node identity begins with.
-pub(super) const NODE_PREFIX: &str = "system:node:";
+pub const NODE_PREFIX: &str = "system:node:";
 
 /// An identity: from a client certificate (CN and O), a bearer token, impersonation, or the process itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,47 +5,47 @@ use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
 /// The elements of an array field, none when it is absent.
-pub(super) fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// A string field, empty when it is absent.
-pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// An integer field.
-pub(super) fn integer(value: &Value, key: &str) -> Option<i64> {
+pub fn integer(value: &Value, key: &str) -> Option<i64> {
     value.get(key).and_then(Value::as_i64)
 }
 
 /// A boolean field, false when it is absent.
-pub(super) fn flag(value: &Value, key: &str) -> bool {
+pub fn flag(value: &Value, key: &str) -> bool {
     value.get(key).and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// The entries of an object field.
-pub(super) fn entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+pub fn entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     value.get(key).and_then(Value::as_object).into_iter().flatten()
 }
 
 /// The string entries of an object field.
-pub(super) fn text_entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+pub fn text_entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
     entries(value, key).map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()))
 }
 
 /// A field that is there and not null.
-pub(super) fn present<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+pub fn present<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.get(key).filter(|v| !v.is_null())
 }
 
 /// The elements of an array field, for change.
-pub(super) fn items_mut<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+pub fn items_mut<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 /// Sets a field of an object that lacks it or has it null; anything but an object is left alone.
-pub(super) fn set_default(value: &mut Value, key: &str, default: impl Into<Value>) {
+pub fn set_default(value: &mut Value, key: &str, default: impl Into<Value>) {
     if let Some(map) = value.as_object_mut()
         && map.get(key).is_none_or(Value::is_null)
     {
@@ -54,14 +54,14 @@ pub(super) fn set_default(value: &mut Value, key: &str, default: impl Into<Value
 }
 
 /// Sets a string field that is absent or empty.
-pub(super) fn set_default_text(value: &mut Value, key: &str, default: &str) {
+pub fn set_default_text(value: &mut Value, key: &str, default: &str) {
     if value.is_object() && text(value, key).is_empty() {
         value.set(key, default.into());
     }
 }
 
 /// The object field `key`, made when it is absent; `None` when `value` is no object.
-pub(super) fn object_mut<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
+pub fn object_mut<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
     let entry = value.as_object_mut()?.entry(key).or_insert_with(|| Value::Object(Map::new()));
     if entry.is_null() {
         *entry = Value::Object(Map::new());
@@ -70,6 +70,6 @@ pub(super) fn object_mut<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut 
 }
 
 /// Removes a field.
-pub(super) fn remove(value: &mut Value, key: &str) -> Option<Value> {
+pub fn remove(value: &mut Value, key: &str) -> Option<Value> {
     value.as_object_mut().and_then(|map| map.remove(key))
 }

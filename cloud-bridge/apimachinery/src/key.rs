@@ -1,0 +1,19 @@
+//! How an object is named.
+
+use serde_json::Value;
+
+/// Names an object in messages and storage keys.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// The key of an object as its metadata says.
+    pub fn of(obj: &Value) -> Self {
+        let text = |field: &str| obj["metadata"][field].as_str().unwrap_or_default().to_owned();
+        Self { namespace: text("namespace"), name: text("name") }
+    }
+}

@@ -1,0 +1,24 @@
+//! What every part of the bridge knows of Kubernetes objects: how they are read, named, selected, measured and complained
+//! about. Named after the module of Kubernetes. Nothing here knows a kind, a store, a link or a request.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`json`], [`meta`], [`key`] | fields of an object, its metadata, its name |
+//! | [`names`] | the syntax of names, labels, ports |
+//! | [`field`] | what is wrong with a field |
+//! | [`quantity`] | amounts |
+//! | [`selector`] | label and field selectors |
+//! | [`user`] | who asks |
+//! | [`node_labels`] | which labels a node may give itself |
+//! | [`panics`] | what a panic ends and how it is told |
+
+pub mod field;
+pub mod json;
+pub mod key;
+pub mod meta;
+pub mod names;
+pub mod node_labels;
+pub mod panics;
+pub mod quantity;
+pub mod selector;
+pub mod user;
