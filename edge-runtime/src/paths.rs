@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use sampan_monitor::files;
+
 /// All paths of one node. Several nodes share a host by having different roots.
 #[derive(Clone, Debug)]
 pub struct Paths {
@@ -96,9 +98,9 @@ impl Paths {
         store.with_file_name("reserve")
     }
 
-    /// Exit records, written by the monitor before it tells anyone; see [`crate::monitor::exit`].
+    /// Exit records, written by the monitor before it tells anyone; see [`sampan_monitor::exit`].
     pub fn exits(&self) -> PathBuf {
-        self.run().join("exits")
+        files::exits(&self.run())
     }
 
     /// What one container attempt keeps on the disk: its writable layer and its termination log.
@@ -108,7 +110,7 @@ impl Paths {
 
     /// The OCI bundle of one container attempt.
     pub fn bundle(&self, container_id: &str) -> PathBuf {
-        self.run().join("containers").join(container_id)
+        files::bundles(&self.run()).join(container_id)
     }
 
     /// `--root` of the OCI runtime.
@@ -117,7 +119,7 @@ impl Paths {
     }
 
     pub fn monitor_socket(&self) -> PathBuf {
-        self.run().join("monitor.sock")
+        files::socket(&self.run())
     }
 
     /// Pinned namespaces (`net`, `ipc`, `uts`) of one pod.

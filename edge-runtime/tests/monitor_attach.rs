@@ -7,11 +7,11 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use edge_runtime::logs::read::Stream;
 use edge_runtime::monitor::attach::{Attachment, open_stdin};
-use edge_runtime::monitor::protocol::StartContainer;
 use monitor_support::{Node, can_run, lives, wait_until};
 use nix::libc::O_NONBLOCK;
+use sampan_monitor::logs::cri::Stream;
+use sampan_monitor::protocol::StartContainer;
 use sampan_sys::terminal::Size;
 use smol::io::AsyncWriteExt;
 

@@ -10,9 +10,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use edge_runtime::monitor::client::{MonitorEvent, Settings};
-use edge_runtime::monitor::protocol::Phase;
 use monitor_support::{Node, can_run, kill, lives, ticks, wait_until};
 use nix::mount::{MsFlags, mount};
+use sampan_monitor::protocol::Phase;
 
 async fn sleep_ms(ms: u64) {
     smol::Timer::after(Duration::from_millis(ms)).await;

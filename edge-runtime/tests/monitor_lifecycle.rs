@@ -7,8 +7,8 @@ mod monitor_support;
 use std::os::unix::fs::PermissionsExt;
 
 use edge_runtime::monitor::client::{ClientError, MonitorEvent};
-use edge_runtime::monitor::protocol::Phase;
 use monitor_support::{Node, can_run, lives, runc_list, wait_until};
+use sampan_monitor::protocol::Phase;
 
 #[test]
 fn a_container_runs_logs_exits_and_is_deleted() {

@@ -48,7 +48,7 @@ fn newer_clients_and_bad_neighbours() {
         node.started("one").await;
         let mut newer = connect(&node);
         send(&mut newer, r#"{"seq":1,"op":"hello","version":99,"colour":"blue"}"#);
-        assert_eq!(receive(&mut newer)["version"], edge_runtime::monitor::protocol::VERSION);
+        assert_eq!(receive(&mut newer)["version"], sampan_monitor::protocol::VERSION);
         send(&mut newer, r#"{"seq":2,"op":"checkpoint","id":"one"}"#);
         let refused = receive(&mut newer);
         assert_eq!(refused["answer"], 2);

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_runtime::monitor::client::ClientError;
-use edge_runtime::monitor::exit::ExitRecord;
-use edge_runtime::monitor::protocol::Phase;
 use monitor_support::{Node, can_run, kill, lives, runc_list, wait_until};
+use sampan_monitor::exit::ExitRecord;
+use sampan_monitor::protocol::Phase;
 
 async fn sleep_ms(ms: u64) {
     smol::Timer::after(Duration::from_millis(ms)).await;
@@ -29,7 +29,7 @@ fn a_forgotten_exit_does_not_make_a_new_start_look_lost() {
     }
     let node = Node::new();
     let old = ExitRecord { id: "old".into(), code: 137, unknown: true, ..ExitRecord::default() };
-    edge_runtime::monitor::exit::write(&node.paths.exits(), &old).unwrap();
+    sampan_monitor::exit::write(&node.paths.exits(), &old).unwrap();
     node.run(async {
         assert_eq!(node.reconnected().await.len(), 1);
         node.client.forget("old").await.unwrap();
@@ -227,7 +227,7 @@ fn no_start_runs_twice_whenever_the_monitor_is_killed() {
     });
 }
 
-async fn wait_until_settled(node: &Node, listed: &mut Vec<edge_runtime::monitor::protocol::ContainerState>) {
+async fn wait_until_settled(node: &Node, listed: &mut Vec<sampan_monitor::protocol::ContainerState>) {
     while listed.iter().any(|c| c.phase == Phase::Starting) {
         sleep_ms(5).await;
         *listed = node.client.list().await.unwrap();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::CliError;
 use super::verb::{Flag, Given, Operands, Verb};
 use crate::monitor::client::RUNTIME_TIMEOUT;
-use crate::monitor::{detach, process};
 use crate::sys::descriptors;
+use sampan_monitor::process::{self, detach};
 
 /// Without `--stay` it detaches and returns once the monitor takes connections.
 pub(super) const VERB: Verb = Verb {
@@ -40,14 +40,14 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         for (name, value) in &environment {
             again.extend(["--env".into(), format!("{name}={value}").into()]);
         }
-        detach::launch(&again, &paths).map_err(CliError::failed)?;
+        detach::launch(&again, &paths.run()).map_err(CliError::failed)?;
         return Ok(ExitCode::SUCCESS);
     }
     // Fails only where the caller has made us leader of a session already.
     let _ = nix::unistd::setsid();
     descriptors::raise();
     let runtime_timeout = timeout.max(Duration::from_secs(1));
-    let options = process::Options { paths, workers: workers.max(1), environment, runtime_timeout };
+    let options = process::Options { run: paths.run(), workers: workers.max(1), environment, runtime_timeout };
     let ready = || {
         let _ = detach::say_ready();
     };

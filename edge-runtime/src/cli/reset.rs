@@ -18,10 +18,10 @@ use crate::launch::Launcher;
 use crate::launch::runtimes::Runtimes;
 use crate::link::identity::Identity;
 use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
-use crate::monitor::protocol::Phase;
 use crate::paths::Paths;
 use crate::sys::files;
 use crate::sys::tasks::Tasks;
+use sampan_monitor::protocol::Phase;
 
 /// SIGKILL is quick; a process in uninterruptible sleep is not.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -20,7 +20,6 @@ use super::{oci_spec, own_boot, resources, termination, user, user_ns, variables
 use crate::clock;
 use crate::image::rootfs::Mapping;
 use crate::image::{ImageRecord, rootfs};
-use crate::monitor::protocol::StartContainer;
 use crate::net::namespaces::UserNamespace;
 use crate::pod::env::{self, Environment, Sources};
 use crate::pod::ephemeral::definition;
@@ -32,6 +31,7 @@ use crate::sys::cgroup::Driver;
 use crate::sys::files;
 use crate::volume::mounts::{self, MountContext};
 use crate::volume::{DownwardFacts, downward, image_volume};
+use sampan_monitor::protocol::StartContainer;
 
 /// Which attempt of which container.
 #[derive(Clone, Copy, Debug)]

@@ -14,10 +14,10 @@ use super::sandbox::{class, uid};
 use super::security::apparmor;
 use super::variables::default_path;
 use super::{oci_spec, resources, user, user_ns};
-use crate::monitor::protocol::StartContainer;
 use crate::pod::pause::PAUSE;
 use crate::sys::cgroup::Driver;
 use crate::sys::files;
+use sampan_monitor::protocol::StartContainer;
 
 /// Where the program lies in its container.
 const PROGRAM: &str = "/pause";

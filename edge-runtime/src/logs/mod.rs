@@ -1,12 +1,5 @@
-//! Container log files in the CRI format (`TIME STREAM P|F LINE`), in the layout of the kubelet.
-//!
-//! The monitor writes them, the daemon and the command line read them. Knows nothing of pods beyond a file's path.
+//! Container log files, for who reads them and says how long they stay. The monitor writes them
+//! ([`sampan_monitor::logs`]).
 
-pub mod cri;
-mod folder;
-pub mod limit;
-mod losses;
 pub mod read;
 pub mod retain;
-pub mod rotate;
-pub mod write;

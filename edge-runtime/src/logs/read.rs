@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use thiserror::Error;
 
-use super::cri;
-use super::folder::{Folder, open_file};
-use super::rotate::rotated_files;
 use follow::Watch;
+use sampan_monitor::logs::cri::{self, Stream};
+use sampan_monitor::logs::folder::{Folder, open_file};
+use sampan_monitor::logs::rotate::rotated_files;
 
 /// Bytes per read from disk.
 const READ_SIZE: usize = 16 * 1024;
@@ -39,13 +39,6 @@ pub struct LogOptions {
     pub limit_bytes: Option<u64>,
     /// Only one of the streams; both if none.
     pub stream: Option<Stream>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stream {
-    Stdout,
-    Stderr,
 }
 
 #[derive(Debug, Error)]

@@ -14,9 +14,9 @@ use smol::Async;
 
 use super::client::ClientError;
 use super::link::{connect, receive, send};
-use super::protocol::{Event, FromMonitor, Request};
-use crate::logs::read::Stream;
 use crate::paths::Paths;
+use sampan_monitor::logs::cri::Stream;
+use sampan_monitor::protocol::{Event, FromMonitor, Request};
 
 /// Dropping it detaches; the container does not notice.
 pub struct Attachment {

@@ -9,11 +9,11 @@ use crate::sys::tasks::Tasks;
 use smol::channel::Sender;
 use thiserror::Error;
 
-use super::exit::ExitRecord;
 use super::link::{Link, Outgoing};
-use super::protocol::{Answer, ContainerState, Request, StartContainer};
 use crate::paths::Paths;
 use crate::sys::terminal::Size;
+use sampan_monitor::exit::ExitRecord;
+use sampan_monitor::protocol::{Answer, ContainerState, Request, StartContainer};
 
 /// Calls on their way at once; more wait in their `await`.
 const MAX_CALLS: usize = 256;

@@ -22,10 +22,10 @@ use smol::io::AsyncReadExt;
 use smol::process::{Command, Stdio};
 use thiserror::Error;
 
-use super::runtime;
 use crate::sys::descriptors;
 use process::Process;
 pub use process::sweep;
+use sampan_monitor::oci;
 
 /// Output beyond this is read and thrown away (the kubelet's limit for probes).
 pub const OUTPUT_CAP: usize = 10 * 1024;
@@ -107,10 +107,10 @@ pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duratio
     let [mut output, errors] = outputs;
     output.extend(errors);
     output.truncate(OUTPUT_CAP);
-    let message = runtime::failure(process.folder(), "");
+    let message = oci::failure(process.folder(), "");
     match status.code() {
         Some(0) => {}
-        Some(_) if runtime::has_failed(process.folder()) => return Err(ExecError::NotStarted(message)),
+        Some(_) if oci::has_failed(process.folder()) => return Err(ExecError::NotStarted(message)),
         _ => {}
     }
     Ok(Output { code: code(status), output })
@@ -122,7 +122,7 @@ impl Runtime {
         let mut words = self.beginning();
         let mut command = descriptors::command(words.next().unwrap_or_default());
         command.args(words).arg("--root").arg(&self.root).args(&self.args);
-        command.arg("--log").arg(runtime::log_file(process.folder())).args(["--log-format", "json"]);
+        command.arg("--log").arg(oci::log_file(process.folder())).args(["--log-format", "json"]);
         command.arg("exec").args(self.cwd_args()).arg("--pid-file").arg(process.pid_file());
         command
     }

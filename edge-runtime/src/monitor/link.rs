@@ -15,11 +15,12 @@ use smol::future::or;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client::{MonitorEvent, Settings};
-use super::exit::{self, ExitRecord};
-use super::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
-use super::{frame, pidfd, saved, socket};
 use crate::paths::Paths;
 use crate::sys::descriptors;
+use crate::sys::pidfd;
+use sampan_monitor::exit::{self, ExitRecord};
+use sampan_monitor::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
+use sampan_monitor::{files, frame, socket};
 
 /// Pauses between connections that are of no use.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -85,7 +86,7 @@ impl Link {
         let mut pause = Duration::ZERO;
         loop {
             let existing = connect(&self.paths);
-            if existing.is_none() && first.is_none() && !saved::any(&self.paths.run().join("containers")) {
+            if existing.is_none() && first.is_none() && !files::any_left(&self.paths.run()) {
                 let containers = self.records();
                 if told.as_ref() != Some(&containers) {
                     self.tell(MonitorEvent::Reconnected { containers: containers.clone() });
@@ -111,7 +112,7 @@ impl Link {
                 Ok(End::Left) => {
                     until_closed(&stream).await;
                     // It knew of no container: nothing has changed for whoever was told, unless the next one finds some.
-                    told = (!saved::any(&self.paths.run().join("containers"))).then(|| self.records());
+                    told = (!files::any_left(&self.paths.run())).then(|| self.records());
                     self.listened.take();
                     continue;
                 }

@@ -11,7 +11,6 @@ use super::sources::News;
 use crate::launch::look::Look;
 use crate::launch::looking::{Looks, Trouble};
 use crate::monitor::client::{ClientError, MonitorClient};
-use crate::monitor::protocol::StartContainer;
 use crate::pod::backoff::pause_after;
 use crate::pod::event::StartFailure;
 use crate::pod::id::container_id;
@@ -19,6 +18,7 @@ use crate::pod::record::{PodRecord, StopReason};
 use crate::pod::spec::containers_of;
 use crate::pod::step::StopSignal;
 use crate::pod::stop_signal;
+use sampan_monitor::protocol::StartContainer;
 
 /// Whose a container id is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use k8s_openapi::api::core::v1::Pod;
 use super::Node;
 use super::pods::Entry;
 use crate::intake;
-use crate::monitor::protocol::{ContainerState, Phase};
 use crate::pod::id::container_id;
 use crate::pod::record::{ContainerRecord, PodRecord};
 use crate::pod::spec::with_kinds;
 use crate::store::{Fact, StoreError};
+use sampan_monitor::protocol::{ContainerState, Phase};
 
 /// Attempts of a container among which one that runs unattended is looked for. Its number was on the damaged page.
 const ATTEMPTS: u32 = 1024;

@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use super::Node;
 use super::containers::ContainerRef;
 use crate::monitor::client::MonitorEvent;
-use crate::monitor::exit::ExitRecord;
-use crate::monitor::protocol::{ContainerState, Phase};
 use crate::pod::event::{Exit, PodEvent, StartFailure};
 use crate::store::StoreError;
+use sampan_monitor::exit::ExitRecord;
+use sampan_monitor::protocol::{ContainerState, Phase};
 
 impl Node {
     pub(super) fn take_monitor(&mut self, event: MonitorEvent) -> Result<(), StoreError> {

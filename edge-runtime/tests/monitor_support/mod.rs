@@ -11,9 +11,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use edge_runtime::monitor::client::{MonitorClient, MonitorEvent, Settings};
-use edge_runtime::monitor::exit::ExitRecord;
-use edge_runtime::monitor::protocol::{ContainerState, Phase, StartContainer};
 use edge_runtime::paths::Paths;
+use sampan_monitor::exit::ExitRecord;
+use sampan_monitor::protocol::{ContainerState, Phase, StartContainer};
 use sampan_sys::tasks::Tasks;
 use smol::channel::Receiver;
 

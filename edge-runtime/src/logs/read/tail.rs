@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::super::folder::open_file;
 use super::{LogOptions, all_files};
+use sampan_monitor::logs::folder::open_file;
 
 const BLOCK: usize = 16 * 1024;
 

@@ -7,8 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::monitor::family::kill_all;
-use crate::monitor::{pidfd, runtime};
+use crate::sys::family::kill_all;
+use crate::sys::pidfd;
+use sampan_monitor::oci;
 
 /// Kills what still runs when it is dropped, and removes its folder.
 pub(super) struct Process {
@@ -34,7 +35,7 @@ impl Process {
     }
 
     pub(super) fn pid_file(&self) -> PathBuf {
-        runtime::pid_file(&self.folder)
+        oci::pid_file(&self.folder)
     }
 
     /// The runtime has been started as a child of ours.
@@ -82,7 +83,7 @@ pub fn sweep(runtime_root: &Path) {
 /// The process of a former daemon's folder, if the pid still is that: the leader of a session in the container.
 fn left_behind(folder: &Path) -> Option<i32> {
     let (container, _) = folder.file_name()?.to_str()?.rsplit_once('.')?;
-    let pid = runtime::read_pid(folder).ok()??;
+    let pid = oci::read_pid(folder).ok()??;
     let is_leader = pidfd::stat(pid)?.session == pid;
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     (is_leader && cgroups.contains(container)).then_some(pid)

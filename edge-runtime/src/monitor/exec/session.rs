@@ -19,8 +19,8 @@ use smol::process::{Child, Command, Stdio};
 use super::output::Output;
 use super::process::Process;
 use super::{ExecError, Runtime, code, terminal_process};
-use crate::monitor::runtime;
 use crate::sys::terminal::{self, Size};
+use sampan_monitor::oci;
 
 /// Which streams somebody wants; the others are `/dev/null`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,8 +90,8 @@ impl Session {
         let status = self.child.status().await.map_err(failed)?;
         self.process.has_ended();
         self.terminal.runtime_pid.set(0);
-        if !status.success() && runtime::has_failed(self.process.folder()) {
-            return Err(ExecError::NotStarted(runtime::failure(self.process.folder(), "")));
+        if !status.success() && oci::has_failed(self.process.folder()) {
+            return Err(ExecError::NotStarted(oci::failure(self.process.folder(), "")));
         }
         Ok(code(status))
     }

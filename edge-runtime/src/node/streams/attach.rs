@@ -12,11 +12,11 @@ use smol::io::AsyncWriteExt;
 
 use super::channels::{Channels, Incoming, Outgoing, Over};
 use super::{Backend, Streams, outcome, target};
-use crate::logs::read::Stream;
 use crate::monitor::attach::{self, Attachment};
 use crate::monitor::client::MonitorClient;
 use crate::paths::Paths;
 use crate::pod::ephemeral;
+use sampan_monitor::logs::cri::Stream;
 
 /// First pause before bytes that a terminal did not take are offered again, and the longest.
 const AGAIN: Duration = Duration::from_millis(10);

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::bytes;
-use super::exit::ExitRecord;
-use crate::logs::read::Stream;
-use crate::sys::terminal::Size;
+use crate::bytes;
+use crate::exit::ExitRecord;
+use crate::logs::cri::Stream;
+use sampan_sys::terminal::Size;
 
 /// Raised when a request or event is added; told in [`Request::Hello`] and its answer.
 pub const VERSION: u32 = 3;

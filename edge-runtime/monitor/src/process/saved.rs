@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::protocol::StartContainer;
-use crate::sys::descriptors;
+use crate::files;
+use crate::protocol::StartContainer;
+use sampan_sys::descriptors;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Saved {
@@ -55,15 +56,9 @@ pub(crate) fn load_all(containers: &Path) -> io::Result<Vec<Saved>> {
     Ok(all)
 }
 
-/// Whether a former monitor left anything to go on with.
-pub(crate) fn any(containers: &Path) -> bool {
-    fs::read_dir(containers).is_ok_and(|entries| entries.flatten().any(|e| file(&e.path()).exists()))
-}
-
 /// Removes all that the monitor has put into the bundle.
 pub(crate) fn clear(bundle: &Path) {
-    let names =
-        ["stdin", "stdout", "stderr", super::console::SOCKET, "pid", "runtime.log", "start.lock", "monitor.json"];
+    let names = ["stdin", "stdout", "stderr", super::console::SOCKET, "pid", "runtime.log", "start.lock", files::SAVED];
     for name in names {
         let _ = fs::remove_file(bundle.join(name));
     }
@@ -85,5 +80,5 @@ pub(crate) fn lock_file(bundle: &Path) -> PathBuf {
 }
 
 fn file(bundle: &Path) -> PathBuf {
-    bundle.join("monitor.json")
+    bundle.join(files::SAVED)
 }

@@ -7,15 +7,18 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::container::{Container, Parent, Running, State};
-use super::exit;
 use super::jobs::did_not_return;
-use super::process::{Monitor, note};
-use super::protocol::StartContainer;
 use super::saved::{self, SavedPhase};
 use super::stdio::Output;
-use super::{pidfd, runtime, token};
+use super::token;
+use super::{Monitor, note};
+use crate::exit;
+use crate::files;
 use crate::logs::write::LogWriter;
-use crate::sys::descriptors;
+use crate::oci;
+use crate::protocol::StartContainer;
+use sampan_sys::descriptors;
+use sampan_sys::pidfd;
 
 /// How long an exit may be unreadable before it counts as unknown.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -29,9 +32,9 @@ impl Monitor {
     /// # Errors
     /// As [`saved::load_all`].
     pub(crate) fn adopt(&mut self) -> io::Result<()> {
-        for saved in saved::load_all(&self.options.paths.run().join("containers"))? {
+        for saved in saved::load_all(&files::bundles(&self.options.run))? {
             let id = saved.spec.id.clone();
-            if let Some(record) = exit::read(&self.options.paths.exits(), &id) {
+            if let Some(record) = exit::read(&files::exits(&self.options.run), &id) {
                 self.insert(saved.spec, State::Exited(record));
                 continue;
             }
@@ -85,7 +88,7 @@ impl Monitor {
     }
 
     fn resolve_start(&mut self, spec: &StartContainer) {
-        let pid = match runtime::read_pid(&spec.bundle) {
+        let pid = match oci::read_pid(&spec.bundle) {
             Ok(pid) => pid,
             // It may well run.
             Err(e) => return note(&format!("container {}: {e}", spec.id)),

@@ -25,7 +25,7 @@ mod ioctl {
 }
 
 /// A pidfd of a living process. Fails with ENOSYS before Linux 5.3.
-pub(crate) fn open(pid: i32) -> io::Result<OwnedFd> {
+pub fn open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers and touches no memory of ours.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = i32::try_from(fd).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -37,7 +37,7 @@ pub(crate) fn open(pid: i32) -> io::Result<OwnedFd> {
 }
 
 /// Sends a signal to exactly this process; ESRCH once it has ended.
-pub(crate) fn signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
+pub fn signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     let none = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor lives as long as the reference; a null siginfo is allowed.
     let done = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, none, 0) };
@@ -46,7 +46,7 @@ pub(crate) fn signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
 
 /// Wait status of an ended process whose parent is somebody else. `None` while it lives, and when it has been
 /// reaped on a kernel before 6.15.
-pub(crate) fn exit_status(pidfd: &OwnedFd, pid: i32) -> Option<i32> {
+pub fn exit_status(pidfd: &OwnedFd, pid: i32) -> Option<i32> {
     info(pidfd).or_else(|| {
         let status = stat(pid).filter(|stat| stat.ended).map(|stat| stat.exit_status)?;
         // A signal can be sent for as long as nobody has reaped it: so what was read was this process's.
@@ -63,7 +63,7 @@ fn info(pidfd: &OwnedFd) -> Option<i32> {
 }
 
 /// Reaps one ended child: pid and wait status. nix's own wait cannot tell of a death by real-time signal.
-pub(crate) fn reap() -> Option<(i32, i32)> {
+pub fn reap() -> Option<(i32, i32)> {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
@@ -72,31 +72,31 @@ pub(crate) fn reap() -> Option<(i32, i32)> {
 
 /// What /proc tells of a process, ended ones that are not reaped included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) ended: bool,
-    pub(crate) parent: i32,
+pub struct Stat {
+    pub ended: bool,
+    pub parent: i32,
     /// Pid of the session's leader.
-    pub(crate) session: i32,
+    pub session: i32,
     /// In clock ticks since boot: tells two users of one pid apart.
-    pub(crate) start_time: u64,
+    pub start_time: u64,
     /// Wait status, once it has ended.
     exit_status: i32,
 }
 
 impl Stat {
     /// Whether this is the process that started then, as far as that is known.
-    pub(crate) fn is_of(&self, start_time: Option<u64>) -> bool {
+    pub fn is_of(&self, start_time: Option<u64>) -> bool {
         start_time.is_none_or(|start_time| start_time == self.start_time)
     }
 }
 
 /// When the process started; `None` also where that cannot be read now.
-pub(crate) fn start_time(pid: i32) -> Option<u64> {
+pub fn start_time(pid: i32) -> Option<u64> {
     stat(pid).map(|stat| stat.start_time)
 }
 
 /// `/proc/PID/stat`; `None` also where it cannot be read now.
-pub(crate) fn stat(pid: i32) -> Option<Stat> {
+pub fn stat(pid: i32) -> Option<Stat> {
     look(pid).ok().flatten()
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
 ///
 /// # Errors
 /// It cannot be known: no descriptor or memory is left.
-pub(crate) fn look(pid: i32) -> io::Result<Option<Stat>> {
+pub fn look(pid: i32) -> io::Result<Option<Stat>> {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(text) => Ok(parse(&text)),
         Err(e) if is_gone(&e) => Ok(None),
@@ -113,7 +113,7 @@ pub(crate) fn look(pid: i32) -> io::Result<Option<Stat>> {
 }
 
 /// The error says that there is no such process. (Others say that this one has no descriptor left, or no memory.)
-pub(crate) fn is_gone(error: &io::Error) -> bool {
+pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT))
 }
 
@@ -132,7 +132,7 @@ fn parse(text: &str) -> Option<Stat> {
 }
 
 /// Exit code and signal of a wait status, as shells count them.
-pub(crate) fn decode_status(status: i32) -> (i32, Option<i32>) {
+pub fn decode_status(status: i32) -> (i32, Option<i32>) {
     match status & 0x7f {
         0 => ((status >> 8) & 0xff, None),
         signal => (128 + signal, Some(signal)),

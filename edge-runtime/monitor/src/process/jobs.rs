@@ -8,9 +8,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::container::State;
-use super::process::{Monitor, note};
-use super::protocol::StartContainer;
-use super::{family, saved};
+use super::saved;
+use super::{Monitor, note};
+use crate::protocol::StartContainer;
+use sampan_sys::family;
 
 /// One that takes longer than this keeps no other from starting...
 const SLOW: Duration = Duration::from_secs(5);

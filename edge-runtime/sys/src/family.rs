@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::pidfd;
+use crate::pidfd;
 
 /// Kills are repeated until nothing is left that was not there before: a process may fork meanwhile.
 const ROUNDS: u32 = 4;
 
 /// SIGKILL to `roots`, all below them and all of their sessions.
-pub(crate) fn kill_all(roots: &BTreeSet<i32>) {
+pub fn kill_all(roots: &BTreeSet<i32>) {
     let mut killed = BTreeSet::new();
     for _ in 0..ROUNDS {
         let doomed = family(&killed | roots, &processes());

@@ -7,10 +7,11 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::Stdio;
 
-use crate::paths::Paths;
-use crate::sys::program;
+use crate::files;
+use sampan_sys::program;
 
 /// The log is started over beyond this size, here and while the monitor runs: nobody rotates it.
 pub(super) const LOG_MAX: u64 = 256 * 1024;
@@ -19,9 +20,9 @@ pub(super) const LOG_MAX: u64 = 256 * 1024;
 ///
 /// # Errors
 /// It could not be started, or ended before it was ready; the monitor's log says more.
-pub fn launch(arguments: &[std::ffi::OsString], paths: &Paths) -> io::Result<()> {
-    fs::create_dir_all(paths.run())?;
-    let log_path = paths.run().join("monitor.log");
+pub fn launch(arguments: &[std::ffi::OsString], run: &Path) -> io::Result<()> {
+    fs::create_dir_all(run)?;
+    let log_path = files::log(run);
     if fs::metadata(&log_path).is_ok_and(|m| m.len() > LOG_MAX) {
         fs::remove_file(&log_path)?;
     }

@@ -20,7 +20,7 @@ pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Connects without waiting; a socket file nobody listens at gives `ConnectionRefused`.
-pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let (_folder, short) = shorten(path)?;
     UnixStream::connect(short)
 }

@@ -13,9 +13,9 @@ use nix::errno::Errno;
 use nix::libc::O_NONBLOCK;
 use nix::sys::stat::Mode;
 
-use crate::logs::read::Stream;
+use crate::logs::cri::Stream;
 use crate::logs::write::LogWriter;
-use crate::sys::terminal;
+use sampan_sys::terminal;
 
 /// Bytes per read; a pipe's buffer holds four of it.
 const READ_SIZE: usize = 16 * 1024;

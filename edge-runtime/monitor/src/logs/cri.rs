@@ -2,10 +2,15 @@
 //!
 //! Format of the kubelet (pkg/kubelet/kuberuntime/logs) and of every collector that reads `/var/log/pods`.
 
-use super::read::Stream;
-
 /// A line longer than this is cut into parts, as containerd does by default.
 pub const MAX_PART: usize = 16 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
 
 impl Stream {
     pub fn name(self) -> &'static str {

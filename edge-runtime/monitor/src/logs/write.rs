@@ -9,11 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::cri::{LineSplitter, entry};
+use super::cri::{LineSplitter, Stream, entry};
 use super::folder::{Folder, open_file};
 use super::limit::Limit;
 use super::losses::Losses;
-use super::read::Stream;
 use super::rotate;
 
 /// Write once this much is formatted, so that a flood of short lines needs no large buffer.

@@ -10,12 +10,15 @@ use nix::libc::SIGKILL;
 use nix::mount::{MntFlags, umount2};
 
 use super::container::{Container, State};
-use super::exit::{self, ExitRecord};
 use super::jobs::JobKind;
-use super::process::{CALM, Monitor, note};
-use super::protocol::{Answer, Event};
 use super::stdio::stamp;
-use super::{cgroup, pidfd, runtime, saved};
+use super::{CALM, Monitor, note};
+use super::{cgroup, runtime, saved};
+use crate::exit::{self, ExitRecord};
+use crate::files;
+use crate::oci;
+use crate::protocol::{Answer, Event};
+use sampan_sys::pidfd;
 
 impl Monitor {
     /// The container's first process has ended; `None`: nobody knows how. [`Self::tell_exits`] follows soon.
@@ -60,7 +63,7 @@ impl Monitor {
             return;
         }
         self.trim_at = Some(Instant::now() + CALM);
-        if let Err(e) = exit::write_all(&self.options.paths.exits(), &records) {
+        if let Err(e) = exit::write_all(&files::exits(&self.options.run), &records) {
             note(&format!("exit records: {e}"));
         }
         for record in records {
@@ -147,7 +150,7 @@ impl Monitor {
         if let State::CleaningUp { message } = &container.state {
             let message = message.clone();
             if !deleted {
-                note(&format!("container {id}: {}", runtime::failure(&container.spec.bundle, "")));
+                note(&format!("container {id}: {}", oci::failure(&container.spec.bundle, "")));
             }
             self.has_failed(id, message);
         }
@@ -157,7 +160,7 @@ impl Monitor {
             self.remove(id);
         } else {
             let Some(container) = self.containers.get(id) else { return };
-            answer.error = Some(format!("deleting {id}: {}", runtime::failure(&container.spec.bundle, "")));
+            answer.error = Some(format!("deleting {id}: {}", oci::failure(&container.spec.bundle, "")));
         }
         self.clients.answer(client, &answer, &self.epoll);
     }

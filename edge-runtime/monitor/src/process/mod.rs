@@ -1,8 +1,25 @@
-//! The monitor process: set-up and the one loop. What happens to containers is in [`super::lifecycle`], what was
-//! left by a former monitor in [`super::adopt`].
+//! The monitor process: set-up and the one loop. What happens to containers is in [`lifecycle`], what was
+//! left by a former monitor in [`adopt`].
 //!
 //! Waits for no disk: it syncs nothing, and what it writes goes into the page cache. (A kernel that makes writers wait for
 //! a slow medium makes it wait, too.)
+
+mod adopt;
+mod attached;
+mod cgroup;
+mod clients;
+mod console;
+mod container;
+pub mod detach;
+mod ending;
+mod jobs;
+mod lifecycle;
+mod log_trouble;
+mod oom;
+mod runtime;
+mod saved;
+mod stdio;
+mod token;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -10,6 +27,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -17,18 +35,17 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use super::clients::Clients;
-use super::container::{Container, Parent, State};
-use super::detach::LOG_MAX;
-use super::exit::{self, ExitRecord};
-use super::jobs::Job;
-use super::oom::Kills;
-use super::protocol::{Answer, Call, Request, VERSION};
-use super::stdio::{Buffers, stamp};
-use super::{socket, token};
-use crate::logs::read::Stream;
-use crate::paths::Paths;
-use crate::sys;
+use self::clients::Clients;
+use self::container::{Container, Parent, State};
+use self::detach::LOG_MAX;
+use self::jobs::Job;
+use self::oom::Kills;
+use self::stdio::{Buffers, stamp};
+use crate::exit::{self, ExitRecord};
+use crate::logs::cri::Stream;
+use crate::protocol::{Answer, Call, Request, VERSION};
+use crate::{files, socket};
+use sampan_sys::memory;
 
 /// Calm before memory is given back.
 pub(crate) const CALM: Duration = Duration::from_secs(5);
@@ -42,7 +59,8 @@ const LINE_MAX: usize = 1024;
 /// How this monitor works; given on its command line.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub paths: Paths,
+    /// The node's run folder.
+    pub run: PathBuf,
     /// OCI runtime processes at work at the same time.
     pub workers: usize,
     /// Added to the environment of the OCI runtime.
@@ -86,14 +104,9 @@ pub(crate) struct Monitor {
 /// # Errors
 /// The set-up failed: folders, socket, epoll.
 pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
-    fs::create_dir_all(options.paths.run())?;
-    fs::create_dir_all(options.paths.exits())?;
-    let lock = File::options()
-        .create(true)
-        .write(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(options.paths.run().join("monitor.lock"))?;
+    fs::create_dir_all(&options.run)?;
+    fs::create_dir_all(files::exits(&options.run))?;
+    let lock = File::options().create(true).write(true).truncate(false).mode(0o600).open(files::lock(&options.run))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => return Ok(()),
@@ -107,7 +120,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     epoll.add(&signals, EpollEvent::new(EpollFlags::EPOLLIN, token::SIGNALS))?;
 
-    let socket_path = options.paths.monitor_socket();
+    let socket_path = files::socket(&options.run);
     let mut monitor = Monitor {
         options,
         epoll,
@@ -128,7 +141,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
         unread_at: None,
         finished: false,
     };
-    exit::clear_temporaries(&monitor.options.paths.exits());
+    exit::clear_temporaries(&files::exits(&monitor.options.run));
     monitor.adopt()?;
     monitor.tell_exits();
     // Only now, so that the first list anyone gets is complete.
@@ -272,7 +285,7 @@ impl Monitor {
         let calm_in = self.trim_at.map(|at| at.saturating_duration_since(Instant::now()));
         if calm_in.is_some_and(|wait| wait.is_zero()) {
             self.trim_at = None;
-            sys::memory::trim();
+            memory::trim();
         }
         if self.untold_since.is_some() {
             return EpollTimeout::try_from(GATHER).unwrap_or(EpollTimeout::ZERO);

@@ -13,7 +13,7 @@ use nix::cmsg_space;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
-use super::socket;
+use crate::socket;
 
 /// Name of the socket in the bundle.
 pub(crate) const SOCKET: &str = "console.sock";

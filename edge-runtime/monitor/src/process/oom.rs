@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Monitor;
 use super::cgroup::{SCOPE_END, kills};
 use super::container::State;
-use super::process::Monitor;
 
 /// By slice: the kills that belong to containers that have ended.
 #[derive(Default)]

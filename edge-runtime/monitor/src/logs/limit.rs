@@ -16,7 +16,7 @@ const NOTICE: u64 = 128;
 
 /// What passes of a batch.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Admitted {
+pub(super) struct Admitted {
     /// Whole lines from its beginning.
     pub bytes: usize,
     /// To be written before them: about lines dropped earlier.
@@ -25,7 +25,7 @@ pub struct Admitted {
 
 /// A token bucket for bytes, and what it turned away.
 #[derive(Debug)]
-pub struct Limit {
+pub(super) struct Limit {
     per_second: u64,
     left: u64,
     filled: Duration,
@@ -37,14 +37,14 @@ pub struct Limit {
 }
 
 impl Limit {
-    pub fn new(per_second: u64) -> Self {
+    pub(super) fn new(per_second: u64) -> Self {
         let mut limit = Self { per_second, left: 0, filled: Duration::ZERO, dry: false, dropped: 0 };
         limit.left = limit.burst();
         limit
     }
 
     /// How much of `batch` may be written at `now`. The other lines are counted.
-    pub fn admit(&mut self, batch: &[u8], now: Duration) -> Admitted {
+    pub(super) fn admit(&mut self, batch: &[u8], now: Duration) -> Admitted {
         let passed = now.saturating_sub(self.filled);
         let earned = u128::from(self.per_second) * passed.as_millis() / 1000;
         if let Ok(earned @ 1..) = u64::try_from(earned) {
@@ -65,7 +65,7 @@ impl Limit {
     }
 
     /// What to write into the log about dropped lines, once for each gap. It counts like a line.
-    pub fn notice(&mut self) -> Option<String> {
+    pub(super) fn notice(&mut self) -> Option<String> {
         let dropped = std::mem::take(&mut self.dropped);
         if dropped == 0 {
             return None;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::process::Monitor;
-use super::protocol::Event;
+use super::Monitor;
+use crate::protocol::Event;
 
 /// A disk at the edge of being full comes and goes with every write.
 const PAUSE: Duration = Duration::from_secs(2);

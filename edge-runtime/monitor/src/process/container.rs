@@ -4,10 +4,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use super::exit::ExitRecord;
-use super::pidfd;
-use super::protocol::{ContainerState, Phase, StartContainer};
 use super::stdio::Output;
+use crate::exit::ExitRecord;
+use crate::protocol::{ContainerState, Phase, StartContainer};
+use sampan_sys::pidfd;
 
 pub(crate) struct Container {
     /// Number of the epoll tokens.

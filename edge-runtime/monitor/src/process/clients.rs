@@ -10,10 +10,10 @@ use nix::libc::{EMFILE, ENFILE};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use serde::Serialize;
 
-use super::frame;
-use super::protocol::{Answer, Call, Event};
 use super::token;
-use crate::logs::read::Stream;
+use crate::frame;
+use crate::logs::cri::Stream;
+use crate::protocol::{Answer, Call, Event};
 
 /// More connections than any node needs; beyond, the newcomer is refused.
 const MAX_CLIENTS: usize = 16;

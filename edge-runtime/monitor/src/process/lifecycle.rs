@@ -5,15 +5,18 @@ use std::io;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::container::{Container, Parent, Running, State};
-use super::exit;
 use super::jobs::JobKind;
-use super::process::{Monitor, note};
-use super::protocol::{ContainerState, Event, Phase, StartContainer};
 use super::saved::{self, Saved, SavedPhase};
 use super::stdio::{Output, stamp};
-use super::{console, pidfd, runtime, token};
+use super::{Monitor, note};
+use super::{console, runtime, token};
+use crate::exit;
+use crate::files;
 use crate::logs::write::LogWriter;
-use crate::sys::descriptors;
+use crate::oci;
+use crate::protocol::{ContainerState, Event, Phase, StartContainer};
+use sampan_sys::descriptors;
+use sampan_sys::pidfd;
 
 /// Containers in memory at once, ended ones that are not deleted included.
 const MAX_CONTAINERS: usize = 1024;
@@ -26,7 +29,7 @@ impl Monitor {
             // Asked for twice around the death of a monitor. It is the same attempt, and how it goes is told anyway.
             return Ok(());
         }
-        if exit::read(&self.options.paths.exits(), &spec.id).is_some() {
+        if exit::read(&files::exits(&self.options.run), &spec.id).is_some() {
             return Err(format!("container {} has run already", spec.id));
         }
         if self.containers.len() >= MAX_CONTAINERS {
@@ -110,11 +113,11 @@ impl Monitor {
     /// The OCI runtime has returned from `run`.
     fn run_ended(&mut self, id: &str, status: i32, killed: Option<String>) {
         let Some(container) = self.containers.get_mut(id) else { return };
-        match runtime::read_pid(&container.spec.bundle) {
+        match oci::read_pid(&container.spec.bundle) {
             Ok(Some(pid)) if status == 0 => self.has_started(id, pid, Parent::Us),
             _ => {
                 let printed = container.output.take().map(|output| output.take_error_text(&mut self.buffers));
-                let failure = || runtime::failure(&container.spec.bundle, &printed.unwrap_or_default());
+                let failure = || oci::failure(&container.spec.bundle, &printed.unwrap_or_default());
                 let message = killed.unwrap_or_else(failure);
                 self.start_failed(id, message);
             }
@@ -192,13 +195,13 @@ impl Monitor {
     }
 
     pub(crate) fn forget(&self, id: &str) -> Result<(), String> {
-        exit::remove(&self.options.paths.exits(), id).map_err(|e| format!("exit record of {id}: {e}"))
+        exit::remove(&files::exits(&self.options.run), id).map_err(|e| format!("exit record of {id}: {e}"))
     }
 
     pub(crate) fn list(&mut self) -> Vec<ContainerState> {
         self.tell_exits();
         let mut all: Vec<ContainerState> = self.containers.values().map(Container::view).collect();
-        let records = exit::read_all(&self.options.paths.exits()).into_iter();
+        let records = exit::read_all(&files::exits(&self.options.run)).into_iter();
         let others = records.filter(|r| !self.containers.contains_key(&r.id));
         all.extend(others.map(|r| ContainerState { id: r.id.clone(), phase: Phase::Exited(r) }));
         all

@@ -15,16 +15,16 @@ const OURS: usize = 2;
 
 /// An open log folder.
 #[derive(Debug)]
-pub(super) struct Folder(OwnedFd);
+pub struct Folder(OwnedFd);
 
 impl Folder {
     /// The folder that holds the file `log`.
-    pub(super) fn of(log: &Path) -> io::Result<Self> {
+    pub fn of(log: &Path) -> io::Result<Self> {
         Self::walk(log, false)
     }
 
     /// As [`Folder::of`]; makes what is missing.
-    pub(super) fn make(log: &Path) -> io::Result<Self> {
+    pub fn make(log: &Path) -> io::Result<Self> {
         Self::walk(log, true)
     }
 
@@ -52,13 +52,13 @@ impl Folder {
     }
 
     /// A path that means this folder whatever happens to its name; good while this lives.
-    pub(super) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 }
 
 /// Opens a log for reading and, if asked to, for appending; made if missing then. Neither a link nor a pipe is one.
-pub(super) fn open_file(path: &Path, append: bool) -> io::Result<File> {
+pub fn open_file(path: &Path, append: bool) -> io::Result<File> {
     let more = if append { OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_CREAT } else { OFlag::O_RDONLY };
     // A pipe that somebody put there must hold nobody up.
     let flags = more | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;

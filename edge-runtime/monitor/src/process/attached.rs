@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use super::container::{Container, State};
-use super::process::{Monitor, note};
-use crate::logs::read::Stream;
-use crate::sys::terminal::{self, Size};
+use super::{Monitor, note};
+use crate::logs::cri::Stream;
+use sampan_sys::terminal::{self, Size};
 
 /// How long a container is held up for somebody attached who takes nothing. (Other runtimes hold it up for ever.)
 const PATIENCE: Duration = Duration::from_secs(10);
