@@ -7,6 +7,8 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod eviction;
+#[cfg(test)]
+mod floors;
 pub mod image;
 pub mod intake;
 pub mod launch;

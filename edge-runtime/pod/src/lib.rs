@@ -36,4 +36,5 @@ pub mod support;
 pub mod sysctls;
 #[cfg(test)]
 mod testing;
+pub mod token;
 pub mod transition;

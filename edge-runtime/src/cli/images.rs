@@ -8,9 +8,10 @@ use super::verb::{Flag, Given, JSON, Operands, Verb};
 use crate::image::digest::hex;
 use crate::image::gc::Sweep;
 use crate::image::helper::Helper;
-use crate::image::{ImageError, ImageRecord, Reference};
+use crate::image::{ImageError, Reference};
 use crate::paths::Paths;
 use crate::pod::record::ContainerState;
+use crate::store::image_record::ImageRecord;
 use crate::store::{Store, StoreError};
 
 pub(super) const VERB: Verb = Verb {
@@ -178,7 +179,7 @@ fn age(then: i64, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::ImageConfig;
+    use crate::store::image_record::ImageConfig;
 
     #[test]
     fn the_table_has_a_line_per_name() {

@@ -9,8 +9,9 @@ use crate::image::archive::Source;
 use crate::image::helper::Helper;
 use crate::image::import::Import;
 use crate::image::platform::Wanted;
-use crate::image::{ImageError, ImageRecord, Reference};
+use crate::image::{ImageError, Reference};
 use crate::paths::Paths;
+use crate::store::image_record::ImageRecord;
 
 pub(super) const VERB: Verb = Verb {
     name: "import",

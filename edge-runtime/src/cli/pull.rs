@@ -14,8 +14,9 @@ use crate::image::platform::Wanted;
 use crate::image::pull::Pull;
 use crate::image::registry_config::registry_for;
 use crate::image::spawn::{Answer, Request};
-use crate::image::{ImageError, ImageRecord, Reference};
+use crate::image::{ImageError, Reference};
 use crate::paths::Paths;
+use crate::store::image_record::ImageRecord;
 
 /// A request holds a few pull secrets.
 const LONGEST_REQUEST: u64 = 4 << 20;

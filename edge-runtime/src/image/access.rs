@@ -2,16 +2,13 @@
 //! pkg/kubelet/images/pullmanager, policy `NeverVerifyPreloadedImages`). Pure: decided from what the record of the image
 //! remembers, so that it needs no registry and holds offline.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use crate::image::Reference;
 use crate::image::auth::{Credential, Keyring};
 use crate::image::registry::endpoints;
 use crate::image::registry_config::{RegistryConfig, registry_for};
-use crate::image::{ImageRecord, Reference};
-
-/// By repository (`docker.io/library/busybox`): keys of the logins it was pulled with; no key: everyone may use it, it
-/// was pulled without a login or with one of the node. No repository at all: everyone, the image was brought by hand.
-pub type Access = BTreeMap<String, BTreeSet<String>>;
+use crate::store::image_record::{Access, ImageRecord};
 
 /// More logins than this are not remembered for one repository: their pods ask the registry again.
 const MOST_KEYS: usize = 100;
@@ -104,7 +101,7 @@ mod tests {
         ImageRecord {
             id: "sha256:1".into(),
             references: Vec::new(),
-            config: crate::image::ImageConfig::default(),
+            config: crate::store::image_record::ImageConfig::default(),
             layers: Vec::new(),
             size: 0,
             pulled_at: 0,

@@ -1,11 +1,12 @@
 //! From a manifest and its configuration to an image record: what both roads (registry and archive) check and
 //! compute the same way. Pure.
 
-use crate::image::access::Access;
+use crate::image::ImageError;
 use crate::image::limits::Limits;
 use crate::image::manifest::{Configuration, Manifest};
 use crate::image::platform::Wanted;
-use crate::image::{ImageError, ImageRecord};
+use crate::store::image_record::Access;
+use crate::store::image_record::ImageRecord;
 
 /// Checks a configuration before anything large is fetched.
 ///

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::image::digest::hex;
 use crate::image::incoming::DROP;
 use crate::image::layers::{Layers, read_json};
-use crate::image::{ImageError, ImageRecord, wants};
+use crate::image::{ImageError, wants};
+use crate::store::image_record::ImageRecord;
 
 /// What [`select_unused`] needs to know beside the images.
 pub struct Rules<'a> {
@@ -117,7 +118,7 @@ pub fn has_leftovers(layers: &Layers, in_use: &BTreeSet<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::ImageConfig;
+    use crate::store::image_record::ImageConfig;
 
     fn image(id: &str, size: u64, pulled_at: i64, layers: &[&str]) -> ImageRecord {
         ImageRecord {

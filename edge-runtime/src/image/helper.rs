@@ -3,14 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::image::access::{self, Access};
+use crate::image::ImageError;
+use crate::image::access;
 use crate::image::gc::{self, Sweep};
 use crate::image::layers::Layers;
 use crate::image::limits::{Limits, confine_process};
 use crate::image::wants::{self, Wants};
-use crate::image::{ImageError, ImageRecord};
 use crate::paths::Paths;
 use crate::store::Store;
+use crate::store::image_record::Access;
+use crate::store::image_record::ImageRecord;
 use crate::sys::files::private_dir;
 
 /// What a helper works with. Others may be at work, too: see [`crate::image::incoming`].

@@ -3,7 +3,6 @@
 
 use serde::Deserialize;
 
-use crate::image::access::Access;
 use crate::image::archive::Source;
 use crate::image::digest::{hex, sha256, sha256_of};
 use crate::image::layers::Layers;
@@ -11,7 +10,9 @@ use crate::image::limits::Limits;
 use crate::image::manifest::{Configuration, Descriptor, Document, parse_configuration, parse_document};
 use crate::image::platform::Wanted;
 use crate::image::wants::Wants;
-use crate::image::{ImageError, ImageRecord, Reference, assemble};
+use crate::image::{ImageError, Reference, assemble};
+use crate::store::image_record::Access;
+use crate::store::image_record::ImageRecord;
 
 /// What an import needs to know besides the archive.
 pub struct Import<'a> {

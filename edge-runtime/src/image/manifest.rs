@@ -6,8 +6,9 @@
 
 use serde::{Deserialize, Deserializer};
 
+use crate::image::ImageError;
 use crate::image::digest::is_sha256;
-use crate::image::{ImageConfig, ImageError};
+use crate::store::image_record::ImageConfig;
 
 /// Kinds of document asked of a registry, in the `Accept` header.
 pub const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, \
@@ -95,7 +96,6 @@ struct RawConfig {
     cmd: Option<Vec<String>>,
     working_dir: Option<String>,
     stop_signal: Option<String>,
-    volumes: Option<std::collections::BTreeMap<String, serde::de::IgnoredAny>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -153,7 +153,6 @@ pub fn parse_configuration(bytes: &[u8], image: &str) -> Result<Configuration, I
             cmd: raw.config.cmd.unwrap_or_default(),
             working_dir: raw.config.working_dir.unwrap_or_default(),
             stop_signal: raw.config.stop_signal.filter(|s| !s.is_empty()),
-            volumes: raw.config.volumes.unwrap_or_default().into_keys().collect(),
             created: raw.created.filter(|c| !c.is_empty()),
         },
         diff_ids: raw.rootfs.diff_ids,
@@ -201,7 +200,6 @@ mod tests {
         let text = br#"{"architecture":"amd64","os":"linux","created":"","config":{"Env":null,"Cmd":["sh"],"Volumes":{"/data":{}},"StopSignal":"SIGQUIT"},"rootfs":{"type":"layers","diff_ids":null},"history":[{"x":1}]}"#;
         let parsed = parse_configuration(text, "a").unwrap();
         assert_eq!(parsed.config.cmd, ["sh"]);
-        assert_eq!(parsed.config.volumes, ["/data"]);
         assert_eq!(parsed.config.stop_signal.as_deref(), Some("SIGQUIT"));
         assert_eq!((parsed.config.created, parsed.diff_ids.len()), (None, 0));
         assert!(parse_configuration(br#"{"os":"linux"}"#, "a").is_ok());

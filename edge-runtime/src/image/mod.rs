@@ -23,7 +23,6 @@ pub mod limits;
 pub mod manifest;
 pub mod platform;
 pub mod pull;
-pub mod record;
 pub mod reference;
 pub mod registry;
 pub mod registry_config;
@@ -34,5 +33,4 @@ pub mod unpack;
 pub mod wants;
 
 pub use error::ImageError;
-pub use record::{ImageConfig, ImageRecord};
 pub use reference::Reference;

@@ -13,7 +13,8 @@ use crate::image::platform::Wanted;
 use crate::image::registry::{Endpoint, Repository, endpoints, without_tls};
 use crate::image::registry_config::{RegistryConfig, registry_for};
 use crate::image::wants::Wants;
-use crate::image::{ImageError, ImageRecord, Reference, access, assemble, download};
+use crate::image::{ImageError, Reference, access, assemble, download};
+use crate::store::image_record::ImageRecord;
 
 /// What a pull needs to know besides the name.
 pub struct Pull<'a> {

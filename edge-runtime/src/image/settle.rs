@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::image::ImageError;
 use crate::image::gc::select_broken;
 use crate::image::layers::Layers;
-use crate::image::{ImageError, ImageRecord};
 use crate::store::Store;
+use crate::store::image_record::ImageRecord;
 
 /// What was found. Ids of images.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::image::ImageError;
-use crate::image::access::Access;
 use crate::image::digest::hex;
 use crate::image::incoming::{Claim, Incoming, WANT, is_claimed, is_older};
 use crate::image::layers::read_json;
+use crate::store::image_record::Access;
 
 /// What a note says.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -10,13 +10,14 @@ use super::context::Context;
 use super::pulls::Pulls;
 use super::sources::News;
 use crate::eviction::{Observations, Signal};
+use crate::image::Reference;
 use crate::image::gc;
 use crate::image::layers::Layers;
-use crate::image::{ImageRecord, Reference};
 use crate::pod::clock::Mono;
 use crate::pod::record::PodSource;
 use crate::pod::spec::containers;
 use crate::store::StoreError;
+use crate::store::image_record::ImageRecord;
 use crate::sys::program;
 
 /// The kubelet's `ImageGCPeriod`.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::context::Context;
+use crate::image::Reference;
 use crate::image::access::{PodLogin, may_use};
-use crate::image::{ImageRecord, Reference};
+use crate::store::image_record::ImageRecord;
 
 impl Context {
     /// `status.imageID` of an image that is here, asked for as a pod with these pull secrets spells it; none where it

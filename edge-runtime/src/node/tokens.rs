@@ -12,10 +12,10 @@ use crate::launch::sandbox::SandboxFailure;
 use crate::pod::clock::{Mono, Now};
 use crate::pod::event::PodEvent;
 use crate::pod::record::PodSource;
+use crate::pod::token::{self, Held, Wanted};
 use crate::store::StoreError;
 use crate::sys::random::random;
 use crate::volume::error::TOKEN_MISSING;
-use crate::volume::token::{self, Held, Wanted};
 
 /// A new pod waits this long for its first tokens before its volumes are made without them, which fails and is told.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use rusqlite::OptionalExtension;
 
 use super::{Store, StoreError, Writer};
-use crate::image::ImageRecord;
+use crate::store::image_record::ImageRecord;
 
 impl Store {
     /// The image a normalized reference (or an image id) leads to.

@@ -7,6 +7,7 @@
 
 mod copy;
 mod facts;
+pub mod image_record;
 mod images;
 mod memory;
 mod objects;

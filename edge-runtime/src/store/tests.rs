@@ -6,7 +6,7 @@ use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Report};
 use serde_json::json;
 
 use super::*;
-use crate::image::ImageRecord;
+use crate::store::image_record::{ImageConfig, ImageRecord};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
@@ -268,7 +268,7 @@ fn a_moved_tag_leaves_its_old_image() {
     let image = |id: &str| ImageRecord {
         id: id.into(),
         references: vec!["docker.io/library/a:latest".into()],
-        config: crate::image::ImageConfig::default(),
+        config: ImageConfig::default(),
         layers: vec![format!("layer-of-{id}")],
         size: 1,
         pulled_at: 0,

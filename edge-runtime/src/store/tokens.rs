@@ -4,7 +4,7 @@
 use rusqlite::OptionalExtension;
 
 use super::{Store, StoreError, Writer};
-use crate::volume::token::{self, Held, Wanted};
+use crate::pod::token::{self, Held, Wanted};
 
 impl Store {
     /// # Errors

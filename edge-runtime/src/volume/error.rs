@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Owning;
+use super::ownership::Owning;
 
 /// End of the message of a mount that waits for a service account token; why is the node's to add.
 pub const TOKEN_MISSING: &str = "failed to fetch token";

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::PathError;
+use super::ownership::set_mark;
 use super::ownership::{self, Progress};
-use super::{Owning, Plan, VolumeContext, VolumeError, host_path, plan, set_mark, subpath};
+use super::{Owning, Plan, VolumeContext, VolumeError, host_path, plan, subpath};
 
 /// One thing to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,21 +21,19 @@ mod ownership;
 mod payload;
 pub mod subpath;
 mod teardown;
-pub mod token;
 pub mod usage;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::paths::Paths;
 pub use downward::DownwardFacts;
 pub use error::VolumeError;
-use error::{At, PathError};
 use layout::PodLayout;
+pub use ownership::Owning;
 use payload::Payload;
 pub use teardown::teardown;
 
@@ -141,36 +139,6 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>
         made.insert(name.clone(), path);
     }
     Ok(made)
-}
-
-/// A volume that a helper has to give to the pod's group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owning {
-    pub path: PathBuf,
-    pub group: u32,
-    /// Made when that is done.
-    pub mark: PathBuf,
-}
-
-impl Owning {
-    /// What the helper does.
-    ///
-    /// # Errors
-    /// An entry cannot be changed, or the pod is no more.
-    pub fn run(&self) -> Result<(), VolumeError> {
-        let done = ownership::apply_all(&self.path, self.group).and_then(|()| set_mark(&self.mark));
-        done.map_err(|error| error.of(&self.mark.file_name().unwrap_or_default().to_string_lossy()))
-    }
-}
-
-/// Not in the folder of a pod that has gone.
-fn set_mark(mark: &Path) -> Result<(), PathError> {
-    let folder = mark.parent().unwrap_or(mark);
-    match std::fs::create_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        made => made.at("create folder", folder)?,
-    }
-    std::fs::write(mark, b"").at("write", mark)
 }
 
 fn plan<'a>(ctx: &VolumeContext<'a>, layout: &PodLayout, volume: &'a Volume) -> Result<Plan<'a>, VolumeError> {

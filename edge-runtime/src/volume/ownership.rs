@@ -17,7 +17,39 @@ use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, fchownat};
 
-use super::error::{At, PathError};
+use serde::{Deserialize, Serialize};
+
+use super::error::{At, PathError, VolumeError};
+
+/// A volume that a helper has to give to the pod's group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owning {
+    pub path: PathBuf,
+    pub group: u32,
+    /// Made when that is done.
+    pub mark: PathBuf,
+}
+
+impl Owning {
+    /// What the helper does.
+    ///
+    /// # Errors
+    /// An entry cannot be changed, or the pod is no more.
+    pub fn run(&self) -> Result<(), VolumeError> {
+        let done = apply_all(&self.path, self.group).and_then(|()| set_mark(&self.mark));
+        done.map_err(|error| error.of(&self.mark.file_name().unwrap_or_default().to_string_lossy()))
+    }
+}
+
+/// Not in the folder of a pod that has gone.
+pub(super) fn set_mark(mark: &Path) -> Result<(), PathError> {
+    let folder = mark.parent().unwrap_or(mark);
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made.at("create folder", folder)?,
+    }
+    fs::write(mark, b"").at("write", mark)
+}
 
 /// What the group may do with files, and with folders besides: reading and writing, entering, and passing itself on.
 const FILE_BITS: u32 = 0o660;

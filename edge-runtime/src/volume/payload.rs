@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::Value;
 
-use super::token::{self, Wanted};
 use super::{VolumeContext, VolumeError, downward};
+use crate::pod::token::{self, Wanted};
 use crate::store::secrets;
 
 /// Kubernetes' `defaultMode`.

@@ -6,9 +6,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::{DRAFT, Layers};
+use crate::image::ImageError;
 use crate::image::digest::{hex, is_sha256};
 use crate::image::incoming::DROP;
-use crate::image::{ImageError, ImageRecord};
+use crate::store::image_record::ImageRecord;
 
 /// A record has the image's environment and labels in it, which come in a document of at most 4 MiB.
 const LONGEST: u64 = 32 << 20;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::tests_support::{add, image, layer, node};
 use super::*;
-use crate::image::access::Access;
 use crate::image::digest::sha256;
 use crate::image::gc::{self, Sweep};
 use crate::image::rootfs::{mount_rootfs, unmount_rootfs};
 use crate::image::wants::{self, Wants};
+use crate::store::image_record::Access;
 
 fn entries(dir: &Path) -> usize {
     fs::read_dir(dir).unwrap().count()

@@ -1,8 +1,8 @@
 //! What tests of images need: a node's folders, layers of one file, records.
 
 use super::*;
-use crate::image::ImageRecord;
 use crate::image::digest::sha256;
+use crate::store::image_record::ImageRecord;
 
 pub(in crate::image) fn node() -> (tempfile::TempDir, Layers) {
     let temp = tempfile::tempdir().unwrap();

@@ -6,10 +6,10 @@ use rusqlite::Connection;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::btree::{Column, Row};
-use crate::image::ImageRecord;
 use crate::pod::record::PodRecord;
+use crate::pod::token::Held;
 use crate::store::facts::Fact;
-use crate::volume::token::Held;
+use crate::store::image_record::ImageRecord;
 
 /// Longest text that is a name.
 const NAME_LIMIT: usize = 512;

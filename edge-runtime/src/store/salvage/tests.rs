@@ -9,11 +9,11 @@ use serde_json::json;
 use super::btree::Row;
 use super::pages::PAGE;
 use super::*;
-use crate::image::ImageRecord;
 use crate::pod::clock::{Mono, Now};
 use crate::pod::record::{PodRecord, PodSource};
+use crate::pod::token::{Held, Wanted};
 use crate::store::Store;
-use crate::volume::token::{Held, Wanted};
+use crate::store::image_record::ImageRecord;
 
 fn uid(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}")

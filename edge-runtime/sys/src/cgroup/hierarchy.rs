@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 
-use super::{CgroupError, CgroupVersion};
+use super::types::{CgroupError, CgroupVersion};
 
 /// One mounted v1 hierarchy or the v2 tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

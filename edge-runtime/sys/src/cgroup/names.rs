@@ -10,7 +10,7 @@
 //! As the kubelet names them (K8s pkg/kubelet/cm/cgroup_manager_linux.go, `ToSystemd`): a `-` parts the levels of a
 //! slice, so that one inside a name is written `_`.
 
-use super::PodCgroupClass;
+use super::types::PodCgroupClass;
 
 /// Who makes cgroups and writes their values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -136,7 +136,7 @@ pub fn check_slice_parent(parent: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::PodCgroupClass::{BestEffort, Burstable, Guaranteed};
+    use super::super::types::PodCgroupClass::{BestEffort, Burstable, Guaranteed};
     use super::*;
 
     const UID: &str = "0a1b-22";

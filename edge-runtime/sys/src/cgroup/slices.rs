@@ -8,7 +8,8 @@ use std::future::Future;
 use std::rc::Rc;
 
 use super::names::{Names, unit};
-use super::{CgroupError, CgroupValues, CgroupVersion, Cgroups, PodCgroupClass, tree, units};
+use super::types::{CgroupError, CgroupValues, CgroupVersion, PodCgroupClass};
+use super::{Cgroups, tree, units};
 use crate::systemd::{self, BusError, Pending, Units, Work};
 
 /// Values by unit of a pod, as last asked for.

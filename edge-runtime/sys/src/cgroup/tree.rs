@@ -8,7 +8,7 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill as send_signal};
 use nix::unistd::Pid;
 
-use super::CgroupError;
+use super::types::CgroupError;
 
 /// Leaf into which processes move that stand in the way of a controller (v2).
 const LEAF: &str = "edge-runtime";

@@ -1,6 +1,6 @@
 //! Values as properties of systemd's units. Pure.
 
-use super::CgroupValues;
+use super::types::CgroupValues;
 use super::weight::weight_of_shares;
 use crate::systemd::{Property, Value, Work};
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::CgroupVersion;
 use super::hierarchy::Hierarchies;
 use super::tree::keyed;
+use super::types::CgroupVersion;
 
 /// Each is `None` where the kernel does not count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,7 +1,8 @@
 //! What the kubelet counts as used (K8s cadvisor `container_memory_working_set_bytes`): memory less the cache that the
 //! kernel would drop first.
 
-use super::{CgroupVersion, Cgroups, tree};
+use super::types::CgroupVersion;
+use super::{Cgroups, tree};
 
 impl Cgroups {
     /// Bytes; `None` without a memory controller or such a group.

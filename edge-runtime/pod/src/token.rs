@@ -1,7 +1,6 @@
 //! Service account tokens of projected volumes: which ones a pod wants, when each is due for a new one, how its file
 //! is owned. Pure; asking for them is the node's business.
 
-use crate::pod::spec::containers;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -9,7 +8,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccountTokenProjection};
 use serde::{Deserialize, Serialize};
 
-/// Kind under which [`ObjectLookup`](super::ObjectLookup) finds tokens: namespace is the pod's uid, name is
+use super::spec::containers;
+
+/// Kind under which a lookup of objects finds tokens: namespace is the pod's uid, name is
 /// [`Wanted::name`].
 pub const KIND: &str = "ServiceAccountToken";
 

@@ -1,8 +1,12 @@
-//! What the node remembers of an image. Owns the shape, knows neither SQL nor the registry.
+//! What the node remembers of an image. Owns the shape, knows neither SQL nor registries.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::image::access::Access;
+/// By repository (`docker.io/library/busybox`): keys of the logins it was pulled with; no key: everyone may use it, it
+/// was pulled without a login or with one of the node. No repository at all: everyone, the image was brought by hand.
+pub type Access = BTreeMap<String, BTreeSet<String>>;
 
 /// One image whose layers are all unpacked and durable below `Paths::layers`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +49,6 @@ pub struct ImageConfig {
     /// Name or number, as the image wrote it: `SIGQUIT`, `3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<String>,
-    /// Absolute paths that the image declares as volumes.
-    pub volumes: Vec<String>,
     /// RFC 3339, when the image says when it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
