@@ -5,31 +5,28 @@ mod budget;
 mod large;
 mod serving;
 mod socket;
+mod work;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_tungstenite::WebSocketReceiver;
-use async_tungstenite::tungstenite::Error as SocketError;
+use async_tungstenite::tungstenite::{Error as SocketError, Message};
 use edge_protocol::SessionError;
-use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
-use edge_protocol::message::{ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
-use edge_protocol::version::RefuseReason;
+use edge_protocol::bridge::{BridgeSession, BridgeSettings};
 use futures::channel::mpsc;
-use futures::future::{BoxFuture, FusedFuture, poll_fn};
+use futures::future::{FusedFuture, poll_fn};
 use futures::io::{AsyncRead, AsyncWrite};
-use futures::stream::FuturesUnordered;
 use futures::{FutureExt, SinkExt, StreamExt};
-use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Shared;
 use super::credential::Credential;
-use super::lanes::{Answer, Attempt, Lane, Lanes, Outcome, describe};
-use super::lease::{self, Renewal};
+use super::lanes::Lanes;
+use super::lease::Renewal;
 use super::nacks::Nacks;
-use super::node::{Command, Link, Node, Open, Pulse};
-use super::reports::{Reports, refusal_event};
+use super::node::{Command, Link, Node, Pulse};
+use super::reports::Reports;
 use super::requests::Requests;
 use crate::pki::clock;
 use apimachinery::panics;
@@ -39,6 +36,7 @@ use sampan_log::printable::printable;
 use serving::Serving;
 pub use socket::Socket;
 use socket::{Frame, next_frame, outgoing, write};
+use work::{Done, Work};
 
 /// Requests of one node under way at the API at the same time.
 const CONCURRENCY: usize = 8;
@@ -52,23 +50,6 @@ const COMING_IN: Duration = Duration::from_secs(5);
 const CLOCK_LOOK: Duration = Duration::from_secs(600);
 /// For the last frame of a connection that is being closed.
 const FLUSH: Duration = Duration::from_secs(2);
-
-/// Work at the API that the session waits for.
-enum Done {
-    Report(Attempt, Outcome),
-    /// The renewal for a frame that came then.
-    Lease(Duration, kube::Result<()>),
-    Token(u64, TokenAnswer),
-    Renewed(RenewAnswer),
-    /// A newer connection of the node is at another bridge: nothing more may be written for this one.
-    Fenced,
-    /// A large object may go.
-    Large(OwnedSemaphorePermit),
-    /// Nothing is to be told to the node.
-    Quiet,
-}
-
-type Work = FuturesUnordered<BoxFuture<'static, Done>>;
 
 /// Serves one connection until it ends.
 pub(super) async fn run<S>(
@@ -192,16 +173,8 @@ impl Connection {
             let not_before = self.start + self.budget.not_before();
             self.take_events();
             self.come_in();
-            if pending.is_none() {
-                pending = self.session.poll_frame(&node.state(), self.start.elapsed());
-            }
-            self.take_turns();
-            if pending.is_none() && self.session.may_send_large() {
-                pending = self.session.poll_frame(&node.state(), self.start.elapsed());
-            }
-            let deadline = self.renewal.deadline().unwrap_or(Duration::MAX).min(self.session.next_timeout());
-            let deadline = deadline.min(self.large.deadline());
-            let deadline = tokio::time::Instant::from_std(self.start + deadline);
+            pending = pending.or_else(|| self.next_frame());
+            let deadline = tokio::time::Instant::from_std(self.start + self.deadline());
             let step = tokio::select! {
                 // Frames are taken last: what has arrived is worked off before more is let in.
                 biased;
@@ -253,21 +226,37 @@ impl Connection {
                 break why;
             }
         };
-        // A refusal is of use only when it arrives.
-        let flush = async {
-            while let Some(frame) = pending.take().or_else(|| self.session.poll_frame(&node.state(), Duration::ZERO)) {
-                if out.send(outgoing(frame)).await.is_err() {
-                    break;
-                }
-            }
-            drop(out);
-        };
         if !writer.is_terminated() {
-            let flushed = async { tokio::join!(flush, writer.as_mut().map(drop)) };
+            let flushed = async { tokio::join!(self.flush(pending, out), writer.as_mut().map(drop)) };
             // Whether the peer still listens is its affair.
             let _ = tokio::time::timeout(FLUSH, flushed).await;
         }
         ended
+    }
+
+    /// What is to be sent next. That a large object waits shows only when everything else is sent.
+    fn next_frame(&mut self) -> Option<edge_protocol::wire::Frame> {
+        let frame = self.session.poll_frame(&self.node.state(), self.start.elapsed());
+        self.take_turns();
+        if frame.is_some() || !self.session.may_send_large() {
+            return frame;
+        }
+        self.session.poll_frame(&self.node.state(), self.start.elapsed())
+    }
+
+    fn deadline(&self) -> Duration {
+        let deadline = self.renewal.deadline().unwrap_or(Duration::MAX).min(self.session.next_timeout());
+        deadline.min(self.large.deadline())
+    }
+
+    /// Sends what is left: a refusal is of use only when it arrives.
+    async fn flush(&mut self, mut pending: Option<edge_protocol::wire::Frame>, mut out: mpsc::Sender<Message>) {
+        let node = Arc::clone(&self.node);
+        while let Some(frame) = pending.take().or_else(|| self.session.poll_frame(&node.state(), Duration::ZERO)) {
+            if out.send(outgoing(frame)).await.is_err() {
+                break;
+            }
+        }
     }
 
     fn take(&mut self, frame: &Frame) -> Result<(), String> {
@@ -326,204 +315,6 @@ impl Connection {
         }
         if self.session.is_welcome() && self.renewal.due(now) {
             self.renew(Duration::ZERO);
-        }
-        Ok(())
-    }
-
-    /// Renews the node's lease for a frame that came `ago`.
-    fn renew(&mut self, ago: Duration) {
-        let heard = self.now().saturating_sub(ago);
-        let then = Timestamp::now() - SignedDuration::try_from(ago).unwrap_or_default();
-        if self.shared.clients.renew(&self.node.name, &lease::micro_time(then)) {
-            return self.renewal.done(self.now(), heard, true);
-        }
-        let (requests, name) = (self.requests.clone(), self.node.name.clone());
-        let gate = Arc::clone(&self.shared.leases);
-        let renew = async move {
-            // Never closed: it lives as long as the bridge.
-            let _slot = gate.acquire_owned().await;
-            Done::Lease(heard, lease::renew(&requests, &name, then).await)
-        };
-        self.work.push(renew.boxed());
-    }
-
-    fn take_events(&mut self) {
-        while let Some(event) = self.session.poll_event() {
-            match event {
-                BridgeEvent::Connected { hello, resumed } => {
-                    let how = if resumed { "resumed" } else { "full list" };
-                    log::info!(
-                        "node {}: connected ({}, protocol {}..{}, {how})",
-                        self.node.name,
-                        printable(&hello.agent),
-                        hello.protocol.min,
-                        hello.protocol.max
-                    );
-                    self.shared.connected(&self.node.name, self.session.session(), resumed);
-                }
-                BridgeEvent::Acked { .. } => {}
-                BridgeEvent::Nacked { key, uid, reason } => self.nacked(&key, &uid, &reason),
-                BridgeEvent::Report { id, report } => {
-                    self.lanes.push(id, report);
-                    self.begin();
-                }
-                BridgeEvent::Unlisted(objects) => {
-                    for object in objects {
-                        self.shared.look_up(&self.node.name, self.session.session(), object.key, object.uid);
-                    }
-                }
-                BridgeEvent::TokenRequest { id, request } => self.token(id, request),
-                BridgeEvent::Renew(csr) => {
-                    let (shared, name, credential) =
-                        (Arc::clone(&self.shared), self.node.name.clone(), self.credential.clone());
-                    let renew =
-                        async move { Done::Renewed(shared.renew_certificate(&name, &credential, &csr.0).await) };
-                    self.work.push(renew.boxed());
-                }
-                BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
-            }
-        }
-    }
-
-    /// Starts every attempt that may run.
-    fn begin(&mut self) {
-        while let Some(attempt) = self.lanes.begin() {
-            let slots = if let Lane::Events(_) = attempt.lane { &self.event_slots } else { &self.slots };
-            let (reports, slots, gate) =
-                (Arc::clone(&self.reports), Arc::clone(slots), Arc::clone(&self.shared.writes));
-            let attempt = async move {
-                if !attempt.pause.is_zero() {
-                    tokio::time::sleep(attempt.pause).await;
-                    // Time has passed: what is old by now must not replace what a newer connection has written.
-                    match reports.is_newest().await {
-                        Ok(true) => {}
-                        Ok(false) => return Done::Fenced,
-                        Err(error) => return Done::Report(attempt, Outcome::Retry(error.to_string())),
-                    }
-                }
-                // Never closed: the semaphores live as long as this future.
-                let _slot = slots.acquire_owned().await;
-                let _turn = gate.acquire_owned().await;
-                let outcome = reports.write(&attempt.report).await;
-                Done::Report(attempt, outcome)
-            };
-            self.work.push(attempt.boxed());
-        }
-    }
-
-    fn finish(&mut self, done: Done) -> Result<(), String> {
-        match done {
-            Done::Fenced => return Err(self.supersede()),
-            Done::Report(attempt, outcome) => {
-                let what = format!("node {}: {}", self.node.name, describe(&attempt.report));
-                match &outcome {
-                    Outcome::Written => log::debug!("{what}: written"),
-                    Outcome::Refused(reason) => log::warn!("{what}: refused: {}", printable(reason)),
-                    Outcome::Retry(reason) | Outcome::Later(reason) => {
-                        log::warn!("{what}: will be tried again: {}", printable(reason));
-                    }
-                }
-                let registered = matches!((&outcome, &attempt.report), (Outcome::Written, Report::Node { .. }));
-                // A new node's lease waited for this, and the next frame may be ten seconds away.
-                if registered && self.renewal.first_due(self.now()) {
-                    self.renew(Duration::ZERO);
-                }
-                for answer in self.lanes.finish(attempt, outcome) {
-                    match answer {
-                        Answer::Reported(id) => self.session.reported(id),
-                        Answer::Refused(id, reason) => self.session.refuse_report(id, reason),
-                    }
-                }
-                self.begin();
-            }
-            Done::Lease(heard, outcome) => {
-                let now = self.now();
-                self.renewal.done(now, heard, outcome.is_ok());
-                match outcome {
-                    Ok(()) => {}
-                    // Its first report is still on the way; the lease belongs to the object that makes.
-                    Err(kube::Error::Api(status)) if status.is_not_found() => {
-                        log::debug!("node {}: no lease before its object: {}", self.node.name, status.message);
-                    }
-                    Err(error) => log::warn!("node {}: its lease was not renewed: {error}", self.node.name),
-                }
-            }
-            Done::Token(id, answer) => self.session.token(id, answer),
-            Done::Renewed(answer) => self.session.renewed(answer),
-            Done::Large(turn) => {
-                self.large = Large::held(turn, self.now());
-                self.session.allow_large();
-            }
-            Done::Quiet => {}
-        }
-        Ok(())
-    }
-
-    fn supersede(&mut self) -> String {
-        self.session.refuse(RefuseReason::Superseded, "a newer connection of this node has taken over").to_string()
-    }
-
-    fn token(&mut self, id: u64, request: TokenRequest) {
-        let (requests, name, slots) = (self.requests.clone(), self.node.name.clone(), Arc::clone(&self.slots));
-        let ask = async move {
-            // Never closed: the semaphore lives as long as this future.
-            let _slot = slots.acquire_owned().await;
-            Done::Token(id, super::tokens::answer(&requests, &name, &request).await)
-        };
-        self.work.push(ask.boxed());
-    }
-
-    fn nacked(&mut self, key: &ObjectKey, uid: &str, reason: &str) {
-        let what = printable(format_args!("{} {}/{}", key.kind, key.namespace, key.name)).to_string();
-        // A node speaks of what it was given, and of nothing else.
-        if !self.node.state().holds(key) {
-            log::debug!("node {}: cannot apply {what}, which is not its own", self.node.name);
-            return;
-        }
-        let words = printable(reason);
-        let Some(quiet) = self.nacks.tell(uid, reason, self.now()) else {
-            log::debug!("node {}: cannot apply {what}: {words}", self.node.name);
-            return;
-        };
-        let more = if quiet > 0 { format!(" (and {quiet} more refusals since the last)") } else { String::new() };
-        log::warn!("node {}: cannot apply {what}: {words}{more}", self.node.name);
-        let event = Report::Event { event: refusal_event(&self.node.name, key, uid, reason, Timestamp::now()) };
-        let reports = Arc::clone(&self.reports);
-        let write = async move {
-            if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) =
-                reports.write(&event).await
-            {
-                log::warn!("an event was lost: {}", printable(reason));
-            }
-            Done::Quiet
-        };
-        self.work.push(write.boxed());
-    }
-
-    fn command(&mut self, command: Command) -> Result<(), String> {
-        match command {
-            Command::Superseded => return Err(self.supersede()),
-            Command::SendAway(why) => return Err(self.session.refuse(RefuseReason::Forbidden, why).to_string()),
-            Command::Close => return Err("the bridge ends".to_owned()),
-            Command::RewriteNode => {
-                let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
-                let rewrite = async move {
-                    if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) =
-                        reports.rewrite_node().await
-                    {
-                        log::warn!("node {name}: its object was not written again: {}", printable(reason));
-                    }
-                    Done::Quiet
-                };
-                self.work.push(rewrite.boxed());
-            }
-            Command::Open(open) => {
-                let Open { request, answer } = *open;
-                self.streams.open(&mut self.session, request, answer);
-            }
-            Command::Send { stream, data } => self.streams.send(&mut self.session, stream, data),
-            Command::Consumed { stream, bytes } => self.session.stream_consumed(stream, bytes),
-            Command::EndStream { stream } => self.streams.end(&mut self.session, stream),
         }
         Ok(())
     }

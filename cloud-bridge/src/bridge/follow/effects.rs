@@ -1,0 +1,118 @@
+//! Carries out what follows from an event: changes of what nodes should hold, watches that begin and end, questions.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use edge_protocol::message::ObjectKey;
+use edge_protocol::state::{NodeState, StateError};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::ask::{finish_mirror, restore_ready};
+use super::claims::follow_claim;
+use super::labels::tell_labels;
+use super::object::watch_object;
+use super::services::watch_services;
+use super::{Follower, panics};
+use crate::bridge::Shared;
+use crate::bridge::refs::{CLAIM, NODE_LABELS, SERVICE_LINKS};
+use crate::bridge::requests::Requests;
+use crate::bridge::world::Effect;
+
+/// Effects that are carried out in one go.
+const AT_ONCE: usize = 256;
+
+impl Follower {
+    /// Carries out some of what is to be done. An object that ten thousand nodes should hold must not keep them from being
+    /// heard meanwhile.
+    pub(super) fn carry_out(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return self.effects.clear() };
+        for _ in 0..AT_ONCE {
+            let Some(effect) = self.effects.pop_front() else {
+                // Room for what all nodes have to be told is not kept.
+                self.effects = VecDeque::new();
+                return;
+            };
+            match effect {
+                Effect::Set { node, object } => change(&shared, &node, |state| {
+                    let news = state.set_text(&object.digest, || object.text())?;
+                    // Its end is news to a node without a memory only.
+                    if !news && object.body["status"]["phase"].is_string() {
+                        state.renew(&object.digest, object.text());
+                    }
+                    Ok(())
+                }),
+                Effect::Remove { node, key, uid } => change(&shared, &node, |state| {
+                    state.remove(&key, &uid);
+                    Ok(())
+                }),
+                Effect::Withdraw { node, key, uid } => change(&shared, &node, |state| {
+                    state.withdraw(&key, &uid);
+                    Ok(())
+                }),
+                Effect::Listed { node, session } => change(&shared, &node, |state| {
+                    state.listed(session);
+                    Ok(())
+                }),
+                Effect::Ask { node, key, uid } => self.ask_if_gone(node, key, uid),
+                Effect::Watch { key, node } => self.watch(key, &node),
+                Effect::Admit { key, node } => {
+                    if let Some(question) = self.admissions.ask(&self.clients, &node, &key) {
+                        self.questions.push(question);
+                    }
+                }
+                Effect::Unwatch { key } => {
+                    if let Some((_, task)) = self.watches.remove(&key) {
+                        task.abort();
+                    }
+                }
+                Effect::RestoreReady { node, key, uid } => {
+                    if shared.known(&node).is_some_and(|node| node.link().is_some()) {
+                        let requests = Requests::new(self.clients.as_node(&node));
+                        self.questions.push(restore_ready(requests, key, uid).boxed());
+                    }
+                }
+                Effect::FinishMirror { node, key, uid } => {
+                    let requests = Requests::new(self.clients.as_node(&node));
+                    self.questions.push(finish_mirror(requests, key, uid).boxed());
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, key: ObjectKey, node: &str) {
+        self.counter += 1;
+        let watch = self.counter;
+        let client = self.clients.as_node(node);
+        let (what, news, node) = (key.clone(), self.news.clone(), node.to_owned());
+        let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
+        let follow = move || -> BoxFuture<'static, ()> {
+            let (client, what, news) = (client.clone(), what.clone(), news.clone());
+            match what.kind.as_str() {
+                SERVICE_LINKS => watch_services(client, what, watch, news, api.clone()).boxed(),
+                NODE_LABELS => tell_labels(client, node.clone(), what, watch, news).boxed(),
+                CLAIM => follow_claim(client, what, watch, news).boxed(),
+                _ => watch_object(client, what, watch, news).boxed(),
+            }
+        };
+        let about = format!("the watch of {} {}/{}", key.kind, key.namespace, key.name);
+        let task = tokio::spawn(async move { panics::keep(&about, follow).await });
+        if let Some((_, old)) = self.watches.insert(key, (watch, task)) {
+            old.abort();
+        }
+    }
+}
+
+/// Changes what a node should hold, and wakes its connection.
+fn change<F>(shared: &Arc<Shared>, node: &str, change: F)
+where
+    F: FnOnce(&mut NodeState) -> Result<(), StateError>,
+{
+    let Some(node) = shared.known(node) else { return };
+    let outcome = change(&mut node.state());
+    match outcome {
+        // A deletion and a late event of the same object: nothing new.
+        Ok(()) | Err(StateError::Deleted { .. }) => node.changed.notify_one(),
+        Err(error) => log::error!("node {}: {error}", node.name),
+    }
+}

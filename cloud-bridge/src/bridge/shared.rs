@@ -1,0 +1,143 @@
+//! What the tasks of a bridge share: the nodes, who may connect, and whose connection is the newest.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use edge_protocol::message::{ObjectKey, RenewAnswer};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::autonomy::Autonomy;
+use super::clients::Clients;
+use super::members::{self, Members};
+use super::node::Node;
+use super::{Credential, NodeOverrides, NotAdmitted, Settings, follow};
+use crate::pki::authority::hex;
+
+pub(super) struct Shared {
+    pub(super) clients: Clients,
+    pub(super) cluster: String,
+    pub(super) settings: Settings,
+    pub(super) nodes: Mutex<HashMap<String, Arc<Node>>>,
+    /// Fencing numbers of all nodes of all bridges, as their objects tell.
+    pub(super) sessions: Mutex<HashMap<Box<str>, u64>>,
+    /// Turns at the API: when ten thousand nodes come back at once, each request is a connection.
+    pub(super) leases: Arc<Semaphore>,
+    pub(super) writes: Arc<Semaphore>,
+    pub(super) large: Arc<Semaphore>,
+    pub(super) autonomy: Autonomy,
+    pub(super) follow: mpsc::UnboundedSender<follow::Command>,
+    pub(super) members: Members,
+}
+
+impl Shared {
+    pub(super) fn nodes(&self) -> MutexGuard<'_, HashMap<String, Arc<Node>>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn known(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes().get(name).cloned()
+    }
+
+    /// The node of this name; a new one is followed from now on.
+    pub(super) fn node(&self, name: &str) -> Result<Arc<Node>, ring::error::Unspecified> {
+        if let Some(node) = self.known(name) {
+            return Ok(node);
+        }
+        let mut bytes = [0; 16];
+        SystemRandom::new().fill(&mut bytes)?;
+        let node = Arc::new(Node::new(name, hex(&bytes)));
+        let node = Arc::clone(self.nodes().entry(name.to_owned()).or_insert(node));
+        // The follower outlives every connection. It reads the pods when the node has said hello.
+        let _ = self.follow.send(follow::Command::Add(name.to_owned()));
+        Ok(node)
+    }
+
+    /// Asks the API whether an object that a node holds is really gone.
+    pub(super) fn look_up(&self, node: &str, session: u64, key: ObjectKey, uid: String) {
+        let _ = self.follow.send(follow::Command::LookUp { node: node.to_owned(), session, key, uid });
+    }
+
+    /// Whether this connection of the node is its present one.
+    pub(super) fn is_present(&self, node: &str, session: u64) -> bool {
+        self.known(node).and_then(|node| node.link()).is_some_and(|link| link.session == session)
+    }
+
+    /// Signs a successor of a connection's certificate, if the API says after that that the connection is still good:
+    /// another device may be joining under this name.
+    pub(super) async fn renew_certificate(&self, node: &str, credential: &Credential, request: &[u8]) -> RenewAnswer {
+        let signed = credential.renew(node, request);
+        let refused = match members::look_up(self.clients.own(), node).await {
+            Ok(Some(membership)) => membership.admits(node, credential.issued).err(),
+            Ok(None) if self.settings.deleted_nodes_return => None,
+            Ok(None) => Some(NotAdmitted::Absent(node.to_owned())),
+            Err(unknown) => Some(unknown),
+        };
+        match refused {
+            None => signed,
+            Some(why) => {
+                log::warn!("node {node}: its certificate was not renewed: {why}");
+                RenewAnswer::Refused { reason: why.to_string() }
+            }
+        }
+    }
+
+    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool) {
+        let _ = self.follow.send(follow::Command::Connected { node: node.to_owned(), session, resumed });
+    }
+
+    /// The node's object was deleted: it is sent away, and nothing is kept of it.
+    pub(super) fn deleted(&self, name: &str) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.members.remove(name);
+        let Some(node) = self.known(name) else { return };
+        if self.settings.deleted_nodes_return && node.rewrite() {
+            return;
+        }
+        node.send_away(&NotAdmitted::Absent(name.to_owned()));
+        self.nodes().remove(name);
+        let _ = self.follow.send(follow::Command::Drop(name.to_owned()));
+        if let Some(gone) = &self.settings.gone {
+            gone(name);
+        }
+    }
+
+    /// The newest that the API says of a node's right to be connected.
+    pub(super) fn member(&self, name: &str, membership: members::Membership) {
+        if let Some(node) = self.known(name)
+            && let Some(link) = node.link()
+            && let Err(reason) = membership.admits(name, link.issued)
+        {
+            node.send_away(&reason);
+        }
+        self.members.set(name, membership);
+    }
+
+    /// A node's object says which connection is its newest.
+    pub(super) fn session_seen(&self, name: &str, session: u64) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        match sessions.get_mut(name) {
+            Some(known) => *known = session.max(*known),
+            None => drop(sessions.insert(name.into(), session)),
+        }
+        drop(sessions);
+        if let Some(node) = self.known(name) {
+            node.superseded(session);
+        }
+    }
+
+    /// The highest fencing number that any bridge is known to have given to this node.
+    pub(super) fn elsewhere(&self, name: &str) -> u64 {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
+    }
+
+    /// What the node's object says of its autonomy is news: its pods are to have it.
+    pub(super) fn uphold(&self, node: &str) {
+        let _ = self.follow.send(follow::Command::Uphold(node.to_owned()));
+    }
+
+    pub(super) fn overrides(&self, node: &str) -> NodeOverrides {
+        let kubelet = self.settings.kubelet.as_ref().and_then(|endpoint| endpoint(node));
+        NodeOverrides { kubelet, may_register: self.settings.deleted_nodes_return }
+    }
+}
