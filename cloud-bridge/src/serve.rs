@@ -11,7 +11,7 @@ use crate::bridge::{Bridge, EndpointOf, Gone, Settings};
 use crate::cli::{self, Serve};
 use crate::info::{self, Info};
 use crate::kubelet::Ports;
-use crate::listen::{self, Door};
+use crate::listen::{self, ListenerContext};
 use crate::pki::authority::{self, Authority};
 use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
@@ -42,9 +42,9 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     let serving = Serving::new(Arc::clone(&authority), info::addresses(&[options.listen], &options.advertise))?;
     let tls = tls::link_config(&authority, &serving)?;
     log::info!("nodes connect to {}", about.url);
-    let door = Arc::new(Door { bridge: bridge.clone(), authority, client });
+    let context = Arc::new(ListenerContext { bridge: bridge.clone(), authority, client });
     tokio::select! {
-        never = listen::accept(listener, tls, door, gate) => match never {},
+        never = listen::accept(listener, tls, context, gate) => match never {},
         () = serving.keep_fresh() => {}
         () = fresh(kubelet_serving) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),

@@ -17,7 +17,7 @@ use crate::bridge::clients::Clients;
 use crate::bridge::{Bridge, Settings, lifecycle};
 use crate::cli::Standalone;
 use crate::info::{self, Info};
-use crate::listen::{self, Door};
+use crate::listen::{self, ListenerContext};
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::serving::Serving;
 use crate::pki::{clock, keep, tls, token};
@@ -75,9 +75,10 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
     write_kubeconfig(&kubeconfig, &authority, api_address)?;
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
     let gate = Gate::new();
-    let door = Arc::new(Door { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
+    let context =
+        Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
     tokio::select! {
-        never = listen::accept(links, link_tls, door, Arc::clone(&gate)) => match never {},
+        never = listen::accept(links, link_tls, context, Arc::clone(&gate)) => match never {},
         never = api.serve_tls(calls, api_tls, gate) => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}

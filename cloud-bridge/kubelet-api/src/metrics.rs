@@ -6,38 +6,137 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// One metric: its name, help and type, and its lines.
+/// What a metric is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Container,
+    Node,
+    Pod,
+}
+
+/// One metric of a summary: its name, help and type, where its value is, and under which key the time of that.
 struct Family {
     name: &'static str,
     help: &'static str,
     kind: &'static str,
-    lines: String,
+    scope: Scope,
+    value: fn(&Value) -> Option<f64>,
+    time: Option<&'static str>,
 }
 
-impl Family {
-    fn new(name: &'static str, help: &'static str, kind: &'static str) -> Self {
-        Self { name, help, kind, lines: String::new() }
-    }
+const fn counter(scope: Scope, name: &'static str, help: &'static str) -> Family {
+    Family { name, help, kind: "counter", scope, value: cpu_seconds, time: Some("cpu") }
+}
 
-    fn add(&mut self, labels: &str, value: Option<f64>, time: Option<&Value>) {
-        let Some(value) = value else { return };
-        // Writing to a string does not fail.
-        let _ = write!(self.lines, "{}{labels} {}", self.name, number(value));
-        let millis = time.and_then(Value::as_str).and_then(|time| time.parse::<Timestamp>().ok());
-        if let Some(time) = millis {
-            let _ = write!(self.lines, " {}", time.as_millisecond());
-        }
-        self.lines.push('\n');
-    }
+const fn gauge(
+    scope: Scope,
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Value) -> Option<f64>,
+    time: &'static str,
+) -> Family {
+    Family { name, help, kind: "gauge", scope, value, time: Some(time) }
+}
+
+/// In the order in which a kubelet has them.
+const FAMILIES: &[Family] = &[
+    counter(
+        Scope::Container,
+        "container_cpu_usage_seconds_total",
+        "[STABLE] Cumulative cpu time consumed by the container in core-seconds",
+    ),
+    gauge(
+        Scope::Container,
+        "container_memory_working_set_bytes",
+        "[STABLE] Current working set of the container in bytes",
+        working_set,
+        "memory",
+    ),
+    Family {
+        name: "container_start_time_seconds",
+        help: "[STABLE] Start time of the container since unix epoch in seconds",
+        kind: "gauge",
+        scope: Scope::Container,
+        value: started,
+        time: None,
+    },
+    gauge(
+        Scope::Container,
+        "container_swap_usage_bytes",
+        "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+        swap,
+        "swap",
+    ),
+    counter(
+        Scope::Node,
+        "node_cpu_usage_seconds_total",
+        "[STABLE] Cumulative cpu time consumed by the node in core-seconds",
+    ),
+    gauge(
+        Scope::Node,
+        "node_memory_working_set_bytes",
+        "[STABLE] Current working set of the node in bytes",
+        working_set,
+        "memory",
+    ),
+    gauge(
+        Scope::Node,
+        "node_swap_usage_bytes",
+        "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems",
+        swap,
+        "swap",
+    ),
+    counter(
+        Scope::Pod,
+        "pod_cpu_usage_seconds_total",
+        "[STABLE] Cumulative cpu time consumed by the pod in core-seconds",
+    ),
+    gauge(
+        Scope::Pod,
+        "pod_memory_working_set_bytes",
+        "[STABLE] Current working set of the pod in bytes",
+        working_set,
+        "memory",
+    ),
+    gauge(
+        Scope::Pod,
+        "pod_swap_usage_bytes",
+        "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+        swap,
+        "swap",
+    ),
+];
+
+/// Whether measuring failed, as newer and as older clients look for it.
+const FAILED: [(&str, &str); 2] = [
+    ("resource_scrape_error", "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"),
+    (
+        "scrape_error",
+        "[ALPHA] (Deprecated since 1.29.0) 1 if there was an error while getting container metrics, 0 otherwise",
+    ),
+];
+
+fn cpu_seconds(stats: &Value) -> Option<f64> {
+    stats["cpu"]["usageCoreNanoSeconds"].as_f64().map(|nanos| nanos / 1e9)
+}
+
+fn working_set(stats: &Value) -> Option<f64> {
+    stats["memory"]["workingSetBytes"].as_f64()
+}
+
+fn swap(stats: &Value) -> Option<f64> {
+    stats["swap"]["swapUsageBytes"].as_f64()
+}
+
+fn started(stats: &Value) -> Option<f64> {
+    let started = stats["startTime"].as_str()?.parse::<Timestamp>().ok()?.as_second();
+    #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 have 31 bits")]
+    (started > 0).then_some(started as f64)
 }
 
 /// As Go writes a float: in plain digits up to 2^53 or so, else with an exponent.
 fn number(value: f64) -> String {
     if value != 0.0 && (value.abs() >= 1e21 || value.abs() < 1e-6) { format!("{value:e}") } else { format!("{value}") }
-}
-
-fn nanoseconds(stats: &Value) -> Option<f64> {
-    stats["cpu"]["usageCoreNanoSeconds"].as_f64().map(|nanos| nanos / 1e9)
 }
 
 fn escape(text: &str) -> String {
@@ -46,110 +145,44 @@ fn escape(text: &str) -> String {
 
 /// The document. Without measurements, only that there are none.
 pub(crate) fn resource(summary: Option<&Value>) -> String {
-    let mut container_cpu = Family::new(
-        "container_cpu_usage_seconds_total",
-        "[STABLE] Cumulative cpu time consumed by the container in core-seconds",
-        "counter",
-    );
-    let mut container_memory = Family::new(
-        "container_memory_working_set_bytes",
-        "[STABLE] Current working set of the container in bytes",
-        "gauge",
-    );
-    let mut container_start = Family::new(
-        "container_start_time_seconds",
-        "[STABLE] Start time of the container since unix epoch in seconds",
-        "gauge",
-    );
-    let mut container_swap = Family::new(
-        "container_swap_usage_bytes",
-        "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems",
-        "gauge",
-    );
-    let mut node_cpu = Family::new(
-        "node_cpu_usage_seconds_total",
-        "[STABLE] Cumulative cpu time consumed by the node in core-seconds",
-        "counter",
-    );
-    let mut node_memory =
-        Family::new("node_memory_working_set_bytes", "[STABLE] Current working set of the node in bytes", "gauge");
-    let mut node_swap = Family::new(
-        "node_swap_usage_bytes",
-        "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems",
-        "gauge",
-    );
-    let mut pod_cpu = Family::new(
-        "pod_cpu_usage_seconds_total",
-        "[STABLE] Cumulative cpu time consumed by the pod in core-seconds",
-        "counter",
-    );
-    let mut pod_memory =
-        Family::new("pod_memory_working_set_bytes", "[STABLE] Current working set of the pod in bytes", "gauge");
-    let mut pod_swap = Family::new(
-        "pod_swap_usage_bytes",
-        "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
-        "gauge",
-    );
-    let failed = if summary.is_some() { 0.0 } else { 1.0 };
-    let mut old_error = Family::new(
-        "scrape_error",
-        "[ALPHA] (Deprecated since 1.29.0) 1 if there was an error while getting container metrics, 0 otherwise",
-        "gauge",
-    );
-    old_error.add("", Some(failed), None);
-    let mut error = Family::new(
-        "resource_scrape_error",
-        "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise",
-        "gauge",
-    );
-    error.add("", Some(failed), None);
+    let failed = u8::from(summary.is_none());
+    let subjects = summary.map(subjects).unwrap_or_default();
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    for Family { name, help, kind, scope, value, time } in FAMILIES {
+        let mut headed = false;
+        for (_, labels, stats) in subjects.iter().filter(|(of, ..)| of == scope) {
+            let Some(value) = value(stats) else { continue };
+            if !std::mem::replace(&mut headed, true) {
+                let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            }
+            let _ = write!(text, "{name}{labels} {}", number(value));
+            let at = time.and_then(|key| stats[key]["time"].as_str()).and_then(|time| time.parse::<Timestamp>().ok());
+            if let Some(at) = at {
+                let _ = write!(text, " {}", at.as_millisecond());
+            }
+            text.push('\n');
+        }
+    }
+    for (name, help) in FAILED {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {failed}\n");
+    }
+    text
+}
 
-    let summary = summary.unwrap_or(&Value::Null);
-    let node = &summary["node"];
-    node_cpu.add("", nanoseconds(node), Some(&node["cpu"]["time"]));
-    node_memory.add("", node["memory"]["workingSetBytes"].as_f64(), Some(&node["memory"]["time"]));
-    node_swap.add("", node["swap"]["swapUsageBytes"].as_f64(), Some(&node["swap"]["time"]));
+/// All that is measured, with its labels.
+fn subjects(summary: &Value) -> Vec<(Scope, String, &Value)> {
+    let mut all = vec![(Scope::Node, String::new(), &summary["node"])];
     for pod in summary["pods"].as_array().into_iter().flatten() {
         let text = |value: &Value| escape(value.as_str().unwrap_or_default());
         let of_pod =
             format!("namespace=\"{}\",pod=\"{}\"", text(&pod["podRef"]["namespace"]), text(&pod["podRef"]["name"]));
         for container in pod["containers"].as_array().into_iter().flatten() {
-            let labels = format!("{{container=\"{}\",{of_pod}}}", text(&container["name"]));
-            let started = container["startTime"].as_str().and_then(|time| time.parse::<Timestamp>().ok());
-            let started = started.map(Timestamp::as_second).filter(|seconds| *seconds > 0);
-            #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 have 31 bits")]
-            container_start.add(&labels, started.map(|seconds| seconds as f64), None);
-            container_cpu.add(&labels, nanoseconds(container), Some(&container["cpu"]["time"]));
-            let memory = &container["memory"];
-            container_memory.add(&labels, memory["workingSetBytes"].as_f64(), Some(&memory["time"]));
-            container_swap.add(&labels, container["swap"]["swapUsageBytes"].as_f64(), Some(&container["swap"]["time"]));
+            all.push((Scope::Container, format!("{{container=\"{}\",{of_pod}}}", text(&container["name"])), container));
         }
-        let labels = format!("{{{of_pod}}}");
-        pod_cpu.add(&labels, nanoseconds(pod), Some(&pod["cpu"]["time"]));
-        pod_memory.add(&labels, pod["memory"]["workingSetBytes"].as_f64(), Some(&pod["memory"]["time"]));
-        pod_swap.add(&labels, pod["swap"]["swapUsageBytes"].as_f64(), Some(&pod["swap"]["time"]));
+        all.push((Scope::Pod, format!("{{{of_pod}}}"), pod));
     }
-
-    let mut text = String::new();
-    let families = [
-        container_cpu,
-        container_memory,
-        container_start,
-        container_swap,
-        node_cpu,
-        node_memory,
-        node_swap,
-        pod_cpu,
-        pod_memory,
-        pod_swap,
-        error,
-        old_error,
-    ];
-    for Family { name, help, kind, lines } in families.into_iter().filter(|family| !family.lines.is_empty()) {
-        // Writing to a string does not fail.
-        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
-    }
-    text
+    all
 }
 
 /// What `only_cpu_and_memory=true` leaves of a summary.

@@ -1,5 +1,5 @@
-//! For how long the pods of a silent node are left alone: what `sampan.dev/autonomy` on a Node says, upheld by the
-//! pods' own tolerations. Owns that decision; the patch is sent by `follow`.
+//! For how long the pods of a silent node are left alone: what `sampan.dev/autonomy` on a Node says, pods_to_reconcile by the
+//! pods' own tolerations. Owns that decision; the patch is sent by `informers`.
 //!
 //! A cluster evicts the pods of a node that it calls unreachable after the `tolerationSeconds` of each pod, to which
 //! admission gives 300 (K8s plugin/pkg/admission/defaulttolerationseconds). These seconds may be changed in a pod that
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::watched::{WatchedNode, WatchedPod};
+use super::slim::{SlimNode, SlimPod};
 
 /// On a Node: how long its pods stay when it is silent (`90s`, `30m`, `24h`, `7d`, `forever`). On a pod: what the
 /// bridge has made of that.
@@ -78,7 +78,7 @@ impl Autonomy {
     }
 
     /// Takes what a Node says. True if that is news for its pods.
-    pub(super) fn node(&self, node: &WatchedNode) -> bool {
+    pub(super) fn node(&self, node: &SlimNode) -> bool {
         let said = node.metadata.annotations.as_ref().and_then(|all| all.get(AUTONOMY));
         let span = said.and_then(|text| Span::parse(text));
         if let (Some(text), None) = (said, span) {
@@ -104,7 +104,7 @@ impl Autonomy {
     }
 
     /// The merge patch that gives a pod what its Node says; `None` when it has that, or it cannot be known yet.
-    pub(super) fn patch(&self, pod: &WatchedPod) -> Option<Value> {
+    pub(super) fn patch(&self, pod: &SlimPod) -> Option<Value> {
         let nodes = self.nodes();
         let span = nodes.spans.get(pod.node()).copied();
         if span.is_none() && !nodes.listed {
@@ -114,7 +114,7 @@ impl Autonomy {
     }
 }
 
-fn patch(pod: &WatchedPod, span: Option<Span>) -> Option<Value> {
+fn patch(pod: &SlimPod, span: Option<Span>) -> Option<Value> {
     let noted = pod.metadata.annotations.as_ref().and_then(|all| all.get(AUTONOMY));
     if pod.metadata.deletion_timestamp.is_some() || (span.is_none() && noted.is_none()) {
         return None;
@@ -152,7 +152,7 @@ fn patch(pod: &WatchedPod, span: Option<Span>) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn pod(seconds: &Value, noted: &Value) -> WatchedPod {
+    fn pod(seconds: &Value, noted: &Value) -> SlimPod {
         let toleration = |key: &str, seconds: &Value| {
             let mut one = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
             if !seconds.is_null() {

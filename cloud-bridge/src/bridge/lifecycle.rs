@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::lease::LEASE;
 use super::reports::BRIDGED_LABEL;
 use super::requests::{Patch, Requests};
-use super::watched::WatchedNode;
+use super::slim::SlimNode;
 
 /// A Lease may be this much over its time: together the 50 s of `--node-monitor-grace-period` (K8s
 /// pkg/controller/nodelifecycle/config/v1alpha1). A node that is back 20 s after a cut has never been NotReady, even
@@ -33,7 +33,7 @@ const RETURN: Duration = Duration::from_secs(60);
 /// Runs until dropped.
 pub async fn run(client: Client) {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-    let nodes: Api<WatchedNode> = Api::all(client.clone());
+    let nodes: Api<SlimNode> = Api::all(client.clone());
     let mut leases = pin!(watcher(leases, watcher::Config::default()).default_backoff());
     let bridged = watcher::Config::default().labels(BRIDGED_LABEL);
     let mut nodes = pin!(watcher(nodes, bridged).default_backoff());

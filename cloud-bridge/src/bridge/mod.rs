@@ -3,16 +3,16 @@
 //! | module | owns |
 //! |---|---|
 //! | `world` | pure: which node should hold what |
-//! | `watched`, `refs` | pure: objects as nodes see them, and what a pod names |
-//! | `follow` | the watches that feed `world` |
-//! | `registry` | the Node objects: rewritten when somebody else changed them |
-//! | `members` | which nodes may connect |
+//! | `slim`, `pod_references` | pure: objects as nodes see them, and what a pod names |
+//! | `informers` | the watches that feed `world` |
+//! | `node_informer` | the Node objects: rewritten when somebody else changed them |
+//! | `node_access` | which nodes may connect |
 //! | `credential` | the certificate that a connection was made with |
 //! | `node` | one node's state and its present connection |
 //! | `session` | one connection |
-//! | `lanes` | pure: the order of reports |
+//! | `work_queue` | pure: the order of reports |
 //! | `reports`, `lease` | what is written into the API for a node |
-//! | `nacks` | pure: how often refusals of a node are told |
+//! | `rejections` | pure: how often refusals of a node are told |
 //! | `autonomy` | how long the pods of a silent node are left alone |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `shared` | what all of these tasks have in common |
@@ -27,29 +27,28 @@ mod autonomy;
 mod backend;
 pub mod clients;
 mod credential;
-mod follow;
-pub mod lanes;
+mod informers;
 mod lease;
 pub mod lifecycle;
-mod members;
-mod nacks;
 mod node;
+mod node_access;
+mod node_informer;
 pub mod overview;
-mod refs;
-mod registry;
+mod pod_references;
+mod rejections;
 mod reports;
 mod requests;
 mod session;
 mod shared;
+pub mod slim;
 mod streams;
 mod tokens;
-pub mod watched;
+pub mod work_queue;
 pub mod world;
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
-use futures::StreamExt;
 use futures::io::{AsyncRead, AsyncWrite};
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -57,12 +56,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
-use members::Members;
 use node::Command;
+use node_access::NodeAccess;
 use shared::Shared;
 
 pub use credential::Credential;
-pub use members::{ISSUED_FROM, NotAdmitted, REVOKED};
+pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use reports::{KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
 
@@ -137,12 +136,12 @@ impl Bridge {
             writes: Arc::new(Semaphore::new(API_TURNS)),
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
             autonomy: Autonomy::default(),
-            follow: sender,
-            members: Members::default(),
+            informers: sender,
+            node_access: NodeAccess::default(),
         });
-        tokio::spawn(follow::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
+        tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());
-        tokio::spawn(panics::keep("the watch of nodes", move || registry::run(Weak::clone(&weak), own.clone())));
+        tokio::spawn(panics::keep("the watch of nodes", move || node_informer::run(Weak::clone(&weak), own.clone())));
         Self { shared }
     }
 
@@ -156,7 +155,7 @@ impl Bridge {
     /// # Errors
     /// The reason, for the person at the node.
     pub async fn admit(&self, node: &str, issued: SystemTime) -> Result<(), NotAdmitted> {
-        match self.shared.members.admit(self.shared.clients.own(), node, issued).await {
+        match self.shared.node_access.admit(self.shared.clients.own(), node, issued).await {
             Err(NotAdmitted::Absent(_)) if self.shared.settings.deleted_nodes_return => Ok(()),
             other => other,
         }
@@ -170,12 +169,12 @@ impl Bridge {
     pub async fn welcome(&self, node: &str) -> kube::Result<Timestamp> {
         let clients = &self.shared.clients;
         if let Some(known) = self.shared.known(node) {
-            known.send_away(&NotAdmitted::Replaced(node.to_owned()));
+            known.disconnect(&NotAdmitted::Replaced(node.to_owned()));
         }
         let replicated = self.shared.settings.replicated;
-        let from = members::welcome(clients.own().clone(), clients.as_node(node), node, replicated).await?;
+        let from = node_access::welcome(clients.own().clone(), clients.as_node(node), node, replicated).await?;
         // What the watch has said is older than this.
-        self.shared.members.remove(node);
+        self.shared.node_access.remove(node);
         Ok(from)
     }
 

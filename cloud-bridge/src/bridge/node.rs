@@ -9,7 +9,7 @@ use edge_protocol::state::NodeState;
 use futures::channel::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
-use super::members::NotAdmitted;
+use super::node_access::NotAdmitted;
 use kubelet_api::backend::BackendError;
 
 /// Bytes of a stream, in order; an error ends it.
@@ -30,7 +30,7 @@ pub(super) enum Command {
     /// A newer connection of the node is here.
     Superseded,
     /// The node may not be connected any more.
-    SendAway(String),
+    Disconnect(String),
     /// The bridge ends: close in good order.
     Close,
     /// Somebody else changed or deleted the node's object.
@@ -54,7 +54,7 @@ pub(super) struct Open {
 
 /// How the present connection goes, for people and their monitoring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pulse {
+pub(super) struct LinkStats {
     /// A frame arrived last.
     pub heard: Option<SystemTime>,
     /// Last change that the node has committed on this connection.
@@ -94,7 +94,7 @@ struct Presence {
     newest: u64,
     last_seen: Option<SystemTime>,
     since: Option<SystemTime>,
-    pulse: Pulse,
+    link_stats: LinkStats,
 }
 
 impl Node {
@@ -147,24 +147,24 @@ impl Node {
         }
         presence.last_seen = Some(now);
         presence.since = Some(now);
-        presence.pulse = Pulse::default();
+        presence.link_stats = LinkStats::default();
         link
     }
 
     /// How this connection goes.
-    pub(super) fn note(&self, session: u64, pulse: Pulse) {
+    pub(super) fn note(&self, session: u64, link_stats: LinkStats) {
         let mut presence = self.presence();
         if presence.link.as_ref().is_some_and(|link| link.session == session) {
-            presence.last_seen = pulse.heard.or(presence.last_seen);
-            presence.pulse = pulse;
+            presence.last_seen = link_stats.heard.or(presence.last_seen);
+            presence.link_stats = link_stats;
         }
     }
 
     /// Fencing number of the newest connection, when it is connected since when, and how the connection goes.
-    pub(super) fn look(&self) -> (u64, Option<SystemTime>, Pulse) {
+    pub(super) fn look(&self) -> (u64, Option<SystemTime>, LinkStats) {
         let presence = self.presence();
         let since = presence.since.filter(|_| presence.link.is_some());
-        (presence.newest, since, presence.pulse)
+        (presence.newest, since, presence.link_stats)
     }
 
     /// Another bridge has given the node this fencing number: an older connection here is void.
@@ -191,10 +191,10 @@ impl Node {
     }
 
     /// Ends the node's connection, if there is one, with this reason.
-    pub(super) fn send_away(&self, reason: &NotAdmitted) {
+    pub(super) fn disconnect(&self, reason: &NotAdmitted) {
         if let Some(link) = self.link() {
             // A connection that has just ended is gone already.
-            let _ = link.commands.unbounded_send(Command::SendAway(reason.to_string()));
+            let _ = link.commands.unbounded_send(Command::Disconnect(reason.to_string()));
         }
     }
 

@@ -50,7 +50,7 @@ impl Bridge {
 }
 
 fn view(node: &Node) -> NodeView {
-    let (epoch, since, pulse) = node.look();
+    let (epoch, since, link_stats) = node.look();
     let last_seen = node.last_seen();
     let state = node.state();
     NodeView {
@@ -60,11 +60,11 @@ fn view(node: &Node) -> NodeView {
         last_seen: last_seen.and_then(time),
         epoch,
         sequence: state.seq(),
-        acked: pulse.acked,
+        acked: link_stats.acked,
         objects: state.len(),
-        queue_bytes: pulse.down_bytes,
-        report_bytes: pulse.up_bytes,
-        rtt_ms: pulse.rtt_ms,
+        queue_bytes: link_stats.down_bytes,
+        report_bytes: link_stats.up_bytes,
+        rtt_ms: link_stats.rtt_ms,
     }
 }
 

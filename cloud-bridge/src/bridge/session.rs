@@ -22,12 +22,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Shared;
 use super::credential::Credential;
-use super::lanes::Lanes;
 use super::lease::Renewal;
-use super::nacks::Nacks;
-use super::node::{Command, Link, Node, Pulse};
+use super::node::{Command, Link, LinkStats, Node};
+use super::rejections::Rejections;
 use super::reports::Reports;
 use super::requests::Requests;
+use super::work_queue::WorkQueue;
 use crate::pki::clock;
 use apimachinery::panics;
 use budget::{Budget, TURN};
@@ -91,13 +91,13 @@ struct Connection {
     credential: Credential,
     session: BridgeSession,
     start: Instant,
-    lanes: Lanes,
+    work_queue: WorkQueue,
     reports: Arc<Reports>,
     slots: Arc<Semaphore>,
     event_slots: Arc<Semaphore>,
     work: Work,
     renewal: Renewal,
-    nacks: Nacks,
+    rejections: Rejections,
     budget: Budget,
     requests: Requests,
     streams: Serving,
@@ -120,7 +120,7 @@ impl Connection {
         settings.heartbeat = shared.settings.heartbeat;
         settings.compress = true;
         settings.large_by_turns = true;
-        settings.repeat_within = Some(repeat_within(shared.members.count()));
+        settings.repeat_within = Some(repeat_within(shared.node_access.count()));
         settings.identity = Some(credential.terms(clock::now()));
         let session = BridgeSession::new(settings, &mut node.state(), Duration::ZERO);
         let requests = shared.clients.requests_as(&node.name);
@@ -131,13 +131,13 @@ impl Connection {
         Self {
             session,
             start: Instant::now(),
-            lanes: Lanes::default(),
+            work_queue: WorkQueue::default(),
             reports: Arc::new(reports),
             slots: Arc::new(Semaphore::new(CONCURRENCY)),
             event_slots: Arc::new(Semaphore::new(EVENTS_CONCURRENCY)),
             work: Work::new(),
             renewal: Renewal::default(),
-            nacks: Nacks::default(),
+            rejections: Rejections::default(),
             budget: Budget::default(),
             requests,
             streams: Serving::default(),
@@ -297,14 +297,14 @@ impl Connection {
 
     /// Tells how it goes to whoever asks.
     fn note(&self) {
-        let pulse = Pulse {
+        let link_stats = LinkStats {
             heard: Some(SystemTime::now()),
             acked: self.session.acked(),
             down_bytes: self.session.in_flight(),
             up_bytes: self.session.report_bytes(),
             rtt_ms: self.session.rtt_ms(),
         };
-        self.node.note(self.session.session(), pulse);
+        self.node.note(self.session.session(), link_stats);
     }
 
     fn frame(&mut self, frame: &Frame) -> Result<(), SessionError> {

@@ -9,9 +9,9 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::autonomy::Autonomy;
 use super::clients::Clients;
-use super::members::{self, Members};
 use super::node::Node;
-use super::{Credential, NodeOverrides, NotAdmitted, Settings, follow};
+use super::node_access::{self, NodeAccess};
+use super::{Credential, NodeOverrides, NotAdmitted, Settings, informers};
 use crate::pki::authority::hex;
 
 pub(super) struct Shared {
@@ -26,8 +26,8 @@ pub(super) struct Shared {
     pub(super) writes: Arc<Semaphore>,
     pub(super) large: Arc<Semaphore>,
     pub(super) autonomy: Autonomy,
-    pub(super) follow: mpsc::UnboundedSender<follow::Command>,
-    pub(super) members: Members,
+    pub(super) informers: mpsc::UnboundedSender<informers::Command>,
+    pub(super) node_access: NodeAccess,
 }
 
 impl Shared {
@@ -48,14 +48,14 @@ impl Shared {
         SystemRandom::new().fill(&mut bytes)?;
         let node = Arc::new(Node::new(name, hex(&bytes)));
         let node = Arc::clone(self.nodes().entry(name.to_owned()).or_insert(node));
-        // The follower outlives every connection. It reads the pods when the node has said hello.
-        let _ = self.follow.send(follow::Command::Add(name.to_owned()));
+        // The informers outlives every connection. It reads the pods when the node has said hello.
+        let _ = self.informers.send(informers::Command::Add(name.to_owned()));
         Ok(node)
     }
 
     /// Asks the API whether an object that a node holds is really gone.
     pub(super) fn look_up(&self, node: &str, session: u64, key: ObjectKey, uid: String) {
-        let _ = self.follow.send(follow::Command::LookUp { node: node.to_owned(), session, key, uid });
+        let _ = self.informers.send(informers::Command::LookUp { node: node.to_owned(), session, key, uid });
     }
 
     /// Whether this connection of the node is its present one.
@@ -67,8 +67,8 @@ impl Shared {
     /// another device may be joining under this name.
     pub(super) async fn renew_certificate(&self, node: &str, credential: &Credential, request: &[u8]) -> RenewAnswer {
         let signed = credential.renew(node, request);
-        let refused = match members::look_up(self.clients.own(), node).await {
-            Ok(Some(membership)) => membership.admits(node, credential.issued).err(),
+        let refused = match node_access::look_up(self.clients.own(), node).await {
+            Ok(Some(access)) => access.admits(node, credential.issued).err(),
             Ok(None) if self.settings.deleted_nodes_return => None,
             Ok(None) => Some(NotAdmitted::Absent(node.to_owned())),
             Err(unknown) => Some(unknown),
@@ -83,34 +83,34 @@ impl Shared {
     }
 
     pub(super) fn connected(&self, node: &str, session: u64, resumed: bool) {
-        let _ = self.follow.send(follow::Command::Connected { node: node.to_owned(), session, resumed });
+        let _ = self.informers.send(informers::Command::Connected { node: node.to_owned(), session, resumed });
     }
 
     /// The node's object was deleted: it is sent away, and nothing is kept of it.
     pub(super) fn deleted(&self, name: &str) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-        self.members.remove(name);
+        self.node_access.remove(name);
         let Some(node) = self.known(name) else { return };
         if self.settings.deleted_nodes_return && node.rewrite() {
             return;
         }
-        node.send_away(&NotAdmitted::Absent(name.to_owned()));
+        node.disconnect(&NotAdmitted::Absent(name.to_owned()));
         self.nodes().remove(name);
-        let _ = self.follow.send(follow::Command::Drop(name.to_owned()));
+        let _ = self.informers.send(informers::Command::Drop(name.to_owned()));
         if let Some(gone) = &self.settings.gone {
             gone(name);
         }
     }
 
     /// The newest that the API says of a node's right to be connected.
-    pub(super) fn member(&self, name: &str, membership: members::Membership) {
+    pub(super) fn access_changed(&self, name: &str, access: node_access::Access) {
         if let Some(node) = self.known(name)
             && let Some(link) = node.link()
-            && let Err(reason) = membership.admits(name, link.issued)
+            && let Err(reason) = access.admits(name, link.issued)
         {
-            node.send_away(&reason);
+            node.disconnect(&reason);
         }
-        self.members.set(name, membership);
+        self.node_access.set(name, access);
     }
 
     /// A node's object says which connection is its newest.
@@ -132,8 +132,8 @@ impl Shared {
     }
 
     /// What the node's object says of its autonomy is news: its pods are to have it.
-    pub(super) fn uphold(&self, node: &str) {
-        let _ = self.follow.send(follow::Command::Uphold(node.to_owned()));
+    pub(super) fn reconcile_tolerations(&self, node: &str) {
+        let _ = self.informers.send(informers::Command::ReconcileTolerations(node.to_owned()));
     }
 
     pub(super) fn overrides(&self, node: &str) -> NodeOverrides {

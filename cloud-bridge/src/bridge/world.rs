@@ -20,7 +20,7 @@ use std::sync::Arc;
 use edge_protocol::message::ObjectKey;
 use edge_protocol::state::MAX_TOMBSTONES;
 
-use super::watched::BoundPod;
+use super::slim::BoundPod;
 use shared::Shared;
 pub use told::Told;
 

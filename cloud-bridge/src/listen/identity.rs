@@ -7,20 +7,26 @@ use http_body_util::Full;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::Door;
+use super::ListenerContext;
 use super::status::{Refusal, respond};
 use crate::bridge::{Credential, NotAdmitted};
 use crate::pki::clock;
 use crate::pki::identity::Holder;
 
-pub(super) async fn answer(door: &Door, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
-    let (node, _) = proven(door, holder).await?;
+pub(super) async fn answer(
+    context: &ListenerContext,
+    holder: Option<&Holder>,
+) -> Result<Response<Full<Bytes>>, Refusal> {
+    let (node, _) = proven(context, holder).await?;
     Ok(respond(StatusCode::OK, &json!({ "node": node })))
 }
 
 /// The node of this certificate, if it may be served now. A resumed TLS session brings an old certificate along without
 /// looking at it again: so its end is looked at here.
-pub(super) async fn proven(door: &Door, holder: Option<&Holder>) -> Result<(String, Credential), Refusal> {
+pub(super) async fn proven(
+    context: &ListenerContext,
+    holder: Option<&Holder>,
+) -> Result<(String, Credential), Refusal> {
     let holder = holder.ok_or_else(|| Refusal::unauthorized("a client certificate is required; join first"))?;
     let user = &holder.subject.user;
     let node = holder.subject.node();
@@ -30,10 +36,10 @@ pub(super) async fn proven(door: &Door, holder: Option<&Holder>) -> Result<(Stri
         let message = format!("the certificate of node {node} ended at {end}: join again with a fresh token");
         return Err(Refusal::unauthorized(message));
     }
-    door.bridge.admit(&node, holder.issued).await.map_err(|error| match &error {
+    context.bridge.admit(&node, holder.issued).await.map_err(|error| match &error {
         NotAdmitted::Unknown { .. } => Refusal::unavailable(error.to_string()),
         _ => Refusal::forbidden(error.to_string()),
     })?;
-    let authority = std::sync::Arc::clone(&door.authority);
+    let authority = std::sync::Arc::clone(&context.authority);
     Ok((node, Credential { authority, issued: holder.issued, expires: holder.expires }))
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Door;
+use super::ListenerContext;
 use super::status::{Refusal, respond};
 use crate::accept::Arrival;
 use crate::pki::PkiError;
@@ -31,7 +31,7 @@ struct Join {
 
 pub(super) async fn answer(
     request: Request<Incoming>,
-    door: &Door,
+    context: &ListenerContext,
     arrival: &Arrival,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let body = Limited::new(request.into_body(), MAX_BODY).collect();
@@ -40,20 +40,20 @@ pub(super) async fn answer(
     let join = read(&body.to_bytes())?;
     let csr = STANDARD.decode(&join.csr).map_err(|error| Refusal::bad_request(format!("csr: not base64: {error}")))?;
     // A request that cannot be signed must not cost the token.
-    door.authority.node(&join.node, &csr).map_err(of_pki)?;
-    token::redeem(&door.client, &door.authority.fingerprint(), &join.token, &join.node, Timestamp::now())
+    context.authority.node(&join.node, &csr).map_err(of_pki)?;
+    token::redeem(&context.client, &context.authority.fingerprint(), &join.token, &join.node, Timestamp::now())
         .await
         .map_err(of_token)?;
     // The token is used up: who cannot be let in now needs another, as who was cut off here does.
-    let from = door.bridge.welcome(&join.node).await.map_err(|error| {
+    let from = context.bridge.welcome(&join.node).await.map_err(|error| {
         Refusal::unavailable(format!("the Node object was not written, join again with a fresh token: {error}"))
     })?;
-    let certificate = door.authority.node_at(&join.node, &csr, from.into()).map_err(of_pki)?;
+    let certificate = context.authority.node_at(&join.node, &csr, from.into()).map_err(of_pki)?;
     log::info!("node {} joined", join.node);
     let answer = json!({
         "certificate": STANDARD.encode(&certificate),
-        "ca": STANDARD.encode(door.authority.certificate()),
-        "cluster": door.bridge.cluster(),
+        "ca": STANDARD.encode(context.authority.certificate()),
+        "cluster": context.bridge.cluster(),
     });
     Ok(respond(StatusCode::OK, &answer))
 }

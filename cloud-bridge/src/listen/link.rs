@@ -23,8 +23,8 @@ pub(super) async fn upgrade(
     arrived: &Arrived,
     holder: Option<&Holder>,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    let Arrived { peer, arrival, door, coming_in } = arrived.clone();
-    let (node, credential) = proven(&door, holder).await?;
+    let Arrived { peer, arrival, context, coming_in } = arrived.clone();
+    let (node, credential) = proven(&context, holder).await?;
     let handshake = websocket::handshake(request.headers()).map_err(Refusal::bad_request)?;
     // Others may begin while this one waits for those before it.
     arrival.rest();
@@ -35,7 +35,7 @@ pub(super) async fn upgrade(
             Ok(upgraded) => {
                 let stream = Gather::new(TokioAdapter::new(TokioIo::new(upgraded)));
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await;
-                door.bridge.serve(&node, credential, socket.split(), place).await;
+                context.bridge.serve(&node, credential, socket.split(), place).await;
             }
             Err(error) => log::info!("{peer}: node {node}: upgrade: {error}"),
         }

@@ -44,7 +44,7 @@ const MAX_COMING_IN: usize = 256;
 const UNSENT: u16 = 16 << 10;
 
 /// What the listener needs to answer.
-pub struct Door {
+pub struct ListenerContext {
     pub bridge: Bridge,
     pub authority: Arc<Authority>,
     /// The bridge's own client, for tokens.
@@ -61,12 +61,17 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Accepts until dropped.
-pub async fn accept(listener: TcpListener, tls: Arc<ServerConfig>, door: Arc<Door>, gate: Arc<Gate>) -> Infallible {
+pub async fn accept(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    context: Arc<ListenerContext>,
+    gate: Arc<Gate>,
+) -> Infallible {
     let coming_in = Arc::new(Semaphore::new(MAX_COMING_IN));
     let acceptor = TlsAcceptor::from(tls);
     accept::each(listener, gate, "link", move |socket, peer, arrival| {
-        let (door, coming_in) = (Arc::clone(&door), Arc::clone(&coming_in));
-        serve(socket, acceptor.clone(), Arrived { peer, arrival, door, coming_in })
+        let (context, coming_in) = (Arc::clone(&context), Arc::clone(&coming_in));
+        serve(socket, acceptor.clone(), Arrived { peer, arrival, context, coming_in })
     })
     .await
 }
@@ -76,7 +81,7 @@ pub async fn accept(listener: TcpListener, tls: Arc<ServerConfig>, door: Arc<Doo
 struct Arrived {
     peer: SocketAddr,
     arrival: Arc<Arrival>,
-    door: Arc<Door>,
+    context: Arc<ListenerContext>,
     coming_in: Arc<Semaphore>,
 }
 
@@ -114,16 +119,16 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
 }
 
 async fn route(request: Request<Incoming>, arrived: &Arrived, holder: Option<&Holder>) -> Response<Full<Bytes>> {
-    let (door, arrival) = (&arrived.door, &arrived.arrival);
+    let (context, arrival) = (&arrived.context, &arrived.arrival);
     if (request.method(), request.uri().path()) == (&Method::POST, "/v1/join") {
-        return join::answer(request, door, arrival).await.unwrap_or_else(|refusal| refused(arrived, refusal));
+        return join::answer(request, context, arrival).await.unwrap_or_else(|refusal| refused(arrived, refusal));
     }
     let _work = arrival.work();
     let answer = match (request.method(), request.uri().path()) {
         (&Method::GET, "/v1/link") => link::upgrade(request, arrived, holder).await,
-        (&Method::POST, "/v1/identity") => identity::answer(door, holder).await,
-        (&Method::GET, "/v1/nodes") => overview::nodes(door, holder),
-        (&Method::GET, "/metrics") => overview::metrics(door, holder),
+        (&Method::POST, "/v1/identity") => identity::answer(context, holder).await,
+        (&Method::GET, "/v1/nodes") => overview::nodes(context, holder),
+        (&Method::GET, "/metrics") => overview::metrics(context, holder),
         (_, "/v1/join" | "/v1/link" | "/v1/identity" | "/v1/nodes" | "/metrics") => Err(Refusal::method_not_allowed()),
         (_, path) => Err(Refusal::not_found(path)),
     };

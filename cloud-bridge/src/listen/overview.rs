@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use http_body_util::Full;
 
-use super::Door;
+use super::ListenerContext;
 use super::status::Refusal;
 use crate::bridge::overview;
 use crate::pki::clock;
@@ -17,15 +17,16 @@ const GROUPS: [&str; 2] = ["system:masters", OPERATORS];
 /// The group that may look and nothing else.
 pub(crate) const OPERATORS: &str = "sampan:operators";
 
-pub(super) fn nodes(door: &Door, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
+pub(super) fn nodes(context: &ListenerContext, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
     allowed(holder)?;
-    let text = serde_json::to_string(&door.bridge.overview()).map_err(|error| Refusal::internal(error.to_string()))?;
+    let text =
+        serde_json::to_string(&context.bridge.overview()).map_err(|error| Refusal::internal(error.to_string()))?;
     Ok(answer("application/json", text))
 }
 
-pub(super) fn metrics(door: &Door, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
+pub(super) fn metrics(context: &ListenerContext, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
     allowed(holder)?;
-    Ok(answer("text/plain; version=0.0.4", overview::metrics(&door.bridge.overview())))
+    Ok(answer("text/plain; version=0.0.4", overview::metrics(&context.bridge.overview())))
 }
 
 fn allowed(holder: Option<&Holder>) -> Result<(), Refusal> {

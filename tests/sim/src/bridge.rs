@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use cloud_bridge::bridge::lanes::{Answer, Attempt, Lanes, Outcome};
-use cloud_bridge::bridge::watched::{BoundPod, WatchedPod, config_object};
+use cloud_bridge::bridge::slim::{BoundPod, SlimPod, config_object};
+use cloud_bridge::bridge::work_queue::{Answer, Attempt, Outcome, WorkQueue};
 use cloud_bridge::bridge::world::{Effect, World};
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
@@ -55,7 +55,7 @@ struct Job {
 #[derive(Debug)]
 pub struct Conn {
     pub session: BridgeSession,
-    lanes: Lanes,
+    lanes: WorkQueue,
     jobs: Vec<Job>,
     welcome: bool,
     claimed: bool,
@@ -135,7 +135,7 @@ impl Bridge {
         let session = BridgeSession::new(settings, &mut self.state, now);
         let conn = Conn {
             session,
-            lanes: Lanes::default(),
+            lanes: WorkQueue::default(),
             jobs: Vec::new(),
             welcome: false,
             claimed: false,
@@ -206,7 +206,7 @@ impl Bridge {
         true
     }
 
-    fn applied(&mut self, pod: WatchedPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
+    fn applied(&mut self, pod: SlimPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
         if self.world.is_ours(pod.node())
             && let Some(pod) = pod.into_bound()
         {
@@ -429,7 +429,7 @@ fn list(api: &Api) -> Watch {
     Watch::List { rest, listed: HashSet::new(), at: api.log.len() }
 }
 
-fn watched(pod: Value) -> WatchedPod {
+fn watched(pod: Value) -> SlimPod {
     serde_json::from_value(pod).expect("the model makes pods that read")
 }
 

@@ -3,7 +3,8 @@
 //! K8s staging/src/k8s.io/cri-streaming/pkg/streaming/portforward is the model: pairs of a data and an error stream
 //! that share a request id, in one SPDY connection; or, for other clients, pairs of channels in a WebSocket.
 
-use std::collections::HashMap;
+mod spdy;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +16,14 @@ use edge_protocol::channel::{CLOSE, Record, STDIN, STDOUT};
 use futures::StreamExt;
 use hyper::upgrade::Upgraded;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
 
 use super::negotiate::Transport;
-use super::spdy::connection::{self, Event, Gone, Outgoing};
+use super::spdy::connection::{Gone, Outgoing};
 use super::spdy::frame;
-use super::spdy::headers::{self, Headers};
 use super::wire;
 use crate::backend::{BackendError, Channels, KubeletBackend, PodOnNode};
 
-/// For the second stream of a pair.
-const PAIR: Duration = Duration::from_secs(30);
 /// Connections of one client; the node serves fewer, but says so itself.
 const MAX: usize = 256;
 /// Bytes of one connection that wait for the node, before the client is held up with all of its connections.
@@ -48,8 +45,8 @@ pub(super) async fn serve(
     let name = format!("{}/{}", pod.namespace, pod.pod);
     let served = match transport {
         Transport::Socket => over_socket(upgraded, backend, pod, ports).await,
-        Transport::Spdy => over_spdy(upgraded, false, backend, pod).await,
-        Transport::Tunnel => over_spdy(upgraded, true, backend, pod).await,
+        Transport::Spdy => spdy::serve(upgraded, false, backend, pod).await,
+        Transport::Tunnel => spdy::serve(upgraded, true, backend, pod).await,
     };
     if let Err(error) = served {
         log::debug!("forwarding to {name}: {error}");
@@ -91,149 +88,6 @@ impl Feed {
 
     fn end(&mut self) {
         self.bytes = None;
-    }
-}
-
-/// A pair that is not whole yet.
-struct Pair {
-    since: Instant,
-    port: u16,
-    data: Option<(u32, Waiting)>,
-    error: Option<u32>,
-}
-
-/// What the client sends on one connection, and the connection's task and error stream once it has them.
-struct Live {
-    feed: Feed,
-    task: Option<(AbortHandle, u32)>,
-}
-
-async fn over_spdy(
-    upgraded: Upgraded,
-    tunnel: bool,
-    backend: Arc<dyn KubeletBackend>,
-    pod: PodOnNode,
-) -> io::Result<()> {
-    let (wire_in, wire_out) = wire::wire(upgraded, tunnel).await;
-    let (mut incoming, out, _writer) = connection::start(wire_in, wire_out);
-    let mut pairs: HashMap<String, Pair> = HashMap::new();
-    let mut live: HashMap<u32, Live> = HashMap::new();
-    // Dropped with this function: the node's streams end when the client goes.
-    let mut tasks = JoinSet::new();
-    loop {
-        let oldest = pairs.values().map(|pair| pair.since + PAIR).min();
-        let event = tokio::select! {
-            event = incoming.next() => event?,
-            () = out.closed() => return Ok(()),
-            Some(done) = tasks.join_next() => {
-                if let Ok(stream) = done {
-                    live.remove(&stream);
-                }
-                continue;
-            }
-            () = tokio::time::sleep_until(oldest.unwrap_or_else(Instant::now)), if oldest.is_some() => {
-                let late: Vec<String> =
-                    pairs.iter().filter(|(_, p)| Some(p.since + PAIR) == oldest).map(|(id, _)| id.clone()).collect();
-                for (id, pair) in late.into_iter().filter_map(|id| pairs.remove_entry(&id)) {
-                    let why = format!("(request={id}) timed out waiting for streams");
-                    give_up(&out, pair, &mut live, &why).await.map_err(io::Error::other)?;
-                }
-                continue;
-            }
-        };
-        match event {
-            None => return Ok(()),
-            Some(Event::Open { stream, headers }) => {
-                let asked = KubeletRequest::of(stream, &headers);
-                let Some(asked) = asked.filter(|_| tasks.len() + pairs.len() < MAX) else {
-                    out.reset(stream, frame::REFUSED_STREAM).await.map_err(io::Error::other)?;
-                    continue;
-                };
-                out.accept(stream).await.map_err(io::Error::other)?;
-                let pair = pairs.entry(asked.request.clone()).or_insert_with(|| Pair {
-                    since: Instant::now(),
-                    port: asked.port,
-                    data: None,
-                    error: None,
-                });
-                if asked.data {
-                    let (feed, waiting) = Feed::new();
-                    live.insert(stream, Live { feed, task: None });
-                    pair.port = asked.port;
-                    pair.data = Some((stream, waiting));
-                } else {
-                    pair.error = Some(stream);
-                }
-                if let Pair { port, data: Some((data, _)), error: Some(error), .. } = *pair
-                    && let Some(Pair { data: Some((_, waiting)), .. }) = pairs.remove(&asked.request)
-                {
-                    let end = End::Spdy { out: out.clone(), data, error };
-                    let connect = connect(Arc::clone(&backend), pod.clone(), port, waiting, end);
-                    let task = tasks.spawn(async move {
-                        // A client that has gone ends this function.
-                        let _ = connect.await;
-                        data
-                    });
-                    if let Some(live) = live.get_mut(&data) {
-                        live.task = Some((task, error));
-                    }
-                }
-            }
-            Some(Event::Data { stream, data }) => {
-                if let Some(live) = live.get(&stream) {
-                    live.feed.give(data).await;
-                }
-            }
-            Some(Event::Fin { stream }) => {
-                if let Some(live) = live.get_mut(&stream) {
-                    live.feed.end();
-                }
-            }
-            Some(Event::Reset { stream }) => {
-                if let Some((task, error)) = live.remove(&stream).and_then(|live| live.task) {
-                    task.abort();
-                    // The client waits for this to close its own connection, also when it has all it wants.
-                    out.fin(error).await.map_err(io::Error::other)?;
-                }
-            }
-        }
-    }
-}
-
-/// Ends a pair that nothing will come of.
-async fn give_up(out: &Outgoing, pair: Pair, live: &mut HashMap<u32, Live>, why: &str) -> Result<(), Gone> {
-    if let Some(error) = pair.error {
-        out.data(error, why.as_bytes()).await?;
-        out.fin(error).await?;
-    }
-    if let Some((data, _)) = pair.data {
-        live.remove(&data);
-        out.reset(data, frame::CANCEL).await?;
-    }
-    Ok(())
-}
-
-/// What the headers of a stream ask for.
-struct KubeletRequest {
-    request: String,
-    port: u16,
-    data: bool,
-}
-
-impl KubeletRequest {
-    fn of(stream: u32, headers: &Headers) -> Option<Self> {
-        let data = match headers::get(headers, "streamType")? {
-            "data" => true,
-            "error" => false,
-            _ => return None,
-        };
-        let port = headers::get(headers, "port")?.parse().ok().filter(|port| *port > 0)?;
-        let request = match headers::get(headers, "requestID") {
-            Some(id) if !id.is_empty() => id.to_owned(),
-            // Clients that give no id open the error stream first, and the data stream next.
-            _ => if data { stream.saturating_sub(2) } else { stream }.to_string(),
-        };
-        Some(Self { request, port, data })
     }
 }
 

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Failure, Reports, code, pod};
-use crate::bridge::refs::names_objects;
+use crate::bridge::pod_references::names_objects;
 use crate::bridge::requests::{Requests, Written};
-use crate::bridge::watched::MIRROR_ANNOTATION;
+use crate::bridge::slim::MIRROR_ANNOTATION;
 
 /// The annotation by which a kubelet knows a static pod; its value is the static pod's uid.
 const HASH_ANNOTATION: &str = "kubernetes.io/config.hash";

@@ -1,6 +1,6 @@
 //! Writes what a node reports into the API, in the node's own name.
 //!
-//! One attempt per call; order and repetition are the business of `lanes`.
+//! One attempt per call; order and repetition are the business of `work_queue`.
 
 mod authority;
 mod correlator;
@@ -24,9 +24,9 @@ pub(super) use event::refusal_event;
 pub(super) use node::{BRIDGED_LABEL, SESSION_ANNOTATION};
 pub use node::{KubeletEndpoint, NodeOverrides};
 
-use super::lanes::Outcome;
 use super::node::Node;
 use super::requests::Requests;
+use super::work_queue::Outcome;
 
 /// Writes the reports of one node.
 pub(super) struct Reports {

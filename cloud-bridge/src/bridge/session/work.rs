@@ -15,9 +15,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Connection;
 use super::large::Large;
-use crate::bridge::lanes::{Answer, Attempt, Lane, Outcome, describe};
 use crate::bridge::node::{Command, Open};
 use crate::bridge::reports::refusal_event;
+use crate::bridge::work_queue::{Answer, Attempt, Lane, Outcome, describe};
 use crate::bridge::{lease, tokens};
 
 /// Work at the API that the session waits for.
@@ -72,7 +72,7 @@ impl Connection {
                 BridgeEvent::Acked { .. } => {}
                 BridgeEvent::Nacked { key, uid, reason } => self.nacked(&key, &uid, &reason),
                 BridgeEvent::Report { id, report } => {
-                    self.lanes.push(id, report);
+                    self.work_queue.push(id, report);
                     self.begin();
                 }
                 BridgeEvent::Unlisted(objects) => {
@@ -95,7 +95,7 @@ impl Connection {
 
     /// Starts every attempt that may run.
     fn begin(&mut self) {
-        while let Some(attempt) = self.lanes.begin() {
+        while let Some(attempt) = self.work_queue.begin() {
             let slots = if let Lane::Events(_) = attempt.lane { &self.event_slots } else { &self.slots };
             let (reports, slots, gate) =
                 (Arc::clone(&self.reports), Arc::clone(slots), Arc::clone(&self.shared.writes));
@@ -136,7 +136,7 @@ impl Connection {
                 if registered && self.renewal.first_due(self.now()) {
                     self.renew(Duration::ZERO);
                 }
-                for answer in self.lanes.finish(attempt, outcome) {
+                for answer in self.work_queue.finish(attempt, outcome) {
                     match answer {
                         Answer::Reported(id) => self.session.reported(id),
                         Answer::Refused(id, reason) => self.session.refuse_report(id, reason),
@@ -189,7 +189,7 @@ impl Connection {
             return;
         }
         let words = printable(reason);
-        let Some(quiet) = self.nacks.tell(uid, reason, self.now()) else {
+        let Some(quiet) = self.rejections.tell(uid, reason, self.now()) else {
             log::debug!("node {}: cannot apply {what}: {words}", self.node.name);
             return;
         };
@@ -211,7 +211,7 @@ impl Connection {
     pub(super) fn command(&mut self, command: Command) -> Result<(), String> {
         match command {
             Command::Superseded => return Err(self.supersede()),
-            Command::SendAway(why) => return Err(self.session.refuse(RefuseReason::Forbidden, why).to_string()),
+            Command::Disconnect(why) => return Err(self.session.refuse(RefuseReason::Forbidden, why).to_string()),
             Command::Close => return Err("the bridge ends".to_owned()),
             Command::RewriteNode => {
                 let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());

@@ -7,7 +7,7 @@ use edge_protocol::message::ObjectKey;
 
 use super::shared::{Shared, Value};
 use super::{Effect, World};
-use crate::bridge::refs::{NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
+use crate::bridge::pod_references::{NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
 
 /// A node whose pods name an object.
 #[derive(Debug)]

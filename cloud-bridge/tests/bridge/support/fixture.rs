@@ -10,7 +10,7 @@ use cloud_bridge::accept::Gate;
 use cloud_bridge::api::{Config, Server};
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::bridge::{Bridge, Settings};
-use cloud_bridge::listen::{self, Door};
+use cloud_bridge::listen::{self, ListenerContext};
 use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::serving::Serving;
 use cloud_bridge::pki::{tls, token};
@@ -183,8 +183,8 @@ impl TestBridge {
         let tls = tls::link_config(&authority, &serving).unwrap();
         let bridge = Bridge::start(clients, id, settings);
         let (ca, fingerprint) = (authority.certificate().clone(), authority.fingerprint());
-        let door = Door { bridge: bridge.clone(), authority, client: client.clone() };
-        let task = tokio::spawn(listen::accept(listener, tls, Arc::new(door), Gate::new()));
+        let context = ListenerContext { bridge: bridge.clone(), authority, client: client.clone() };
+        let task = tokio::spawn(listen::accept(listener, tls, Arc::new(context), Gate::new()));
         Self { bridge, address, ca, fingerprint, task }
     }
 

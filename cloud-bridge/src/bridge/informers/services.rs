@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use super::object::{News, What, watch_failure};
 use super::resource;
 use crate::bridge::ApiAddress;
-use crate::bridge::refs::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
-use crate::bridge::watched::made_object;
+use crate::bridge::pod_references::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
+use crate::bridge::slim::made_object;
 
 /// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own. For the latter
 /// `api_address` stands in, if there is one.

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use super::ask::Answer;
 use super::gone::IsGone;
 use crate::bridge::clients::Clients;
-use crate::bridge::refs::RUNTIME_CLASS;
+use crate::bridge::pod_references::RUNTIME_CLASS;
 use crate::pki::identity::is_node_name;
 
 /// Of one node; it asks about 256 and waits for the answers. What is asked beyond is not answered, which is safe.

@@ -14,16 +14,16 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 
 use super::Shared;
-use super::members::{self, Membership};
+use super::node_access::{self, Access};
 use super::reports::BRIDGED_LABEL;
-use super::watched::WatchedNode;
+use super::slim::SlimNode;
 
 /// Before a question that the API did not answer is asked again: what is revoked is out within ten seconds.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Follows until the bridge is gone.
 pub(super) async fn run(shared: Weak<Shared>, client: Client) {
-    let nodes: Api<WatchedNode> = Api::all(client);
+    let nodes: Api<SlimNode> = Api::all(client);
     let config = watcher::Config::default().labels(BRIDGED_LABEL);
     let mut events = pin!(watcher(nodes, config).default_backoff());
     // Names of a list that is being read.
@@ -49,7 +49,7 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
             }
             // A deletion that no event told: the watch was interrupted.
             Ok(Event::InitDone) => {
-                for name in shared.members.names() {
+                for name in shared.node_access.names() {
                     if !listed.contains(&name) {
                         questions.push(gone(Weak::clone(&weak), name));
                     }
@@ -63,13 +63,13 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
     }
 }
 
-fn apply(shared: &Arc<Shared>, node: &WatchedNode) {
-    shared.member(node.name(), Membership::of(&node.metadata));
+fn apply(shared: &Arc<Shared>, node: &SlimNode) {
+    shared.access_changed(node.name(), Access::of(&node.metadata));
     if let Some(session) = node.session() {
         shared.session_seen(node.name(), session);
     }
     if shared.autonomy.node(node) {
-        shared.uphold(node.name());
+        shared.reconcile_tolerations(node.name());
     }
     if node.ready() == "Unknown" {
         shared.known(node.name()).map(|node| node.rewrite());
@@ -81,13 +81,13 @@ fn apply(shared: &Arc<Shared>, node: &WatchedNode) {
 async fn gone(shared: Weak<Shared>, name: String) {
     loop {
         let Some(shared) = shared.upgrade() else { return };
-        match members::look_up(shared.clients.own(), &name).await {
+        match node_access::look_up(shared.clients.own(), &name).await {
             Ok(None) => {
                 log::info!("node {name} was deleted");
                 shared.autonomy.forget(&name);
                 return shared.deleted(&name);
             }
-            Ok(Some(membership)) => return shared.member(&name, membership),
+            Ok(Some(access)) => return shared.access_changed(&name, access),
             Err(error) => log::warn!("{error}"),
         }
         drop(shared);

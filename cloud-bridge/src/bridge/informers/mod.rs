@@ -34,11 +34,11 @@ use tokio::task::JoinHandle;
 use super::Shared;
 use super::clients::Clients;
 use super::requests::Requests;
-use super::watched::{BoundPod, WatchedPod};
+use super::slim::{BoundPod, SlimPod};
 use super::world::{Effect, World};
 use admit::{Admission, Admissions};
 use apimachinery::panics;
-use ask::{Answer, seed, seed_many, upheld, uphold};
+use ask::{Answer, pods_to_reconcile, reconcile_tolerations, seed, seed_many};
 use gone::IsGone;
 use look_up::LookUps;
 use object::{News, What};
@@ -46,7 +46,7 @@ use object::{News, What};
 /// So many nodes are asked for one by one; for more, one list of all pods is less work for the API.
 const FEW: usize = 8;
 
-/// What others ask of the follower.
+/// What others ask of the informers.
 #[derive(Debug)]
 pub(super) enum Command {
     /// Keep the pods of this node from now on.
@@ -56,7 +56,7 @@ pub(super) enum Command {
     /// The node is gone for good.
     Drop(String),
     /// The pods of this node are to have the tolerations that its object speaks of.
-    Uphold(String),
+    ReconcileTolerations(String),
     /// A node holds this and no list names it: is it gone?
     LookUp { node: String, session: u64, key: ObjectKey, uid: String },
 }
@@ -69,7 +69,7 @@ type Questions = FuturesUnordered<BoxFuture<'static, Answer>>;
 /// Follows until the bridge is gone.
 pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mpsc::UnboundedReceiver<Command>) {
     let (sender, mut news) = mpsc::channel(NEWS);
-    let mut follower = Follower {
+    let mut informers = Informers {
         shared,
         world: World::default(),
         questions: Questions::new(),
@@ -84,35 +84,35 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         effects: VecDeque::new(),
         clients,
     };
-    let pods: Api<WatchedPod> = Api::all(follower.clients.own().clone());
+    let pods: Api<SlimPod> = Api::all(informers.clients.own().clone());
     let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
     loop {
         // Everything that follows from one event comes before the next.
-        while !follower.effects.is_empty() {
-            step("what follows from an event", || follower.carry_out());
+        while !informers.effects.is_empty() {
+            step("what follows from an event", || informers.carry_out());
             tokio::task::yield_now().await;
         }
         tokio::select! {
             biased;
             command = commands.recv() => match command {
-                Some(command) => step("a question about a node", || follower.command(command)),
+                Some(command) => step("a question about a node", || informers.command(command)),
                 None => break,
             },
-            Some(answer) = follower.questions.next(), if !follower.questions.is_empty() => {
-                step("an answer of the API", || follower.answer(answer));
+            Some(answer) = informers.questions.next(), if !informers.questions.is_empty() => {
+                step("an answer of the API", || informers.answer(answer));
             }
             Some(news) = news.recv() => {
                 let key = &news.key;
-                step(format!("{} {}/{}", key.kind, key.namespace, key.name), || follower.news(news));
+                step(format!("{} {}/{}", key.kind, key.namespace, key.name), || informers.news(news));
             }
             event = pods.next() => match event {
-                Some(Ok(event)) => step(about(&event), || follower.pods(event)),
+                Some(Ok(event)) => step(about(&event), || informers.pods(event)),
                 Some(Err(error)) => log::warn!("watching pods: {error}"),
                 None => break,
             },
         }
     }
-    for (_, (_, task)) in follower.watches {
+    for (_, (_, task)) in informers.watches {
         task.abort();
     }
 }
@@ -123,7 +123,7 @@ fn step(about: impl Into<String>, step: impl FnOnce()) {
     let _ = panics::shield(about, step);
 }
 
-fn about(event: &Event<WatchedPod>) -> String {
+fn about(event: &Event<SlimPod>) -> String {
     match event {
         Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod) => {
             let key = pod.key();
@@ -133,7 +133,7 @@ fn about(event: &Event<WatchedPod>) -> String {
     }
 }
 
-struct Follower {
+struct Informers {
     shared: Weak<Shared>,
     clients: Clients,
     world: World,
@@ -153,7 +153,7 @@ struct Follower {
     effects: VecDeque<Effect>,
 }
 
-impl Follower {
+impl Informers {
     fn command(&mut self, command: Command) {
         match command {
             Command::Add(node) => {
@@ -172,9 +172,9 @@ impl Follower {
                 let effects = self.world.drop_node(&node);
                 self.apply(effects);
             }
-            Command::Uphold(node) => {
-                let pods: Api<WatchedPod> = Api::all(self.clients.own().clone());
-                self.questions.push(upheld(pods, node).boxed());
+            Command::ReconcileTolerations(node) => {
+                let pods: Api<SlimPod> = Api::all(self.clients.own().clone());
+                self.questions.push(pods_to_reconcile(pods, node).boxed());
             }
             // Also of what a pod here names: another object may have its name by now, or none.
             Command::LookUp { node, session, key, uid } => {
@@ -193,7 +193,7 @@ impl Follower {
         if self.seeding {
             return;
         }
-        let pods: Api<WatchedPod> = Api::all(self.clients.own().clone());
+        let pods: Api<SlimPod> = Api::all(self.clients.own().clone());
         let nodes = std::mem::take(&mut self.unseeded);
         self.seeding = !nodes.is_empty();
         if !self.seeding {
@@ -233,8 +233,8 @@ impl Follower {
                 self.apply(effects);
                 return self.pod(*by, World::pod_found);
             }
-            Answer::Upheld(pods) => {
-                pods.iter().for_each(|pod| self.uphold(pod));
+            Answer::PodsOfNode(pods) => {
+                pods.iter().for_each(|pod| self.reconcile_tolerations(pod));
                 return;
             }
             Answer::Seed { node, round, pods, at } => self.world.seed(&node, round, pods, at),
@@ -278,7 +278,7 @@ impl Follower {
         self.apply(effects);
     }
 
-    fn pods(&mut self, event: Event<WatchedPod>) {
+    fn pods(&mut self, event: Event<SlimPod>) {
         match event {
             Event::Init => {
                 self.world.relisted();
@@ -308,15 +308,16 @@ impl Follower {
     }
 
     /// Gives a pod the tolerations that its node's object speaks of. A conflict is followed by a newer pod.
-    fn uphold(&mut self, pod: &WatchedPod) {
+    fn reconcile_tolerations(&mut self, pod: &SlimPod) {
         let Some(shared) = self.shared.upgrade() else { return };
         if let Some(patch) = shared.autonomy.patch(pod) {
-            self.questions.push(uphold(Requests::new(self.clients.own().clone()), pod.key(), patch).boxed());
+            self.questions
+                .push(reconcile_tolerations(Requests::new(self.clients.own().clone()), pod.key(), patch).boxed());
         }
     }
 
-    fn pod(&mut self, pod: WatchedPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
-        self.uphold(&pod);
+    fn pod(&mut self, pod: SlimPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
+        self.reconcile_tolerations(&pod);
         if !self.world.is_ours(pod.node()) {
             return;
         }

@@ -1,8 +1,8 @@
-//! What `watched` promises, case by case.
+//! What `slim` promises, case by case.
 
 use super::*;
 
-fn pod(value: Value) -> WatchedPod {
+fn pod(value: Value) -> SlimPod {
     serde_json::from_value(value).unwrap()
 }
 

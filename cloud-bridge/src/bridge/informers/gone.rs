@@ -7,8 +7,8 @@ use kube::{Api, Client};
 
 use super::ask::{AGAIN, Answer, pods_of};
 use super::resource;
-use crate::bridge::refs::{CLAIM, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
-use crate::bridge::watched::WatchedPod;
+use crate::bridge::pod_references::{CLAIM, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
+use crate::bridge::slim::SlimPod;
 
 /// Whether the API has no such object any more, or another one of the same name.
 ///
@@ -61,7 +61,7 @@ impl<W: Fn() -> bool> IsGone<W> {
 
     /// Of a pod. A refusal says nothing.
     async fn find_pod(self) -> Answer {
-        let api: Api<WatchedPod> = Api::namespaced(self.own.clone(), &self.key.namespace);
+        let api: Api<SlimPod> = Api::namespaced(self.own.clone(), &self.key.namespace);
         loop {
             return match api.get_opt(&self.key.name).await {
                 Ok(Some(found)) if found.uid() == self.uid => Answer::Found(Box::new(found)),

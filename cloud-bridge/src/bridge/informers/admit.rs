@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use super::ask::Answer;
 use super::resource;
 use crate::bridge::clients::Clients;
-use crate::bridge::refs::CLAIM;
+use crate::bridge::pod_references::CLAIM;
 
 /// Pause before a node that was refused is asked for again, doubled up to the second figure. The API server learns of a
 /// pod's new node by its own watch, and says no until then.

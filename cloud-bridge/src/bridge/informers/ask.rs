@@ -10,10 +10,10 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::admit::Admission;
-use crate::bridge::lanes::Outcome;
 use crate::bridge::reports;
 use crate::bridge::requests::{Patch, Requests};
-use crate::bridge::watched::{BoundPod, WatchedPod};
+use crate::bridge::slim::{BoundPod, SlimPod};
+use crate::bridge::work_queue::Outcome;
 
 /// Pause before a question to the API that failed is asked again.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
@@ -36,13 +36,13 @@ pub(super) enum Answer {
     /// Several at once.
     Each(Vec<Answer>),
     /// A pod that a list lacked is there all the same; what the list would have shown of it is this.
-    Found(Box<WatchedPod>),
+    Found(Box<SlimPod>),
     /// Another pod has its name now.
     Replaced {
         node: String,
         key: ObjectKey,
         uid: String,
-        by: Box<WatchedPod>,
+        by: Box<SlimPod>,
     },
     /// A pod that a list lacked is gone indeed.
     Gone {
@@ -65,18 +65,18 @@ pub(super) enum Answer {
         answer: Box<Answer>,
     },
     /// All pods of a node.
-    Upheld(Vec<WatchedPod>),
+    PodsOfNode(Vec<SlimPod>),
     Nothing,
 }
 
 /// The pods of a node, asked until the API answers.
-pub(super) async fn seed(pods: Api<WatchedPod>, node: String, round: u64) -> Answer {
+pub(super) async fn seed(pods: Api<SlimPod>, node: String, round: u64) -> Answer {
     let (pods, at) = pods_of(pods, &node).await;
     Answer::Seed { node, round, pods, at }
 }
 
 /// A complete list of the pods bound to a node, and its version.
-pub(super) async fn pods_of(pods: Api<WatchedPod>, node: &str) -> (Vec<BoundPod>, Option<u64>) {
+pub(super) async fn pods_of(pods: Api<SlimPod>, node: &str) -> (Vec<BoundPod>, Option<u64>) {
     let what = format!("the pods of node {node}");
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut found = Vec::new();
@@ -85,19 +85,19 @@ pub(super) async fn pods_of(pods: Api<WatchedPod>, node: &str) -> (Vec<BoundPod>
 }
 
 /// As [`seed`], for the tolerations of the pods.
-pub(super) async fn upheld(pods: Api<WatchedPod>, node: String) -> Answer {
+pub(super) async fn pods_to_reconcile(pods: Api<SlimPod>, node: String) -> Answer {
     let what = format!("the pods of node {node}");
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut found = Vec::new();
     list(pods, parameters, &what, &mut found, Vec::push).await;
-    Answer::Upheld(found)
+    Answer::PodsOfNode(found)
 }
 
 /// The pods of many nodes, by one list of all: after a restart thousands of nodes come back within seconds, and for
 /// an API server a list by node is a look at every pod.
-pub(super) async fn seed_many(pods: Api<WatchedPod>, nodes: HashSet<String>, round: u64) -> Answer {
+pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round: u64) -> Answer {
     let mut all: HashMap<String, Vec<BoundPod>> = nodes.into_iter().map(|node| (node, Vec::new())).collect();
-    let take = |all: &mut HashMap<String, Vec<BoundPod>>, pod: WatchedPod| {
+    let take = |all: &mut HashMap<String, Vec<BoundPod>>, pod: SlimPod| {
         if all.contains_key(pod.node())
             && let Some(pod) = pod.into_bound()
             && let Some(pods) = all.get_mut(&pod.node)
@@ -128,11 +128,11 @@ impl Found for HashMap<String, Vec<BoundPod>> {
 
 /// A whole list; its resource version, which all its pages share.
 async fn list<F: Found>(
-    pods: Api<WatchedPod>,
+    pods: Api<SlimPod>,
     parameters: ListParams,
     what: &str,
     found: &mut F,
-    take: impl Fn(&mut F, WatchedPod),
+    take: impl Fn(&mut F, SlimPod),
 ) -> Option<u64> {
     let mut parameters = parameters.limit(500);
     loop {
@@ -158,7 +158,7 @@ async fn list<F: Found>(
 }
 
 /// Sends the patch of a pod's tolerations.
-pub(super) async fn uphold(requests: Requests, key: ObjectKey, patch: Value) -> Answer {
+pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, patch: Value) -> Answer {
     let path = format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name);
     match requests.patch(&path, Patch::Merge, &patch).await {
         Ok(_) => {}

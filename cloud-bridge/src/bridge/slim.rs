@@ -14,7 +14,7 @@ use ring::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::refs::{RUNTIME_CLASS, node_labels, references, service_links};
+use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_links};
 use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;
 
@@ -23,7 +23,7 @@ pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers travel on.
 #[derive(Clone, Debug, Deserialize)]
-pub struct WatchedPod {
+pub struct SlimPod {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
@@ -79,18 +79,18 @@ macro_rules! read_as {
     };
 }
 
-read_as!(WatchedPod, Pod);
-read_as!(WatchedNode, Node);
+read_as!(SlimPod, Pod);
+read_as!(SlimNode, Node);
 
 /// A node as read from the API: no more than tells whether it is there and believed alive.
 #[derive(Clone, Debug, Deserialize)]
-pub struct WatchedNode {
+pub struct SlimNode {
     pub metadata: ObjectMeta,
     #[serde(default)]
     status: WatchedStatus,
 }
 
-impl WatchedNode {
+impl SlimNode {
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
@@ -128,7 +128,7 @@ impl BoundPod {
     }
 }
 
-impl WatchedPod {
+impl SlimPod {
     /// Name of the node it is bound to; empty before.
     pub fn node(&self) -> &str {
         self.spec["nodeName"].as_str().unwrap_or_default()

@@ -13,16 +13,16 @@ use super::claims::follow_claim;
 use super::labels::tell_labels;
 use super::object::watch_object;
 use super::services::watch_services;
-use super::{Follower, panics};
+use super::{Informers, panics};
 use crate::bridge::Shared;
-use crate::bridge::refs::{CLAIM, NODE_LABELS, SERVICE_LINKS};
+use crate::bridge::pod_references::{CLAIM, NODE_LABELS, SERVICE_LINKS};
 use crate::bridge::requests::Requests;
 use crate::bridge::world::Effect;
 
 /// Effects that are carried out in one go.
 const AT_ONCE: usize = 256;
 
-impl Follower {
+impl Informers {
     /// Carries out some of what is to be done. An object that ten thousand nodes should hold must not keep them from being
     /// heard meanwhile.
     pub(super) fn carry_out(&mut self) {

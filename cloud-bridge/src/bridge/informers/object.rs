@@ -12,8 +12,8 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 
 use super::resource;
-use crate::bridge::refs::RUNTIME_CLASS;
-use crate::bridge::watched::config_object;
+use crate::bridge::pod_references::RUNTIME_CLASS;
+use crate::bridge::slim::config_object;
 
 /// News of one object.
 pub(super) struct News {

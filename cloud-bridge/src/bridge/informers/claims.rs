@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 
 use super::object::{News, What, failure};
 use super::resource;
-use crate::bridge::refs::CLAIM;
-use crate::bridge::watched::made_object;
+use crate::bridge::pod_references::CLAIM;
+use crate::bridge::slim::made_object;
 
 /// Pause between two looks at a claim that is not bound yet, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));

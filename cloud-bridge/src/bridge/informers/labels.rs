@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::object::{News, What};
-use crate::bridge::watched::made_object;
+use crate::bridge::slim::made_object;
 
 /// Pause after a failure, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));

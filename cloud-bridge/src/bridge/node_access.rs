@@ -40,12 +40,12 @@ pub enum NotAdmitted {
 
 /// What a Node object says of its node's right to connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Membership {
+pub(super) struct Access {
     revoked: bool,
     from: Option<SystemTime>,
 }
 
-impl Membership {
+impl Access {
     pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
         let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
@@ -66,8 +66,8 @@ impl Membership {
 
 /// What the watch of Node objects has shown.
 #[derive(Debug, Default)]
-pub(super) struct Members {
-    known: Mutex<HashMap<String, Membership>>,
+pub(super) struct NodeAccess {
+    known: Mutex<HashMap<String, Access>>,
 }
 
 #[derive(Deserialize)]
@@ -75,17 +75,17 @@ struct Named {
     metadata: ObjectMeta,
 }
 
-impl Members {
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Membership>> {
+impl NodeAccess {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Access>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set(&self, node: &str, membership: Membership) {
+    pub(super) fn set(&self, node: &str, access: Access) {
         let mut known = self.known();
         // Most changes of a Node are heartbeats: no new text for them.
         match known.get_mut(node) {
-            Some(held) => *held = membership,
-            None => drop(known.insert(node.to_owned(), membership)),
+            Some(held) => *held = access,
+            None => drop(known.insert(node.to_owned(), access)),
         }
     }
 
@@ -106,22 +106,22 @@ impl Members {
     /// know (yet).
     pub(super) async fn admit(&self, client: &Client, node: &str, issued: SystemTime) -> Result<(), NotAdmitted> {
         let known = self.known().get(node).cloned();
-        let membership = match known {
+        let access = match known {
             Some(known) => known,
             None => look_up(client, node).await?.ok_or_else(|| NotAdmitted::Absent(node.to_owned()))?,
         };
-        membership.admits(node, issued)
+        access.admits(node, issued)
     }
 }
 
 /// What the API says of a node now; `None` when there is none.
-pub(super) async fn look_up(client: &Client, node: &str) -> Result<Option<Membership>, NotAdmitted> {
+pub(super) async fn look_up(client: &Client, node: &str) -> Result<Option<Access>, NotAdmitted> {
     let unknown = |problem: String| NotAdmitted::Unknown { node: node.to_owned(), problem };
     if !is_path_segment(node) {
         return Err(unknown("its name is none".to_owned()));
     }
     match Requests::new(client.clone()).get::<Named>(&format!("/api/v1/nodes/{node}")).await {
-        Ok(named) => Ok(Some(Membership::of(&named.metadata))),
+        Ok(named) => Ok(Some(Access::of(&named.metadata))),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(unknown(error.to_string())),
     }
@@ -179,9 +179,9 @@ fn after(last: Option<SystemTime>, now: SystemTime) -> Timestamp {
 mod tests {
     use super::*;
 
-    fn membership(annotations: &[(&str, &str)]) -> Membership {
+    fn access(annotations: &[(&str, &str)]) -> Access {
         let annotations = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Membership::of(&ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() })
+        Access::of(&ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() })
     }
 
     #[test]
@@ -197,11 +197,11 @@ mod tests {
     fn g28_an_annotation_or_a_later_join_voids_a_certificate() {
         let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap().to_string();
-        assert_eq!(membership(&[]).admits("n", issued), Ok(()));
-        assert_eq!(membership(&[(ISSUED_FROM, &at(0))]).admits("n", issued), Ok(()), "the join's own certificate");
-        assert!(matches!(membership(&[(ISSUED_FROM, &at(1))]).admits("n", issued), Err(NotAdmitted::Replaced(_))));
-        assert!(matches!(membership(&[(REVOKED, "true")]).admits("n", issued), Err(NotAdmitted::Revoked(_))));
-        assert!(matches!(membership(&[(REVOKED, "")]).admits("n", issued), Err(NotAdmitted::Revoked(_))));
-        assert_eq!(membership(&[(REVOKED, "false"), (ISSUED_FROM, "nonsense")]).admits("n", issued), Ok(()));
+        assert_eq!(access(&[]).admits("n", issued), Ok(()));
+        assert_eq!(access(&[(ISSUED_FROM, &at(0))]).admits("n", issued), Ok(()), "the join's own certificate");
+        assert!(matches!(access(&[(ISSUED_FROM, &at(1))]).admits("n", issued), Err(NotAdmitted::Replaced(_))));
+        assert!(matches!(access(&[(REVOKED, "true")]).admits("n", issued), Err(NotAdmitted::Revoked(_))));
+        assert!(matches!(access(&[(REVOKED, "")]).admits("n", issued), Err(NotAdmitted::Revoked(_))));
+        assert_eq!(access(&[(REVOKED, "false"), (ISSUED_FROM, "nonsense")]).admits("n", issued), Ok(()));
     }
 }

@@ -16,7 +16,7 @@ const REMEMBERED: usize = 512;
 
 /// Of one connection. Times are of a monotonic clock.
 #[derive(Debug, Default)]
-pub(super) struct Nacks {
+pub(super) struct Rejections {
     /// Hashes of uids, and of the reasons told last: texts of a node are not kept. The hash is of one process and not
     /// known to the node; two that meet cost it a line.
     told: HashMap<u64, (u64, Duration)>,
@@ -27,7 +27,7 @@ pub(super) struct Nacks {
     quiet: u64,
 }
 
-impl Nacks {
+impl Rejections {
     /// Whether this refusal is to be told. Gives how many were not since the last one that was.
     pub(super) fn tell(&mut self, uid: &str, reason: &str, now: Duration) -> Option<u64> {
         let refilled = now.saturating_sub(self.since).as_secs() / REFILL.as_secs();
@@ -60,19 +60,19 @@ mod tests {
 
     #[test]
     fn g09_the_same_refusal_is_told_once_in_a_while() {
-        let mut nacks = Nacks::default();
-        assert_eq!(nacks.tell("u", "why", S), Some(0));
-        assert_eq!(nacks.tell("u", "why", 2 * S), None);
-        assert_eq!(nacks.tell("u", "another reason", 3 * S), Some(1));
-        assert_eq!(nacks.tell("u", "another reason", 700 * S), Some(0));
+        let mut rejections = Rejections::default();
+        assert_eq!(rejections.tell("u", "why", S), Some(0));
+        assert_eq!(rejections.tell("u", "why", 2 * S), None);
+        assert_eq!(rejections.tell("u", "another reason", 3 * S), Some(1));
+        assert_eq!(rejections.tell("u", "another reason", 700 * S), Some(0));
     }
 
     #[test]
     fn g09_a_flood_of_refusals_is_not_a_flood_of_events() {
-        let mut nacks = Nacks::default();
-        let told = (0..10_000).filter(|n| nacks.tell(&format!("u{n}"), "why", S).is_some()).count();
+        let mut rejections = Rejections::default();
+        let told = (0..10_000).filter(|n| rejections.tell(&format!("u{n}"), "why", S).is_some()).count();
         assert_eq!(told, BURST as usize);
-        assert!(nacks.told.len() <= REMEMBERED);
-        assert_eq!(nacks.tell("later", "why", 100 * S), Some(10_000 - u64::from(BURST)), "the rest is counted");
+        assert!(rejections.told.len() <= REMEMBERED);
+        assert_eq!(rejections.tell("later", "why", 100 * S), Some(10_000 - u64::from(BURST)), "the rest is counted");
     }
 }

@@ -74,8 +74,8 @@ pub enum Answer {
 
 /// The reports of one node that are not in the API yet.
 #[derive(Debug, Default)]
-pub struct Lanes {
-    lanes: HashMap<Lane, Waiting>,
+pub struct WorkQueue {
+    work_queue: HashMap<Lane, Waiting>,
     ready: VecDeque<Lane>,
 }
 
@@ -89,11 +89,11 @@ struct Waiting {
     refusals: u32,
 }
 
-impl Lanes {
+impl WorkQueue {
     /// A report has arrived.
     pub fn push(&mut self, id: u64, report: Report) {
         let lane = Lane::of(&report);
-        let waiting = self.lanes.entry(lane.clone()).or_default();
+        let waiting = self.work_queue.entry(lane.clone()).or_default();
         match waiting.queue.back_mut() {
             Some((ids, last)) if replaces(&report, last) => {
                 ids.push(id);
@@ -109,7 +109,7 @@ impl Lanes {
     /// The next attempt to begin. Each must be answered by [`finish`](Self::finish).
     pub fn begin(&mut self) -> Option<Attempt> {
         let lane = self.ready.pop_front()?;
-        let waiting = self.lanes.get_mut(&lane)?;
+        let waiting = self.work_queue.get_mut(&lane)?;
         let (ids, report) = waiting.queue.pop_front()?;
         waiting.running = Some(ids);
         let grown = |first: Duration, times: u32, most: Duration| match times {
@@ -124,8 +124,8 @@ impl Lanes {
     /// An attempt has ended.
     pub fn finish(&mut self, attempt: Attempt, outcome: Outcome) -> Vec<Answer> {
         let Attempt { lane, report, .. } = attempt;
-        let refused = self.lanes.values().filter(|waiting| waiting.refusals > 0).count();
-        let Some(waiting) = self.lanes.get_mut(&lane) else { return Vec::new() };
+        let refused = self.work_queue.values().filter(|waiting| waiting.refusals > 0).count();
+        let Some(waiting) = self.work_queue.get_mut(&lane) else { return Vec::new() };
         let mut ids = waiting.running.take().unwrap_or_default();
         let answers = match &outcome {
             Outcome::Written => ids.into_iter().map(Answer::Reported).collect(),
@@ -151,10 +151,10 @@ impl Lanes {
         };
         (waiting.failures, waiting.refusals) = (0, 0);
         if waiting.queue.is_empty() {
-            self.lanes.remove(&lane);
-            if self.lanes.is_empty() {
+            self.work_queue.remove(&lane);
+            if self.work_queue.is_empty() {
                 // An idle node needs no room for them.
-                (self.lanes, self.ready) = Default::default();
+                (self.work_queue, self.ready) = Default::default();
             }
         } else {
             self.ready.push_back(lane);
@@ -207,80 +207,80 @@ mod tests {
 
     #[test]
     fn different_pods_run_at_once_and_one_pod_in_order() {
-        let mut lanes = Lanes::default();
-        lanes.push(1, status("a", "Running"));
-        lanes.push(2, status("b", "Running"));
-        let first = lanes.begin().unwrap();
-        lanes.push(3, gone("a"));
-        let second = lanes.begin().unwrap();
+        let mut work_queue = WorkQueue::default();
+        work_queue.push(1, status("a", "Running"));
+        work_queue.push(2, status("b", "Running"));
+        let first = work_queue.begin().unwrap();
+        work_queue.push(3, gone("a"));
+        let second = work_queue.begin().unwrap();
         assert_eq!((&first.lane, &second.lane), (&Lane::Pod("a".into()), &Lane::Pod("b".into())));
-        assert_eq!(lanes.begin(), None, "the end of a pod waits for its status");
-        assert_eq!(lanes.finish(first, Outcome::Written), [Answer::Reported(1)]);
-        assert_eq!(lanes.begin().unwrap().report, gone("a"));
+        assert_eq!(work_queue.begin(), None, "the end of a pod waits for its status");
+        assert_eq!(work_queue.finish(first, Outcome::Written), [Answer::Reported(1)]);
+        assert_eq!(work_queue.begin().unwrap().report, gone("a"));
     }
 
     #[test]
     fn a_newer_status_replaces_a_waiting_one_and_answers_for_it() {
-        let mut lanes = Lanes::default();
-        lanes.push(1, status("a", "Pending"));
-        let running = lanes.begin().unwrap();
-        lanes.push(2, status("a", "Running"));
-        lanes.push(3, status("a", "Failed"));
-        lanes.finish(running, Outcome::Written);
-        let next = lanes.begin().unwrap();
+        let mut work_queue = WorkQueue::default();
+        work_queue.push(1, status("a", "Pending"));
+        let running = work_queue.begin().unwrap();
+        work_queue.push(2, status("a", "Running"));
+        work_queue.push(3, status("a", "Failed"));
+        work_queue.finish(running, Outcome::Written);
+        let next = work_queue.begin().unwrap();
         assert_eq!(next.report, status("a", "Failed"));
-        assert_eq!(lanes.finish(next, Outcome::Written), [Answer::Reported(2), Answer::Reported(3)]);
-        assert!(lanes.lanes.is_empty());
+        assert_eq!(work_queue.finish(next, Outcome::Written), [Answer::Reported(2), Answer::Reported(3)]);
+        assert!(work_queue.work_queue.is_empty());
     }
 
     #[test]
     fn a_retry_keeps_the_order_grows_its_pause_and_takes_the_newest() {
-        let mut lanes = Lanes::default();
-        lanes.push(1, status("a", "Running"));
-        lanes.push(2, gone("a"));
-        let mut attempt = lanes.begin().unwrap();
+        let mut work_queue = WorkQueue::default();
+        work_queue.push(1, status("a", "Running"));
+        work_queue.push(2, gone("a"));
+        let mut attempt = work_queue.begin().unwrap();
         for pause in [200, 400, 800] {
-            assert!(lanes.finish(attempt, Outcome::Retry("503".into())).is_empty());
-            attempt = lanes.begin().unwrap();
+            assert!(work_queue.finish(attempt, Outcome::Retry("503".into())).is_empty());
+            attempt = work_queue.begin().unwrap();
             assert_eq!((&attempt.report, attempt.pause), (&status("a", "Running"), Duration::from_millis(pause)));
         }
-        lanes.finish(attempt, Outcome::Written);
-        let attempt = lanes.begin().unwrap();
+        work_queue.finish(attempt, Outcome::Written);
+        let attempt = work_queue.begin().unwrap();
         assert_eq!((attempt.report, attempt.pause), (gone("a"), Duration::ZERO));
 
-        let mut lanes = Lanes::default();
-        lanes.push(1, status("b", "Running"));
-        let attempt = lanes.begin().unwrap();
-        lanes.push(2, status("b", "Failed"));
-        lanes.finish(attempt, Outcome::Retry("503".into()));
-        let attempt = lanes.begin().unwrap();
+        let mut work_queue = WorkQueue::default();
+        work_queue.push(1, status("b", "Running"));
+        let attempt = work_queue.begin().unwrap();
+        work_queue.push(2, status("b", "Failed"));
+        work_queue.finish(attempt, Outcome::Retry("503".into()));
+        let attempt = work_queue.begin().unwrap();
         assert_eq!(attempt.report, status("b", "Failed"));
-        assert_eq!(lanes.finish(attempt, Outcome::Refused("no".into())).len(), 2);
+        assert_eq!(work_queue.finish(attempt, Outcome::Refused("no".into())).len(), 2);
     }
 
     /// A policy or a right may be mended: the newest status is written then, without the node.
     #[test]
     fn what_the_api_refuses_is_tried_again_in_a_while() {
-        let mut lanes = Lanes::default();
-        lanes.push(1, status("a", "Running"));
-        let mut attempt = lanes.begin().unwrap();
+        let mut work_queue = WorkQueue::default();
+        work_queue.push(1, status("a", "Running"));
+        let mut attempt = work_queue.begin().unwrap();
         for seconds in [20, 40, 80, 160, 300, 300] {
-            assert!(lanes.finish(attempt, Outcome::Later("no".into())).is_empty());
-            attempt = lanes.begin().unwrap();
+            assert!(work_queue.finish(attempt, Outcome::Later("no".into())).is_empty());
+            attempt = work_queue.begin().unwrap();
             assert_eq!(attempt.pause, Duration::from_secs(seconds));
         }
-        lanes.push(2, status("a", "Failed"));
-        assert!(lanes.finish(attempt, Outcome::Later("no".into())).is_empty());
-        let attempt = lanes.begin().unwrap();
+        work_queue.push(2, status("a", "Failed"));
+        assert!(work_queue.finish(attempt, Outcome::Later("no".into())).is_empty());
+        let attempt = work_queue.begin().unwrap();
         assert_eq!(attempt.report, status("a", "Failed"));
-        assert_eq!(lanes.finish(attempt, Outcome::Written), [Answer::Reported(1), Answer::Reported(2)]);
+        assert_eq!(work_queue.finish(attempt, Outcome::Written), [Answer::Reported(1), Answer::Reported(2)]);
         // Few of a node wait so: its window is for what can be written.
         let mut answers = Vec::new();
         for id in 0..100 {
-            lanes.push(id, status(&id.to_string(), "Running"));
-            let attempt = lanes.begin().unwrap();
-            answers.extend(lanes.finish(attempt, Outcome::Later("no".into())));
-            lanes.ready.clear();
+            work_queue.push(id, status(&id.to_string(), "Running"));
+            let attempt = work_queue.begin().unwrap();
+            answers.extend(work_queue.finish(attempt, Outcome::Later("no".into())));
+            work_queue.ready.clear();
         }
         assert_eq!(answers.len(), 100 - MOST_REFUSED);
     }
@@ -288,11 +288,11 @@ mod tests {
     #[test]
     fn events_are_never_replaced() {
         let event = |reason: &str| Report::Event { event: json!({"reason": reason, "involvedObject": {"uid": "u"}}) };
-        let mut lanes = Lanes::default();
-        lanes.push(1, event("Pulled"));
-        lanes.push(2, event("Created"));
-        let first = lanes.begin().unwrap();
-        assert_eq!(lanes.finish(first, Outcome::Written), [Answer::Reported(1)]);
-        assert_eq!(lanes.begin().unwrap().report, event("Created"));
+        let mut work_queue = WorkQueue::default();
+        work_queue.push(1, event("Pulled"));
+        work_queue.push(2, event("Created"));
+        let first = work_queue.begin().unwrap();
+        assert_eq!(work_queue.finish(first, Outcome::Written), [Answer::Reported(1)]);
+        assert_eq!(work_queue.begin().unwrap().report, event("Created"));
     }
 }
