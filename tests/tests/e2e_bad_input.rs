@@ -1,4 +1,4 @@
-//! Wrong input at every context: each gives an error that names the thing, and nothing else suffers.
+//! Wrong input at every door: each gives an error that names the thing, and nothing else suffers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

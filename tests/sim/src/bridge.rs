@@ -1,4 +1,4 @@
-//! A bridge process: follows the API with the real `World`, serves connections with the real session and lanes, and
+//! A bridge process: follows the API with the real `World`, serves connections with the real session and work queue, and
 //! writes as the product's `reports` do. Forgets everything when it restarts.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -55,7 +55,7 @@ struct Job {
 #[derive(Debug)]
 pub struct Conn {
     pub session: BridgeSession,
-    lanes: WorkQueue,
+    work_queue: WorkQueue,
     jobs: Vec<Job>,
     welcome: bool,
     claimed: bool,
@@ -135,7 +135,7 @@ impl Bridge {
         let session = BridgeSession::new(settings, &mut self.state, now);
         let conn = Conn {
             session,
-            lanes: WorkQueue::default(),
+            work_queue: WorkQueue::default(),
             jobs: Vec::new(),
             welcome: false,
             claimed: false,
@@ -175,7 +175,7 @@ impl Bridge {
         match &mut self.watch {
             Watch::List { rest, listed, at } => match rest.pop_front() {
                 Some(pod) => {
-                    let pod = watched(pod);
+                    let pod = slim(pod);
                     if self.world.is_ours(pod.node()) {
                         listed.insert(pod.uid().to_owned());
                     }
@@ -194,9 +194,9 @@ impl Bridge {
                 let Some(event) = api.log.get(*at) else { return false };
                 *at += 1;
                 match event.clone() {
-                    Event::Applied(pod) => self.applied(watched(pod), World::pod_applied),
+                    Event::Applied(pod) => self.applied(slim(pod), World::pod_applied),
                     Event::Deleted(pod) => {
-                        let pod = watched(pod);
+                        let pod = slim(pod);
                         let effects = self.world.pod_deleted(pod.node(), &pod.key(), pod.uid());
                         self.apply(effects);
                     }
@@ -243,18 +243,18 @@ impl Bridge {
         }
         let effects = match self.questions.swap_remove(rng.below(self.questions.len())) {
             Question::Seed { round } => {
-                let pods = api.pods.keys().filter_map(|name| watched(api.pod(name)).into_bound());
+                let pods = api.pods.keys().filter_map(|name| slim(api.pod(name)).into_bound());
                 self.world.seed(NODE, round, pods.collect::<Vec<BoundPod>>(), Some(api.version()))
             }
             Question::IsGone { key, uid } if key.kind == "Pod" => {
                 if api.pods.get(&key.name).is_some_and(|pod| pod.uid == uid) {
-                    self.applied(watched(api.pod(&key.name)), World::pod_found);
+                    self.applied(slim(api.pod(&key.name)), World::pod_found);
                     return true;
                 }
                 let effects = self.world.pod_gone(NODE, &key, &uid);
                 self.apply(effects);
                 if api.pods.contains_key(&key.name) {
-                    self.applied(watched(api.pod(&key.name)), World::pod_found);
+                    self.applied(slim(api.pod(&key.name)), World::pod_found);
                 }
                 return true;
             }
@@ -339,7 +339,7 @@ impl Bridge {
                     }
                 }
                 BridgeEvent::Acked { seq } => conn.acked.push(seq),
-                BridgeEvent::Report { id, report } => conn.lanes.push(id, report),
+                BridgeEvent::Report { id, report } => conn.work_queue.push(id, report),
                 BridgeEvent::Unlisted(objects) => {
                     for object in objects {
                         self.questions.push(Question::IsGone { key: object.key, uid: object.uid });
@@ -369,7 +369,7 @@ impl Bridge {
             api.session = api.session.max(conn.session.session());
             return true;
         }
-        while let Some(attempt) = conn.lanes.begin() {
+        while let Some(attempt) = conn.work_queue.begin() {
             conn.jobs.push(Job { attempt, rv: None, checked: false });
         }
         if conn.jobs.is_empty() {
@@ -405,7 +405,7 @@ impl Bridge {
             _ => Outcome::Written,
         };
         let job = conn.jobs.swap_remove(at);
-        for answer in conn.lanes.finish(job.attempt, outcome) {
+        for answer in conn.work_queue.finish(job.attempt, outcome) {
             match answer {
                 Answer::Reported(id) => conn.session.reported(id),
                 Answer::Refused(id, reason) => conn.session.refuse_report(id, reason),
@@ -429,7 +429,7 @@ fn list(api: &Api) -> Watch {
     Watch::List { rest, listed: HashSet::new(), at: api.log.len() }
 }
 
-fn watched(pod: Value) -> SlimPod {
+fn slim(pod: Value) -> SlimPod {
     serde_json::from_value(pod).expect("the model makes pods that read")
 }
 
@@ -441,7 +441,7 @@ pub fn object(map: Value) -> Option<Object> {
 /// What a node with these pods should hold.
 pub fn wanted(api: &Api) -> Vec<Object> {
     let pods = api.pods.iter().filter(|(_, pod)| !pod.poison);
-    let pods = pods.filter_map(|(name, _)| Some(watched(api.pod(name)).into_bound()?.object));
+    let pods = pods.filter_map(|(name, _)| Some(slim(api.pod(name)).into_bound()?.object));
     let maps = api.maps.keys().filter(|name| api.is_named(name)).filter_map(|name| object(api.map(name)?));
     pods.chain(maps).collect()
 }
