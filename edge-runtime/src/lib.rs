@@ -8,7 +8,7 @@ pub mod clock;
 pub mod config;
 pub mod eviction;
 #[cfg(test)]
-mod floors;
+mod floors_tests;
 pub mod image;
 pub mod intake;
 pub mod launch;

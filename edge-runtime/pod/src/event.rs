@@ -44,8 +44,6 @@ pub enum PodEvent {
     ObjectGone { grace_s: u32 },
     /// A ConfigMap, Secret or image that the pod may wait for has arrived or changed: do not wait out retries.
     DependencyChanged,
-    /// End the pod for a reason of the node's: phase Failed.
-    Fail { reason: String, message: String },
     /// End the pod because the node is short of something or shuts down: phase Failed, within `end.grace_s`.
     Evict { reason: String, message: String, end: NodeEnd },
     /// The daemon has started again within the same boot, or met a new monitor. `live` maps ids of containers that

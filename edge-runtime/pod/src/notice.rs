@@ -76,7 +76,6 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
         PodEvent::Evict { reason, message, .. } if reason == EVICTED && record.terminal.is_none() => {
             vec![EventDraft::pod(true, reason, message.clone())]
         }
-        PodEvent::Fail { reason, message } => vec![EventDraft::pod(true, reason, message.clone())],
         _ => Vec::new(),
     }
 }

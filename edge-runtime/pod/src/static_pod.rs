@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration, Volume};
 use serde_json::Value;
 use thiserror::Error;
 
+use super::dns::{is_label, is_subdomain};
 use super::spec::{DEFAULT_GRACE_S, MIRROR, SOURCE, containers};
 use super::{id, strict};
 
@@ -85,11 +86,11 @@ fn read(text: &str) -> Result<Pod, String> {
 fn check(pod: &Pod) -> Result<(), String> {
     let meta = &pod.metadata;
     let name = meta.name.as_deref().unwrap_or_default();
-    if !is_dns(name, 253, true) {
+    if !is_subdomain(name) {
         return Err(format!("metadata.name: invalid value {name:?}"));
     }
     let namespace = meta.namespace.as_deref().unwrap_or("default");
-    if !is_dns(namespace, 63, false) {
+    if !is_label(namespace) {
         return Err(format!("metadata.namespace: invalid value {namespace:?}"));
     }
     let Some(spec) = pod.spec.as_ref().filter(|s| !s.containers.is_empty()) else {
@@ -101,7 +102,7 @@ fn check(pod: &Pod) -> Result<(), String> {
     {
         for (i, container) in containers.iter().enumerate() {
             let path = format!("spec.{list}[{i}]");
-            if !is_dns(&container.name, 63, false) {
+            if !is_label(&container.name) {
                 return Err(format!("{path}.name: invalid value {:?}", container.name));
             }
             if names.contains(&container.name.as_str()) {
@@ -179,16 +180,6 @@ fn fill_defaults(spec: &mut PodSpec, node: &str) {
     if !tolerations.contains(&forever) {
         tolerations.push(forever);
     }
-}
-
-/// RFC 1123 label, or with `dots` a subdomain.
-fn is_dns(name: &str, max: usize, dots: bool) -> bool {
-    let label = |l: &str| {
-        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let ends = l.bytes().next().is_some_and(plain) && l.bytes().last().is_some_and(plain);
-        ends && l.bytes().all(|b| plain(b) || b == b'-')
-    };
-    name.len() <= max && if dots { name.split('.').all(label) } else { label(name) }
 }
 
 #[cfg(test)]

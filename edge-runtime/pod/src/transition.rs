@@ -6,48 +6,30 @@
 mod containers;
 mod restart;
 
-use std::time::Duration;
+use std::net::IpAddr;
 
-use self::containers::{exited, image_failed, image_ready, start_failed, started};
+use self::containers::{exited, hook_done, image_failed, image_ready, probed, resized, start_failed, started};
 use self::restart::resume;
 pub(crate) use self::restart::settle_boot;
 use super::backoff::pause_after;
 use super::clock::{Mono, Now};
-use super::event::{HookKind, PodEvent, ProbeKind};
+use super::event::PodEvent;
 use super::pause::PAUSE;
-use super::record::{ContainerRecord, ContainerState, Deletion, Hook, PodRecord, Resize, SandboxState, Terminal};
-
-/// Pause after a resize that failed, for instance below what the container uses.
-const RESIZE_RETRY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
+use super::record::{ContainerRecord, ContainerState, Deletion, PodRecord, SandboxState, Terminal};
 
 /// The record after `event`. Taken by value and returned, so that each state names its successor.
 #[must_use]
 pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
     let mut record = settle_boot(record, now);
     match event {
-        PodEvent::SandboxReady { ips } => {
-            if record.sandbox.state == SandboxState::Preparing {
-                record.sandbox.state = SandboxState::Ready { since: now.wall };
-                record.sandbox.generation += 1;
-                record.sandbox.failures = 0;
-                record.ips = ips;
-            }
-        }
+        PodEvent::SandboxReady { ips } => sandbox_ready(&mut record, ips, now),
         PodEvent::SandboxFailed { reason, message } => {
             if record.sandbox.state == SandboxState::Preparing {
                 let retry_at = sandbox_retry(&mut record, now);
                 record.sandbox.state = SandboxState::Failed { reason, message, retry_at };
             }
         }
-        PodEvent::TornDown => {
-            if record.sandbox.state == SandboxState::TearingDown {
-                // The address stays in view: the API shows an ended pod's last one, as a kubelet does.
-                record.sandbox.state = SandboxState::Gone;
-                for c in record.containers.values_mut() {
-                    c.garbage.clear();
-                }
-            }
-        }
+        PodEvent::TornDown => torn_down(&mut record),
         PodEvent::TeardownFailed { message } => {
             if record.sandbox.state == SandboxState::TearingDown {
                 let retry_at = sandbox_retry(&mut record, now);
@@ -56,9 +38,6 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         }
         PodEvent::DeletionRequested { grace_s } => request_deletion(&mut record, grace_s, false, now),
         PodEvent::ObjectGone { grace_s } => request_deletion(&mut record, grace_s, true, now),
-        PodEvent::Fail { reason, message } => {
-            record.terminal.get_or_insert(Terminal { succeeded: false, reason, message });
-        }
         PodEvent::Evict { reason, message, end } => {
             // One that had ended keeps its own end.
             if record.terminal.is_none() {
@@ -93,47 +72,36 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         PodEvent::Removed { container, attempt } => with(&mut record, &container, |c| {
             c.garbage.remove(&attempt);
         }),
-        PodEvent::Probe { container, id, probe, success } => with(&mut record, &container, |c| {
-            // Of one that is being stopped only the readiness counts.
-            let running = matches!(c.state, ContainerState::Running { .. });
-            if c.state.live_id() == Some(&*id) && (running || probe == ProbeKind::Readiness) {
-                let verdict = match probe {
-                    ProbeKind::Startup => &mut c.probes.startup,
-                    ProbeKind::Readiness => &mut c.probes.readiness,
-                    ProbeKind::Liveness => &mut c.probes.liveness,
-                };
-                *verdict = Some(success);
-            }
-        }),
-        PodEvent::HookDone { container, id, hook, error } => with(&mut record, &container, |c| {
-            if c.state.live_id() == Some(&*id) {
-                let hook = match hook {
-                    HookKind::PostStart => &mut c.hooks.post_start,
-                    HookKind::PreStop => &mut c.hooks.pre_stop,
-                };
-                if *hook == Hook::UnderWay {
-                    *hook = Hook::Done { at: now.mono, error };
-                }
-            }
-        }),
-        PodEvent::Resized { container, id, resources, error } => with(&mut record, &container, |c| {
-            if c.state.live_id() == Some(&*id) {
-                c.resize = match (error, &c.resize) {
-                    (None, _) => {
-                        c.resources = Some(resources);
-                        Resize::Idle
-                    }
-                    (Some(message), before) => {
-                        let failures = if let Resize::UnderWay { failures, .. } = before { *failures } else { 0 };
-                        let pause = RESIZE_RETRY.0.saturating_mul(1 << failures.min(8)).min(RESIZE_RETRY.1);
-                        let (retry_at, failures) = (now.mono.after(pause), failures.saturating_add(1));
-                        Resize::Failed { message, retry_at, failures }
-                    }
-                };
-            }
-        }),
+        PodEvent::Probe { container, id, probe, success } => {
+            with(&mut record, &container, |c| probed(c, &id, probe, success));
+        }
+        PodEvent::HookDone { container, id, hook, error } => {
+            with(&mut record, &container, |c| hook_done(c, &id, hook, error, now));
+        }
+        PodEvent::Resized { container, id, resources, error } => {
+            with(&mut record, &container, |c| resized(c, &id, resources, error, now));
+        }
     }
     record
+}
+
+fn sandbox_ready(record: &mut PodRecord, ips: Vec<IpAddr>, now: &Now) {
+    if record.sandbox.state == SandboxState::Preparing {
+        record.sandbox.state = SandboxState::Ready { since: now.wall };
+        record.sandbox.generation += 1;
+        record.sandbox.failures = 0;
+        record.ips = ips;
+    }
+}
+
+fn torn_down(record: &mut PodRecord) {
+    if record.sandbox.state == SandboxState::TearingDown {
+        // The address stays in view: the API shows an ended pod's last one, as a kubelet does.
+        record.sandbox.state = SandboxState::Gone;
+        for c in record.containers.values_mut() {
+            c.garbage.clear();
+        }
+    }
 }
 
 fn with(record: &mut PodRecord, container: &str, change: impl FnOnce(&mut ContainerRecord)) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::Wrong;
 use crate::pod::extended_resources::is_extended;
 
 /// What stands behind one resource name.
@@ -52,11 +53,11 @@ pub struct HandlerFile {
 }
 
 /// Checked device classes by resource name.
-pub(super) fn devices(typed: BTreeMap<String, DeviceFile>) -> Result<BTreeMap<String, DeviceClass>, (String, String)> {
+pub(super) fn devices(typed: BTreeMap<String, DeviceFile>) -> Result<BTreeMap<String, DeviceClass>, Wrong> {
     typed.into_iter().map(|(name, file)| device(&name, file).map(|class| (name.clone(), class))).collect()
 }
 
-fn device(name: &str, file: DeviceFile) -> Result<DeviceClass, (String, String)> {
+fn device(name: &str, file: DeviceFile) -> Result<DeviceClass, Wrong> {
     let wrong = |why: String| Err((format!("devices.{name}"), why));
     let part_ok = |part: &str| {
         !part.is_empty() && part.len() <= 63 && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
@@ -86,7 +87,7 @@ fn device(name: &str, file: DeviceFile) -> Result<DeviceClass, (String, String)>
 }
 
 /// Checked handlers by name.
-pub(super) fn runtimes(typed: BTreeMap<String, HandlerFile>) -> Result<BTreeMap<String, Handler>, (String, String)> {
+pub(super) fn runtimes(typed: BTreeMap<String, HandlerFile>) -> Result<BTreeMap<String, Handler>, Wrong> {
     let name_ok = |name: &str| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };

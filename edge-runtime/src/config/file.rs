@@ -6,9 +6,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::devices::{DeviceFile, HandlerFile};
+use super::eviction::EvictionFile;
+use super::images::ImagesFile;
+use super::logs::LogFile;
+use super::network::NetworkFile;
+use super::node::ReservedFile;
+use super::pull::PullFile;
+use super::resources::ResourcesConfig;
+use super::runtime::RuntimeFile;
 use super::security::SecurityFile;
-use super::swap::ResourcesConfig;
-use super::traffic::{PullFile, ShutdownFile};
+use super::shutdown::ShutdownFile;
 use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
 
@@ -35,81 +42,6 @@ pub struct ConfigFile {
     pub images: ImagesFile,
     pub pull: PullFile,
     pub shutdown: ShutdownFile,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct ReservedFile {
-    pub cpu_millis: Option<u64>,
-    pub memory_bytes: Option<u64>,
-    pub storage_bytes: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct NetworkFile {
-    pub bridge: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subnet: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod_cidrs: Option<Vec<String>>,
-    pub cluster_dns: Vec<String>,
-    pub cluster_domain: Option<String>,
-    pub mode: NetworkMode,
-    pub cni: CniFile,
-}
-
-/// Who connects pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetworkMode {
-    /// The built-in bridge.
-    Builtin,
-    /// CNI plugins; the node is not ready without a configuration of theirs.
-    Cni,
-    /// CNI plugins if there is a configuration, else the built-in bridge.
-    #[default]
-    Auto,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct CniFile {
-    pub conf_dir: Option<PathBuf>,
-    pub bin_dirs: Option<Vec<PathBuf>>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct RuntimeFile {
-    pub command: Option<PathBuf>,
-    pub parallel: Option<usize>,
-    pub request_timeout_seconds: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct LogFile {
-    pub max_bytes: Option<u64>,
-    pub max_files: Option<u32>,
-    pub bytes_per_second: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct EvictionFile {
-    /// Threshold by signal, as the kubelet's `evictionHard`.
-    pub hard: BTreeMap<String, String>,
-    pub pressure_transition_seconds: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct ImagesFile {
-    pub gc_high_percent: Option<u64>,
-    pub gc_low_percent: Option<u64>,
-    pub gc_min_age_seconds: Option<u64>,
-    pub pinned: Vec<String>,
 }
 
 /// Why the configuration was refused.

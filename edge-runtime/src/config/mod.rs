@@ -1,32 +1,39 @@
 //! The node's configuration: one YAML file and the flags of `run`, made into valid values before
-//! anything is opened. Owns defaults and their checks; knows nothing of what the values are used for.
+//! anything is opened. One file per section: what is typed, what it means, its defaults and checks; knows nothing of what the values are used for.
 
-mod defaults;
 pub mod devices;
+mod eviction;
 mod file;
+mod images;
 mod lenient;
+mod logs;
+mod network;
+mod node;
 mod print;
-mod resources;
+mod pull;
+pub mod resources;
+mod runtime;
 mod security;
-pub mod swap;
-mod traffic;
+mod shutdown;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-pub use defaults::instance_suffix;
-pub use file::{ConfigError, ConfigFile, NetworkMode};
-pub use resources::{EvictionConfig, ImagesConfig};
+pub use eviction::EvictionConfig;
+pub use file::{ConfigError, ConfigFile};
+pub use images::ImagesConfig;
+pub use logs::LogConfig;
+pub use network::{NetworkConfig, NetworkMode};
+pub use node::{Reserved, instance_suffix};
+pub use pull::PullConfig;
+pub use resources::ResourcesConfig;
+pub use runtime::RuntimeConfig;
 pub use security::SecurityConfig;
-pub use swap::ResourcesConfig;
-pub use traffic::{AtShutdown, PullConfig, ShutdownConfig};
+pub use shutdown::{AtShutdown, ShutdownConfig};
 
 use self::devices::{DeviceClass, Handler};
 use crate::image::registry_config::RegistryConfig;
-use crate::monitor::client::RUNTIME_TIMEOUT;
-use crate::net::Subnet;
-use crate::sys::cgroup::{Driver, check_slice_parent};
+use crate::sys::cgroup::Driver;
 
 /// Flags of `edge-runtime run` that override the file.
 #[derive(Clone, Debug, Default)]
@@ -63,42 +70,11 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
 }
 
-#[derive(Clone, Debug)]
-pub struct Reserved {
-    pub cpu_millis: u64,
-    pub memory_bytes: u64,
-    pub storage_bytes: u64,
-}
+/// A key and what is wrong with its value.
+type Wrong = (String, String);
 
-#[derive(Clone, Debug)]
-pub struct NetworkConfig {
-    pub bridge: String,
-    /// Pod subnets of this node: one, or one of each family.
-    pub subnets: Vec<Subnet>,
-    pub cluster_dns: Vec<String>,
-    pub cluster_domain: String,
-    pub mode: NetworkMode,
-    /// Folder of CNI configurations, and folders of plugins in the order of search.
-    pub cni_conf_dir: PathBuf,
-    pub cni_bin_dirs: Vec<PathBuf>,
-}
-
-#[derive(Clone, Debug)]
-pub struct RuntimeConfig {
-    /// The OCI runtime's command: `runc`, `crun`, `youki` or a path.
-    pub command: PathBuf,
-    /// How many starts run at once. The peers' measured optimum is two to four on two cores.
-    pub parallel: usize,
-    /// How long it may take for one thing.
-    pub request_timeout: Duration,
-}
-
-#[derive(Clone, Debug)]
-pub struct LogConfig {
-    pub max_bytes: u64,
-    pub max_files: u32,
-    /// What one container may log; `None` for as much as it likes.
-    pub bytes_per_second: Option<u64>,
+fn wrong(key: impl Into<String>, why: impl Into<String>) -> Wrong {
+    (key.into(), why.into())
 }
 
 impl Config {
@@ -128,109 +104,36 @@ impl Config {
         overrides: &Overrides,
         joined_name: Option<&str>,
     ) -> Result<Self, ConfigError> {
-        let invalid = |key: &str, why: String| ConfigError::Invalid { file: file.into(), key: key.into(), why };
-        let suffix = instance_suffix(root);
-        let node_name = overrides
-            .node_name
-            .clone()
-            .or(parsed.node_name)
-            .or_else(|| joined_name.map(str::to_owned))
-            .unwrap_or_else(defaults::host_name);
-        defaults::check_node_name(&node_name).map_err(|why| invalid("node-name", why))?;
-        let network = parsed.network;
-        let (key, subnets) = match (network.subnet, network.pod_cidrs) {
-            (Some(_), Some(_)) => {
-                return Err(invalid("network.subnet", "is the same as network.pod-cidrs: give only one".into()));
-            }
-            (_, Some(several)) => ("network.pod-cidrs", several),
-            (one, None) => ("network.subnet", vec![one.unwrap_or_else(|| defaults::subnet(root))]),
-        };
-        let subnets = defaults::parse_subnets(&subnets).map_err(|why| invalid(key, why))?;
-        let bridge = network.bridge.unwrap_or_else(|| defaults::bridge_name(suffix.as_deref()));
-        // The kernel's IFNAMSIZ is 16 with the terminating zero.
-        if bridge.is_empty() || bridge.len() > 15 || bridge.contains(['/', ' ']) {
-            return Err(invalid("network.bridge", format!("'{bridge}' is no interface name of 1 to 15 characters")));
-        }
-        let cgroup_parent = parsed.cgroup_parent.unwrap_or_else(|| defaults::cgroup_parent(suffix.as_deref()));
-        if !cgroup_parent.starts_with('/') || cgroup_parent.contains("..") {
-            return Err(invalid("cgroup-parent", format!("'{cgroup_parent}' is not an absolute cgroup path")));
-        }
-        if parsed.cgroup_driver == Driver::Systemd {
-            check_slice_parent(&cgroup_parent).map_err(|why| invalid("cgroup-parent", why))?;
-        }
-        let max_pods = parsed.max_pods.unwrap_or(110);
-        if max_pods == 0 {
-            return Err(invalid("max-pods", "must be at least 1".into()));
-        }
-        let parallel = parsed.runtime.parallel.unwrap_or_else(defaults::parallel_starts);
-        if !(1..=16).contains(&parallel) {
-            return Err(invalid("runtime.parallel", format!("{parallel} is outside 1 to 16")));
-        }
-        let logs = LogConfig {
-            max_bytes: parsed.logs.max_bytes.unwrap_or(10 << 20),
-            max_files: parsed.logs.max_files.unwrap_or(5),
-            bytes_per_second: match parsed.logs.bytes_per_second {
-                Some(0) => None,
-                rate => Some(rate.unwrap_or(defaults::LOG_BYTES_PER_SECOND)),
-            },
-        };
-        let request_timeout = parsed.runtime.request_timeout_seconds.map_or(RUNTIME_TIMEOUT, Duration::from_secs);
-        if !(1..=3600).contains(&request_timeout.as_secs()) {
-            return Err(invalid("runtime.request-timeout-seconds", "must be 1 to 3600".into()));
-        }
-        if logs.bytes_per_second.is_some_and(|rate| rate < 1024) {
-            return Err(invalid("logs.bytes-per-second", "must be at least 1024, or 0 for no limit".into()));
-        }
-        if logs.max_bytes < 4096 || logs.max_files < 2 {
-            return Err(invalid("logs", "max-bytes must be at least 4096 and max-files at least 2".into()));
-        }
-        for taint in &parsed.taints {
-            defaults::check_taint(taint).map_err(|why| invalid("taints", why))?;
-        }
-        let devices = devices::devices(parsed.devices).map_err(|(key, why)| invalid(&key, why))?;
-        let runtimes = devices::runtimes(parsed.runtimes).map_err(|(key, why)| invalid(&key, why))?;
-        let security = parsed.security.check().map_err(|(key, why)| invalid(key, why))?;
-        let eviction = EvictionConfig::from_file(&parsed.eviction).map_err(|(key, why)| invalid(&key, why))?;
-        let mut images = ImagesConfig::from_file(parsed.images).map_err(|(key, why)| invalid(key, why))?;
-        let pull = PullConfig::from_file(parsed.pull).map_err(|(key, why)| invalid(key, why))?;
+        let invalid = |(key, why)| ConfigError::Invalid { file: file.into(), key, why };
+        let joined = joined_name.map(str::to_owned);
+        Self::checked(parsed, root, overrides.node_name.clone(), joined).map_err(invalid)
+    }
+
+    fn checked(file: ConfigFile, root: &Path, flag: Option<String>, joined: Option<String>) -> Result<Self, Wrong> {
+        file.taints.iter().try_for_each(|taint| node::check_taint(taint))?;
+        let pull = PullConfig::from_file(file.pull)?;
+        let mut images = ImagesConfig::from_file(&file.images)?;
         images.pinned.extend(pull.images.iter().cloned());
-        let shutdown = ShutdownConfig::from_file(&parsed.shutdown);
         Ok(Self {
-            node_name,
-            labels: parsed.labels,
-            taints: parsed.taints,
-            max_pods,
-            reserved: Reserved {
-                cpu_millis: parsed.reserved.cpu_millis.unwrap_or(0),
-                memory_bytes: parsed.reserved.memory_bytes.unwrap_or(0),
-                storage_bytes: parsed.reserved.storage_bytes.unwrap_or(0),
-            },
-            network: NetworkConfig {
-                bridge,
-                subnets,
-                cluster_dns: network.cluster_dns,
-                cluster_domain: network.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
-                mode: network.mode,
-                cni_conf_dir: network.cni.conf_dir.unwrap_or_else(|| root.join("etc/cni/net.d")),
-                cni_bin_dirs: network.cni.bin_dirs.unwrap_or_else(defaults::cni_bin_dirs),
-            },
-            cgroup_parent,
-            cgroup_driver: parsed.cgroup_driver,
-            runtime: RuntimeConfig {
-                command: parsed.runtime.command.unwrap_or_else(|| "runc".into()),
-                parallel,
-                request_timeout,
-            },
-            logs,
-            security,
-            resources: parsed.resources,
-            devices,
-            runtimes,
-            registries: parsed.registry,
-            eviction,
+            node_name: node::name(flag.or(file.node_name).or(joined))?,
+            labels: file.labels,
+            taints: file.taints,
+            max_pods: node::max_pods(file.max_pods)?,
+            reserved: Reserved::from_file(&file.reserved),
+            network: NetworkConfig::from_file(file.network, root)?,
+            cgroup_parent: node::cgroup_parent(file.cgroup_parent, file.cgroup_driver, root)?,
+            cgroup_driver: file.cgroup_driver,
+            runtime: RuntimeConfig::from_file(file.runtime)?,
+            logs: LogConfig::from_file(&file.logs)?,
+            security: file.security.check()?,
+            resources: file.resources,
+            devices: devices::devices(file.devices)?,
+            runtimes: devices::runtimes(file.runtimes)?,
+            registries: file.registry,
+            eviction: EvictionConfig::from_file(&file.eviction)?,
             images,
             pull,
-            shutdown,
+            shutdown: ShutdownConfig::from_file(&file.shutdown),
         })
     }
 }

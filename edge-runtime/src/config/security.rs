@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Wrong, wrong};
 use crate::pod::sysctls;
 
 /// As typed.
@@ -29,12 +30,12 @@ pub struct SecurityConfig {
 
 impl SecurityFile {
     /// The key and what is wrong with its value.
-    pub(super) fn check(self) -> Result<SecurityConfig, (&'static str, String)> {
+    pub(super) fn check(self) -> Result<SecurityConfig, Wrong> {
         for pattern in &self.allowed_unsafe_sysctls {
-            sysctls::check_pattern(pattern).map_err(|why| ("security.allowed-unsafe-sysctls", why))?;
+            sysctls::check_pattern(pattern).map_err(|why| wrong("security.allowed-unsafe-sysctls", why))?;
         }
         if self.pod_pids_limit == Some(0) {
-            return Err(("security.pod-pids-limit", "must be at least 1".to_owned()));
+            return Err(wrong("security.pod-pids-limit", "must be at least 1"));
         }
         Ok(SecurityConfig {
             seccomp_default: self.seccomp_default,

@@ -17,7 +17,7 @@ use super::runtimes::{Runtimes, Said};
 use super::security::{admit, apparmor};
 use super::user_ns::{self, Ids};
 use super::{oci_spec, resources};
-use crate::config::swap::Unlimited;
+use crate::config::resources::Unlimited;
 use crate::config::{Config, NetworkMode};
 use crate::net::cni::Plugins;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};

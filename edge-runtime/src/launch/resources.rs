@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::oci_spec::SpecError;
 use crate::config::Reserved;
-use crate::config::swap::Swap;
+use crate::config::resources::Swap;
 use crate::pod::qos::{QosClass, qos_class};
 use crate::pod::quantity;
 use crate::pod::record::ContainerKind;

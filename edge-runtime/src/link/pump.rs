@@ -118,27 +118,7 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
         }
         let wait = backoff.next(random(), ended);
         log::debug!("next attempt in {wait:?}");
-        let moved = async {
-            network.changed().await;
-            true
-        };
-        let pause = async {
-            let end = Instant::now() + wait;
-            // Who was sent away looks for a fresh identity meanwhile.
-            loop {
-                if refused && renew::change_over(&shared) {
-                    return false;
-                }
-                let look = Instant::now() + LOOK;
-                if !refused || look >= end {
-                    break;
-                }
-                Timer::at(look).await;
-            }
-            Timer::at(end).await;
-            false
-        };
-        if future::or(pause, moved).await {
+        if link.pause(wait, refused).await {
             log::debug!("{}, dialling at once", LinkError::Moved);
             backoff.reset();
         }
@@ -159,6 +139,31 @@ struct Link<'a> {
 }
 
 impl Link<'_> {
+    /// Until the next attempt; whether the way to the bridge has changed before.
+    async fn pause(&self, wait: Duration, refused: bool) -> bool {
+        let moved = async {
+            self.network.changed().await;
+            true
+        };
+        let pause = async {
+            let end = Instant::now() + wait;
+            // Who was sent away looks for a fresh identity meanwhile.
+            loop {
+                if refused && renew::change_over(self.shared) {
+                    return false;
+                }
+                let look = Instant::now() + LOOK;
+                if !refused || look >= end {
+                    break;
+                }
+                Timer::at(look).await;
+            }
+            Timer::at(end).await;
+            false
+        };
+        future::or(pause, moved).await
+    }
+
     /// One connection from dial to its end.
     async fn connection(&self, bridge: &super::BridgeAddress) -> Result<Infallible, LinkError> {
         // Set before the first connection.

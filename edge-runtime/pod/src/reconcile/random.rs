@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::event::{ImageFailure, PodEvent, ProbeKind, StartFailure};
-use super::super::record::{ContainerKind, ContainerState, Resources, SandboxState};
+use super::super::record::{ContainerKind, ContainerState, NodeEnd, Resources, SandboxState};
 use super::super::step::{Step, StopSignal};
 use super::super::testing::{Sim, exit, pod};
 
@@ -283,7 +283,11 @@ impl World {
             Act::Dependency => self.tell(PodEvent::DependencyChanged),
             Act::Delete { grace_s } => self.tell(PodEvent::DeletionRequested { grace_s }),
             Act::Tombstone => self.tell(PodEvent::ObjectGone { grace_s: 30 }),
-            Act::Fail => self.tell(PodEvent::Fail { reason: "Evicted".into(), message: "full".into() }),
+            Act::Fail => self.tell(PodEvent::Evict {
+                reason: "Evicted".into(),
+                message: "full".into(),
+                end: NodeEnd { grace_s: 1, disruption: false },
+            }),
         }
     }
 

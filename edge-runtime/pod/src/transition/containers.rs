@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use super::super::backoff::Backoff;
 use super::super::clock::Now;
-use super::super::event::{Exit, ImageFailure, StartFailure};
+use super::super::event::{Exit, HookKind, ImageFailure, ProbeKind, StartFailure};
 use super::super::record::{
-    ContainerKind, ContainerRecord, ContainerState, Hooks, PodRecord, ProbeResults, SignalState, Terminated,
-    VolumeImage,
+    ContainerKind, ContainerRecord, ContainerState, Hook, Hooks, PodRecord, ProbeResults, Resize, Resources,
+    SignalState, Terminated, VolumeImage,
 };
 
 /// Pause before a start that failed for its configuration is tried again (the kubelet's sync retry).
 const CONFIG_RETRY: Duration = Duration::from_secs(10);
 /// An image that may not be pulled can only appear by import, which is told as `DependencyChanged`.
 const NEVER_PULL_RETRY: Duration = Duration::from_secs(60);
+
+/// Pause after a resize that failed, for instance below what the container uses.
+const RESIZE_RETRY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 
 /// Exit code of a container whose end nobody saw, as the kubelet reports it.
 const UNKNOWN_EXIT: i32 = 137;
@@ -135,6 +138,50 @@ pub(super) fn exited(c: &mut ContainerRecord, id: &str, exit: Exit, now: &Now) {
     if c.kind == ContainerKind::Init && exit_code == 0 {
         c.restart_backoff = None;
     }
+}
+
+pub(super) fn probed(c: &mut ContainerRecord, id: &str, probe: ProbeKind, success: bool) {
+    // Of one that is being stopped only the readiness counts.
+    let running = matches!(c.state, ContainerState::Running { .. });
+    if c.state.live_id() == Some(id) && (running || probe == ProbeKind::Readiness) {
+        let verdict = match probe {
+            ProbeKind::Startup => &mut c.probes.startup,
+            ProbeKind::Readiness => &mut c.probes.readiness,
+            ProbeKind::Liveness => &mut c.probes.liveness,
+        };
+        *verdict = Some(success);
+    }
+}
+
+pub(super) fn hook_done(c: &mut ContainerRecord, id: &str, hook: HookKind, error: Option<String>, now: &Now) {
+    if c.state.live_id() != Some(id) {
+        return;
+    }
+    let hook = match hook {
+        HookKind::PostStart => &mut c.hooks.post_start,
+        HookKind::PreStop => &mut c.hooks.pre_stop,
+    };
+    if *hook == Hook::UnderWay {
+        *hook = Hook::Done { at: now.mono, error };
+    }
+}
+
+pub(super) fn resized(c: &mut ContainerRecord, id: &str, resources: Resources, error: Option<String>, now: &Now) {
+    if c.state.live_id() != Some(id) {
+        return;
+    }
+    c.resize = match (error, &c.resize) {
+        (None, _) => {
+            c.resources = Some(resources);
+            Resize::Idle
+        }
+        (Some(message), before) => {
+            let failures = if let Resize::UnderWay { failures, .. } = before { *failures } else { 0 };
+            let pause = RESIZE_RETRY.0.saturating_mul(1 << failures.min(8)).min(RESIZE_RETRY.1);
+            let (retry_at, failures) = (now.mono.after(pause), failures.saturating_add(1));
+            Resize::Failed { message, retry_at, failures }
+        }
+    };
 }
 
 /// The end of a process that nobody saw.

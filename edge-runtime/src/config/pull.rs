@@ -1,12 +1,14 @@
-//! What the administrator says about pulls and about the end of the machine. Pure.
+//! The `pull` section: how and when images are fetched. Pure.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::image::Reference;
+use super::images::normalized;
+use super::{Wrong, wrong};
 
+/// As typed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct PullFile {
@@ -14,25 +16,6 @@ pub struct PullFile {
     pub window: Option<String>,
     pub images: Vec<String>,
     pub auth_file: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct ShutdownFile {
-    pub grace_seconds: Option<u32>,
-    pub critical_grace_seconds: Option<u32>,
-    pub pods: AtShutdown,
-}
-
-/// What becomes of pods when the machine shuts down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AtShutdown {
-    /// They go on at the next boot.
-    #[default]
-    Resume,
-    /// They end as `Failed`, as with a kubelet: for nodes whose pods are replaced elsewhere.
-    Fail,
 }
 
 /// Pulls.
@@ -48,18 +31,18 @@ pub struct PullConfig {
 }
 
 impl PullConfig {
-    pub(super) fn from_file(file: PullFile) -> Result<Self, (&'static str, String)> {
+    pub(super) fn from_file(file: PullFile) -> Result<Self, Wrong> {
         if file.bytes_per_second.is_some_and(|rate| rate < 1024) {
-            return Err(("pull.bytes-per-second", "less than 1024 would time out at most registries".into()));
+            return Err(wrong("pull.bytes-per-second", "less than 1024 would time out at most registries"));
         }
-        let name = |name: &String| {
-            let parsed = Reference::parse(name).map(|reference| reference.to_string());
-            parsed.map_err(|error| ("pull.images", error.to_string()))
-        };
         Ok(Self {
             bytes_per_second: file.bytes_per_second,
-            window: file.window.map(|text| Window::parse(&text)).transpose().map_err(|why| ("pull.window", why))?,
-            images: file.images.iter().map(name).collect::<Result<_, _>>()?,
+            window: file
+                .window
+                .map(|text| Window::parse(&text))
+                .transpose()
+                .map_err(|why| wrong("pull.window", why))?,
+            images: normalized("pull.images", &file.images)?,
             auth_file: file.auth_file,
         })
     }
@@ -100,27 +83,6 @@ impl Window {
         let length = (self.to + DAY - self.from) % DAY;
         let since = (now + DAY - self.from) % DAY;
         (since < length).then(|| Duration::from_secs(u64::from(length - since)))
-    }
-}
-
-/// How long pods get when the machine shuts down.
-#[derive(Clone, Copy, Debug)]
-pub struct ShutdownConfig {
-    /// For pods that are not critical, which stop first.
-    pub grace: Duration,
-    /// For critical ones, after the others.
-    pub critical_grace: Duration,
-    pub pods: AtShutdown,
-}
-
-impl ShutdownConfig {
-    pub(super) fn from_file(file: &ShutdownFile) -> Self {
-        let seconds = |given: Option<u32>, default| Duration::from_secs(given.unwrap_or(default).into());
-        Self {
-            grace: seconds(file.grace_seconds, 20),
-            critical_grace: seconds(file.critical_grace_seconds, 10),
-            pods: file.pods,
-        }
     }
 }
 

@@ -1,0 +1,114 @@
+//! The `network` section: the pods' subnets, and who connects them.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::node::instance_suffix;
+use super::{Wrong, wrong};
+use crate::net::{NetError, Subnet};
+
+/// As typed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct NetworkFile {
+    pub bridge: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_cidrs: Option<Vec<String>>,
+    pub cluster_dns: Vec<String>,
+    pub cluster_domain: Option<String>,
+    pub mode: NetworkMode,
+    pub cni: CniFile,
+}
+
+/// Who connects pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkMode {
+    /// The built-in bridge.
+    Builtin,
+    /// CNI plugins; the node is not ready without a configuration of theirs.
+    Cni,
+    /// CNI plugins if there is a configuration, else the built-in bridge.
+    #[default]
+    Auto,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct CniFile {
+    pub conf_dir: Option<PathBuf>,
+    pub bin_dirs: Option<Vec<PathBuf>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct NetworkConfig {
+    pub bridge: String,
+    /// Pod subnets of this node: one, or one of each family.
+    pub subnets: Vec<Subnet>,
+    pub cluster_dns: Vec<String>,
+    pub cluster_domain: String,
+    pub mode: NetworkMode,
+    /// Folder of CNI configurations, and folders of plugins in the order of search.
+    pub cni_conf_dir: PathBuf,
+    pub cni_bin_dirs: Vec<PathBuf>,
+}
+
+impl NetworkConfig {
+    pub(super) fn from_file(file: NetworkFile, root: &Path) -> Result<Self, Wrong> {
+        let (key, subnets) = match (file.subnet, file.pod_cidrs) {
+            (Some(_), Some(_)) => {
+                return Err(wrong("network.subnet", "is the same as network.pod-cidrs: give only one"));
+            }
+            (_, Some(several)) => ("network.pod-cidrs", several),
+            (one, None) => ("network.subnet", vec![one.unwrap_or_else(|| subnet(root))]),
+        };
+        let subnets = parse_subnets(&subnets).map_err(|why| wrong(key, why))?;
+        let bridge = file.bridge.unwrap_or_else(|| bridge_name(instance_suffix(root).as_deref()));
+        // The kernel's IFNAMSIZ is 16 with the terminating zero.
+        if bridge.is_empty() || bridge.len() > 15 || bridge.contains(['/', ' ']) {
+            return Err(wrong("network.bridge", format!("'{bridge}' is no interface name of 1 to 15 characters")));
+        }
+        Ok(Self {
+            bridge,
+            subnets,
+            cluster_dns: file.cluster_dns,
+            cluster_domain: file.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
+            mode: file.mode,
+            cni_conf_dir: file.cni.conf_dir.unwrap_or_else(|| root.join("etc/cni/net.d")),
+            cni_bin_dirs: file.cni.bin_dirs.unwrap_or_else(cni_bin_dirs),
+        })
+    }
+}
+
+fn bridge_name(suffix: Option<&str>) -> String {
+    suffix.map_or_else(|| "sampan0".into(), |suffix| format!("smp-{suffix}"))
+}
+
+/// 10.85.0.0/24 for the only node of a host; a /24 of 10.86.0.0 to 10.101.255.0 by the root's path otherwise.
+fn subnet(root: &Path) -> String {
+    if root == Path::new("/") {
+        return "10.85.0.0/24".into();
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, root.as_os_str().as_encoded_bytes());
+    let bytes = digest.as_ref();
+    format!("10.{}.{}.0/24", 86 + bytes[0] % 16, bytes[1])
+}
+
+/// One subnet, or one of each family; the first one's family is the pods' main one.
+fn parse_subnets(texts: &[String]) -> Result<Vec<Subnet>, String> {
+    let subnets: Vec<Subnet> =
+        texts.iter().map(|text| text.parse().map_err(|error: NetError| error.to_string())).collect::<Result<_, _>>()?;
+    match subnets.as_slice() {
+        [_] => Ok(subnets),
+        [one, other] if one.is_ipv4() != other.is_ipv4() => Ok(subnets),
+        _ => Err("give one subnet, or one of IPv4 and one of IPv6".into()),
+    }
+}
+
+/// Where distributions (Debian, Fedora) and Kubernetes' own packages put plugins.
+fn cni_bin_dirs() -> Vec<PathBuf> {
+    ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"].map(PathBuf::from).into()
+}

@@ -1,0 +1,88 @@
+//! The keys at the top of the file: what the node is called, how many pods it takes, what it keeps for itself.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Wrong, wrong};
+use crate::pod::dns;
+use crate::sys::cgroup::{Driver, check_slice_parent};
+
+/// As typed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ReservedFile {
+    pub cpu_millis: Option<u64>,
+    pub memory_bytes: Option<u64>,
+    pub storage_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    pub cpu_millis: u64,
+    pub memory_bytes: u64,
+    pub storage_bytes: u64,
+}
+
+impl Reserved {
+    pub(super) fn from_file(file: &ReservedFile) -> Self {
+        Self {
+            cpu_millis: file.cpu_millis.unwrap_or(0),
+            memory_bytes: file.memory_bytes.unwrap_or(0),
+            storage_bytes: file.storage_bytes.unwrap_or(0),
+        }
+    }
+}
+
+/// Distinguishes nodes that share a host: nothing for `/`, otherwise 8 hex digits of the root's path.
+#[must_use]
+pub fn instance_suffix(root: &Path) -> Option<String> {
+    if root == Path::new("/") {
+        return None;
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, root.as_os_str().as_encoded_bytes());
+    Some(digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Parent of all pods' cgroups, as `driver` can have it.
+pub(super) fn cgroup_parent(typed: Option<String>, driver: Driver, root: &Path) -> Result<String, Wrong> {
+    let own = || instance_suffix(root).map_or_else(|| "/sampan".into(), |suffix| format!("/sampan-{suffix}"));
+    let parent = typed.unwrap_or_else(own);
+    if !parent.starts_with('/') || parent.contains("..") {
+        return Err(wrong("cgroup-parent", format!("'{parent}' is not an absolute cgroup path")));
+    }
+    if driver == Driver::Systemd {
+        check_slice_parent(&parent).map_err(|why| wrong("cgroup-parent", why))?;
+    }
+    Ok(parent)
+}
+
+pub(super) fn max_pods(typed: Option<u32>) -> Result<u32, Wrong> {
+    match typed.unwrap_or(110) {
+        0 => Err(wrong("max-pods", "must be at least 1")),
+        pods => Ok(pods),
+    }
+}
+
+/// A node name is a DNS-1123 subdomain (Kubernetes: `ValidateNodeName`).
+pub(super) fn name(typed: Option<String>) -> Result<String, Wrong> {
+    let name = typed.unwrap_or_else(host_name);
+    if dns::is_subdomain(&name) {
+        return Ok(name);
+    }
+    Err(wrong("node-name", format!("'{name}' is not a lower-case DNS name; set node-name or use --node")))
+}
+
+fn host_name() -> String {
+    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default().to_lowercase()
+}
+
+pub(super) fn check_taint(taint: &str) -> Result<(), Wrong> {
+    match taint.rsplit_once(':').map(|(_, effect)| effect) {
+        Some("NoSchedule" | "PreferNoSchedule" | "NoExecute") => Ok(()),
+        _ => Err(wrong(
+            "taints",
+            format!("'{taint}' is not KEY=VALUE:EFFECT with effect NoSchedule, PreferNoSchedule or NoExecute"),
+        )),
+    }
+}
