@@ -11,9 +11,10 @@ use clap_complete::Shell;
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::api::ServiceRange;
 use crate::pki::{self, token};
-use crate::{info, limits, memory, nodes, serve, standalone};
+#[cfg(feature = "standalone")]
+use crate::standalone;
+use crate::{info, limits, memory, nodes, serve};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -32,7 +33,8 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// The bridge over a small Kubernetes API of its own.
-    Standalone(Standalone),
+    #[cfg(feature = "standalone")]
+    Standalone(standalone::Options),
     /// The bridge over an existing Kubernetes API.
     Serve(Serve),
     /// Join tokens.
@@ -46,26 +48,16 @@ enum Verb {
     Version,
 }
 
-/// `standalone`.
-#[derive(Debug, Clone, Args)]
-pub struct Standalone {
-    /// Folder of everything that lasts: the API's database, the authority, the administrator's kubeconfig.
-    #[arg(long)]
-    pub state: PathBuf,
-    /// Where nodes connect.
-    #[arg(long, default_value = "0.0.0.0:7443")]
-    pub listen: SocketAddr,
-    /// Where kubectl connects.
-    #[arg(long, default_value = "127.0.0.1:6443")]
-    pub api_listen: SocketAddr,
-    /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
-    #[arg(long)]
-    pub advertise: Vec<String>,
-    /// Addresses that Services get: an IPv4 range.
-    #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
-    pub service_range: ServiceRange,
-    #[command(flatten)]
-    pub nodes: Nodes,
+impl Verb {
+    /// Whether this is a server: it runs until a signal.
+    fn serves(&self) -> bool {
+        match self {
+            #[cfg(feature = "standalone")]
+            Self::Standalone(_) => true,
+            Self::Serve(_) => true,
+            _ => false,
+        }
+    }
 }
 
 /// How nodes are let in.
@@ -145,12 +137,13 @@ pub fn start_log(arguments: &Arguments) -> anyhow::Result<()> {
 /// Does what the arguments say; for the servers, until a signal.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     pki::tls::install_provider();
-    if let Verb::Standalone(_) | Verb::Serve(_) = &arguments.verb {
+    if arguments.verb.serves() {
         limits::set();
         memory::set_up();
         tokio::spawn(memory::watch());
     }
     match arguments.verb {
+        #[cfg(feature = "standalone")]
         Verb::Standalone(options) => standalone::run(options).await,
         Verb::Serve(options) => serve::run(options).await,
         Verb::Nodes(options) => nodes::run(options).await,

@@ -3,18 +3,19 @@
 //! | module | owns |
 //! |---|---|
 //! | [`accept`] | connections of strangers: how many, how long, how many from one address |
-//! | [`api`] | a small Kubernetes API on SQLite, for when there is no cluster |
 //! | [`bridge`] | watches of the API, sessions of the nodes, and what goes between |
 //! | [`listen`] | the port that nodes know: joining, connecting |
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
-//! | [`standalone`], [`serve`] | wiring of the two ways to run |
+//! | `standalone`, [`serve`] | wiring of the two ways to run |
+//! | `api_port` | the port of the embedded API (the crate `apiserver`), for when there is no cluster |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`cli`] | verbs, flags, what is printed |
 
 pub mod accept;
-pub mod api;
+#[cfg(feature = "standalone")]
+pub mod api_port;
 pub mod bridge;
 pub mod cli;
 pub mod info;
@@ -26,4 +27,5 @@ pub mod nodes;
 pub mod pki;
 pub mod serve;
 pub mod signal;
+#[cfg(feature = "standalone")]
 pub mod standalone;

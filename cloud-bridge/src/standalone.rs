@@ -1,21 +1,21 @@
 //! `cloud-bridge standalone`: the embedded API, its scheduler, and the bridge on it, in one process. Wiring only.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::accept::Gate;
-use crate::api::scheduler;
-use crate::api::{Accounts, Config, Server};
+use crate::api_port;
 use crate::bridge::clients::Clients;
 use crate::bridge::{Bridge, Settings, lifecycle};
-use crate::cli::Standalone;
+use crate::cli::Nodes;
 use crate::info::{self, Info};
 use crate::listen::{self, ListenerContext};
 use crate::pki::authority::{Authority, to_pem};
@@ -24,12 +24,36 @@ use crate::pki::{clock, keep, tls, token};
 use crate::signal;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
+use apiserver::{Accounts, Config, Server, ServiceRange};
+use controller_manager::scheduler;
 
 /// The user and the group of the administrator's certificate.
 const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
 
+/// Flags of `standalone`.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Folder of everything that lasts: the API's database, the authority, the administrator's kubeconfig.
+    #[arg(long)]
+    pub state: PathBuf,
+    /// Where nodes connect.
+    #[arg(long, default_value = "0.0.0.0:7443")]
+    pub listen: SocketAddr,
+    /// Where kubectl connects.
+    #[arg(long, default_value = "127.0.0.1:6443")]
+    pub api_listen: SocketAddr,
+    /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
+    #[arg(long)]
+    pub advertise: Vec<String>,
+    /// Addresses that Services get: an IPv4 range.
+    #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
+    pub service_range: ServiceRange,
+    #[command(flatten)]
+    pub nodes: Nodes,
+}
+
 /// Runs until a signal.
-pub async fn run(options: Standalone) -> anyhow::Result<()> {
+pub async fn run(options: Options) -> anyhow::Result<()> {
     let authority = Arc::new(keep::in_folder(&options.state)?.with_node_life(options.nodes.certificate_life));
     let key = keep::account_key(&options.state, || Ok(Accounts::new_key()?))?;
     let accounts = Accounts::new(&key, authority.certificate_pem())
@@ -79,7 +103,7 @@ pub async fn run(options: Standalone) -> anyhow::Result<()> {
         Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
     tokio::select! {
         never = listen::accept(links, link_tls, context, Arc::clone(&gate)) => match never {},
-        never = api.serve_tls(calls, api_tls, gate) => match never {},
+        never = api_port::serve(api.clone(), calls, api_tls, gate) => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use apimachinery::field::FieldError;
-use cloud_bridge::api::builtin;
-use cloud_bridge::api::resource::Resource;
-use cloud_bridge::api::validate::{validate_object_meta, validate_object_meta_update};
+use apiserver::kinds::builtin;
+use apiserver::resource::Resource;
+use apiserver::resource::object_meta::{validate_object_meta, validate_object_meta_update};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use apimachinery::user::UserInfo;
-use cloud_bridge::api::{Config, Server, scheduler};
+use apiserver::{Config, Server};
+use controller_manager::scheduler;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};

@@ -10,6 +10,7 @@
 //! | [`selector`] | label and field selectors |
 //! | [`user`] | who asks |
 //! | [`node_labels`] | which labels a node may give itself |
+//! | [`well_known`] | words that several parts know |
 //! | [`panics`] | what a panic ends and how it is told |
 
 pub mod field;
@@ -22,3 +23,4 @@ pub mod panics;
 pub mod quantity;
 pub mod selector;
 pub mod user;
+pub mod well_known;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud_bridge::api::{Accounts, Config, ServiceRange};
+use apiserver::{Accounts, Config, ServiceRange};
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Api, JSON};

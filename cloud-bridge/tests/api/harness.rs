@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use apimachinery::user::UserInfo;
-use cloud_bridge::api::{Config, Server};
+use apiserver::{Config, Server};
 use futures::StreamExt;
 use http::Request;
 use http_body_util::BodyExt;

@@ -1,6 +1,6 @@
 //! The state file: restarts and damage.
 
-use cloud_bridge::api::{Config, Server};
+use apiserver::{Config, Server};
 use serde_json::{Value, json};
 
 use crate::harness::{Api, MERGE, config};

@@ -46,7 +46,7 @@ async fn listen_with(gate: Arc<Gate>) -> Listening {
     let ca = authority.certificate();
     let config = tls::server_config(ca, signed, std::slice::from_ref(ca), &[b"h2", b"http/1.1"]).unwrap();
     let server = api.server.clone().unwrap();
-    tokio::spawn(async move { server.serve_tls(listener, config, gate).await });
+    tokio::spawn(async move { cloud_bridge::api_port::serve(server, listener, config, gate).await });
     Listening { _api: api, authority, address }
 }
 

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use apimachinery::user::UserInfo;
+use apiserver::{Config, Server};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cloud_bridge::api::{Config, Server};
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::pki::authority::{Authority, to_pem};
@@ -74,7 +74,9 @@ impl Fixture {
         let config = tls::server_config(ca, signed, std::slice::from_ref(ca), &[b"h2", b"http/1.1"]).unwrap();
         kubeconfig(&folder.path().join("config"), &authority, &format!("https://{address}"));
         let server = api.clone();
-        tokio::spawn(async move { server.serve_tls(listener, config, cloud_bridge::accept::Gate::new()).await });
+        tokio::spawn(async move {
+            cloud_bridge::api_port::serve(server, listener, config, cloud_bridge::accept::Gate::new()).await
+        });
 
         let cluster = Cluster::over(clients, client);
         let bridge = TestBridge::with_settings(&cluster, Authority::create("link").unwrap(), settings).await;

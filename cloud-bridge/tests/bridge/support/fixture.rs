@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::user::UserInfo;
+use apiserver::{Config, Server};
 use bytes::Bytes;
 use cloud_bridge::accept::Gate;
-use cloud_bridge::api::{Config, Server};
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::bridge::{Bridge, Settings};
 use cloud_bridge::listen::{self, ListenerContext};

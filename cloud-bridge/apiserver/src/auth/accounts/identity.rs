@@ -1,0 +1,97 @@
+//! Whom a service account token stands for: its signature, its times, and whether what it is bound to is still there
+//! (K8s pkg/serviceaccount/claims.go, `Validate`).
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::ISSUER;
+use crate::state::Inner;
+use crate::storage::Store;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+use apimachinery::user::UserInfo;
+
+/// Clocks of clients may be off by this much.
+const LEEWAY_S: i64 = 60;
+
+/// A token that holds.
+pub(crate) struct Proven {
+    pub(crate) user: UserInfo,
+    /// Those of the wanted audiences that the token is for.
+    pub(crate) audiences: Vec<String>,
+    /// As a TokenReview shows it.
+    pub(crate) extra: Value,
+}
+
+/// The user of a token that is meant for this API.
+pub(crate) fn user(inner: &Inner, token: &str) -> Option<UserInfo> {
+    review(inner, token, &[]).map(|proven| proven.user)
+}
+
+/// As a TokenReview asks it; no audiences means this API's own.
+pub(crate) fn review(inner: &Inner, token: &str, wanted: &[String]) -> Option<Proven> {
+    let accounts = inner.config.accounts.as_ref()?;
+    let claims = accounts.key.verify(token)?;
+    let now = Timestamp::now().as_second();
+    let time = |name: &str| claims[name].as_i64();
+    if claims["iss"] != ISSUER || time("exp")? <= now || time("nbf")? > now + LEEWAY_S {
+        return None;
+    }
+    let own = [ISSUER.to_owned()];
+    let wanted = if wanted.is_empty() { &own[..] } else { wanted };
+    let held: Vec<&str> = claims["aud"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let audiences: Vec<String> = wanted.iter().filter(|a| held.contains(&a.as_str())).cloned().collect();
+    if audiences.is_empty() {
+        return None;
+    }
+    let private = &claims["kubernetes.io"];
+    let namespace = private["namespace"].as_str()?;
+    let account = &private["serviceaccount"];
+    let store = inner.store();
+    let alive = |storage: &str, namespace: &str, claim: &Value| present(&store, storage, namespace, claim, now);
+    let bound = [("pods", "pod", namespace), ("secrets", "secret", namespace), ("nodes", "node", "")];
+    if !alive("serviceaccounts", namespace, account) {
+        return None;
+    }
+    // The node of a pod's token is only told, a token bound to the node alone depends on it.
+    let by_node = private["pod"].is_null();
+    for (storage, claim, namespace) in bound {
+        let claim = &private[claim];
+        if claim.is_object() && (storage != "nodes" || by_node) && !alive(storage, namespace, claim) {
+            return None;
+        }
+    }
+    let name = account["name"].as_str()?;
+    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    let mut user =
+        UserInfo::new(&format!("system:serviceaccount:{namespace}:{name}"), groups.iter().map(String::as_str));
+    user.uid = account["uid"].as_str()?.to_owned();
+    Some(Proven { user, audiences, extra: extra(&claims) })
+}
+
+/// Whether the object of this name is still the one with this uid, and not long on its way out.
+fn present(store: &Store, storage: &str, namespace: &str, claim: &Value, now: i64) -> bool {
+    let (Some(name), Some(uid)) = (claim["name"].as_str(), claim["uid"].as_str()) else { return false };
+    let key = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
+    let Ok(Some(found)) = store.get(storage, &key) else { return false };
+    let deleted = found.value()["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+    meta::text(found.value(), "uid") == uid && deleted.is_none_or(|at| at.as_second() + LEEWAY_S >= now)
+}
+
+fn extra(claims: &Value) -> Value {
+    let private = &claims["kubernetes.io"];
+    let mut extra = json!({});
+    let facts = [
+        ("credential-id", claims["jti"].as_str().map(|id| format!("JTI={id}"))),
+        ("node-name", private["node"]["name"].as_str().map(str::to_owned)),
+        ("node-uid", private["node"]["uid"].as_str().map(str::to_owned)),
+        ("pod-name", private["pod"]["name"].as_str().map(str::to_owned)),
+        ("pod-uid", private["pod"]["uid"].as_str().map(str::to_owned)),
+    ];
+    for (name, value) in facts {
+        if let Some(value) = value {
+            extra[format!("authentication.kubernetes.io/{name}")] = json!([value]);
+        }
+    }
+    extra
+}

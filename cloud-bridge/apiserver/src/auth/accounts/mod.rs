@@ -1,0 +1,50 @@
+//! Service accounts of the embedded API: their signed tokens, what every namespace and pod gets for them, and whom a
+//! token stands for. Without a key (a server opened without [`Accounts`]) there are none of these.
+
+mod identity;
+mod jwt;
+
+pub(crate) use identity::{review, user};
+pub use jwt::KeyError;
+
+use jwt::SigningKey;
+
+/// What tokens are good for unless they say otherwise, and who issued them: the names that a cluster's API server
+/// has by default (`--api-audiences`, `--service-account-issuer`).
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// Name of the ConfigMap with the authority's certificate in every namespace.
+pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// What the server signs tokens with, and the certificate that pods trust it by.
+pub struct Accounts {
+    pub(crate) key: SigningKey,
+    pub(crate) root_ca: String,
+}
+
+impl Accounts {
+    /// `pkcs8` is an ECDSA P-256 key, as [`Accounts::new_key`] makes it; `root_ca` is PEM.
+    ///
+    /// # Errors
+    /// The key cannot be read.
+    pub fn new(pkcs8: &[u8], root_ca: String) -> Result<Self, KeyError> {
+        Ok(Self { key: SigningKey::from_pkcs8(pkcs8)?, root_ca })
+    }
+
+    /// A new key, as PKCS #8.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn new_key() -> Result<Vec<u8>, KeyError> {
+        SigningKey::generate()
+    }
+}
+
+impl std::fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Accounts")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The node authorizer's graph, as an index: which node has a pod that names an object. Follows every write of pods
+//! and PersistentVolumes, so that a question costs a look-up whatever the number of pods.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::references::{self, Kind};
+use crate::storage::{Change, ChangeKind, Store, StoreError, Subscription};
+use apimachinery::json::text;
+use apimachinery::well_known::MIRROR_ANNOTATION;
+
+/// An object: its kind, namespace and name.
+type Object = (Kind, String, String);
+
+/// How often each element is held by somebody.
+type Counts = HashMap<String, usize>;
+
+#[derive(Default)]
+pub(crate) struct Relations {
+    /// The nodes whose pods name an object.
+    nodes: HashMap<Object, Counts>,
+    /// The claim that a PersistentVolume is bound to: namespace and name.
+    claims: HashMap<String, (String, String)>,
+    /// The PersistentVolumes that need a secret.
+    volumes: HashMap<(String, String), Counts>,
+}
+
+/// The graph, kept by the storage's writes.
+#[derive(Default)]
+pub(crate) struct Related {
+    relations: Arc<Mutex<Relations>>,
+    /// Nothing comes through these; they end the subscriptions with the server.
+    subscriptions: Mutex<Vec<Subscription>>,
+}
+
+impl Related {
+    /// Reads what there is and follows what is written from now on.
+    pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
+        let mut subscriptions = Vec::new();
+        for (storage, change) in FOLLOWED {
+            for stored in store.list(storage, None, None, None)? {
+                change(&mut self.relations(), None, Some(stored.value()));
+            }
+            let relations = Arc::clone(&self.relations);
+            // A filter sees each change at its write; this one lets nothing through to a queue.
+            subscriptions.push(store.subscribe(
+                storage,
+                Box::new(move |written: &Change| {
+                    let after = (written.kind != ChangeKind::Deleted).then(|| written.object.value());
+                    let before = written.before.as_ref().map(|before| before.value());
+                    change(&mut relations.lock().unwrap_or_else(PoisonError::into_inner), before, after);
+                    None
+                }),
+            ));
+        }
+        *self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner) = subscriptions;
+        Ok(())
+    }
+
+    pub(crate) fn relations(&self) -> MutexGuard<'_, Relations> {
+        self.relations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a change of an object from one state to another is taken in.
+type Follow = fn(&mut Relations, Option<&Value>, Option<&Value>);
+
+const FOLLOWED: [(&str, Follow); 2] = [("pods", Relations::pod), ("persistentvolumes", Relations::volume)];
+
+impl Relations {
+    /// Whether a pod of the node names the object; secrets also by way of a claim's volume.
+    pub(crate) fn has(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
+        let key = (kind, namespace.to_owned(), name.to_owned());
+        if self.nodes.get(&key).is_some_and(|nodes| nodes.contains_key(node)) {
+            return true;
+        }
+        let (_, namespace, name) = key;
+        kind == Kind::Secret
+            && self
+                .volumes
+                .get(&(namespace, name))
+                .is_some_and(|volumes| volumes.keys().any(|volume| self.has_volume(node, volume)))
+    }
+
+    /// Whether a pod of the node names the claim that the PersistentVolume is bound to.
+    pub(crate) fn has_volume(&self, node: &str, volume: &str) -> bool {
+        self.claims.get(volume).is_some_and(|(namespace, claim)| self.has(node, Kind::Claim, namespace, claim))
+    }
+
+    fn pod(&mut self, before: Option<&Value>, after: Option<&Value>) {
+        let same = |a: &Value, b: &Value| a["spec"] == b["spec"] && is_mirror(a) == is_mirror(b);
+        if let (Some(before), Some(after)) = (before, after)
+            && same(before, after)
+        {
+            return;
+        }
+        if let Some(pod) = before {
+            edges(pod, |object, node| count(&mut self.nodes, object, node, false));
+        }
+        if let Some(pod) = after {
+            edges(pod, |object, node| count(&mut self.nodes, object, node, true));
+        }
+    }
+
+    fn volume(&mut self, before: Option<&Value>, after: Option<&Value>) {
+        if let Some(volume) = before {
+            let name = text(&volume["metadata"], "name");
+            self.claims.remove(name);
+            for secret in bound_secrets(volume) {
+                count(&mut self.volumes, secret, name, false);
+            }
+        }
+        if let Some(volume) = after {
+            let (name, claim) = (text(&volume["metadata"], "name"), &volume["spec"]["claimRef"]);
+            if claim.is_object() {
+                self.claims
+                    .insert(name.to_owned(), (text(claim, "namespace").to_owned(), text(claim, "name").to_owned()));
+            }
+            for secret in bound_secrets(volume) {
+                count(&mut self.volumes, secret, name, true);
+            }
+        }
+    }
+}
+
+fn is_mirror(pod: &Value) -> bool {
+    !pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_null()
+}
+
+/// Tells each object that the pod relates to its node. A mirror pod, which the node has made, relates only itself.
+fn edges(pod: &Value, mut tell: impl FnMut(Object, &str)) {
+    let node = text(&pod["spec"], "nodeName");
+    if node.is_empty() {
+        return;
+    }
+    let namespace = text(&pod["metadata"], "namespace");
+    let object = |kind, name: &str| (kind, namespace.to_owned(), name.to_owned());
+    tell(object(Kind::Pod, text(&pod["metadata"], "name")), node);
+    if !is_mirror(pod) {
+        references::of_pod(pod, &mut |kind, name| tell(object(kind, name), node));
+    }
+}
+
+/// A volume that is bound to nothing gives access to nothing.
+fn bound_secrets(volume: &Value) -> Vec<(String, String)> {
+    if volume["spec"]["claimRef"].is_object() { references::of_volume(volume) } else { Vec::new() }
+}
+
+fn count<K: std::hash::Hash + Eq>(index: &mut HashMap<K, Counts>, key: K, held: &str, more: bool) {
+    if more {
+        *index.entry(key).or_default().entry(held.to_owned()).or_default() += 1;
+        return;
+    }
+    let Some(counts) = index.get_mut(&key) else { return };
+    if let Some(number) = counts.get_mut(held) {
+        *number = number.saturating_sub(1);
+        if *number == 0 {
+            counts.remove(held);
+        }
+    }
+    if counts.is_empty() {
+        index.remove(&key);
+    }
+}
+
+#[cfg(test)]
+impl Relations {
+    /// Nothing is left of what has gone.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.claims.is_empty() && self.volumes.is_empty()
+    }
+
+    pub(crate) fn write(&mut self, storage: &str, before: Option<&Value>, after: Option<&Value>) {
+        if storage == "pods" { self.pod(before, after) } else { self.volume(before, after) }
+    }
+}

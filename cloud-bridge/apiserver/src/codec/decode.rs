@@ -1,0 +1,149 @@
+//! From JSON to a checked object: unknown fields and values of the wrong type, in the API server's words. Knows no
+//! storage and no verbs.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::parse::{COMPLAINTS_MAX, shown_path};
+
+/// How many elements a list may have, but for a command's arguments. Validation compares elements with each other,
+/// and the typed form of a small text may be large.
+const LIST_MAX: usize = 4096;
+/// Lists of plain words that are compared with nothing.
+const ARGUMENTS: &[&str] = &["args", "command"];
+
+/// A body that matches the kind's type.
+#[derive(Debug, PartialEq)]
+pub struct Decoded {
+    /// The object with unknown fields and nulls dropped.
+    pub value: Value,
+    /// Paths of unknown fields, in the order of the object: `spec.containers[0].foo`.
+    pub unknown: Vec<String>,
+}
+
+/// A typed check: the object through its Kubernetes type and back, or why it does not fit.
+pub(crate) type Check = fn(&Value) -> Result<Decoded, String>;
+
+/// Passes `value` through the type `T`.
+pub(crate) fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Decoded, String> {
+    short_lists(value, "")?;
+    let typed: T = serde_path_to_error::deserialize(value).map_err(|e| {
+        let path = e.path().to_string();
+        format!("json: cannot unmarshal into field {path}: {}", e.inner())
+    })?;
+    let mut out = serde_json::to_value(&typed).map_err(|e| e.to_string())?;
+    let mut unknown = Vec::new();
+    compare(value, &mut out, &mut String::new(), &mut unknown);
+    drop_empty(&mut out);
+    Ok(Decoded { value: out, unknown })
+}
+
+/// Refuses long lists before they become typed.
+fn short_lists(value: &Value, name: &str) -> Result<(), String> {
+    match value {
+        Value::Array(list) if list.len() > LIST_MAX && !ARGUMENTS.contains(&name) => {
+            Err(format!("the list {} has {} elements, more than {LIST_MAX}", shown_path(name), list.len()))
+        }
+        Value::Array(list) => list.iter().try_for_each(|item| short_lists(item, name)),
+        Value::Object(map) => map.iter().try_for_each(|(name, inner)| short_lists(inner, name)),
+        _ => Ok(()),
+    }
+}
+
+/// Collects the paths that are in `given` with a value but not in `kept`, and keeps numbers as they were written
+/// (a type may have made a float of `10`).
+fn compare(given: &Value, kept: &mut Value, path: &mut String, out: &mut Vec<String>) {
+    let length = path.len();
+    match (given, kept) {
+        (Value::Object(given), Value::Object(kept)) => {
+            for (key, value) in given {
+                if value.is_null() {
+                    continue;
+                }
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(key);
+                match kept.get_mut(key) {
+                    Some(inner) => compare(value, inner, path, out),
+                    None if out.len() < COMPLAINTS_MAX => out.push(shown_path(path)),
+                    None => {}
+                }
+                path.truncate(length);
+            }
+        }
+        (Value::Array(given), Value::Array(kept)) => {
+            for (index, (value, inner)) in given.iter().zip(kept).enumerate() {
+                path.push_str(&format!("[{index}]"));
+                compare(value, inner, path, out);
+                path.truncate(length);
+            }
+        }
+        (Value::Number(given), Value::Number(kept)) => *kept = given.clone(),
+        _ => {}
+    }
+}
+
+/// Drops empty lists, and empty maps where the API has maps rather than structures: Go's `omitempty` leaves
+/// both out, so an object with `labels: {}` is the same as one without.
+pub(crate) fn drop_empty(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, inner| {
+                drop_empty(inner);
+                match inner {
+                    Value::Array(items) => !items.is_empty(),
+                    Value::Object(fields) if fields.is_empty() => !matches!(
+                        key.as_str(),
+                        "labels"
+                            | "annotations"
+                            | "nodeSelector"
+                            | "data"
+                            | "binaryData"
+                            | "stringData"
+                            | "limits"
+                            | "requests"
+                    ),
+                    Value::Null => false,
+                    _ => true,
+                }
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn unknown_fields_have_paths() {
+        let pod = json!({"metadata": {"name": "a", "labels": {}}, "spec": {"containers": [{"name": "c", "imagee": "x", "args": null}]}});
+        let decoded = check::<Pod>(&pod).unwrap();
+        assert_eq!(decoded.unknown, ["spec.containers[0].imagee"]);
+        assert!(decoded.value["metadata"].get("labels").is_none());
+    }
+
+    #[test]
+    fn wrong_types_name_the_field() {
+        let error = check::<Pod>(&json!({"spec": {"containers": [{"name": 1}]}})).unwrap_err();
+        assert!(error.contains("spec.containers[0].name"), "{error}");
+    }
+
+    #[test]
+    fn long_lists_and_many_complaints_are_cut() {
+        let containers = |n: usize| json!({"spec": {"containers": vec![json!({}); n]}});
+        assert!(check::<Pod>(&containers(LIST_MAX)).is_ok());
+        assert!(check::<Pod>(&containers(LIST_MAX + 1)).unwrap_err().contains("the list containers has 4097"));
+        let long = vec![json!("a"); LIST_MAX + 1];
+        assert!(check::<Pod>(&json!({"spec": {"containers": [{"name": "c", "args": long}]}})).is_ok());
+        let strange: serde_json::Map<_, _> = (0..10_000).map(|n| (format!("x{n}"), json!(1))).collect();
+        assert_eq!(check::<Pod>(&json!({ "spec": strange })).unwrap().unknown.len(), COMPLAINTS_MAX);
+    }
+}

@@ -1,0 +1,69 @@
+//! The shapes of the built-in kinds: which fields each message has, in JSON and in protobuf. Read by the
+//! protobuf decoder and by the OpenAPI documents; it knows neither.
+//!
+//! `messages.txt` has one message per line: its name, then its fields as `NUMBER=NAME:TYPE`. An empty name is an
+//! inlined message, `!` a field that counts even when it is zero, `*` a list and `%` a map with string keys.
+//! Types: `s` string, `i` integer, `b` boolean, `y` bytes, `q` quantity, `o` integer or string, `t` and `u` times
+//! in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message. Messages outside of the
+//! core and meta groups carry their group's name: `coordination.Lease`.
+
+const MESSAGES: &str = include_str!("messages.txt");
+
+/// One field of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) number: u32,
+    /// Empty for an inlined message.
+    pub(crate) name: &'static str,
+    /// True when zero is a value of its own.
+    pub(crate) keep_zero: bool,
+    /// The type with its `*` or `%`.
+    pub(crate) kind: &'static str,
+}
+
+/// A message by name: its fields.
+pub(crate) fn message(name: &str) -> Option<&'static str> {
+    MESSAGES.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix(' ') }
+    })
+}
+
+/// The message of a kind.
+pub(crate) fn message_name(group: &str, kind: &str) -> String {
+    // Options may be labelled with the group of the request they belong to.
+    if group.is_empty() || kind == "DeleteOptions" {
+        return kind.to_owned();
+    }
+    format!("{}.{kind}", group.split('.').next().unwrap_or_default())
+}
+
+/// The fields of a message.
+pub(crate) fn fields(message: &'static str) -> impl Iterator<Item = Field> {
+    message.split(' ').filter_map(|field| {
+        let (number, rest) = field.split_once('=')?;
+        let (name, kind) = rest.split_once(':')?;
+        let plain = kind.strip_prefix('!');
+        Some(Field { number: number.parse().ok()?, name, keep_zero: plain.is_some(), kind: plain.unwrap_or(kind) })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_and_type_that_is_named_is_known() {
+        for line in MESSAGES.lines() {
+            let name = line.split(' ').next().unwrap_or_default();
+            for field in fields(message(name).expect("the message itself")) {
+                let kind = field.kind.trim_start_matches(['*', '%']);
+                let known = match kind.strip_prefix('@') {
+                    Some(inner) => message(inner).is_some(),
+                    None => ["s", "i", "b", "y", "q", "o", "t", "u", "f", "r"].contains(&kind),
+                };
+                assert!(known, "{name}.{}: {}", field.name, field.kind);
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Bytes and JSON: how bodies are read, checked against types, and written. Knows no resource and no store.
+
+pub(crate) mod decode;
+pub(crate) mod jsonpath;
+pub(crate) mod messages;
+pub(crate) mod parse;
+pub(crate) mod protobuf;

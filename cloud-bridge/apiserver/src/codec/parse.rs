@@ -1,0 +1,234 @@
+//! From the bytes of a body to JSON, within bounds: depth, memory and the number of complaints are limited here, so
+//! that nothing later has to fear the text of a stranger. Knows no kinds.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// How deep a body may nest. Stored objects are read with a limit of 128, and managedFields lie a few levels below
+/// the fields that they are about.
+pub(crate) const DEPTH_MAX: usize = 96;
+/// What the values of one body may take in memory, roughly: a text of 3 MiB can ask for a hundred times its size.
+const MEMORY_MAX: usize = 48 * 1024 * 1024;
+/// One value, and one object with the room that it makes for its first fields and its typed form.
+const VALUE_COST: usize = 32;
+const OBJECT_COST: usize = 640;
+const FIELD_COST: usize = 64;
+/// How many complaints about the fields of one body are kept, as strict decoding of the API server has it.
+pub(crate) const COMPLAINTS_MAX: usize = 100;
+/// Longer paths are not told in full.
+const PATH_MAX: usize = 512;
+
+/// Parses JSON, naming every key that an object has twice (the last one counts, as in Go).
+///
+/// # Errors
+/// The JSON error, or that the body is beyond a bound.
+pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+    let mut reading = Reading { left: MEMORY_MAX, ..Reading::default() };
+    let value = read(bytes, &mut reading)?;
+    Ok((value, reading.duplicates))
+}
+
+/// Where these paths stand in the text: their places in the order of its fields.
+pub(crate) fn places(bytes: &[u8], wanted: &[String]) -> HashMap<String, usize> {
+    let mut reading = Reading { left: MEMORY_MAX, wanted: wanted.iter().cloned().collect(), ..Reading::default() };
+    let _ = read(bytes, &mut reading);
+    reading.places
+}
+
+/// A JSON error in Go's words where they are well known.
+pub(crate) fn reason(error: &serde_json::Error) -> String {
+    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
+}
+
+/// A path as a complaint tells it.
+pub(crate) fn shown_path(path: &str) -> String {
+    if path.len() <= PATH_MAX {
+        return path.to_owned();
+    }
+    let end = (0..=PATH_MAX).rev().find(|at| path.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}...", &path[..end])
+}
+
+fn read(bytes: &[u8], reading: &mut Reading) -> Result<Value, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Node { reading, depth: 0 }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// What is known of the body so far.
+#[derive(Default)]
+struct Reading {
+    path: String,
+    /// Memory that the body may still ask for.
+    left: usize,
+    duplicates: Vec<String>,
+    wanted: HashSet<String>,
+    places: HashMap<String, usize>,
+    fields: usize,
+}
+
+impl Reading {
+    fn charge<E: Error>(&mut self, cost: usize) -> Result<(), E> {
+        self.left = self.left.checked_sub(cost).ok_or_else(|| E::custom("the body has too many values"))?;
+        Ok(())
+    }
+
+    fn field(&mut self) {
+        self.fields += 1;
+        // A path beyond the bound is wanted by nobody; to look it up would read it anew for each field.
+        if !self.wanted.is_empty() && self.path.len() <= PATH_MAX && self.wanted.contains(&self.path) {
+            self.places.entry(self.path.clone()).or_insert(self.fields);
+        }
+    }
+
+    fn twice(&mut self) {
+        if self.duplicates.len() < COMPLAINTS_MAX {
+            self.duplicates.push(shown_path(&self.path));
+        }
+    }
+}
+
+struct Node<'a> {
+    reading: &'a mut Reading,
+    depth: usize,
+}
+
+impl Node<'_> {
+    fn below<E: Error>(&mut self) -> Result<usize, E> {
+        if self.depth >= DEPTH_MAX {
+            return Err(E::custom("exceeded max depth"));
+        }
+        Ok(self.depth + 1)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.reading.charge(VALUE_COST)?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_f64<E>(self, v: f64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_str<E: Error>(self, v: &str) -> Result<Value, E> {
+        self.reading.charge(v.len())?;
+        Ok(v.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Value, A::Error> {
+        let depth = self.below()?;
+        let mut items = Vec::new();
+        let length = self.reading.path.len();
+        loop {
+            self.reading.path.push_str(&format!("[{}]", items.len()));
+            let item = seq.next_element_seed(Node { reading: self.reading, depth })?;
+            self.reading.path.truncate(length);
+            match item {
+                Some(item) => items.push(item),
+                None => return Ok(items.into()),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut access: A) -> Result<Value, A::Error> {
+        let depth = self.below()?;
+        self.reading.charge(OBJECT_COST)?;
+        let mut map = Map::new();
+        let mut told = HashSet::new();
+        let length = self.reading.path.len();
+        while let Some(key) = access.next_key::<String>()? {
+            self.reading.charge(FIELD_COST + key.len())?;
+            if length > 0 {
+                self.reading.path.push('.');
+            }
+            self.reading.path.push_str(&key);
+            self.reading.field();
+            let value = access.next_value_seed(Node { reading: self.reading, depth })?;
+            if map.contains_key(&key) && told.insert(key.clone()) {
+                self.reading.twice();
+            }
+            map.insert(key, value);
+            self.reading.path.truncate(length);
+        }
+        Ok(map.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(body: &str) -> String {
+        parse(body.as_bytes()).map_or_else(|e| e.to_string(), |(value, _)| panic!("{value} was taken"))
+    }
+
+    #[test]
+    fn duplicates_are_named_once() {
+        let (value, duplicates) = parse(br#"{"a":{"b":1,"b":2,"b":3},"c":[{"d":1,"d":1}]}"#).unwrap();
+        assert_eq!(value["a"]["b"], 3);
+        assert_eq!(duplicates, ["a.b", "c[0].d"]);
+        assert!(parse(b"{} x").is_err());
+    }
+
+    #[test]
+    fn depth_and_memory_are_bounded() {
+        let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        assert!(parse(nested(DEPTH_MAX).as_bytes()).is_ok());
+        assert!(error(&nested(DEPTH_MAX + 1)).starts_with("exceeded max depth"));
+        assert!(error(&nested(10_000)).starts_with("exceeded max depth"));
+        // Each of these is below the limit of a request's body, and hundreds of megabytes as values.
+        for element in [r#"{"":0},"#, "{},", r#"{"a":{}},"#] {
+            let body = format!("[{}0]", element.repeat(3_000_000 / element.len()));
+            assert!(error(&body).starts_with("the body has too many values"), "{element}");
+        }
+        assert!(parse(format!("\"{}\"", "x".repeat(3_000_000)).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn complaints_are_few_and_short() {
+        let twice: String = (0..1000).map(|n| format!("\"k{n}\":0,\"k{n}\":1,")).collect();
+        let body = format!("{{\"{}\":{{{}\"z\":0}}}}", "x".repeat(100_000), twice);
+        let (_, duplicates) = parse(body.as_bytes()).unwrap();
+        assert_eq!(duplicates.len(), COMPLAINTS_MAX);
+        assert!(duplicates.iter().all(|path| path.len() < 600));
+    }
+
+    #[test]
+    fn places_follow_the_text() {
+        let wanted = ["b.c".to_owned(), "a".to_owned(), "none".to_owned()];
+        let found = places(br#"{"b":{"x":0,"c":1},"a":2}"#, &wanted);
+        assert!(found["b.c"] < found["a"] && found.len() == 2);
+    }
+}

@@ -1,0 +1,234 @@
+//! Request bodies in the protobuf encoding of Kubernetes (`application/vnd.kubernetes.protobuf`), which typed
+//! Go clients, kubectl's `create` among them, send without asking. Only the way in: answers are JSON, which
+//! these clients take as well. Pure.
+
+mod wire;
+
+use base64::Engine as _;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::messages;
+use wire::{Field, Payload};
+
+/// The content type.
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+const MAGIC: &[u8] = b"k8s\0";
+/// Deeper than any Kubernetes type; a body nested further is hostile.
+const DEPTH_MAX: usize = 32;
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum DecodeError {
+    #[error("the body does not begin as protobuf of Kubernetes does")]
+    NoMagic,
+    #[error("no protobuf form of {api_version}, Kind={kind} is known")]
+    UnknownKind { api_version: String, kind: String },
+    #[error("the protobuf body ends or repeats itself where it must not")]
+    Malformed,
+}
+
+/// The object of a body, as JSON would have it.
+///
+/// # Errors
+/// See `DecodeError`.
+pub(crate) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
+    let body = body.strip_prefix(MAGIC).ok_or(DecodeError::NoMagic)?;
+    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
+    for field in wire::fields(body) {
+        match field? {
+            Field { number: 1, payload: Payload::Bytes(meta) } => {
+                for field in wire::fields(meta) {
+                    match field? {
+                        Field { number: 1, payload } => api_version = text(payload)?.to_owned(),
+                        Field { number: 2, payload } => kind = text(payload)?.to_owned(),
+                        _ => {}
+                    }
+                }
+            }
+            Field { number: 2, payload: Payload::Bytes(bytes) } => raw = bytes,
+            _ => {}
+        }
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let Some(message) = messages::message(&messages::message_name(group, &kind)) else {
+        return Err(DecodeError::UnknownKind { api_version, kind });
+    };
+    let mut object = read(message, raw, 0)?;
+    object.insert("apiVersion".to_owned(), api_version.into());
+    object.insert("kind".to_owned(), kind.into());
+    Ok(Value::Object(object))
+}
+
+fn read(message: &'static str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, DecodeError> {
+    if depth > DEPTH_MAX {
+        return Err(DecodeError::Malformed);
+    }
+    let mut object = Map::new();
+    for field in wire::fields(bytes) {
+        let Field { number, payload } = field?;
+        let Some(known) = messages::fields(message).find(|f| f.number == number) else { continue };
+        if let Some(element) = known.kind.strip_prefix('*') {
+            let list = object.entry(known.name).or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(list) = list {
+                list.push(value(element, payload, depth)?);
+            }
+        } else if let Some(element) = known.kind.strip_prefix('%') {
+            let (key, entry) = map_entry(element, payload, depth)?;
+            let map = object.entry(known.name).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(map) = map {
+                map.insert(key, entry);
+            }
+        } else if known.name.is_empty() {
+            if let Value::Object(inlined) = value(known.kind, payload, depth)? {
+                object.extend(inlined);
+            }
+        } else {
+            let value = value(known.kind, payload, depth)?;
+            if known.keep_zero || !is_zero(&value) {
+                object.insert(known.name.to_owned(), value);
+            }
+        }
+    }
+    Ok(object)
+}
+
+fn value(kind: &str, payload: Payload<'_>, depth: usize) -> Result<Value, DecodeError> {
+    if let Some(name) = kind.strip_prefix('@') {
+        let message = messages::message(name).ok_or(DecodeError::Malformed)?;
+        return read(message, bytes(payload)?, depth + 1).map(Value::Object);
+    }
+    Ok(match kind {
+        "s" => text(payload)?.into(),
+        "i" => number(payload)?.into(),
+        "b" => (number(payload)? != 0).into(),
+        "y" => base64::engine::general_purpose::STANDARD.encode(bytes(payload)?).into(),
+        "q" => wire::fields(bytes(payload)?).last().transpose()?.map_or(Ok("0"), |f| text(f.payload))?.into(),
+        "o" => int_or_string(bytes(payload)?)?,
+        "t" => time(bytes(payload)?, false)?,
+        "u" => time(bytes(payload)?, true)?,
+        "f" | "r" => json(bytes(payload)?)?,
+        _ => return Err(DecodeError::Malformed),
+    })
+}
+
+/// A map is a list of messages with the key as field 1 and the value as field 2.
+fn map_entry(kind: &str, payload: Payload<'_>, depth: usize) -> Result<(String, Value), DecodeError> {
+    let (mut key, mut entry) = (String::new(), None);
+    for field in wire::fields(bytes(payload)?) {
+        match field? {
+            Field { number: 1, payload } => key = text(payload)?.to_owned(),
+            Field { number: 2, payload } => entry = Some(value(kind, payload, depth)?),
+            _ => {}
+        }
+    }
+    Ok((key, entry.unwrap_or_else(|| "".into())))
+}
+
+/// `type` 0 is `intVal`, 1 is `strVal`.
+fn int_or_string(message: &[u8]) -> Result<Value, DecodeError> {
+    let (mut is_text, mut integer, mut string) = (false, 0, "");
+    for field in wire::fields(message) {
+        match field? {
+            Field { number: 1, payload } => is_text = number(payload)? == 1,
+            Field { number: 2, payload } => integer = number(payload)?,
+            Field { number: 3, payload } => string = text(payload)?,
+            _ => {}
+        }
+    }
+    Ok(if is_text { string.into() } else { integer.into() })
+}
+
+/// Seconds and nanoseconds since 1970; an empty message is no time.
+fn time(message: &[u8], micros: bool) -> Result<Value, DecodeError> {
+    let (mut seconds, mut nanos, mut any) = (0, 0, false);
+    for field in wire::fields(message) {
+        any = true;
+        match field? {
+            Field { number: 1, payload } => seconds = number(payload)?,
+            Field { number: 2, payload } => nanos = number(payload)?,
+            _ => {}
+        }
+    }
+    if !any {
+        return Ok(Value::Null);
+    }
+    let nanos = if micros { i32::try_from(nanos).unwrap_or_default() } else { 0 };
+    let time = Timestamp::new(seconds, nanos).map_err(|_| DecodeError::Malformed)?;
+    Ok(if micros { format!("{time:.6}") } else { time.to_string() }.into())
+}
+
+fn json(message: &[u8]) -> Result<Value, DecodeError> {
+    match wire::fields(message).next().transpose()? {
+        Some(field) => serde_json::from_slice(bytes(field.payload)?).map_err(|_| DecodeError::Malformed),
+        None => Ok(Value::Null),
+    }
+}
+
+fn bytes(payload: Payload<'_>) -> Result<&[u8], DecodeError> {
+    match payload {
+        Payload::Bytes(bytes) => Ok(bytes),
+        Payload::Number(_) => Err(DecodeError::Malformed),
+    }
+}
+
+fn text(payload: Payload<'_>) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes(payload)?).map_err(|_| DecodeError::Malformed)
+}
+
+fn number(payload: Payload<'_>) -> Result<i64, DecodeError> {
+    match payload {
+        // Negative numbers are ten bytes of two's complement.
+        Payload::Number(number) => Ok(number.cast_signed()),
+        Payload::Bytes(_) => Err(DecodeError::Malformed),
+    }
+}
+
+/// Values that JSON's `omitempty` would leave out.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        let mut out = vec![number << 3 | 2, u8::try_from(content.len()).expect("short")];
+        out.extend(content);
+        out
+    }
+
+    fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+        let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+        [MAGIC.to_vec(), field(1, &meta), field(2, raw)].concat()
+    }
+
+    #[test]
+    fn a_config_map() {
+        let meta = [field(1, b"c"), field(3, b""), field(8, b"")].concat();
+        let entry = [field(1, b"k"), field(2, b"v")].concat();
+        let raw = [field(1, &meta), field(2, &entry), vec![4 << 3, 0]].concat();
+        let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
+            "data": {"k": "v"}, "immutable": false});
+        assert_eq!(decode(&body("v1", "ConfigMap", &raw)), Ok(expected));
+    }
+
+    #[test]
+    fn junk_is_refused() {
+        assert_eq!(decode(b"{}"), Err(DecodeError::NoMagic));
+        assert_eq!(decode(&body("v1", "ConfigMap", &[0x0a, 0x7f])), Err(DecodeError::Malformed));
+        assert_eq!(decode(&body("v1", "ConfigMap", &[0xff; 12])), Err(DecodeError::Malformed));
+        let unknown = decode(&body("apps/v1", "Deployment", &[]));
+        assert!(matches!(unknown, Err(DecodeError::UnknownKind { .. })), "{unknown:?}");
+    }
+}

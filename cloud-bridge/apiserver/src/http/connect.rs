@@ -1,0 +1,66 @@
+//! The subresources that a client connects to: `pods/exec`, `pods/attach`, `pods/portforward`. Which pod and what of
+//! it is decided here as the API server does; the rest is `streaming`'s.
+
+use std::sync::Arc;
+
+use http::Response;
+use http::request::Parts;
+
+use super::body::ApiBody;
+use crate::auth::{self, Attributes};
+use crate::registry::Context;
+use crate::registry::subresource::pod;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::state::Inner;
+use kubelet_api::streaming::options::{self, Dialect};
+use kubelet_api::streaming::{self, ErrorResponse, StreamRequest};
+
+/// Whether a subresource is one of these.
+pub(crate) fn is(group: &str, resource: &str, subresource: &str) -> bool {
+    group.is_empty() && resource == "pods" && matches!(subresource, "exec" | "attach" | "portforward")
+}
+
+/// Answers 101, or why not.
+pub(crate) async fn connect(
+    inner: &Arc<Inner>,
+    ctx: &Context<'_>,
+    attributes: &Attributes,
+    parts: &Parts,
+) -> ApiResult<Response<ApiBody>> {
+    if !matches!(ctx.verb.as_str(), "get" | "create") {
+        return Err(ApiError::method_not_allowed());
+    }
+    // A WebSocket can only GET; to read a pod is not to run something in it
+    // (K8s pkg/registry/core/pod/rest/subresources.go, AuthorizePodWebsocketUpgradeCreatePermission).
+    let create = Attributes { verb: "create".to_owned(), ..attributes.clone() };
+    auth::authorize(inner, ctx.user, &create)?;
+    let query = parts.uri.query().unwrap_or_default();
+    let subresource = ctx.path.subresource.as_str();
+    let (place, container) = pod::place(ctx, subresource != "portforward")?;
+    let work = match subresource {
+        "portforward" => StreamRequest::PortForward,
+        _ => {
+            let options = options::session(Dialect::Api, &container, query, subresource == "exec");
+            StreamRequest::Session(options.map_err(ApiError::bad_request)?)
+        }
+    };
+    let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
+    match streaming::upgrade(Arc::clone(backend), place, work, parts).await {
+        Ok(response) => Ok(response.map(|()| ApiBody::full(Vec::new()))),
+        Err(problem) => Err(refusal(problem)),
+    }
+}
+
+fn refusal(problem: ErrorResponse) -> ApiError {
+    let mut error = match problem.code.as_u16() {
+        503 => ApiError::unavailable(problem.text),
+        500 => ApiError::internal(problem.text),
+        _ => ApiError::bad_request(problem.text),
+    };
+    match problem.code.as_u16() {
+        403 => (error.code, error.reason) = (403, "Forbidden"),
+        404 => (error.code, error.reason) = (404, "NotFound"),
+        _ => {}
+    }
+    error
+}

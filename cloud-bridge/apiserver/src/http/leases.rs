@@ -1,0 +1,24 @@
+//! Renewing a node's Lease without a request: ten thousand nodes renew seven hundred times a second, and nine tenths
+//! of the work of such a request are JSON. Only for a Lease that is there, with its owner, and only its time.
+
+use super::server::Server;
+use crate::storage::LEASES;
+use apimachinery::key::ObjectKey;
+use edge_protocol::json::SetField;
+
+impl Server {
+    /// Sets the time (MicroTime text) of the node's own Lease. False when it is not there, or not as a bridge leaves
+    /// it: then it takes a request.
+    pub fn renew_lease(&self, node: &str, time: &str) -> bool {
+        let key = ObjectKey { namespace: "kube-node-lease".to_owned(), name: node.to_owned() };
+        let mut store = self.inner.store();
+        let Ok(Some(lease)) = store.get(LEASES, &key) else { return false };
+        let mut value = lease.value().clone();
+        let owned = value["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
+        if !owned || value["spec"]["holderIdentity"] != node || value["metadata"]["deletionTimestamp"].is_string() {
+            return false;
+        }
+        value.set_at(&["spec", "renewTime"], time.into());
+        store.write(LEASES, value, Some(&lease), None).is_ok()
+    }
+}

@@ -1,0 +1,290 @@
+//! From an HTTP request to an answer: impersonation, authorization, routing, negotiation, headers.
+
+pub(crate) mod body;
+pub(crate) mod connect;
+pub mod discovery;
+pub(crate) mod leases;
+pub(crate) mod node_proxy;
+pub mod openapi;
+pub(crate) mod output;
+pub(crate) mod paths;
+pub(crate) mod server;
+pub(crate) mod watch;
+
+use crate::registry::subresource::{scale, token};
+use body::BodyError;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+use jiff::Timestamp;
+
+use super::auth::{self, Attributes};
+use super::resource::Resource;
+use super::state::Inner;
+use crate::auth::request_info::{Query, ResourcePath, Target, target};
+use crate::registry::{self, Answer, Context, create, delete, list, patch, update};
+use crate::resource::status::{ApiError, ApiResult};
+use body::ApiBody;
+use output::Form;
+
+use crate::codec::protobuf;
+use crate::registry::subresource::{finalize, pod};
+use crate::registry::{metrics, reviews};
+use apimachinery::user::UserInfo;
+
+/// The largest request body, as the API server has it.
+pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
+
+const JSON: &str = "application/json";
+
+/// A request that its user may make. Its body, which may be large, is read only now.
+pub(crate) struct Permitted {
+    user: UserInfo,
+    query: Query,
+    target: Target,
+    attributes: Attributes,
+}
+
+/// Decides on a request of an identified user by all but its body.
+///
+/// # Errors
+/// 403 and what is wrong with the impersonation.
+pub(crate) fn permit(inner: &Inner, user: &UserInfo, parts: &Parts) -> ApiResult<Permitted> {
+    let user = auth::impersonate(user, &parts.headers)?.unwrap_or_else(|| user.clone());
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let target = target(parts.uri.path());
+    let watching = query.flag("watch");
+    let attributes = Attributes::new(parts.method.as_str(), &target, watching, query.text("fieldSelector"));
+    auth::authorize(inner, &user, &attributes)?;
+    Ok(Permitted { user, query, target, attributes })
+}
+
+impl Permitted {
+    /// How large the body may be.
+    pub(crate) fn body_max(&self) -> usize {
+        match &self.target {
+            Target::Resource(path) if reviews::is(path) => reviews::BODY_MAX,
+            _ => MAX_BODY,
+        }
+    }
+
+    pub(crate) fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+}
+
+/// Answers a permitted request.
+pub(crate) async fn answer(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> Response<ApiBody> {
+    let answer = route(inner, permitted, parts, body).await;
+    // What it says was read or written by now. Nobody is told what a power cut could still take back: neither who
+    // wrote it, nor who reads it and acts on it.
+    let written = inner.store().written();
+    if let Err(error) = inner.durable.reached(written).await {
+        return failure(&ApiError::internal(error));
+    }
+    match answer {
+        Ok(response) => response,
+        Err(error) => failure(&error),
+    }
+}
+
+/// A Status answer.
+pub fn failure(error: &ApiError) -> Response<ApiBody> {
+    let mut response = json(error.code, error.status().to_string());
+    if let Some(seconds) = error.details["retryAfterSeconds"].as_i64() {
+        response.headers_mut().insert("retry-after", HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A JSON answer.
+pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<ApiBody> {
+    typed(code, JSON, body)
+}
+
+/// An answer of any content type.
+pub(crate) fn typed(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<ApiBody> {
+    respond(code, content_type, ApiBody::full(body))
+}
+
+/// What the API server's mux says of paths that nothing serves.
+pub(crate) fn no_page() -> Response<ApiBody> {
+    typed(404, "text/plain; charset=utf-8", "404 page not found\n")
+}
+
+fn respond(code: u16, content_type: &'static str, body: ApiBody) -> Response<ApiBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> &'a str {
+    headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
+}
+
+/// All `Accept` values as one.
+fn accept(headers: &HeaderMap) -> String {
+    let values = headers.get_all(http::header::ACCEPT);
+    values.iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",")
+}
+
+/// The body as JSON, and its content type. Typed Go clients send protobuf for built-in kinds.
+fn body_as_json(parts: &Parts, body: Bytes) -> ApiResult<(Bytes, String)> {
+    let content_type = header(&parts.headers, &CONTENT_TYPE);
+    if content_type.split(';').next().map(str::trim) != Some(protobuf::MEDIA_TYPE) || body.is_empty() {
+        return Ok((body, content_type.to_owned()));
+    }
+    match protobuf::decode(&body) {
+        Ok(object) => Ok((object.to_string().into(), JSON.to_owned())),
+        Err(protobuf::DecodeError::UnknownKind { .. }) => Err(ApiError::unsupported_media_type(JSON)),
+        Err(error) => Err(ApiError::bad_request(error.to_string())),
+    }
+}
+
+async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
+    let Permitted { user, query, target, attributes } = permitted;
+    let (body, content_type) = body_as_json(parts, body)?;
+    let path = match target {
+        Target::Path(path) => return paths::answer(inner, path, parts.method.as_str(), &accept(&parts.headers)),
+        Target::Resource(path) => path,
+    };
+    if let Some(answer) = reviews::answer(inner, user, path, parts.method.as_str(), &body)? {
+        return Ok(json(201, answer.to_string()));
+    }
+    let Some(resource) = inner.registry.find(&path.group, &path.version, &path.resource) else {
+        let served = inner.registry.all().iter().any(|r| r.group == path.group && r.version == path.version);
+        return if served { Err(ApiError::no_resource()) } else { Ok(no_page()) };
+    };
+    check_scope(&resource, path)?;
+    let mut ctx = Context {
+        inner,
+        user,
+        resource: Arc::clone(&resource),
+        path,
+        query,
+        verb: attributes.verb.clone(),
+        now: Timestamp::now(),
+        warnings: Vec::new(),
+        managed: None,
+    };
+    if connect::is(&path.group, &path.resource, &path.subresource) {
+        return connect::connect(inner, &ctx, attributes, parts).await;
+    }
+    if path.group == metrics::GROUP {
+        return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
+    }
+    if path.resource == "nodes" && path.subresource == "proxy" && path.group.is_empty() {
+        return node_proxy::answer(&ctx, parts).await;
+    }
+    if path.resource == "pods" && path.subresource == "log" && path.group.is_empty() {
+        return log(inner, &ctx, parts.method.as_str()).await;
+    }
+    let form = Form::negotiate(&accept(&parts.headers), query)?;
+    if attributes.verb == "watch" {
+        let stream = watch::open(&ctx, inner, form)?;
+        return Ok(respond(200, JSON, ApiBody::stream(stream)));
+    }
+    let all = attributes.verb == "deletecollection" && path.subresource.is_empty();
+    let answer = if all && (!resource.namespaced || !path.namespace.is_empty()) {
+        delete::delete_collection(&mut ctx, &body).await?
+    } else {
+        verb(&mut ctx, &attributes.verb, &content_type, &body)?
+    };
+    let mut response = encode(&ctx, form, answer);
+    warn(&mut response, &ctx.warnings);
+    Ok(response)
+}
+
+/// Namespaced resources need a namespace for everything but lists over all; others must have none.
+fn check_scope(resource: &Resource, path: &ResourcePath) -> ApiResult<()> {
+    let in_namespace = !path.namespace.is_empty();
+    if (in_namespace && !resource.namespaced) || (resource.namespaced && !in_namespace && !path.name.is_empty()) {
+        return Err(ApiError::no_resource());
+    }
+    let sub = path.subresource.as_str();
+    let finalize = resource.plural == "namespaces" && resource.group.is_empty() && sub == "finalize";
+    if !sub.is_empty() && !resource.has_subresource(sub) && !finalize {
+        return Err(ApiError::no_resource());
+    }
+    Ok(())
+}
+
+fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> ApiResult<Answer> {
+    let media = content_type.split(';').next().unwrap_or_default().trim().to_owned();
+    let sub = ctx.path.subresource.clone();
+    if matches!(verb, "create" | "update") && !matches!(media.as_str(), "" | JSON | "*/*") {
+        return Err(ApiError::unsupported_media_type(JSON));
+    }
+    match (verb, sub.as_str()) {
+        ("get", "") => registry::get(ctx),
+        ("get", "status" | "ephemeralcontainers" | "resize") => registry::get(ctx),
+        ("list", "") if ctx.path.namespace.is_empty() || ctx.resource.namespaced => list::list(ctx),
+        ("create", "") if ctx.path.name.is_empty() && (!ctx.resource.namespaced || !ctx.path.namespace.is_empty()) => {
+            create::create(ctx, body)
+        }
+        ("create", "binding") => pod::bind(ctx, body),
+        ("create", "token") => token::create(ctx, body),
+        ("create", "eviction") => pod::evict(ctx, body),
+        ("update", "" | "status" | "ephemeralcontainers" | "resize") if !ctx.path.name.is_empty() => {
+            update::update(ctx, body)
+        }
+        ("update", "finalize") => finalize::finalize(ctx, body),
+        ("patch", "" | "status" | "ephemeralcontainers" | "resize") if !ctx.path.name.is_empty() => {
+            patch::patch(ctx, &media, body)
+        }
+        (_, "scale") => scale::scale(ctx, verb, &media, body),
+        ("delete", "") => delete::delete(ctx, body),
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+fn encode(ctx: &Context<'_>, form: Form, answer: Answer) -> Response<ApiBody> {
+    let resource = &ctx.resource;
+    match answer {
+        Answer::Object(code, value) => json(code, output::object(resource, form, &value, ctx.now)),
+        Answer::Stored(code, stored) => json(code, output::stored(resource, form, &stored, ctx.now)),
+        Answer::List(listed) => json(200, output::list(resource, form, &listed, ctx.now)),
+        Answer::Plain(code, value) => json(code, value.to_string()),
+    }
+}
+
+/// How long one warning, and all warnings of an answer, may be; as the API server cuts them.
+const WARNING_MAX: usize = 256;
+const WARNINGS_MAX: usize = 4096;
+
+/// RFC 7234 warnings, as the API server sends them.
+fn warn(response: &mut Response<ApiBody>, warnings: &[String]) {
+    let mut told: HashSet<&String> = HashSet::new();
+    let mut length = 0;
+    for text in warnings.iter().filter(|text| told.insert(text)) {
+        let cut: String = text.chars().take(WARNING_MAX).collect();
+        length += cut.len();
+        if length > WARNINGS_MAX {
+            return;
+        }
+        let quoted = cut.replace('\\', "\\\\").replace('"', "\\\"").replace(['\r', '\n'], " ");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append("warning", value);
+        }
+    }
+}
+
+async fn log(inner: &Arc<Inner>, ctx: &Context<'_>, method: &str) -> ApiResult<Response<ApiBody>> {
+    if !matches!(method, "GET" | "HEAD") {
+        return Err(ApiError::method_not_allowed());
+    }
+    let Some((pod, options)) = pod::log_request(ctx)? else {
+        return Ok(typed(204, "text/plain", Bytes::new()));
+    };
+    let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
+    let stream = backend.logs(pod, options).await.map_err(|e| pod::backend_error(&e))?;
+    let stream = futures::StreamExt::map(stream, |item| item.map_err(|e| BodyError(e.to_string())));
+    Ok(respond(200, "text/plain", ApiBody::stream(stream)))
+}

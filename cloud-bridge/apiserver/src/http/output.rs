@@ -1,0 +1,300 @@
+//! The forms an answer can take: JSON objects and lists, Tables for kubectl, metadata only. Pure; storage keeps
+//! bodies without kind and apiVersion, and here they come back.
+
+use edge_protocol::json::SetField;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::auth::request_info::Query;
+use crate::kinds::events;
+use crate::registry::list::Listed;
+use crate::resource::Resource;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::storage::Stored;
+use apimachinery::meta;
+
+/// What a row of a Table carries of its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// The form of the objects in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Table(Include),
+    Metadata,
+}
+
+impl Form {
+    /// Chooses by the `Accept` header and the query.
+    ///
+    /// # Errors
+    /// 406 when nothing in the header can be served, 400 for a wrong `includeObject`.
+    pub(crate) fn negotiate(accept: &str, query: &Query) -> ApiResult<Self> {
+        if accept.trim().is_empty() {
+            return Ok(Self::Json);
+        }
+        for clause in accept.split(',') {
+            let mut parts = clause.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            if !matches!(media, "application/json" | "*/*" | "application/*") {
+                continue;
+            }
+            let mut kind = None;
+            let (mut group, mut version) = ("", "");
+            for part in parts {
+                match part.split_once('=') {
+                    Some(("as", value)) => kind = Some(value),
+                    Some(("g", value)) => group = value,
+                    Some(("v", value)) => version = value,
+                    _ => {}
+                }
+            }
+            match kind {
+                None => return Ok(Self::Json),
+                Some(_) if group != "meta.k8s.io" || version != "v1" => {}
+                Some("Table") => return Ok(Self::Table(include(query)?)),
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(Self::Metadata),
+                Some(_) => {}
+            }
+        }
+        Err(ApiError::not_acceptable())
+    }
+}
+
+fn include(query: &Query) -> ApiResult<Include> {
+    match query.text("includeObject") {
+        "None" => Ok(Include::None),
+        "" | "Metadata" => Ok(Include::Metadata),
+        "Object" => Ok(Include::Object),
+        other => Err(ApiError::bad_request(format!("unrecognized includeObject value: {other:?}"))),
+    }
+}
+
+fn bytes(value: &Value) -> Bytes {
+    // A Value always serializes: its keys are strings.
+    serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+/// `{"kind":…,"apiVersion":…,` before the body's own fields.
+fn head(resource: &Resource) -> Vec<u8> {
+    format!("{{\"kind\":{:?},\"apiVersion\":{:?}", resource.kind, resource.api_version()).into_bytes()
+}
+
+fn join(mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
+    let fields = body.strip_prefix(b"{").unwrap_or(body);
+    if fields != b"}" {
+        head.push(b',');
+    }
+    head.extend_from_slice(fields);
+    head
+}
+
+/// The stored body in the served form, without kind and apiVersion.
+fn served<'a>(resource: &Resource, stored: &'a Stored) -> std::borrow::Cow<'a, [u8]> {
+    if !events::converts(resource) {
+        return stored.body.as_ref().into();
+    }
+    let mut value = stored.value().clone();
+    events::from_stored(resource, &mut value);
+    serde_json::to_vec(&value).unwrap_or_default().into()
+}
+
+fn partial(value: &Value) -> Value {
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"] })
+}
+
+/// One stored object.
+pub(crate) fn stored(resource: &Resource, form: Form, stored: &Stored, now: Timestamp) -> Bytes {
+    match form {
+        Form::Json => join(head(resource), &served(resource, stored)).into(),
+        Form::Metadata => bytes(&partial(stored.value())),
+        Form::Table(include) => {
+            let version = stored.rev.to_string();
+            bytes(&table(resource, &[stored.value()], include, now, json!({ "resourceVersion": version }), true))
+        }
+    }
+}
+
+/// One object in stored form.
+pub(crate) fn object(resource: &Resource, form: Form, value: &Value, now: Timestamp) -> Bytes {
+    match form {
+        Form::Json => bytes(&full(resource, value)),
+        Form::Metadata => bytes(&partial(value)),
+        Form::Table(include) => {
+            let version = meta::text(value, "resourceVersion");
+            bytes(&table(resource, &[value], include, now, json!({ "resourceVersion": version }), true))
+        }
+    }
+}
+
+/// The object as served, with kind and apiVersion.
+pub(crate) fn full(resource: &Resource, value: &Value) -> Value {
+    let mut value = value.clone();
+    events::from_stored(resource, &mut value);
+    let mut map = Map::new();
+    map.insert("kind".into(), resource.kind.as_ref().into());
+    map.insert("apiVersion".into(), resource.api_version().into());
+    if let Value::Object(fields) = value {
+        map.extend(fields);
+    }
+    Value::Object(map)
+}
+
+/// A list.
+pub(crate) fn list(resource: &Resource, form: Form, listed: &Listed, now: Timestamp) -> Bytes {
+    let mut metadata = json!({ "resourceVersion": listed.rev.to_string() });
+    if let Some(next) = &listed.next {
+        metadata.set("continue", next.as_str().into());
+    }
+    if let Some(remaining) = listed.remaining {
+        metadata.set("remainingItemCount", remaining.into());
+    }
+    match form {
+        Form::Json => plain_list(resource, listed, &metadata),
+        Form::Metadata => {
+            let items: Vec<Value> = listed.items.iter().map(|item| partial(item.value())).collect();
+            bytes(
+                &json!({ "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items }),
+            )
+        }
+        Form::Table(include) => {
+            let items: Vec<&Value> = listed.items.iter().map(|item| item.value()).collect();
+            bytes(&table(resource, &items, include, now, metadata, true))
+        }
+    }
+}
+
+fn plain_list(resource: &Resource, listed: &Listed, metadata: &Value) -> Bytes {
+    let mut out = format!(
+        "{{\"kind\":{:?},\"apiVersion\":{:?},\"metadata\":{metadata},\"items\":[",
+        resource.list_kind,
+        resource.api_version()
+    )
+    .into_bytes();
+    for (index, item) in listed.items.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        let body = served(resource, item);
+        // Items of typed lists carry no kind; custom resources always do.
+        if resource.is_custom() {
+            out.extend_from_slice(&join(head(resource), &body));
+        } else {
+            out.extend_from_slice(&body);
+        }
+    }
+    out.extend_from_slice(b"]}");
+    out.into()
+}
+
+fn table(
+    resource: &Resource,
+    items: &[&Value],
+    include: Include,
+    now: Timestamp,
+    metadata: Value,
+    columns: bool,
+) -> Value {
+    let strategy = resource.strategy();
+    let rows: Vec<Value> = items
+        .iter()
+        .map(|item| {
+            let mut row = json!({ "cells": strategy.row(item, now) });
+            match include {
+                Include::None => {}
+                Include::Metadata => row.set("object", partial(item)),
+                Include::Object => row.set("object", full(resource, item)),
+            }
+            row
+        })
+        .collect();
+    let columns: Value = if columns {
+        let of = |c: crate::resource::strategy::Column| json!({ "name": c.name, "type": c.type_, "format": c.format, "description": c.description, "priority": c.priority });
+        strategy.columns().into_iter().map(of).collect()
+    } else {
+        Value::Null
+    };
+    json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows })
+}
+
+/// One line of a watch. `first` sends the columns of a Table along.
+pub(crate) fn event(
+    resource: &Resource,
+    form: Form,
+    kind: &str,
+    object: &Arc<Stored>,
+    now: Timestamp,
+    first: bool,
+) -> Vec<u8> {
+    let mut line = format!("{{\"type\":{kind:?},\"object\":").into_bytes();
+    match form {
+        Form::Table(include) => {
+            let metadata = json!({ "resourceVersion": object.rev.to_string() });
+            line.extend_from_slice(&bytes(&table(resource, &[object.value()], include, now, metadata, first)));
+        }
+        _ => line.extend_from_slice(&stored(resource, form, object, now)),
+    }
+    line.extend_from_slice(b"}\n");
+    line
+}
+
+/// A bookmark; `initial` marks the end of the initial events.
+pub(crate) fn bookmark(resource: &Resource, form: Form, rev: u64, initial: bool) -> Vec<u8> {
+    let mut metadata = json!({ "resourceVersion": rev.to_string(), "creationTimestamp": null });
+    if initial {
+        metadata.set("annotations", json!({ "k8s.io/initial-events-end": "true" }));
+    }
+    let object = match form {
+        Form::Json => json!({ "kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata }),
+        Form::Metadata => partial(&json!({ "metadata": metadata })),
+        Form::Table(_) => {
+            json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null, "rows": [] })
+        }
+    };
+    line("BOOKMARK", &object)
+}
+
+/// An error in the midst of a watch.
+pub(crate) fn error(error: &ApiError) -> Vec<u8> {
+    line("ERROR", &error.status())
+}
+
+fn line(kind: &str, object: &Value) -> Vec<u8> {
+    let mut line = json!({ "type": kind, "object": object }).to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_headers() {
+        let form = |accept: &str| Form::negotiate(accept, &Query::default());
+        assert_eq!(form("").unwrap(), Form::Json);
+        assert_eq!(form("application/json, */*").unwrap(), Form::Json);
+        assert_eq!(
+            form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").unwrap(),
+            Form::Table(Include::Metadata)
+        );
+        assert_eq!(form("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json").unwrap(), Form::Json);
+        assert_eq!(form("application/vnd.kubernetes.protobuf,application/json").unwrap(), Form::Json);
+        assert_eq!(form("application/vnd.kubernetes.protobuf").unwrap_err().code, 406);
+        assert_eq!(form("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").unwrap(), Form::Metadata);
+    }
+
+    #[test]
+    fn bodies_get_their_kind_back() {
+        assert_eq!(join(b"{\"kind\":\"A\"".to_vec(), b"{\"a\":1}"), b"{\"kind\":\"A\",\"a\":1}");
+        assert_eq!(join(b"{\"kind\":\"A\"".to_vec(), b"{}"), b"{\"kind\":\"A\"}");
+    }
+}

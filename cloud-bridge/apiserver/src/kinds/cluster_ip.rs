@@ -1,0 +1,165 @@
+//! Cluster addresses of Services: which of the range are taken is what the stored Services say, nothing else.
+//! K8s pkg/registry/core/service/storage/alloc.go, IPv4 only.
+
+use edge_protocol::json::SetField;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::resource::Resource;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::storage::{Store, StoreError};
+use apimachinery::field::FieldError;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+
+/// Addresses for Services: network and prefix length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceRange {
+    network: u32,
+    prefix: u8,
+}
+
+impl ServiceRange {
+    /// Reads `10.96.0.0/16`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, and what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no IPv4 range such as 10.96.0.0/16 (prefix 8 to 30)");
+        let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
+        let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
+        let prefix: u8 = prefix.parse().ok().filter(|prefix| (8..=30).contains(prefix)).ok_or_else(wrong)?;
+        Ok(Self { network: u32::from(address) & (u32::MAX << (32 - prefix)), prefix })
+    }
+
+    /// Addresses that may be given, without network and broadcast.
+    fn size(self) -> u32 {
+        (1 << (32 - self.prefix)) - 2
+    }
+
+    /// Of the API itself.
+    fn first(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.network + 1)
+    }
+
+    fn contains(self, address: Ipv4Addr) -> bool {
+        let place = u32::from(address).wrapping_sub(self.network);
+        place >= 1 && place <= self.size()
+    }
+
+    /// A free one, from a place that the seed says, so that an address is not given again at once.
+    fn free(self, taken: &BTreeSet<Ipv4Addr>, seed: u32) -> Option<Ipv4Addr> {
+        // The lower part is left to those who choose, as the API server does.
+        let low = (self.size() / 16).clamp(8, 256).min(self.size() / 2);
+        let upper = self.size() - low;
+        let above = (0..upper).map(|n| low + (seed.wrapping_add(n)) % upper);
+        let mut places = above.chain(0..low).map(|place| Ipv4Addr::from(self.network + 1 + place));
+        places.find(|address| *address != self.first() && !taken.contains(address))
+    }
+}
+
+fn taken(store: &Store, own: &ObjectKey) -> Result<BTreeSet<Ipv4Addr>, StoreError> {
+    let services = store.list("services", None, None, None)?;
+    let others = services.iter().filter(|service| service.key != *own);
+    Ok(others.filter_map(|service| service.value()["spec"]["clusterIP"].as_str()?.parse().ok()).collect())
+}
+
+/// Gives a Service the address it needs, or checks the one it asks for.
+pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, service: &mut Value) -> ApiResult<()> {
+    if !service["spec"].is_object() || service["spec"]["type"] == "ExternalName" {
+        return Ok(());
+    }
+    let asked = service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+    let own = ObjectKey::of(service);
+    match asked.as_str() {
+        "None" => {}
+        "" => {
+            let seed = meta::random_number();
+            let free = range.free(&taken(store, &own)?, seed).ok_or_else(|| {
+                ApiError::internal(format!(
+                    "failed to allocate a serviceIP: range is full ({} addresses)",
+                    range.size()
+                ))
+            })?;
+            service.set_at(&["spec", "clusterIP"], free.to_string().into());
+            service.set_at(&["spec", "clusterIPs"], json!([free.to_string()]));
+        }
+        text => {
+            // Other families and nonsense are the validation's business.
+            let Ok(address) = text.parse::<Ipv4Addr>() else { return Ok(()) };
+            let problem = if !range.contains(address) {
+                format!("failed to allocate IP {address}: the provided IP is not in the valid range")
+            } else if taken(store, &own)?.contains(&address) {
+                format!("failed to allocate IP {address}: provided IP is already allocated")
+            } else {
+                String::new()
+            };
+            if !problem.is_empty() {
+                let wrong = FieldError::invalid("spec.clusterIPs", &json!([text]), &problem);
+                return Err(ApiError::invalid(resource, meta::text(service, "name"), &[wrong]));
+            }
+        }
+    }
+    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
+        spec.entry("ipFamilyPolicy").or_insert_with(|| "SingleStack".into());
+    }
+    Ok(())
+}
+
+/// The Service of the API itself, as every cluster has it in `default`.
+pub(crate) fn of_the_api(range: ServiceRange, store: &mut Store) -> Result<(), StoreError> {
+    let key = ObjectKey { namespace: "default".to_owned(), name: "kubernetes".to_owned() };
+    let current = store.get("services", &key)?;
+    let address = range.first().to_string();
+    if current.as_ref().is_some_and(|service| service.value()["spec"]["clusterIP"] == *address) {
+        return Ok(());
+    }
+    let mut service = json!({
+        "metadata": {"name": key.name, "namespace": key.namespace,
+            "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "type": "ClusterIP", "clusterIP": address, "clusterIPs": [address],
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
+            "sessionAffinity": "None",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+        },
+        "status": {"loadBalancer": {}},
+    });
+    meta::fill_new(&mut service, Timestamp::now());
+    // Another range than at the last start: the address follows it.
+    store.write("services", service, current.as_ref(), None)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_and_bounded() {
+        let range = ServiceRange::parse("10.96.3.4/16").unwrap();
+        assert_eq!(range.first(), Ipv4Addr::new(10, 96, 0, 1));
+        assert!(range.contains(Ipv4Addr::new(10, 96, 255, 254)));
+        for outside in [[10, 96, 0, 0], [10, 96, 255, 255], [10, 97, 0, 1], [10, 95, 255, 255]] {
+            assert!(!range.contains(outside.into()), "{outside:?}");
+        }
+        for bad in ["", "10.96.0.0", "10.96.0.0/31", "10.96.0.0/7", "::/64", "x/16"] {
+            assert!(ServiceRange::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_address_is_given_once_and_the_first_never() {
+        let range = ServiceRange::parse("10.0.0.0/28").unwrap();
+        let mut given = BTreeSet::new();
+        while let Some(address) = range.free(&given, 5) {
+            assert!(range.contains(address) && given.insert(address));
+        }
+        assert_eq!(given.len(), 13);
+        assert!(!given.contains(&range.first()));
+    }
+}

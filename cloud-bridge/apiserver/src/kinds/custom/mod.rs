@@ -1,0 +1,10 @@
+//! The kind of custom resources: definitions, their schemas, and what follows from them.
+
+pub(crate) mod approval;
+pub(crate) mod definition;
+pub(crate) mod schema;
+pub(crate) mod strategy;
+pub(crate) mod validate;
+
+/// Where definitions are stored.
+pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";

@@ -1,0 +1,237 @@
+//! The strategy of custom objects, from their version's schema, subresources and printer columns.
+
+use edge_protocol::json::SetField;
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::{schema, validate};
+use crate::codec::decode::{self, Decoded};
+use crate::codec::jsonpath;
+use crate::kinds::table;
+use crate::patch::list_keys;
+use crate::resource::strategy::{Column, Strategy};
+use apimachinery::field::FieldError;
+
+/// One version of a custom resource.
+pub(crate) struct Custom {
+    schema: Value,
+    status: bool,
+    columns: Vec<(Column, String)>,
+    selectable: Vec<String>,
+}
+
+impl Custom {
+    /// From one entry of `spec.versions`.
+    pub(crate) fn new(version: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let column = |name: String, type_: String, format: String, description: String, priority: i32, path: String| {
+            let column = Column {
+                name: name.into(),
+                type_: type_.into(),
+                format: format.into(),
+                description: description.into(),
+                priority,
+            };
+            (column, path)
+        };
+        let mut columns: Vec<(Column, String)> = version["additionalPrinterColumns"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|c| {
+                let priority = c["priority"].as_i64().and_then(|p| i32::try_from(p).ok()).unwrap_or(0);
+                column(
+                    text(&c["name"]),
+                    text(&c["type"]),
+                    text(&c["format"]),
+                    text(&c["description"]),
+                    priority,
+                    text(&c["jsonPath"]),
+                )
+            })
+            .collect();
+        if columns.is_empty() {
+            let description = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.";
+            columns.push(column(
+                "Age".into(),
+                "date".into(),
+                String::new(),
+                description.into(),
+                0,
+                ".metadata.creationTimestamp".into(),
+            ));
+        }
+        Self {
+            schema: version["schema"]["openAPIV3Schema"].clone(),
+            status: version["subresources"]["status"].is_object(),
+            columns,
+            selectable: version["selectableFields"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|f| text(&f["jsonPath"]).trim_start_matches('.').to_owned())
+                .collect(),
+        }
+    }
+
+    fn check(&self, obj: &Value) -> Vec<FieldError> {
+        let mut value = obj.clone();
+        if let Some(map) = value.as_object_mut() {
+            map.remove("metadata");
+        }
+        let mut schema = self.schema.clone();
+        // The generic rules judge the metadata; a schema may only restrict its name.
+        if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+            required.retain(|r| !matches!(r.as_str(), Some("metadata" | "kind" | "apiVersion")));
+        }
+        let mut errors = Vec::new();
+        validate::validate(&value, &schema, "", &mut errors);
+        errors
+    }
+
+    fn cell(obj: &Value, column: &Column, path: &str, now: Timestamp) -> Value {
+        let found = jsonpath::find(obj, path);
+        let Some(first) = found.first() else { return Value::Null };
+        match column.type_.as_ref() {
+            "integer" => first.as_i64().map_or(Value::Null, Value::from),
+            "number" => first.as_f64().map_or(Value::Null, Value::from),
+            "boolean" => first.as_bool().map_or(Value::Null, Value::from),
+            "date" => first.as_str().map_or_else(|| "<unknown>".into(), |text| age(text, now).into()),
+            _ if found.len() == 1 => match first {
+                Value::String(text) => text.as_str().into(),
+                Value::Null => Value::Null,
+                other => other.to_string().into(),
+            },
+            _ => found
+                .iter()
+                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+                .collect::<Vec<_>>()
+                .join(",")
+                .into(),
+        }
+    }
+}
+
+/// A timestamp as an age, as kubectl shows dates.
+fn age(text: &str, now: Timestamp) -> String {
+    match text.parse::<Timestamp>() {
+        Ok(then) => table::human_duration(now.as_second() - then.as_second()),
+        Err(_) => "<invalid>".to_owned(),
+    }
+}
+
+impl Strategy for Custom {
+    fn decode(&self, mut value: Value) -> Result<Decoded, String> {
+        let mut unknown = Vec::new();
+        let metadata = value.as_object_mut().and_then(|map| map.remove("metadata")).unwrap_or_else(|| json!({}));
+        schema::prune(&mut value, &self.schema, &mut String::new(), &mut unknown);
+        let decoded = decode::check::<ObjectMeta>(&metadata)?;
+        unknown.extend(decoded.unknown.into_iter().map(|path| format!("metadata.{path}")));
+        value.set("metadata", decoded.value);
+        Ok(Decoded { value, unknown })
+    }
+
+    fn default(&self, obj: &mut Value) {
+        schema::default(obj, &self.schema);
+    }
+
+    fn prepare_create(&self, obj: &mut Value) {
+        if self.status
+            && let Some(map) = obj.as_object_mut()
+        {
+            map.remove("status");
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        if !self.status {
+            return;
+        }
+        if let Some(map) = new.as_object_mut() {
+            map.remove("status");
+            if let Some(status) = old.get("status") {
+                map.insert("status".into(), status.clone());
+            }
+        }
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        let status = new.get("status").cloned();
+        let version = new["metadata"]["resourceVersion"].clone();
+        *new = old.clone();
+        new.set_at(&["metadata", "resourceVersion"], version);
+        if let Some(map) = new.as_object_mut() {
+            map.remove("status");
+            if let Some(status) = status {
+                map.insert("status".into(), status);
+            }
+        }
+    }
+
+    fn validate_create(&self, obj: &Value) -> Vec<FieldError> {
+        self.check(obj)
+    }
+
+    fn validate_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
+        self.check(new)
+    }
+
+    fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
+        self.check(new)
+    }
+
+    fn schema(&self) -> Option<&Value> {
+        Some(&self.schema)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let name = Column {
+            name: "Name".into(),
+            type_: "string".into(),
+            format: "name".into(),
+            description: "Name must be unique within a namespace.".into(),
+            priority: 0,
+        };
+        std::iter::once(name).chain(self.columns.iter().map(|(column, _)| column.clone())).collect()
+    }
+
+    fn row(&self, obj: &Value, now: Timestamp) -> Vec<Value> {
+        let cells = self.columns.iter().map(|(column, path)| Self::cell(obj, column, path, now));
+        std::iter::once(obj["metadata"]["name"].clone()).chain(cells).collect()
+    }
+
+    fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
+        if names.first() == Some(&"metadata") {
+            return list_keys::builtin(names);
+        }
+        let mut schema = &self.schema;
+        for name in names {
+            let inner = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+            // Items of a list have no name of their own.
+            schema = if inner["type"] == "array" && names.last() != Some(name) { &inner["items"] } else { inner };
+        }
+        match schema["x-kubernetes-list-type"].as_str() {
+            Some("set") => Some(Vec::new()),
+            Some("map") => {
+                let keys = schema["x-kubernetes-list-map-keys"].as_array();
+                Some(keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn field<'a>(&self, obj: &'a Value, label: &str) -> Option<Cow<'a, str>> {
+        if !self.selectable.iter().any(|s| s == label) {
+            return None;
+        }
+        let found = jsonpath::find(obj, &format!(".{label}"));
+        Some(match found.first() {
+            Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
+            Some(Value::Null) | None => Cow::Borrowed(""),
+            Some(other) => Cow::Owned(other.to_string()),
+        })
+    }
+}

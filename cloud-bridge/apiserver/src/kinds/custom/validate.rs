@@ -1,0 +1,253 @@
+//! Validation of a value by an OpenAPI v3 schema, in the words of the API server. Pure.
+
+use std::collections::HashSet;
+
+use serde_json::{Number, Value};
+
+use apimachinery::field::{FieldError, FieldErrorKind};
+
+/// Adds what is wrong with `value` at `path`.
+pub(crate) fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if value.is_null() && schema["nullable"] == true {
+        return;
+    }
+    if !types(value, schema, path, errors) {
+        return;
+    }
+    enumeration(value, schema, path, errors);
+    match value {
+        Value::String(text) => string(text, value, schema, path, errors),
+        Value::Number(number) => numeric(number, value, schema, path, errors),
+        Value::Array(items) => array(items, value, schema, path, errors),
+        Value::Object(_) => object(value, schema, path, errors),
+        _ => {}
+    }
+    combined(value, schema, path, errors);
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_i64() || n.is_u64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn types(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) -> bool {
+    let found = type_of(value);
+    if schema["x-kubernetes-int-or-string"] == true {
+        if matches!(found, "integer" | "string") {
+            return true;
+        }
+        errors.push(FieldError::type_invalid(
+            path,
+            found,
+            &format!("{path} in body must be of type integer,string: {found:?}"),
+        ));
+        return false;
+    }
+    let Some(wanted) = schema["type"].as_str() else { return true };
+    let whole = value.as_f64().is_some_and(|f| f.fract() == 0.0);
+    let fits = wanted == found || (wanted == "number" && found == "integer") || (wanted == "integer" && whole);
+    if !fits {
+        errors.push(FieldError::type_invalid(
+            path,
+            found,
+            &format!("{path} in body must be of type {wanted}: {found:?}"),
+        ));
+    }
+    fits
+}
+
+fn enumeration(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let Some(allowed) = schema["enum"].as_array() else { return };
+    if allowed.contains(value) {
+        return;
+    }
+    let names: Vec<String> = allowed.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    errors.push(FieldError::not_supported(path, value, &names));
+}
+
+fn wrong(path: &str, value: &Value, why: &str, errors: &mut Vec<FieldError>) {
+    errors.push(FieldError::invalid(path, value, &format!("{path} in body {why}")));
+}
+
+fn string(text: &str, value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let length = text.chars().count() as u64;
+    if let Some(least) = schema["minLength"].as_u64().filter(|n| length < *n) {
+        wrong(path, value, &format!("should be at least {least} chars long"), errors);
+    }
+    if let Some(most) = schema["maxLength"].as_u64().filter(|n| length > *n) {
+        errors.push(FieldError::too_long(path, usize::try_from(most).unwrap_or(usize::MAX)));
+    }
+    if let Some(pattern) = schema["pattern"].as_str()
+        && let Ok(regex) = regex_lite::Regex::new(pattern)
+        && !regex.is_match(text)
+    {
+        wrong(path, value, &format!("should match '{pattern}'"), errors);
+    }
+}
+
+fn numeric(number: &Number, value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let Some(n) = number.as_f64() else { return };
+    if let Some(least) = schema["minimum"].as_f64() {
+        let exclusive = schema["exclusiveMinimum"] == true;
+        if n < least || (exclusive && n <= least) {
+            let word = if exclusive { "greater than" } else { "greater than or equal to" };
+            wrong(path, value, &format!("should be {word} {}", schema["minimum"]), errors);
+        }
+    }
+    if let Some(most) = schema["maximum"].as_f64() {
+        let exclusive = schema["exclusiveMaximum"] == true;
+        if n > most || (exclusive && n >= most) {
+            let word = if exclusive { "less than" } else { "less than or equal to" };
+            wrong(path, value, &format!("should be {word} {}", schema["maximum"]), errors);
+        }
+    }
+    if let Some(factor) = schema["multipleOf"].as_f64().filter(|f| *f != 0.0)
+        && (n / factor).fract() != 0.0
+    {
+        wrong(path, value, &format!("should be a multiple of {}", schema["multipleOf"]), errors);
+    }
+}
+
+fn too_many(path: &str, found: usize, most: u64, what: &str) -> FieldError {
+    FieldError {
+        field: path.to_owned(),
+        kind: FieldErrorKind::TooMany,
+        message: format!("Too many: {found}: must have at most {most} {what}"),
+    }
+}
+
+fn array(items: &[Value], value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let count = items.len() as u64;
+    if let Some(least) = schema["minItems"].as_u64().filter(|n| count < *n) {
+        wrong(path, &count.into(), &format!("should have at least {least} items"), errors);
+    }
+    if let Some(most) = schema["maxItems"].as_u64().filter(|n| count > *n) {
+        errors.push(too_many(path, items.len(), most, "items"));
+    }
+    let keys: Vec<&str> =
+        schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let set = schema["x-kubernetes-list-type"] == "set" || schema["uniqueItems"] == true;
+    let (mut values, mut named) = (HashSet::new(), HashSet::new());
+    for (index, item) in items.iter().enumerate() {
+        let key = |item: &Value| keys.iter().map(|k| item[*k].to_string()).collect::<Vec<_>>();
+        let same = set && !values.insert(item.to_string());
+        if !keys.is_empty() && !named.insert(key(item)) || same {
+            let shown = if set {
+                item.clone()
+            } else {
+                keys.iter().map(|k| ((*k).to_owned(), item[*k].clone())).collect::<serde_json::Map<_, _>>().into()
+            };
+            errors.push(FieldError::duplicate(format!("{path}[{index}]"), &shown));
+        }
+        validate(item, &schema["items"], &format!("{path}[{index}]"), errors);
+    }
+    let _ = value;
+}
+
+fn object(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let child = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if value.get(key).is_none() {
+            errors.push(FieldError::required(child(key), ""));
+        }
+    }
+    let Some(map) = value.as_object() else { return };
+    if let Some(most) = schema["maxProperties"].as_u64().filter(|n| map.len() as u64 > *n) {
+        errors.push(too_many(path, map.len(), most, "items"));
+    }
+    if let Some(least) = schema["minProperties"].as_u64().filter(|n| (map.len() as u64) < *n) {
+        wrong(path, value, &format!("should have at least {least} properties"), errors);
+    }
+    for (key, inner) in map {
+        if let Some(schema) = schema["properties"].get(key) {
+            validate(inner, schema, &child(key), errors);
+        } else if schema["additionalProperties"].is_object() {
+            validate(inner, &schema["additionalProperties"], &child(key), errors);
+        }
+    }
+}
+
+fn combined(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let fits = |schema: &Value| {
+        let mut errors = Vec::new();
+        validate(value, schema, path, &mut errors);
+        errors.is_empty()
+    };
+    for inner in schema["allOf"].as_array().into_iter().flatten() {
+        validate(value, inner, path, errors);
+    }
+    if let Some(any) = schema["anyOf"].as_array()
+        && !any.iter().any(fits)
+    {
+        wrong(path, value, "must validate at least one schema (anyOf)", errors);
+    }
+    if let Some(one) = schema["oneOf"].as_array() {
+        match one.iter().filter(|s| fits(s)).count() {
+            1 => {}
+            0 => wrong(path, value, "must validate one and only one schema (oneOf). Found none valid", errors),
+            n => wrong(
+                path,
+                value,
+                &format!("must validate one and only one schema (oneOf). Found {n} valid alternatives"),
+                errors,
+            ),
+        }
+    }
+    if schema["not"].is_object() && fits(&schema["not"]) {
+        wrong(path, value, "must not validate the schema (not)", errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn texts(value: &Value, schema: &Value) -> Vec<String> {
+        let mut errors = Vec::new();
+        validate(value, schema, "", &mut errors);
+        errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
+    }
+
+    #[test]
+    fn messages() {
+        let schema = json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object", "required": ["image"], "properties": {
+            "image": {"type": "string", "minLength": 1, "pattern": "^[a-z]+$"},
+            "n": {"type": "integer", "minimum": 1, "maximum": 5},
+            "mode": {"type": "string", "enum": ["a", "b"]},
+            "p": {"x-kubernetes-int-or-string": true},
+            "l": {"type": "array", "maxItems": 1, "items": {"type": "string"}},
+        }}}});
+        assert_eq!(texts(&json!({}), &schema), ["spec: Required value"]);
+        assert_eq!(
+            texts(&json!({"spec": {"image": "A1"}}), &schema),
+            ["spec.image: Invalid value: \"A1\": spec.image in body should match '^[a-z]+$'"]
+        );
+        assert_eq!(
+            texts(&json!({"spec": {"image": "a", "n": "x"}}), &schema),
+            ["spec.n: Invalid value: \"string\": spec.n in body must be of type integer: \"string\""]
+        );
+        assert_eq!(
+            texts(&json!({"spec": {"image": "a", "n": 9}}), &schema),
+            ["spec.n: Invalid value: 9: spec.n in body should be less than or equal to 5"]
+        );
+        assert_eq!(
+            texts(&json!({"spec": {"image": "a", "mode": "c"}}), &schema),
+            ["spec.mode: Unsupported value: \"c\": supported values: \"a\", \"b\""]
+        );
+        assert_eq!(
+            texts(&json!({"spec": {"image": "a", "l": ["x", "y"]}}), &schema),
+            ["spec.l: Too many: 2: must have at most 1 items"]
+        );
+        assert!(texts(&json!({"spec": {"image": "a", "p": "50%", "n": 2}}), &schema).is_empty());
+    }
+}

@@ -1,0 +1,286 @@
+//! Defaults of a pod.
+
+use edge_protocol::json::SetField;
+use serde_json::{Map, Value};
+
+use super::{claim_spec, drop_zero, resource_lists, size_limit};
+use apimachinery::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
+use apimachinery::quantity::canonicalize;
+
+/// Permissions of files in configMap, secret, downwardAPI and projected volumes.
+const FILE_MODE: i64 = 0o644;
+
+/// Fills a pod's defaults.
+pub(crate) fn pod(pod: &mut Value) {
+    let Some(spec) = pod.get_mut("spec").filter(|s| s.is_object()) else { return };
+    drop_zero(
+        spec,
+        &[
+            "hostNetwork",
+            "hostPID",
+            "hostIPC",
+            "nodeName",
+            "nodeSelector",
+            "tolerations",
+            "volumes",
+            "hostname",
+            "subdomain",
+            "initContainers",
+            "imagePullSecrets",
+            "hostAliases",
+            "priorityClassName",
+        ],
+    );
+    same_account(spec);
+    set_default_text(spec, "dnsPolicy", "ClusterFirst");
+    set_default_text(spec, "restartPolicy", "Always");
+    set_default_text(spec, "schedulerName", "default-scheduler");
+    set_default(spec, "terminationGracePeriodSeconds", 30);
+    set_default(spec, "enableServiceLinks", true);
+    set_default(spec, "securityContext", Value::Object(Map::new()));
+    let host_network = flag(spec, "hostNetwork");
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in items_mut(spec, list) {
+            self::container(container, host_network);
+        }
+    }
+    for volume in items_mut(spec, "volumes") {
+        self::volume(volume);
+    }
+    if let Some(resources) = spec.get_mut("resources").filter(|r| r.is_object()) {
+        resource_lists(resources);
+        requests_from_limits(resources);
+    }
+    for toleration in items_mut(spec, "tolerations") {
+        drop_zero(toleration, &["key", "operator", "value", "effect"]);
+    }
+}
+
+/// What the API server changes in a new pod beyond defaults: a negative grace period becomes the shortest, and
+/// fields of features that are off by default go.
+pub(crate) fn new_pod(pod: &mut Value) {
+    let Some(spec) = pod.get_mut("spec").filter(|s| s.is_object()) else { return };
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        spec.set("terminationGracePeriodSeconds", 1.into());
+    }
+    for list in ["containers", "initContainers"] {
+        for container in items_mut(spec, list) {
+            let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else { continue };
+            if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+                remove(container, "lifecycle");
+            }
+        }
+    }
+}
+
+/// `serviceAccount` is the old name of `serviceAccountName`; the API server writes both.
+fn same_account(spec: &mut Value) {
+    let name = match text(spec, "serviceAccountName") {
+        "" => text(spec, "serviceAccount"),
+        name => name,
+    }
+    .to_owned();
+    if name.is_empty() {
+        drop_zero(spec, &["serviceAccountName", "serviceAccount"]);
+    } else {
+        spec.set("serviceAccountName", name.as_str().into());
+        spec.set("serviceAccount", name.into());
+    }
+}
+
+fn container(container: &mut Value, host_network: bool) {
+    if !container.is_object() {
+        return;
+    }
+    drop_zero(
+        container,
+        &[
+            "stdin",
+            "stdinOnce",
+            "tty",
+            "command",
+            "args",
+            "env",
+            "envFrom",
+            "ports",
+            "volumeMounts",
+            "volumeDevices",
+            "workingDir",
+        ],
+    );
+    let policy = if is_latest(text(container, "image")) { "Always" } else { "IfNotPresent" };
+    set_default_text(container, "imagePullPolicy", policy);
+    set_default_text(container, "terminationMessagePath", "/dev/termination-log");
+    set_default_text(container, "terminationMessagePolicy", "File");
+    set_default(container, "resources", Value::Object(Map::new()));
+    if let Some(resources) = container.get_mut("resources") {
+        resource_lists(resources);
+        requests_from_limits(resources);
+    }
+    for port in items_mut(container, "ports") {
+        set_default_text(port, "protocol", "TCP");
+        drop_zero(port, &["hostPort", "name", "hostIP"]);
+        if host_network && port["hostPort"].is_null() && !port["containerPort"].is_null() {
+            port.set("hostPort", port["containerPort"].clone());
+        }
+    }
+    for mount in items_mut(container, "volumeMounts") {
+        drop_zero(mount, &["readOnly", "subPath", "subPathExpr"]);
+    }
+    for var in items_mut(container, "env") {
+        drop_zero(var, &["value"]);
+        if let Some(source) = var.get_mut("valueFrom").filter(|s| s.is_object()) {
+            env_source(source);
+        }
+    }
+    for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = container.get_mut(kind).filter(|p| p.is_object()) {
+            self::probe(probe);
+        }
+    }
+    for hook in ["postStart", "preStop"] {
+        if let Some(get) = container.pointer_mut(&format!("/lifecycle/{hook}/httpGet")) {
+            http_get(get);
+        }
+    }
+}
+
+fn env_source(source: &mut Value) {
+    if let Some(field) = source.get_mut("fieldRef").filter(|f| f.is_object()) {
+        set_default_text(field, "apiVersion", "v1");
+    }
+    if let Some(field) = source.get_mut("resourceFieldRef").filter(|f| f.is_object()) {
+        set_default(field, "divisor", "0");
+        if let Some(divisor) = field.get_mut("divisor") {
+            canonicalize(divisor);
+        }
+    }
+}
+
+fn probe(probe: &mut Value) {
+    drop_zero(
+        probe,
+        &["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"],
+    );
+    for (field, value) in
+        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+    {
+        set_default(probe, field, value);
+    }
+    if let Some(get) = probe.get_mut("httpGet") {
+        http_get(get);
+    }
+    if let Some(grpc) = probe.get_mut("grpc").filter(|g| g.is_object()) {
+        set_default(grpc, "service", "");
+    }
+}
+
+fn http_get(get: &mut Value) {
+    set_default_text(get, "path", "/");
+    set_default_text(get, "scheme", "HTTP");
+}
+
+fn volume(volume: &mut Value) {
+    let Some(map) = volume.as_object_mut() else { return };
+    map.retain(|_, value| !value.is_null());
+    if map.keys().all(|key| key == "name") {
+        map.insert("emptyDir".to_owned(), Value::Object(Map::new()));
+    }
+    for kind in ["configMap", "secret", "downwardAPI", "projected"] {
+        if let Some(source) = map.get_mut(kind) {
+            set_default(source, "defaultMode", FILE_MODE);
+            downward_items(source);
+        }
+    }
+    if let Some(projected) = map.get_mut("projected") {
+        for source in items_mut(projected, "sources") {
+            if let Some(token) = source.get_mut("serviceAccountToken").filter(|t| t.is_object()) {
+                set_default(token, "expirationSeconds", 3600);
+            }
+            if let Some(downward) = source.get_mut("downwardAPI") {
+                downward_items(downward);
+            }
+        }
+    }
+    if let Some(path) = map.get_mut("hostPath").filter(|p| p.is_object()) {
+        set_default(path, "type", "");
+    }
+    if let Some(empty) = map.get_mut("emptyDir").filter(|e| e.is_object()) {
+        drop_zero(empty, &["medium"]);
+        size_limit(empty);
+    }
+    if let Some(spec) = volume.pointer_mut("/ephemeral/volumeClaimTemplate/spec") {
+        claim_spec(spec);
+    }
+    if let Some(image) = volume.get_mut("image").filter(|i| i.is_object()) {
+        let policy = if is_latest(text(image, "reference")) { "Always" } else { "IfNotPresent" };
+        set_default_text(image, "pullPolicy", policy);
+    }
+}
+
+fn downward_items(source: &mut Value) {
+    for item in items_mut(source, "items") {
+        env_source(item);
+    }
+}
+
+/// A limit without a request is its own request.
+fn requests_from_limits(resources: &mut Value) {
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    if let Some(requests) = object_mut(resources, "requests") {
+        for (name, amount) in limits {
+            requests.entry(name).or_insert(amount);
+        }
+    }
+}
+
+/// True for an image whose tag is `latest`, said or implied; a digest without a tag implies none.
+fn is_latest(image: &str) -> bool {
+    let (name, digest) = match image.split_once('@') {
+        Some((name, _)) => (name, true),
+        None => (image, false),
+    };
+    let last = name.rsplit('/').next().unwrap_or(name);
+    match last.split_once(':') {
+        Some((_, tag)) => tag == "latest",
+        None => !digest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn defaults_are_idempotent() {
+        let mut once = json!({"spec": {"hostNetwork": true, "containers": [{
+            "name": "a", "image": "busybox", "resources": {"limits": {"memory": "0.5Gi"}},
+            "ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": 80}}}],
+            "volumes": [{"name": "v"}, {"name": "c", "configMap": {"name": "x"}}]}});
+        pod(&mut once);
+        let mut twice = once.clone();
+        pod(&mut twice);
+        assert_eq!(once, twice);
+        let container = &once["spec"]["containers"][0];
+        assert_eq!(container["resources"]["requests"]["memory"], "512Mi");
+        assert_eq!(container["ports"][0]["hostPort"], 80);
+        assert_eq!(once["spec"]["volumes"][0]["emptyDir"], json!({}));
+        assert_eq!(once["spec"]["volumes"][1]["configMap"]["defaultMode"], 420);
+    }
+
+    #[test]
+    fn the_tag_decides_the_pull_policy() {
+        for (image, latest) in [
+            ("busybox", true),
+            ("busybox:latest", true),
+            ("busybox:1", false),
+            ("host:5000/a", true),
+            ("a@sha256:0", false),
+            ("a:latest@sha256:0", true),
+        ] {
+            assert_eq!(is_latest(image), latest, "{image}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The row of a node.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{AGE, NAME, Spec, age, name, or_none};
+use apimachinery::json::{flag, items, text, text_entries};
+
+/// Columns of nodes.
+pub(crate) const NODE_COLUMNS: &[Spec] = &[
+    NAME,
+    ("Status", "string", 0, "The status of the node"),
+    ("Roles", "string", 0, "The roles of the node"),
+    AGE,
+    ("Version", "string", 0, "Version reported by the node."),
+    ("Internal-IP", "string", 1, "First internal address."),
+    ("External-IP", "string", 1, "First external address."),
+    ("OS-Image", "string", 1, "Operating system reported by the node."),
+    ("Kernel-Version", "string", 1, "Kernel reported by the node."),
+    ("Container-Runtime", "string", 1, "Container runtime reported by the node."),
+];
+
+/// The cells of one node.
+pub(crate) fn node(node: &Value, now: Timestamp) -> Vec<Value> {
+    let status = &node["status"];
+    let info = &status["nodeInfo"];
+    let ready = items(status, "conditions").iter().find(|c| text(c, "type") == "Ready");
+    let mut state = match ready.map(|c| text(c, "status")) {
+        Some("True") => "Ready".to_owned(),
+        Some(_) => "NotReady".to_owned(),
+        None => "Unknown".to_owned(),
+    };
+    if flag(&node["spec"], "unschedulable") {
+        state.push_str(",SchedulingDisabled");
+    }
+    let address = |kind: &str| {
+        let found = items(status, "addresses").iter().find(|a| text(a, "type") == kind);
+        or_none(found.map_or("", |a| text(a, "address")))
+    };
+    let known = |field: &str| match text(info, field) {
+        "" => "<unknown>".to_owned(),
+        text => text.to_owned(),
+    };
+    let mut kernel = known("kernelVersion");
+    let architecture = text(info, "architecture");
+    if !architecture.is_empty() {
+        kernel.push_str(&format!(" ({architecture})"));
+    }
+    vec![
+        name(node),
+        state.into(),
+        or_none(&roles(node)),
+        age(node, now),
+        text(info, "kubeletVersion").into(),
+        address("InternalIP"),
+        address("ExternalIP"),
+        known("osImage").into(),
+        kernel.into(),
+        known("containerRuntimeVersion").into(),
+    ]
+}
+
+/// From `node-role.kubernetes.io/ROLE` and `kubernetes.io/role=ROLE` labels, sorted.
+fn roles(node: &Value) -> String {
+    let mut roles: Vec<&str> = text_entries(&node["metadata"], "labels")
+        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => Some(role),
+            None => (key == "kubernetes.io/role").then_some(value),
+        })
+        .filter(|role| !role.is_empty())
+        .collect();
+    roles.sort_unstable();
+    roles.dedup();
+    roles.join(",")
+}

@@ -1,0 +1,222 @@
+//! JSON patch (RFC 6902) within the API server's limits. What an operation does is the library's. Pure.
+
+use json_patch::{PatchOperation, patch_unsafe};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::codec::parse::DEPTH_MAX;
+
+/// Why a patch cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JsonPatchError {
+    /// The patch itself is malformed: 400.
+    #[error("{0}")]
+    Malformed(String),
+    /// It does not fit the object: 422.
+    #[error("{0}")]
+    Inapplicable(String),
+}
+
+/// The most operations in one JSON patch, as the API server has it.
+const MAX_OPERATIONS: usize = 10_000;
+/// How much the `copy` operations of one JSON patch may make, as the API server has it: the limit of a request.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+/// How many values the operations of one JSON patch may move about.
+const MAX_WORK: usize = 10_000_000;
+
+/// Applies a JSON patch. Where it fails, the target is of no more use.
+pub(crate) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), JsonPatchError> {
+    let malformed = |text: &str| JsonPatchError::Malformed(text.to_owned());
+    let operations = patch.as_array().ok_or_else(|| {
+        malformed("error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp")
+    })?;
+    if operations.len() > MAX_OPERATIONS {
+        return Err(JsonPatchError::Malformed(format!(
+            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            operations.len()
+        )));
+    }
+    let mut limits = Limits { copied: MAX_COPIED, work: MAX_WORK };
+    operations.iter().try_for_each(|operation| apply(target, operation, &mut limits))
+}
+
+/// What the operations of one patch may still do.
+struct Limits {
+    copied: usize,
+    work: usize,
+}
+
+impl Limits {
+    fn work(&mut self, steps: usize) -> Result<(), JsonPatchError> {
+        let left = self.work.checked_sub(steps);
+        self.work = left.ok_or_else(|| JsonPatchError::Malformed("the JSON patch moves too much".into()))?;
+        Ok(())
+    }
+
+    /// A value that is moved or copied to `path`: counts it, and keeps the object from nesting without end.
+    fn carry(&mut self, value: &Value, path: &str, copy: bool) -> Result<(), JsonPatchError> {
+        let size = measure(value, DEPTH_MAX.saturating_sub(path.matches('/').count()))
+            .ok_or_else(|| JsonPatchError::Malformed("the JSON patch nests too deep".into()))?;
+        self.work(size.values)?;
+        if copy {
+            let left = self.copied.checked_sub(size.bytes);
+            self.copied = left.ok_or_else(|| {
+                JsonPatchError::Malformed(format!(
+                    "the accumulated size of the values that the JSON patch copies exceeds the limit of {MAX_COPIED}"
+                ))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Size {
+    values: usize,
+    /// As text, about.
+    bytes: usize,
+}
+
+/// How large a value is; `None` when it is deeper than `depth`.
+fn measure(value: &Value, depth: usize) -> Option<Size> {
+    fn walk(value: &Value, depth: usize, size: &mut Size) -> Option<()> {
+        size.values += 1;
+        size.bytes += match value {
+            Value::String(text) => text.len() + 3,
+            _ => 4,
+        };
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| walk(item, depth.checked_sub(1)?, size)),
+            Value::Object(map) => map.iter().try_for_each(|(key, inner)| {
+                size.bytes += key.len() + 4;
+                walk(inner, depth.checked_sub(1)?, size)
+            }),
+            _ => Some(()),
+        }
+    }
+    let mut size = Size::default();
+    walk(value, depth, &mut size).map(|()| size)
+}
+
+fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(), JsonPatchError> {
+    let verb = operation["op"].as_str().unwrap_or_default();
+    // The API server looks at the verb only when it comes to it: 422.
+    if !matches!(verb, "add" | "remove" | "replace" | "test" | "move" | "copy") && operation.is_object() {
+        return Err(JsonPatchError::Inapplicable(format!("unexpected kind: {verb}")));
+    }
+    let parsed = PatchOperation::deserialize(operation)
+        .map_err(|error| JsonPatchError::Malformed(format!("error decoding patch: {error}")))?;
+    let path = parsed.path().as_str();
+    let inapplicable = |verb: &str, at: &str| {
+        JsonPatchError::Inapplicable(format!(
+            "{verb} operation does not apply: doc is missing path: {at:?}: missing value"
+        ))
+    };
+    match &parsed {
+        PatchOperation::Add(add) => {
+            limits.carry(&add.value, path, false)?;
+            limits.work(shifted(target, path))?;
+        }
+        PatchOperation::Remove(_) => limits.work(shifted(target, path))?,
+        PatchOperation::Replace(replace) => limits.carry(&replace.value, path, false)?,
+        PatchOperation::Test(test) => {
+            // What is not there counts as null, as for the API server.
+            let same = target.pointer(path).unwrap_or(&Value::Null) == &test.value;
+            let failed = || JsonPatchError::Inapplicable("testing value failed: test failed".into());
+            return same.then_some(()).ok_or_else(failed);
+        }
+        PatchOperation::Move(change) => {
+            let from = change.from.as_str();
+            limits.carry(target.pointer(from).ok_or_else(|| inapplicable("move", from))?, path, false)?;
+            limits.work(shifted(target, from) + shifted(target, path))?;
+        }
+        PatchOperation::Copy(change) => {
+            let from = change.from.as_str();
+            limits.carry(target.pointer(from).ok_or_else(|| inapplicable("copy", from))?, path, true)?;
+            limits.work(shifted(target, path))?;
+        }
+    }
+    patch_unsafe(target, std::slice::from_ref(&parsed)).map_err(|_| inapplicable(verb, path))
+}
+
+/// How many elements of a list change their place when one is put in or taken out at a path.
+fn shifted(target: &Value, path: &str) -> usize {
+    let Some((list, place)) = path.rsplit_once('/') else { return 0 };
+    match target.pointer(list) {
+        Some(Value::Array(items)) => items.len().saturating_sub(place.parse::<usize>().unwrap_or(items.len())),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_patch_operations() {
+        let mut value = json!({"a": [1, 2], "m": {"x/y": 1}});
+        let patch = json!([
+            {"op": "test", "path": "/a/0", "value": 1},
+            {"op": "add", "path": "/a/-", "value": 3},
+            {"op": "add", "path": "/a/0", "value": 0},
+            {"op": "remove", "path": "/m/x~1y"},
+            {"op": "copy", "from": "/a/1", "path": "/m/c"},
+            {"op": "move", "from": "/m/c", "path": "/n"},
+            {"op": "replace", "path": "/a/3", "value": 9},
+        ]);
+        json_patch(&mut value, &patch).unwrap();
+        assert_eq!(value, json!({"a": [0, 1, 2, 9], "m": {}, "n": 1}));
+    }
+
+    #[test]
+    fn failures_name_the_path() {
+        let mut value = json!({});
+        let error = json_patch(&mut value, &json!([{"op": "remove", "path": "/x"}])).unwrap_err();
+        assert!(matches!(&error, JsonPatchError::Inapplicable(text) if text.contains("\"/x\"")), "{error}");
+        assert!(json_patch(&mut value, &json!({})).is_err());
+        for malformed in [json!([1]), json!([{"op": "add", "path": "/a"}])] {
+            let error = json_patch(&mut value, &malformed).unwrap_err();
+            assert!(matches!(error, JsonPatchError::Malformed(_)), "{malformed}: {error}");
+        }
+        let fly = json_patch(&mut value, &json!([{"op": "fly", "path": "/a"}])).unwrap_err();
+        assert!(matches!(fly, JsonPatchError::Inapplicable(_)), "{fly}");
+        json_patch(&mut value, &json!([{"op": "test", "path": "/x", "value": null}])).unwrap();
+    }
+
+    fn refused(value: &Value, patch: &Value) -> String {
+        match json_patch(&mut value.clone(), patch) {
+            Err(JsonPatchError::Malformed(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn copies_do_not_double_without_end() {
+        let double = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+        let value = json!({"a": ["x".repeat(1000)]});
+        assert!(refused(&value, &vec![double; 60].into()).contains("copies exceeds the limit"));
+        let string = json!({"op": "copy", "from": "/s", "path": "/a/-"});
+        let value = json!({"a": [], "s": "x".repeat(1_000_000)});
+        assert!(json_patch(&mut value.clone(), &vec![string.clone(); 3].into()).is_ok());
+        assert!(refused(&value, &vec![string; 4].into()).contains("copies exceeds the limit"));
+    }
+
+    #[test]
+    fn moves_do_not_nest_without_end() {
+        // Each pair of operations puts what is there one level deeper.
+        let down =
+            [json!({"op": "add", "path": "/b", "value": {}}), json!({"op": "move", "from": "/a", "path": "/b/a"})];
+        let up = [json!({"op": "move", "from": "/b", "path": "/a"})];
+        let patch: Vec<Value> = std::iter::repeat_n(down.into_iter().chain(up), 3000).flatten().collect();
+        assert!(refused(&json!({"a": {}}), &patch.into()).contains("nests too deep"));
+    }
+
+    #[test]
+    fn lists_are_not_moved_about_for_minutes() {
+        let value = json!({"a": vec![0; 100_000]});
+        let first = json!({"op": "add", "path": "/a/0", "value": 1});
+        assert!(refused(&value, &vec![first; 9000].into()).contains("moves too much"));
+    }
+}

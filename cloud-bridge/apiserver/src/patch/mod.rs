@@ -1,0 +1,6 @@
+//! How one object is merged into another: JSON patch, strategic merge, server-side apply. Pure; knows no resource.
+
+pub(crate) mod fields;
+pub(crate) mod json;
+pub(crate) mod list_keys;
+pub(crate) mod strategic;

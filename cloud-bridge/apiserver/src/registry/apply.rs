@@ -1,0 +1,206 @@
+//! Server-side apply: an applier owns the fields it sets; what it no longer sets goes, what another applier
+//! owns conflicts. Fields that were written otherwise than by apply have no owner here, so they never conflict.
+
+use crate::codec::parse;
+use crate::patch::fields;
+use edge_protocol::json::SetField;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{Answer, Context, create, update};
+use crate::codec::decode;
+use crate::patch::fields::Fields;
+use crate::resource::status::{ApiError, ApiResult};
+use apimachinery::field::FieldError;
+use apimachinery::meta;
+
+/// PATCH with `application/apply-patch+yaml`; the body must be the JSON subset of YAML, as clients send it.
+pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiResult<Answer> {
+    let manager = ctx.query.text("fieldManager").to_owned();
+    if manager.is_empty() {
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(ApiError::options("PatchOptions", &error));
+    }
+    parse::parse(body).map_err(|e| ApiError::bad_request(format!("error decoding YAML: {}", parse::reason(&e))))?;
+    let mut applied = ctx.decode(body)?;
+    if applied["metadata"]["managedFields"].is_array() {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    if meta::text(&applied, "name").is_empty() {
+        let name = ctx.path.name.clone();
+        meta::set(&mut applied, "name", name.into());
+    }
+    if meta::text(&applied, "name") != ctx.path.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            meta::text(&applied, "name"),
+            ctx.path.name
+        )));
+    }
+    ctx.match_namespace(&mut applied)?;
+    // Structures that are always there are nobody's wish.
+    if let Some(map) = applied.as_object_mut() {
+        map.retain(|_, value| value.as_object().is_none_or(|fields| !fields.is_empty()));
+    }
+    let resource = std::sync::Arc::clone(&ctx.resource);
+    let keys = |names: &[&str]| resource.strategy().list_keys(names);
+    let set = fields::collect(&applied, &keys);
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = store.get(&resource.storage, &ctx.key())?;
+    let Some(current) = current else {
+        if !ctx.path.subresource.is_empty() {
+            return Err(ApiError::not_found(&resource, &ctx.path.name));
+        }
+        ctx.managed = Some(json!([entry(ctx, &manager, &set)]));
+        return Ok(Answer::Object(201, create::create_value(ctx, &mut store, applied, dry_run)?));
+    };
+    let live = current.value();
+    let mut entries = live["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let own = |entry: &Value| {
+        entry["manager"] == manager.as_str()
+            && entry["operation"] == "Apply"
+            && entry["subresource"].as_str().unwrap_or_default() == ctx.path.subresource
+    };
+    let before = entries.iter().find(|e| own(e)).map(|e| fields::from_json(&e["fieldsV1"])).unwrap_or_default();
+    entries.retain(|e| !own(e));
+    settle(live, &applied, &set, &mut entries, ctx.query.flag("force"))?;
+    let others: Fields = entries.iter().flat_map(|e| fields::from_json(&e["fieldsV1"])).collect();
+    let mut merged = live.clone();
+    fields::merge(&mut merged, &applied, &keys, &mut Vec::new());
+    give_up(&mut merged, &before, &set, &others);
+    decode::drop_empty(&mut merged);
+    let version = meta::text(&applied, "resourceVersion");
+    if version.is_empty() {
+        meta::set(&mut merged, "resourceVersion", current.rev.to_string().into());
+    }
+    entries.push(entry(ctx, &manager, &set));
+    ctx.managed = Some(json!(entries));
+    let uid = meta::text(&applied, "uid");
+    if !uid.is_empty() {
+        // What is merged has the live object's: validation refuses any other.
+        meta::set(&mut merged, "uid", uid.into());
+    }
+    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
+}
+
+fn entry(ctx: &Context<'_>, manager: &str, set: &Fields) -> Value {
+    let mut entry = json!({
+        "manager": manager,
+        "operation": "Apply",
+        "apiVersion": ctx.resource.api_version(),
+        "time": meta::rfc3339(ctx.now),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields::to_json(set),
+    });
+    if !ctx.path.subresource.is_empty() {
+        entry.set("subresource", ctx.path.subresource.as_str().into());
+    }
+    entry
+}
+
+/// Finds fields that others own with another value: a conflict, or theirs no longer when forced.
+fn settle(live: &Value, applied: &Value, set: &Fields, entries: &mut Vec<Value>, force: bool) -> ApiResult<()> {
+    let mut conflicts: Vec<(String, String)> = Vec::new();
+    for entry in entries.iter_mut() {
+        let theirs = fields::from_json(&entry["fieldsV1"]);
+        let lost: BTreeSet<_> = set
+            .intersection(&theirs)
+            .filter(|path| fields::at(live, path) != fields::at(applied, path))
+            .cloned()
+            .collect();
+        let name = entry["manager"].as_str().unwrap_or_default().to_owned();
+        conflicts.extend(
+            lost.iter().filter(|p| p.last().is_none_or(|s| s != ".")).map(|p| (name.clone(), fields::shown(p))),
+        );
+        if force && !lost.is_empty() {
+            entry.set("fieldsV1", fields::to_json(&theirs.difference(&lost).cloned().collect()));
+        }
+    }
+    if force || conflicts.is_empty() {
+        entries.retain(|e| e["fieldsV1"].as_object().is_some_and(|f| !f.is_empty()));
+        return Ok(());
+    }
+    Err(conflict(&conflicts))
+}
+
+fn conflict(conflicts: &[(String, String)]) -> ApiError {
+    let plural = if conflicts.len() == 1 { "" } else { "s" };
+    let mut text = format!("Apply failed with {} conflict{plural}: ", conflicts.len());
+    let managers: BTreeSet<&String> = conflicts.iter().map(|(manager, _)| manager).collect();
+    let parts: Vec<String> = managers
+        .iter()
+        .map(|manager| {
+            let paths: Vec<&str> =
+                conflicts.iter().filter(|(m, _)| m == *manager).map(|(_, path)| path.as_str()).collect();
+            match paths.as_slice() {
+                [one] => format!("conflict with {manager:?}: {one}"),
+                many => format!("conflicts with {manager:?}:\n- {}", many.join("\n- ")),
+            }
+        })
+        .collect();
+    text += &parts.join("\n");
+    let mut error = ApiError::bad_request(text);
+    error.code = 409;
+    error.reason = "Conflict";
+    for (manager, path) in conflicts {
+        error = error.with_cause("FieldManagerConflict", &format!("conflict with {manager:?}"), path);
+    }
+    error
+}
+
+/// Removes what the manager set before and no longer does, unless somebody else owns it.
+fn give_up(merged: &mut Value, before: &Fields, set: &Fields, others: &Fields) {
+    for path in before.difference(set) {
+        let item = path.last().is_some_and(|s| s == ".");
+        let stem = if item { &path[..path.len() - 1] } else { path };
+        // What begins with the stem comes right behind it in the order of the sets.
+        let within = |fields: &Fields| {
+            let mut from = fields.range::<[String], _>((Bound::Included(stem), Bound::Unbounded));
+            from.next().is_some_and(|other| other.starts_with(stem))
+        };
+        let needed = within(set) || within(others);
+        if !needed {
+            fields::remove(merged, path);
+        }
+    }
+}
+
+/// After a write that is no apply: an applier no longer owns what the write changed.
+pub(crate) fn disown(entries: &Value, new: &Value, old: &Value) -> Value {
+    let Some(entries) = entries.as_array() else { return Value::Null };
+    let kept: Vec<Value> = entries
+        .iter()
+        .filter_map(|entry| {
+            let mut set = fields::from_json(&entry["fieldsV1"]);
+            let all = set.len();
+            set.retain(|path| fields::at(new, path) == fields::at(old, path));
+            if set.is_empty() {
+                return None;
+            }
+            let mut entry = entry.clone();
+            if set.len() != all {
+                entry.set("fieldsV1", fields::to_json(&set));
+            }
+            Some(entry)
+        })
+        .collect();
+    if kept.is_empty() { Value::Null } else { kept.into() }
+}
+
+/// Whether two lists of managedFields differ in more than their times.
+pub(crate) fn same_owners(a: &Value, b: &Value) -> bool {
+    let bare = |value: &Value| {
+        let mut value = value.clone();
+        for entry in value.as_array_mut().into_iter().flatten() {
+            if let Some(map) = entry.as_object_mut() {
+                map.remove("time");
+            }
+        }
+        value
+    };
+    bare(a) == bare(b)
+}

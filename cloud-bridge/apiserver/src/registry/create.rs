@@ -1,0 +1,89 @@
+//! Creating an object.
+
+use crate::resource::object_meta;
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{Answer, Context};
+use super::{managed_fields, write};
+use crate::admission;
+use crate::kinds::events;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::state::quota;
+use crate::storage::Store;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+
+/// How often a generated name may collide before the client hears of it.
+const NAME_ATTEMPTS: usize = 8;
+
+/// POST.
+pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let value = ctx.decode(body)?;
+    let dry_run = ctx.dry_run()?;
+    let inner = ctx.inner;
+    let created = create_value(ctx, &mut inner.store(), value, dry_run)?;
+    Ok(Answer::Object(201, created))
+}
+
+/// Creates a decoded object.
+pub(crate) fn create_value(
+    ctx: &mut Context<'_>,
+    store: &mut Store,
+    mut value: Value,
+    dry_run: bool,
+) -> ApiResult<Value> {
+    let resource = std::sync::Arc::clone(&ctx.resource);
+    ctx.match_namespace(&mut value)?;
+    if !meta::text(&value, "resourceVersion").is_empty() {
+        return Err(ApiError::unknown("resourceVersion should not be set on objects to be created"));
+    }
+    let strategy = resource.strategy();
+    strategy.default(&mut value);
+    admission::create(store, ctx, &mut value)?;
+    meta::fill_new(&mut value, ctx.now);
+    let generated = meta::text(&value, "name").is_empty() && !meta::text(&value, "generateName").is_empty();
+    if generated {
+        let name = meta::generate_name(meta::text(&value, "generateName"));
+        meta::set(&mut value, "name", name.into());
+    }
+    if resource.has_generation {
+        meta::set(&mut value, "generation", 1.into());
+    }
+    strategy.prepare_create(&mut value);
+    let mut errors = object_meta::validate_object_meta(&value, &resource);
+    errors.extend(strategy.validate_create(&value));
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&resource, meta::text(&value, "name"), &errors));
+    }
+    ctx.warnings.extend(strategy.warnings(&value));
+    managed_fields::stamp(ctx, &mut value, None);
+    insert(ctx, store, value, generated, dry_run)
+}
+
+fn insert(ctx: &Context<'_>, store: &mut Store, mut value: Value, generated: bool, dry_run: bool) -> ApiResult<Value> {
+    let resource = &ctx.resource;
+    for attempt in 1.. {
+        let key = ObjectKey::of(&value);
+        let Some(existing) = store.get(&resource.storage, &key)? else { break };
+        if generated && attempt < NAME_ATTEMPTS {
+            let name = meta::generate_name(meta::text(&value, "generateName"));
+            meta::set(&mut value, "name", name.into());
+            continue;
+        }
+        let mut error = ApiError::already_exists(resource, &key.name);
+        if meta::deleting(existing.value()) {
+            error.message = format!("object is being deleted: {}", error.message);
+        }
+        return Err(error);
+    }
+    if dry_run {
+        return Ok(value);
+    }
+    quota::admit(ctx)?;
+    let expires = events::expiry(resource, ctx.now);
+    let stored = store.write(&resource.storage, value, None, expires)?;
+    quota::charge(ctx, &stored);
+    write::after_write(ctx.inner, store, resource, &stored, None)?;
+    Ok(stored.value().clone())
+}

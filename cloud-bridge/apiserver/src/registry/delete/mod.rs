@@ -1,0 +1,222 @@
+//! Deletion: at once, graceful, or waiting for finalizers, after the API server's generic store.
+
+mod grace;
+mod options;
+#[cfg(test)]
+mod tests;
+
+use edge_protocol::json::SetField;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use grace::{Graceful, before, collector_finalizers, mark_now};
+pub(crate) use options::Options;
+
+use super::write;
+use super::{Answer, Context, list};
+use crate::admission;
+use crate::controllers::definitions;
+use crate::resource::Resource;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::state::Inner;
+use crate::storage::{Store, Stored};
+use apimachinery::meta;
+
+/// Objects that are deleted at a time while requests wait.
+pub(crate) const SLICE: usize = 100;
+
+/// What became of the object.
+pub(crate) struct Outcome {
+    /// Its last or present state.
+    pub object: Value,
+    /// False while grace or finalizers hold it.
+    pub deleted: bool,
+}
+
+/// DELETE of one object.
+pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let options = Options::read(body, ctx.query)?;
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    admission::delete(ctx, &store, &current)?;
+    let outcome = remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
+    Ok(answer(&ctx.resource, outcome))
+}
+
+/// Kinds that answer a deletion with the object; the others answer with a Status.
+fn returns_object(resource: &Resource) -> bool {
+    !resource.is_custom()
+        && matches!(
+            resource.plural.as_ref(),
+            "pods" | "services" | "namespaces" | "serviceaccounts" | "persistentvolumes" | "persistentvolumeclaims"
+        )
+}
+
+fn answer(resource: &Resource, outcome: Outcome) -> Answer {
+    if !outcome.deleted || returns_object(resource) {
+        return Answer::Object(200, outcome.object);
+    }
+    let mut details = json!({
+        "name": meta::text(&outcome.object, "name"),
+        "kind": resource.plural,
+        "uid": meta::text(&outcome.object, "uid"),
+    });
+    if !resource.group.is_empty() {
+        details.set("group", resource.group.as_ref().into());
+    }
+    Answer::Plain(
+        200,
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details }),
+    )
+}
+
+/// DELETE of a collection, some at a time: others have their turn between.
+pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let options = Options::read(body, ctx.query)?;
+    let selection = list::Selection::new(ctx)?;
+    let inner = ctx.inner;
+    let items = selection.now(&inner.store())?;
+    for slice in items.chunks(SLICE) {
+        remove_slice(ctx, slice, &options)?;
+        tokio::task::yield_now().await;
+    }
+    let rev = inner.store().revision();
+    Ok(Answer::List(list::Listed { items, rev, next: None, remaining: None }))
+}
+
+fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> ApiResult<()> {
+    let mut store = ctx.inner.store();
+    for stored in slice {
+        // Somebody may have removed it meanwhile, and made another of that name.
+        let Some(current) = store.get(&ctx.resource.storage, &stored.key)? else { continue };
+        if meta::text(current.value(), "uid") != meta::text(stored.value(), "uid") {
+            continue;
+        }
+        admission::delete(ctx, &store, &current)?;
+        remove(ctx.inner, &mut store, &ctx.resource, &current, options, ctx.now)?;
+    }
+    Ok(())
+}
+
+/// Deletes or begins to delete an object.
+pub(crate) fn remove(
+    inner: &Inner,
+    store: &mut Store,
+    resource: &Arc<Resource>,
+    current: &Arc<Stored>,
+    options: &Options,
+    now: Timestamp,
+) -> ApiResult<Outcome> {
+    preconditions(resource, current, options)?;
+    let mut options = options.clone();
+    options.grace = options.grace.map(|g| if g < 0 { 1 } else { g });
+    if resource.group.is_empty() && resource.plural == "namespaces" {
+        return remove_namespace(inner, store, resource, current, &options, now);
+    }
+    let mut object = current.value().clone();
+    let graceful = match before(resource, &mut object, &mut options, now) {
+        Graceful::Pending => return Ok(Outcome { object: current.value().clone(), deleted: false }),
+        Graceful::No => false,
+        Graceful::Yes => true,
+    };
+    let mut finalizers = collector_finalizers(resource, &object, &options);
+    if resource.group == "apiextensions.k8s.io" && !meta::deleting(&object) {
+        // A definition stays until its objects are gone.
+        finalizers.push(definitions::FINALIZER.into());
+    }
+    meta::set_finalizers(&mut object, &finalizers);
+    let held = !finalizers.is_empty();
+    if graceful && (held || options.grace.unwrap_or(0) > 0) {
+        return mark(inner, store, resource, current, object, options.dry_run);
+    }
+    if held {
+        mark_now(&mut object, now);
+        return mark(inner, store, resource, current, object, options.dry_run);
+    }
+    if options.dry_run {
+        return Ok(Outcome { object, deleted: true });
+    }
+    let mut last = Arc::clone(current);
+    if graceful {
+        // A graceful deletion without grace is still an update first: watchers see deletionTimestamp.
+        last = store.write(&resource.storage, object, Some(current), None)?;
+        write::after_write(inner, store, resource, &last, Some(current))?;
+    }
+    let last = write::remove(inner, store, resource, &last)?;
+    Ok(Outcome { object: last.value().clone(), deleted: true })
+}
+
+fn mark(
+    inner: &Inner,
+    store: &mut Store,
+    resource: &Arc<Resource>,
+    current: &Arc<Stored>,
+    object: Value,
+    dry_run: bool,
+) -> ApiResult<Outcome> {
+    if dry_run || object == *current.value() {
+        return Ok(Outcome { object, deleted: false });
+    }
+    let stored = store.write(&resource.storage, object, Some(current), None)?;
+    write::after_write(inner, store, resource, &stored, Some(current))?;
+    Ok(Outcome { object: stored.value().clone(), deleted: false })
+}
+
+fn preconditions(resource: &Resource, current: &Stored, options: &Options) -> ApiResult<()> {
+    let value = current.value();
+    // The API server names the kind here, not the plural.
+    let conflict = |why: String| {
+        let mut error = ApiError::conflict(resource, &current.key.name, &why);
+        error.message = error.message.replacen(resource.plural.as_ref(), &resource.kind, 1);
+        error.details.set("kind", resource.kind.as_ref().into());
+        Err(error)
+    };
+    let uid = meta::text(value, "uid");
+    if let Some(asked) = options.uid.as_deref()
+        && asked != uid
+    {
+        return conflict(format!(
+            "the UID in the precondition ({asked}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        ));
+    }
+    let version = current.rev.to_string();
+    if let Some(asked) = options.resource_version.as_deref()
+        && asked != version
+    {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({asked}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+/// A namespace first turns Terminating; the collector empties it and takes its finalizer off.
+fn remove_namespace(
+    inner: &Inner,
+    store: &mut Store,
+    resource: &Arc<Resource>,
+    current: &Arc<Stored>,
+    options: &Options,
+    now: Timestamp,
+) -> ApiResult<Outcome> {
+    let mut object = current.value().clone();
+    if !meta::deleting(&object) {
+        meta::set(&mut object, "deletionTimestamp", meta::rfc3339(now).into());
+        object.set_at(&["status", "phase"], "Terminating".into());
+        let finalizers = collector_finalizers(resource, &object, options);
+        meta::set_finalizers(&mut object, &finalizers);
+        return mark(inner, store, resource, current, object, options.dry_run);
+    }
+    if object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) || !meta::finalizers(&object).is_empty() {
+        return Ok(Outcome { object, deleted: false });
+    }
+    if options.dry_run {
+        return Ok(Outcome { object, deleted: true });
+    }
+    let last = write::remove(inner, store, resource, current)?;
+    Ok(Outcome { object: last.value().clone(), deleted: true })
+}

@@ -1,0 +1,64 @@
+//! What `delete` promises, case by case.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::grace::{Graceful, before, collector_finalizers};
+use super::options::Options;
+use crate::kinds::builtin;
+use crate::resource::Resource;
+use apimachinery::meta;
+
+fn pods() -> Arc<Resource> {
+    builtin::resources().into_iter().find(|r| r.plural == "pods").unwrap()
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn running() -> Value {
+    json!({"metadata": {"name": "p", "generation": 1}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}})
+}
+
+#[test]
+fn grace_comes_from_the_pod_and_may_only_shrink() {
+    let mut pod = running();
+    let now = at("2026-01-01T00:00:00Z");
+    assert_eq!(before(&pods(), &mut pod, &mut Options::default(), now), Graceful::Yes);
+    assert_eq!(meta::text(&pod, "deletionTimestamp"), "2026-01-01T00:00:30Z");
+    assert_eq!(meta::grace(&pod), Some(30));
+    assert_eq!(pod["metadata"]["generation"], 2);
+    let mut longer = Options { grace: Some(60), ..Options::default() };
+    assert_eq!(before(&pods(), &mut pod, &mut longer, now), Graceful::Pending);
+    let mut shorter = Options { grace: Some(5), ..Options::default() };
+    assert_eq!(before(&pods(), &mut pod, &mut shorter, at("2026-01-01T00:00:10Z")), Graceful::Yes);
+    assert_eq!(meta::text(&pod, "deletionTimestamp"), "2026-01-01T00:00:10Z");
+    assert_eq!(meta::grace(&pod), Some(1), "a grace that has passed shrinks to one second");
+    assert_eq!(pod["metadata"]["generation"], 2);
+}
+
+#[test]
+fn unscheduled_and_finished_pods_go_at_once() {
+    for change in [json!({"spec": {"nodeName": ""}}), json!({"status": {"phase": "Succeeded"}})] {
+        let mut pod = running();
+        json_patch::merge(&mut pod, &change);
+        let mut options = Options::default();
+        before(&pods(), &mut pod, &mut options, at("2026-01-01T00:00:00Z"));
+        assert_eq!(options.grace, Some(0));
+    }
+}
+
+#[test]
+fn propagation_decides_finalizers() {
+    let object = json!({"metadata": {"finalizers": ["a/b", "orphan"]}});
+    let with = |policy: Option<&str>| {
+        let options = Options { propagation: policy.map(str::to_owned), ..Options::default() };
+        collector_finalizers(&pods(), &object, &options)
+    };
+    assert_eq!(with(None), ["a/b", "orphan"]);
+    assert_eq!(with(Some("Background")), ["a/b"]);
+    assert_eq!(with(Some("Foreground")), ["a/b", "foregroundDeletion"]);
+}

@@ -1,0 +1,239 @@
+//! Lists: selectors, resourceVersion semantics, and pages that stay one consistent snapshot.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::{Answer, Context};
+use crate::auth::request_info::Query;
+use crate::resource::Resource;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::storage::{Store, Stored};
+use apimachinery::field::FieldError;
+use apimachinery::key::ObjectKey;
+use apimachinery::selector::{FieldSelector, LabelSelector};
+
+/// A list in stored form.
+pub(crate) struct Listed {
+    pub items: Vec<Arc<Stored>>,
+    pub rev: u64,
+    pub next: Option<String>,
+    pub remaining: Option<u64>,
+}
+
+/// What a list or watch selects.
+pub(crate) struct Selection {
+    pub namespace: Option<String>,
+    pub labels: LabelSelector,
+    pub fields: FieldSelector,
+    resource: Arc<Resource>,
+}
+
+impl Selection {
+    /// Reads the selectors of a query.
+    ///
+    /// # Errors
+    /// 400 for a selector that cannot be parsed or a field label that the kind does not support.
+    pub(crate) fn new(ctx: &Context<'_>) -> ApiResult<Self> {
+        let resource = Arc::clone(&ctx.resource);
+        let labels = LabelSelector::parse(ctx.query.text("labelSelector"))
+            .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}",)))?;
+        let fields = FieldSelector::parse(ctx.query.text("fieldSelector")).map_err(ApiError::bad_request)?;
+        if let Some(field) =
+            fields.unsupported(resource.namespaced, |object, label| resource.strategy().field(object, label))
+        {
+            return Err(ApiError::bad_request(if has_labels(&resource) {
+                format!("field label not supported: {field}")
+            } else {
+                format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+            }));
+        }
+        let namespaced = resource.namespaced && !ctx.path.namespace.is_empty();
+        let namespace = namespaced.then(|| ctx.path.namespace.clone());
+        Ok(Self { namespace, labels, fields, resource })
+    }
+
+    /// True when everything in the namespace is selected.
+    pub(crate) fn all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether an object is selected.
+    pub(crate) fn matches(&self, stored: &Stored) -> bool {
+        if self.namespace.as_ref().is_some_and(|ns| *ns != stored.key.namespace) {
+            return false;
+        }
+        self.all()
+            || (self.fields.may_match(&stored.body)
+                && self.labels.matches(stored.value())
+                && self.fields.matches(stored.value(), |object, label| self.resource.strategy().field(object, label)))
+    }
+
+    /// The only object that can be selected, if the selector names one: a node's watch of one ConfigMap must not
+    /// read them all.
+    pub(crate) fn only(&self) -> Option<ObjectKey> {
+        let name = self.fields.name()?.to_owned();
+        let namespace = if self.resource.namespaced { self.namespace.clone()? } else { String::new() };
+        Some(ObjectKey { namespace, name })
+    }
+
+    /// The selected objects as they are now.
+    pub(crate) fn now(&self, store: &Store) -> ApiResult<Vec<Arc<Stored>>> {
+        let mut items = match self.only() {
+            Some(key) => store.get(&self.resource.storage, &key)?.into_iter().collect(),
+            None => store.list(&self.resource.storage, self.namespace.as_deref(), None, None)?,
+        };
+        items.retain(|stored| self.matches(stored));
+        Ok(items)
+    }
+}
+
+/// Kinds with field labels of their own, which word the refusal of an unknown one differently.
+fn has_labels(resource: &Resource) -> bool {
+    resource.is_custom()
+        || matches!(resource.plural.as_ref(), "pods" | "nodes" | "events" | "secrets" | "namespaces" | "services")
+}
+
+/// The `resourceVersion` of a query; `None` for absent and `0`.
+pub(crate) fn resource_version(query: &Query) -> ApiResult<Option<u64>> {
+    match query.text("resourceVersion") {
+        "" | "0" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            ApiError::bad_request(format!(
+                "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            ))
+        }),
+    }
+}
+
+/// GET of a collection.
+pub(crate) fn list(ctx: &Context<'_>) -> ApiResult<Answer> {
+    validate(ctx.query)?;
+    let selection = Selection::new(ctx)?;
+    let limit = ctx
+        .query
+        .number("limit")
+        .map_err(|text| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
+    let limit = limit.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+    let store = ctx.store();
+    let asked = resource_version(ctx.query)?;
+    if let Some(asked) = asked
+        && asked > store.revision()
+    {
+        return Err(ApiError::version_too_large(asked, store.revision()));
+    }
+    let matching = ctx.query.text("resourceVersionMatch");
+    let token = ctx.query.text("continue");
+    let (rev, after) = if token.is_empty() {
+        // With a limit and no match given, a resourceVersion means exactly that one.
+        let exact = matching == "Exact" || (matching.is_empty() && limit.is_some());
+        (asked.filter(|_| exact).unwrap_or_else(|| store.revision()), None)
+    } else {
+        if asked.is_some() {
+            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let (rev, after) = parse_token(token)?;
+        (rev.unwrap_or_else(|| store.revision()), Some(after))
+    };
+    if store.knows(&ctx.resource.storage, rev).is_err() {
+        return Err(expired(after.as_ref()));
+    }
+    page(&store, ctx, &selection, rev, after.as_ref(), limit)
+}
+
+fn page(
+    store: &Store,
+    ctx: &Context<'_>,
+    selection: &Selection,
+    rev: u64,
+    after: Option<&ObjectKey>,
+    limit: Option<usize>,
+) -> ApiResult<Answer> {
+    let storage = ctx.resource.storage.as_ref();
+    let namespace = selection.namespace.as_deref();
+    let only = selection.only().filter(|_| rev == store.revision() && after.is_none());
+    let items = match only {
+        Some(key) => store.get(storage, &key)?.into_iter().filter(|stored| selection.matches(stored)).collect(),
+        None => {
+            // One more than asked for tells whether there is another page.
+            let most = limit.map(|limit| limit.saturating_add(1));
+            store.list_at(storage, namespace, rev, after, most, &|stored| selection.matches(stored))?
+        }
+    };
+    let mut listed = Listed { items, rev, next: None, remaining: None };
+    if let Some(limit) = limit
+        && listed.items.len() > limit
+    {
+        listed.items.truncate(limit);
+        if let Some(last) = listed.items.last() {
+            listed.next = Some(make_token(Some(rev), &last.key));
+            if selection.all() {
+                // As of now, not of `rev`: an estimate, as the API allows.
+                listed.remaining = Some(store.count(storage, namespace, &last.key)?);
+            }
+        }
+    }
+    Ok(Answer::List(listed))
+}
+
+fn validate(query: &Query) -> ApiResult<()> {
+    let invalid = |field: &str, text: &str| Err(ApiError::options("ListOptions", &FieldError::forbidden(field, text)));
+    let matching = query.text("resourceVersionMatch");
+    if !matching.is_empty() {
+        if query.text("resourceVersion").is_empty() {
+            return invalid(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            );
+        }
+        if !query.text("continue").is_empty() {
+            return invalid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            let error =
+                FieldError::not_supported("resourceVersionMatch", &matching.into(), &["Exact", "NotOlderThan", ""]);
+            return Err(ApiError::options("ListOptions", &error));
+        }
+        if matching == "Exact" && query.text("resourceVersion") == "0" {
+            return invalid(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            );
+        }
+    }
+    if query.get("sendInitialEvents").is_some() {
+        return invalid("sendInitialEvents", "sendInitialEvents is forbidden for list");
+    }
+    Ok(())
+}
+
+/// A continue token: the snapshot's revision (`None`: whatever is newest) and the last key given.
+fn make_token(rev: Option<u64>, last: &ObjectKey) -> String {
+    let rev = rev.map_or(-1, u64::cast_signed);
+    BASE64_URL_SAFE_NO_PAD
+        .encode(json!({ "v": "meta.k8s.io/v1", "rv": rev, "ns": last.namespace, "start": last.name }).to_string())
+}
+
+fn parse_token(token: &str) -> ApiResult<(Option<u64>, ObjectKey)> {
+    let invalid = || ApiError::bad_request("invalid continue token: continue key is not valid");
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
+    let rev = value["rv"].as_i64().ok_or_else(invalid)?;
+    let text = |key: &str| value[key].as_str().map(str::to_owned).ok_or_else(invalid);
+    Ok((u64::try_from(rev).ok(), ObjectKey { namespace: text("ns")?, name: text("start")? }))
+}
+
+fn expired(after: Option<&ObjectKey>) -> ApiError {
+    match after {
+        None => ApiError::expired("The resourceVersion for the provided list is too old."),
+        Some(after) => {
+            let mut error = ApiError::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+            );
+            error.list_continue = Some(make_token(None, after));
+            error
+        }
+    }
+}

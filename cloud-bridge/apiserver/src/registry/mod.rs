@@ -1,0 +1,292 @@
+//! The verbs on stored resources. Each runs to its end under the storage's lock, so that what it read is
+//! still so when it writes; nothing here awaits.
+
+pub(crate) mod apply;
+pub(crate) mod managed_fields;
+pub(crate) mod metrics;
+pub(crate) mod reviews;
+pub(crate) mod subresource;
+pub(crate) mod write;
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod list;
+pub(crate) mod patch;
+pub(crate) mod update;
+
+use std::sync::{Arc, MutexGuard};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::resource::Resource;
+use super::state::Inner;
+use super::storage::{Store, StoreError, Stored};
+use crate::auth::request_info::{Query, ResourcePath};
+use crate::codec::decode::Decoded;
+use crate::codec::parse;
+use crate::kinds::events;
+use crate::resource::status::{ApiError, ApiResult};
+use apimachinery::field::FieldError;
+use apimachinery::key::ObjectKey;
+use apimachinery::user::UserInfo;
+
+/// One request on one resource.
+pub(crate) struct Context<'a> {
+    pub(crate) inner: &'a Inner,
+    pub user: &'a UserInfo,
+    pub resource: Arc<Resource>,
+    pub path: &'a ResourcePath,
+    pub query: &'a Query,
+    /// `create`, `update`, `patch`…
+    pub verb: String,
+    pub now: Timestamp,
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+    /// The managedFields that server-side apply worked out.
+    pub(crate) managed: Option<Value>,
+}
+
+/// What a verb answers.
+pub(crate) enum Answer {
+    /// An object of the resource with its HTTP code. The value is in the stored form.
+    Object(u16, Value),
+    /// An object at hand in stored form, not parsed.
+    Stored(u16, Arc<Stored>),
+    /// A list of objects.
+    List(list::Listed),
+    /// Anything else, complete.
+    Plain(u16, Value),
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        log::error!("{error}");
+        Self::internal(error)
+    }
+}
+
+impl Context<'_> {
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        self.inner.store()
+    }
+
+    /// The key that the path names.
+    pub(crate) fn key(&self) -> ObjectKey {
+        self.key_of(&self.path.name)
+    }
+
+    /// The key of another name in the path's namespace.
+    pub(crate) fn key_of(&self, name: &str) -> ObjectKey {
+        let namespace = if self.resource.namespaced { self.path.namespace.clone() } else { String::new() };
+        ObjectKey { namespace, name: name.to_owned() }
+    }
+
+    /// True when `dryRun=All`.
+    pub(crate) fn dry_run(&self) -> ApiResult<bool> {
+        let kind = match self.verb.as_str() {
+            "create" => "CreateOptions",
+            "update" => "UpdateOptions",
+            _ => "PatchOptions",
+        };
+        dry_run(self.query.all("dryRun"), kind)
+    }
+
+    /// The stored object that the path names.
+    pub(crate) fn current(&self, store: &Store) -> ApiResult<Arc<Stored>> {
+        store
+            .get(&self.resource.storage, &self.key())?
+            .ok_or_else(|| ApiError::not_found(&self.resource, &self.path.name))
+    }
+
+    /// Reads a body as an object of the resource, in stored form: typed, without kind and apiVersion.
+    pub(crate) fn decode(&mut self, body: &Bytes) -> ApiResult<Value> {
+        let resource = Arc::clone(&self.resource);
+        let (value, duplicates) = parse::parse(body).map_err(|e| self.unrecognized(&parse::reason(&e), body))?;
+        self.check_kind(&value, body)?;
+        self.typed(value, duplicates, Some(body)).map_err(|text| {
+            ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {text}",
+                kind = resource.kind,
+                version = resource.version,
+            ))
+        })
+    }
+
+    fn unrecognized(&self, why: &str, body: &Bytes) -> ApiError {
+        let shown: String = String::from_utf8_lossy(body).chars().take(64).collect();
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {why} ({shown})",
+            self.resource.kind
+        ))
+    }
+
+    fn check_kind(&self, value: &Value, body: &Bytes) -> ApiResult<()> {
+        if !value.is_object() {
+            let found = match value {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Number(_) => "number",
+                Value::Bool(_) => "bool",
+                _ => return Ok(()),
+            };
+            let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+            return Err(
+                self.unrecognized(&format!("json: cannot unmarshal {found} into Go value of type {target}"), body)
+            );
+        }
+        let kind = value["kind"].as_str().unwrap_or_default();
+        let version = value["apiVersion"].as_str().unwrap_or_default();
+        let expected = self.resource.api_version();
+        if self.resource.is_custom() && self.path.subresource.is_empty() {
+            for (field, found) in [("Kind", kind), ("apiVersion", version)] {
+                if found.is_empty() {
+                    let shown: String = String::from_utf8_lossy(body).chars().take(200).collect();
+                    return Err(ApiError::bad_request(format!(
+                        "the object provided is unrecognized (must be of type {}): Object '{field}' is missing in '{shown}'",
+                        self.resource.kind
+                    )));
+                }
+            }
+        }
+        let refuse = |given: &str, why: String| {
+            let version = &self.resource.version;
+            Err(ApiError::bad_request(format!(
+                "{given} in version {version:?} cannot be handled as a {}: {why}",
+                self.resource.kind
+            )))
+        };
+        if !version.is_empty() && version != expected {
+            return refuse(&self.resource.kind, format!("no kind {kind:?} is registered for version {version:?}"));
+        }
+        if !kind.is_empty() && kind != self.resource.kind {
+            let own = if self.inner.registry.by_kind(&expected, kind).is_some() {
+                format!("converting ({}.{kind}) to ({}): unknown conversion", self.resource.version, self.resource.kind)
+            } else {
+                format!("no kind {kind:?} is registered for version {expected:?}")
+            };
+            return refuse(kind, own);
+        }
+        Ok(())
+    }
+
+    /// The typed check with the field validation that the query asks for.
+    ///
+    /// # Errors
+    /// A type error or, under `Strict`, the `strict decoding error`.
+    pub(crate) fn typed(
+        &mut self,
+        mut value: Value,
+        duplicates: Vec<String>,
+        source: Option<&Bytes>,
+    ) -> Result<Value, String> {
+        if let Some(map) = value.as_object_mut() {
+            map.remove("kind");
+            map.remove("apiVersion");
+        }
+        let Decoded { mut value, unknown } = match self.resource.decode {
+            Some(check) => {
+                events::quantities(&mut value);
+                check(&value)?
+            }
+            None => self.resource.strategy().decode(value)?,
+        };
+        if let Some(map) = value.as_object_mut() {
+            map.remove("kind");
+            map.remove("apiVersion");
+            for field in present(&self.resource) {
+                map.entry(*field).or_insert_with(|| Value::Object(serde_json::Map::new()));
+            }
+            map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
+        }
+        events::to_stored(&self.resource, &mut value);
+        let complaints = complaints(unknown, duplicates, source);
+        match self.query.text("fieldValidation") {
+            _ if complaints.is_empty() => {}
+            "Strict" => return Err(format!("strict decoding error: {}", complaints.join(", "))),
+            "Ignore" => {}
+            _ => self.warnings.extend(complaints),
+        }
+        Ok(value)
+    }
+
+    /// Fills in the namespace of the path, or refuses another one.
+    pub(crate) fn match_namespace(&self, value: &mut Value) -> ApiResult<()> {
+        let expected = if self.resource.namespaced { self.path.namespace.as_str() } else { "" };
+        let found = value["metadata"]["namespace"].as_str().unwrap_or_default();
+        if found == expected {
+            return Ok(());
+        }
+        if found.is_empty() {
+            apimachinery::meta::set(value, "namespace", expected.into());
+            return Ok(());
+        }
+        Err(ApiError::bad_request(if expected.is_empty() {
+            "namespace not allowed on cluster-scoped object".to_owned()
+        } else {
+            "the namespace of the provided object does not match the namespace sent on the request".to_owned()
+        }))
+    }
+}
+
+/// Fields that are structures in the API and so are always there.
+fn present(resource: &Resource) -> &'static [&'static str] {
+    if resource.is_custom() {
+        return &[];
+    }
+    match resource.kind.as_ref() {
+        "Pod"
+        | "Node"
+        | "Namespace"
+        | "Service"
+        | "PersistentVolume"
+        | "PersistentVolumeClaim"
+        | "CustomResourceDefinition" => &["spec", "status"],
+        "Lease" => &["spec"],
+        _ => &[],
+    }
+}
+
+/// What is wrong with fields, in the order of the request.
+fn complaints(unknown: Vec<String>, duplicates: Vec<String>, source: Option<&Bytes>) -> Vec<String> {
+    if unknown.is_empty() && duplicates.is_empty() {
+        return Vec::new();
+    }
+    let wanted: Vec<String> = unknown.iter().chain(&duplicates).cloned().collect();
+    let places = source.map(|body| parse::places(body, &wanted)).unwrap_or_default();
+    let place = |path: &str| places.get(path).copied().unwrap_or(usize::MAX);
+    let mut found: Vec<(usize, String)> =
+        unknown.iter().map(|path| (place(path), format!("unknown field {path:?}"))).collect();
+    found.extend(duplicates.iter().map(|path| (place(path), format!("duplicate field {path:?}"))));
+    found.sort_by_key(|(place, _)| *place);
+    found.truncate(parse::COMPLAINTS_MAX);
+    found.into_iter().map(|(_, text)| text).collect()
+}
+
+/// Interprets dryRun values.
+pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, kind: &str) -> ApiResult<bool> {
+    let mut dry = false;
+    for value in values {
+        match value {
+            "" => {}
+            "All" => dry = true,
+            other => {
+                let error = FieldError::not_supported_text("dryRun", &format!("[{other:?}]"), &["All"]);
+                return Err(ApiError::options(kind, &error));
+            }
+        }
+    }
+    Ok(dry)
+}
+
+/// Gets one object.
+pub(crate) fn get(ctx: &Context<'_>) -> ApiResult<Answer> {
+    let store = ctx.store();
+    if let Some(asked) = list::resource_version(ctx.query)?
+        && asked > store.revision()
+    {
+        return Err(ApiError::version_too_large(asked, store.revision()));
+    }
+    Ok(Answer::Stored(200, ctx.current(&store)?))
+}

@@ -1,0 +1,127 @@
+//! PATCH: JSON patch, merge patch, strategic merge patch and server-side apply, then an update.
+
+use crate::codec::parse;
+use edge_protocol::json::SetField;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::apply;
+use super::{Answer, Context, update};
+use crate::kinds::events;
+use crate::patch::json::{JsonPatchError, json_patch};
+use crate::resource::Resource;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::resource::strategy::PatchError;
+use apimachinery::field::FieldError;
+use apimachinery::meta;
+
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// PATCH with the body's content type.
+pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> ApiResult<Answer> {
+    let resource = Arc::clone(&ctx.resource);
+    let accepted = if resource.is_custom() {
+        format!("{JSON}, {MERGE}, {APPLY}")
+    } else {
+        format!("{JSON}, {MERGE}, {STRATEGIC}, {APPLY}")
+    };
+    let dry_run = ctx.dry_run()?;
+    match content_type {
+        JSON | MERGE => {}
+        STRATEGIC if !resource.is_custom() => {}
+        APPLY => return apply::apply(ctx, body, dry_run),
+        _ => return Err(ApiError::unsupported_media_type(&accepted)),
+    }
+    if !ctx.query.text("force").is_empty() {
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(ApiError::options("PatchOptions", &error));
+    }
+    let (patch, duplicates) = parse::parse(body)
+        .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    let mut shown = current.value().clone();
+    events::from_stored(&resource, &mut shown);
+    shown.set("kind", resource.kind.as_ref().into());
+    shown.set("apiVersion", resource.api_version().into());
+    let patched = apply_to(&resource, shown, &patch, content_type)?;
+    let patched = typed(ctx, patched, &patch, duplicates, body)?;
+    let mut patched = patched;
+    if meta::text(&patched, "name") != ctx.path.name && ctx.resource.plural != "events" {
+        let mut error = ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            meta::text(&patched, "name"),
+            ctx.path.name
+        ));
+        error.code = 400;
+        return Err(error);
+    }
+    ctx.match_namespace(&mut patched)?;
+    // A uid in a patch is no precondition, as it is in a PUT: it is a change that validation refuses.
+    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, patched, None, dry_run)?))
+}
+
+fn typed(
+    ctx: &mut Context<'_>,
+    patched: Value,
+    patch: &Value,
+    duplicates: Vec<String>,
+    body: &Bytes,
+) -> ApiResult<Value> {
+    for (field, expected) in [("kind", ctx.resource.kind.to_string()), ("apiVersion", ctx.resource.api_version())] {
+        if patched[field] != expected.as_str() {
+            let why = format!("must be {expected}");
+            let error = FieldError::invalid(field, &patched[field], &why);
+            let text = format!(" \"\" is invalid: patch: {}", error.message);
+            return Err(ApiError::unprocessable(text).with_cause(error.kind.reason(), &error.message, "patch"));
+        }
+    }
+    ctx.typed(patched, duplicates, Some(body)).map_err(|text| {
+        let error = FieldError::invalid("patch", &patch.to_string().into(), &text);
+        ApiError::unprocessable(format!(" \"\" is invalid: patch: {}", error.message)).with_cause(
+            error.kind.reason(),
+            &error.message,
+            "patch",
+        )
+    })
+}
+
+fn apply_to(resource: &Resource, mut value: Value, patch: &Value, content_type: &str) -> ApiResult<Value> {
+    match content_type {
+        JSON => json_patch(&mut value, patch).map_err(|e| match e {
+            JsonPatchError::Malformed(text) => ApiError::bad_request(text),
+            // The API server tells no more than this.
+            JsonPatchError::Inapplicable(text) => {
+                log::debug!("a JSON patch does not apply: {text}");
+                ApiError::rejected()
+            }
+        })?,
+        MERGE => {
+            object_patch(patch)?;
+            json_patch::merge(&mut value, patch);
+        }
+        _ => {
+            object_patch(patch)?;
+            value = resource.strategy().strategic_merge(&value, patch).map_err(|e| match e {
+                PatchError::Unsupported => ApiError::unsupported_media_type(&format!("{JSON}, {MERGE}, {APPLY}")),
+                PatchError::Invalid(text) => ApiError::unprocessable(text),
+            })?;
+        }
+    }
+    Ok(value)
+}
+
+fn object_patch(patch: &Value) -> ApiResult<()> {
+    if patch.is_object() {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
+    ))
+}

@@ -1,0 +1,246 @@
+//! The subresources of pods: binding, eviction, log.
+
+use crate::resource::typed;
+use bytes::Bytes;
+use edge_protocol::json::SetField;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Binding;
+use k8s_openapi::api::policy::v1::Eviction;
+use serde_json::{Value, json};
+
+use crate::registry::delete::{self, Options};
+use crate::registry::write;
+use crate::registry::{Answer, Context};
+use crate::resource::status::{ApiError, ApiResult};
+use crate::storage::Stored;
+use apimachinery::field::FieldError;
+use apimachinery::meta;
+use kubelet_api::backend::{BackendError, LogOptions, PodOnNode};
+
+fn success(code: u16) -> Answer {
+    Answer::Plain(
+        code,
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code }),
+    )
+}
+
+/// POST of `pods/NAME/binding`: sets `spec.nodeName`.
+pub(crate) fn bind(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let binding = typed::read::<Binding>(body, "Binding")?;
+    let dry_run = ctx.dry_run()?;
+    let name = ctx.path.name.clone();
+    let given = meta::text(&binding, "name");
+    if !given.is_empty() && given != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+    }
+    let mut errors = Vec::new();
+    let kind = binding["target"]["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::not_supported("target.kind", &kind.into(), &["Node", "<empty>"]));
+    }
+    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+    if node.is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    if !errors.is_empty() {
+        let mut error = ApiError::invalid(&ctx.resource, &name, &errors);
+        error.message = error.message.replacen("Pod", "Binding", 1);
+        error.details.set("kind", "Binding".into());
+        return Err(error);
+    }
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    let mut pod = current.value().clone();
+    let uid = meta::text(&binding, "uid");
+    if !uid.is_empty() && uid != meta::text(&pod, "uid") {
+        let why = crate::registry::update::precondition(&ctx.resource, &current, uid);
+        return Err(binding_conflict(ctx, &why));
+    }
+    if meta::deleting(&pod) {
+        return Err(binding_conflict(ctx, &format!("pod {name} is being deleted, cannot be assigned to a host")));
+    }
+    let bound = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if !bound.is_empty() {
+        return Err(binding_conflict(ctx, &format!("pod {name} is already assigned to node {bound:?}")));
+    }
+    if pod["spec"]["schedulingGates"].as_array().is_some_and(|g| !g.is_empty()) {
+        return Err(binding_conflict(ctx, &format!("pod {name} has non-empty .spec.schedulingGates")));
+    }
+    pod.set_at(&["spec", "nodeName"], node.into());
+    if let Some(annotations) = binding["metadata"]["annotations"].as_object() {
+        for (key, value) in annotations {
+            pod.set_at(&["metadata", "annotations", key], value.clone());
+        }
+    }
+    set_scheduled(&mut pod, ctx.now);
+    if !dry_run {
+        let stored = store.write(&ctx.resource.storage, pod, Some(&current), None)?;
+        write::after_write(inner, &mut store, &ctx.resource, &stored, Some(&current))?;
+    }
+    Ok(success(201))
+}
+
+fn binding_conflict(ctx: &Context<'_>, why: &str) -> ApiError {
+    let mut error = ApiError::conflict(&ctx.resource, &ctx.path.name, why);
+    error.message = error.message.replacen("pods", "pods/binding", 1);
+    error.details.set("kind", "pods/binding".into());
+    error
+}
+
+/// The condition that the binding sets.
+fn set_scheduled(pod: &mut Value, now: Timestamp) {
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": meta::rfc3339(now),
+    });
+    if !pod["status"].is_object() {
+        pod.set("status", json!({}));
+    }
+    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|c| c["type"] != "PodScheduled");
+    conditions.push(condition);
+    pod.set_at(&["status", "conditions"], conditions.into());
+}
+
+/// POST of `pods/NAME/eviction`: without disruption budgets, a deletion with the given options.
+pub(crate) fn evict(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let eviction = typed::read::<Eviction>(body, "Eviction")?;
+    let given = meta::text(&eviction, "name");
+    if !given.is_empty() && given != ctx.path.name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = Options::from_value(&eviction["deleteOptions"])?;
+    options.dry_run |= ctx.dry_run()?;
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    crate::admission::node_restriction::restrict_eviction(ctx, &current)?;
+    delete::remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
+    Ok(success(201))
+}
+
+/// The names of one list of containers.
+fn names(spec: &Value, list: &str) -> Vec<String> {
+    let items = spec[list].as_array();
+    items.into_iter().flatten().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect()
+}
+
+/// Checks the query of `pods/NAME/log` and finds the node; `None` for a pod that has none yet, whose log is
+/// empty.
+pub(crate) fn log_request(ctx: &Context<'_>) -> ApiResult<Option<(PodOnNode, LogOptions)>> {
+    let store = ctx.store();
+    let current = ctx.current(&store)?;
+    let pod = current.value();
+    let options = log_options(ctx, pod)?;
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if node.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some((place_of(&current, node), options)))
+}
+
+/// Where the pod of the path is and, if one is asked for, which container is meant.
+///
+/// # Errors
+/// No such pod or container, or the pod has no node yet (K8s pkg/registry/core/pod/strategy.go streamLocation).
+pub(crate) fn place(ctx: &Context<'_>, with_container: bool) -> ApiResult<(PodOnNode, String)> {
+    let store = ctx.store();
+    let current = ctx.current(&store)?;
+    let pod = current.value();
+    let container = if with_container { container(ctx, pod)? } else { String::new() };
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if node.is_empty() {
+        return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", current.key.name)));
+    }
+    Ok((place_of(&current, node), container))
+}
+
+fn place_of(current: &Stored, node: &str) -> PodOnNode {
+    PodOnNode {
+        node: node.to_owned(),
+        namespace: current.key.namespace.clone(),
+        pod: current.key.name.clone(),
+        uid: meta::text(current.value(), "uid").to_owned(),
+    }
+}
+
+fn log_options(ctx: &Context<'_>, pod: &Value) -> ApiResult<LogOptions> {
+    let query = ctx.query;
+    let mut errors = Vec::new();
+    let mut number = |name: &str, least: i64| -> ApiResult<Option<i64>> {
+        let value = query
+            .number(name)
+            .map_err(|text| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
+        if value.is_some_and(|v| v < least) {
+            let why = if least == 0 { "must be greater than or equal to 0" } else { "must be greater than 0" };
+            errors.push(FieldError::invalid(name, &value.into(), why));
+        }
+        Ok(value)
+    };
+    let tail_lines = number("tailLines", 0)?;
+    let limit_bytes = number("limitBytes", 1)?;
+    let since_seconds = number("sinceSeconds", 1)?;
+    let since_time = query.get("sinceTime").filter(|t| !t.is_empty()).map(str::to_owned);
+    if since_seconds.is_some() && since_time.is_some() {
+        errors.push(FieldError::forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    }
+    if !errors.is_empty() {
+        let mut error = ApiError::invalid(&ctx.resource, &ctx.path.name, &errors);
+        error.message = error.message.replacen("Pod", "PodLogOptions", 1);
+        error.details.set("kind", "PodLogOptions".into());
+        return Err(error);
+    }
+    Ok(LogOptions {
+        container: container(ctx, pod)?,
+        follow: query.flag("follow"),
+        previous: query.flag("previous"),
+        timestamps: query.flag("timestamps"),
+        since_seconds,
+        since_time,
+        tail_lines,
+        limit_bytes,
+    })
+}
+
+fn container(ctx: &Context<'_>, pod: &Value) -> ApiResult<String> {
+    let spec = &pod["spec"];
+    let name = &ctx.path.name;
+    let (containers, init, ephemeral) =
+        (names(spec, "containers"), names(spec, "initContainers"), names(spec, "ephemeralContainers"));
+    let asked = ctx.query.text("container");
+    if asked.is_empty() {
+        if let [only] = containers.as_slice()
+            && init.is_empty()
+        {
+            return Ok(only.clone());
+        }
+        let all: Vec<&str> = init.iter().chain(&containers).map(String::as_str).collect();
+        let mut text = format!("a container name must be specified for pod {name}, choose one of: [{}]", all.join(" "));
+        if !ephemeral.is_empty() {
+            text += &format!(" or one of the ephemeral containers: [{}]", ephemeral.join(" "));
+        }
+        return Err(ApiError::bad_request(text));
+    }
+    if containers.iter().chain(&init).chain(&ephemeral).any(|c| c == asked) {
+        return Ok(asked.to_owned());
+    }
+    Err(ApiError::bad_request(format!("container {asked} is not valid for pod {name}")))
+}
+
+/// A node's refusal as the API server passes it on.
+pub(crate) fn backend_error(error: &BackendError) -> ApiError {
+    match error {
+        BackendError::BadRequest(text) => ApiError::bad_request(text.as_str()),
+        BackendError::NotFound(text) => {
+            let mut found = ApiError::bad_request(text.as_str());
+            found.code = 404;
+            found.reason = "NotFound";
+            found
+        }
+        BackendError::Unavailable(text) => ApiError::unavailable(text.as_str()),
+        BackendError::Internal(text) => ApiError::internal(text),
+    }
+}

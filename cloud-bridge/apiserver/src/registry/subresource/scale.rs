@@ -1,0 +1,99 @@
+//! The scale subresource of custom resources: `autoscaling/v1` Scale over the paths the definition names.
+
+use crate::codec::parse;
+use crate::resource::typed;
+use bytes::Bytes;
+use edge_protocol::json::SetField;
+use k8s_openapi::api::autoscaling::v1::Scale;
+use serde_json::{Value, json};
+
+use crate::codec::jsonpath;
+use crate::kinds::custom::STORAGE;
+use crate::registry::write;
+use crate::registry::{Answer, Context, update};
+use crate::resource::status::{ApiError, ApiResult};
+use apimachinery::field::FieldError;
+use apimachinery::meta;
+
+/// GET, PUT and merge PATCH.
+pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = ctx.current(&store)?;
+    let definition =
+        store.get(STORAGE, &write::cluster_key(&ctx.resource.storage))?.ok_or_else(ApiError::no_resource)?;
+    let versions = definition.value()["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let paths = versions
+        .iter()
+        .find(|v| v["name"] == ctx.resource.version.as_ref())
+        .map(|v| v["subresources"]["scale"].clone())
+        .ok_or_else(ApiError::no_resource)?;
+    let shown = show(current.value(), &paths);
+    let wanted = match verb {
+        "get" => return Ok(Answer::Plain(200, shown)),
+        "update" => typed::read::<Scale>(body, "Scale")?,
+        "patch" if media == "application/merge-patch+json" => {
+            let (change, _) = parse::parse(body).map_err(|e| ApiError::bad_request(parse::reason(&e)))?;
+            let mut wanted = shown;
+            json_patch::merge(&mut wanted, &change);
+            typed::value::<Scale>(wanted, "Scale")?
+        }
+        "patch" => return Err(ApiError::unsupported_media_type("application/merge-patch+json")),
+        _ => return Err(ApiError::method_not_allowed()),
+    };
+    let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
+    if replicas < 0 {
+        let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+        return Err(ApiError::invalid(&ctx.resource, &ctx.path.name, &[error]));
+    }
+    let mut new = current.value().clone();
+    let place = paths["specReplicasPath"].as_str().and_then(jsonpath::fields).ok_or_else(ApiError::no_resource)?;
+    let place: Vec<&str> = place.iter().map(String::as_str).collect();
+    new.set_at(&place, replicas.into());
+    if new.at_mut(&place).is_none_or(|set| *set != replicas) {
+        let why = format!("the object has something other than fields on the way to {}", place.join("."));
+        return Err(ApiError::unprocessable(why));
+    }
+    let version = meta::text(&wanted, "resourceVersion").to_owned();
+    if !version.is_empty() {
+        meta::set(&mut new, "resourceVersion", version.into());
+    }
+    let dry_run = ctx.dry_run()?;
+    let mut path = ctx.path.clone();
+    path.subresource.clear();
+    let mut main = Context {
+        inner,
+        user: ctx.user,
+        resource: ctx.resource.clone(),
+        path: &path,
+        query: ctx.query,
+        verb: ctx.verb.clone(),
+        now: ctx.now,
+        warnings: Vec::new(),
+        managed: None,
+    };
+    let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run)?;
+    Ok(Answer::Plain(200, show(&stored, &paths)))
+}
+
+fn show(object: &Value, paths: &Value) -> Value {
+    let number = |path: &str| {
+        let path = paths[path].as_str().unwrap_or_default();
+        jsonpath::find(object, path).first().and_then(|v| v.as_i64()).unwrap_or(0)
+    };
+    let selector = paths["labelSelectorPath"].as_str().unwrap_or_default();
+    let mut metadata = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if !object["metadata"][field].is_null() {
+            metadata.set(field, object["metadata"][field].clone());
+        }
+    }
+    let mut status = json!({ "replicas": number("statusReplicasPath") });
+    if let Some(text) = jsonpath::find(object, selector).first().and_then(|v| v.as_str()) {
+        status.set("selector", text.into());
+    }
+    json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
+        "spec": { "replicas": number("specReplicasPath") }, "status": status,
+    })
+}

@@ -1,0 +1,195 @@
+//! POST of `serviceaccounts/NAME/token`: a signed token for the account, bound to an object if asked.
+//! K8s pkg/registry/core/serviceaccount/storage/token.go and pkg/apis/authentication/validation.
+
+use crate::resource::typed;
+use bytes::Bytes;
+use edge_protocol::json::SetField;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use serde_json::{Value, json};
+
+use crate::auth::accounts::{Accounts, ISSUER};
+use crate::registry::{Answer, Context};
+use crate::resource::status::{ApiError, ApiResult};
+use crate::storage::Store;
+use apimachinery::field::FieldError;
+use apimachinery::json::{items, text};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+
+/// Life when the request does not say, and its bounds, in seconds.
+const DEFAULT: i64 = 3600;
+const SHORTEST: i64 = 600;
+const LONGEST: i64 = 1 << 32;
+
+/// The object that a token is bound to, as its claims and its checks need it.
+struct Bound {
+    claims: Vec<(&'static str, Value)>,
+}
+
+pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let Some(accounts) = ctx.inner.config.accounts.clone() else {
+        return Err(ApiError::unavailable("this server has no key for service account tokens"));
+    };
+    let mut request = typed::read::<TokenRequest>(body, "TokenRequest")?;
+    let store = ctx.store();
+    let account = ctx.current(&store)?;
+    let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(DEFAULT);
+    let name = ctx.path.name.as_str();
+    validate(ctx, name, &request, seconds)?;
+    if let Some(node) = ctx.user.node_name() {
+        restrict(ctx, &store, node, &request)?;
+    }
+    let bound = bound(ctx, &store, name, &request["spec"]["boundObjectRef"])?;
+    drop(store);
+
+    let given: Vec<&str> =
+        request["spec"]["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let audiences =
+        if given.is_empty() { vec![ISSUER.to_owned()] } else { given.into_iter().map(str::to_owned).collect() };
+    let now = ctx.now.as_second();
+    let mut private = json!({
+        "namespace": ctx.path.namespace,
+        "serviceaccount": {"name": name, "uid": meta::text(account.value(), "uid")},
+    });
+    for (kind, value) in bound.claims {
+        private.set(kind, value);
+    }
+    let claims = json!({
+        "aud": audiences,
+        "exp": now + seconds,
+        "iat": now,
+        "iss": ISSUER,
+        "jti": meta::new_uid(),
+        "kubernetes.io": private,
+        "nbf": now,
+        "sub": format!("system:serviceaccount:{}:{name}", ctx.path.namespace),
+    });
+    let token = sign(&accounts, &claims)?;
+    let expires = jiff::Timestamp::from_second(now + seconds).map_err(ApiError::internal)?;
+    request.set("apiVersion", "authentication.k8s.io/v1".into());
+    request.set("kind", "TokenRequest".into());
+    request.set(
+        "metadata",
+        json!({
+            "name": name, "namespace": ctx.path.namespace, "creationTimestamp": meta::rfc3339(ctx.now),
+        }),
+    );
+    request.set_at(&["spec", "audiences"], json!(audiences));
+    request.set_at(&["spec", "expirationSeconds"], seconds.into());
+    if request["spec"].get("boundObjectRef").is_none() {
+        request.set_at(&["spec", "boundObjectRef"], Value::Null);
+    }
+    request.set("status", json!({"token": token, "expirationTimestamp": meta::rfc3339(expires)}));
+    Ok(Answer::Plain(201, request))
+}
+
+fn sign(accounts: &Accounts, claims: &Value) -> ApiResult<String> {
+    accounts.key.sign(claims).map_err(ApiError::internal)
+}
+
+fn validate(ctx: &Context<'_>, name: &str, request: &Value, seconds: i64) -> ApiResult<()> {
+    let field = "spec.expirationSeconds";
+    let given = meta::text(request, "name");
+    if !given.is_empty() && given != name {
+        return Err(ApiError::bad_request("name in URL does not match name in TokenRequest object"));
+    }
+    let wrong = match seconds {
+        s if s < SHORTEST => {
+            FieldError::invalid(field, &seconds.into(), "may not specify a duration less than 10 minutes")
+        }
+        s if s > LONGEST => {
+            FieldError::invalid(field, &seconds.into(), "may not specify a duration larger than 2^32 seconds")
+        }
+        _ => return Ok(()),
+    };
+    let mut error = ApiError::invalid(&ctx.resource, name, &[wrong]);
+    error.message = error.message.replacen("ServiceAccount", "TokenRequest.authentication.k8s.io", 1);
+    error.details.set("group", "authentication.k8s.io".into());
+    error.details.set("kind", "TokenRequest".into());
+    Err(error)
+}
+
+fn bound(ctx: &Context<'_>, store: &Store, account: &str, reference: &Value) -> ApiResult<Bound> {
+    if !reference.is_object() {
+        return Ok(Bound { claims: Vec::new() });
+    }
+    let kind = reference["kind"].as_str().unwrap_or_default();
+    let (storage, claim, namespace) = match (reference["apiVersion"].as_str().unwrap_or_default(), kind) {
+        ("v1", "Pod") => ("pods", "pod", ctx.path.namespace.as_str()),
+        ("v1", "Secret") => ("secrets", "secret", ctx.path.namespace.as_str()),
+        ("v1", "Node") => ("nodes", "node", ""),
+        (version, _) => {
+            return Err(ApiError::bad_request(format!("cannot bind token to object of type {version}, Kind={kind}")));
+        }
+    };
+    let name = reference["name"].as_str().unwrap_or_default();
+    let key = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
+    let resource = ctx.inner.registry.find("", "v1", storage).ok_or_else(ApiError::no_resource)?;
+    let found = store.get(storage, &key)?.ok_or_else(|| ApiError::not_found(&resource, name))?;
+    let uid = meta::text(found.value(), "uid");
+    let asked = reference["uid"].as_str().unwrap_or_default();
+    if !asked.is_empty() && asked != uid {
+        let why = format!(
+            "the UID in the bound object reference ({asked}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(ApiError::conflict(&resource, name, &why));
+    }
+    let mut claims = vec![(claim, json!({"name": name, "uid": uid}))];
+    if storage == "pods" {
+        let other = found.value()["spec"]["serviceAccountName"].as_str().unwrap_or_default();
+        if other != account {
+            return Err(ApiError::bad_request(format!(
+                "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
+            )));
+        }
+        if let Some(node) = found.value()["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+            let mut claim = json!({"name": node});
+            let known = store.get("nodes", &ObjectKey { namespace: String::new(), name: node.to_owned() })?;
+            if let Some(known) = known {
+                claim.set("uid", meta::text(known.value(), "uid").into());
+            }
+            claims.push(("node", claim));
+        }
+    }
+    Ok(Bound { claims })
+}
+
+/// What NodeRestriction lets a node ask for: tokens bound to pods of its own, for audiences that the pod names.
+fn restrict(ctx: &Context<'_>, store: &Store, node: &str, request: &Value) -> ApiResult<()> {
+    let refuse = |why: &str| Err(ApiError::forbidden(&ctx.resource, &ctx.path.name, why));
+    let reference = &request["spec"]["boundObjectRef"];
+    let (name, uid) = (text(reference, "name"), text(reference, "uid"));
+    if reference["kind"] != "Pod" || reference["apiVersion"] != "v1" || name.is_empty() {
+        return refuse("node requested token not bound to a pod");
+    }
+    if uid.is_empty() {
+        return refuse("node requested token with a pod binding without a uid");
+    }
+    let key = ObjectKey { namespace: ctx.path.namespace.clone(), name: name.to_owned() };
+    let Some(pod) = store.get("pods", &key)? else {
+        let pods = ctx.inner.registry.find("", "v1", "pods").ok_or_else(ApiError::no_resource)?;
+        return Err(ApiError::not_found(&pods, name));
+    };
+    if meta::text(pod.value(), "uid") != uid {
+        return refuse(&format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        ));
+    }
+    if pod.value()["spec"]["nodeName"] != node {
+        return refuse("node requested token bound to a pod scheduled on a different node");
+    }
+    let volumes = pod.value()["spec"]["volumes"].as_array().into_iter().flatten();
+    let sources = volumes.flat_map(|v| v["projected"]["sources"].as_array().into_iter().flatten());
+    let named: Vec<&str> = sources.filter_map(|s| s["serviceAccountToken"]["audience"].as_str()).collect();
+    if items(&request["spec"], "audiences").len() > 1 {
+        return refuse("node may only request 0 or 1 audiences");
+    }
+    for audience in request["spec"]["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if !audience.is_empty() && audience != ISSUER && !named.contains(&audience) {
+            return refuse(&format!(
+                "audience {audience:?} not found in pod spec volume, {node:?} is not authorized to request tokens for this audience"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Replacing an object, wholly or in its status, under optimistic concurrency.
+
+use crate::resource::object_meta;
+use edge_protocol::json::SetField;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{Answer, Context, create};
+use super::{apply, managed_fields, write};
+use crate::admission;
+use crate::controllers::definitions;
+use crate::kinds::events;
+use crate::resource::Resource;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::state::quota;
+use crate::storage::{Store, Stored};
+use apimachinery::field::FieldError;
+use apimachinery::meta;
+
+/// PUT.
+pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+    let mut value = ctx.decode(body)?;
+    let dry_run = ctx.dry_run()?;
+    check_name(ctx, &mut value)?;
+    ctx.match_namespace(&mut value)?;
+    let inner = ctx.inner;
+    let mut store = inner.store();
+    let current = store.get(&ctx.resource.storage, &ctx.key())?;
+    let Some(current) = current else {
+        if ctx.path.subresource.is_empty() && creates_on_update(&ctx.resource) {
+            return Ok(Answer::Object(201, create::create_value(ctx, &mut store, value, dry_run)?));
+        }
+        return Err(ApiError::not_found(&ctx.resource, &ctx.path.name));
+    };
+    let uid = meta::text(&value, "uid").to_owned();
+    let uid = (!uid.is_empty()).then_some(uid);
+    Ok(Answer::Object(200, replace(ctx, &mut store, &current, value, uid.as_deref(), dry_run)?))
+}
+
+fn check_name(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
+    let name = meta::text(value, "name");
+    if name.is_empty() {
+        let name = ctx.path.name.clone();
+        meta::set(value, "name", name.into());
+    } else if name != ctx.path.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            ctx.path.name
+        )));
+    }
+    Ok(())
+}
+
+/// Kinds whose strategy lets a PUT create.
+fn creates_on_update(resource: &Resource) -> bool {
+    matches!(resource.plural.as_ref(), "events" | "services" | "endpoints" | "leases") && !resource.is_custom()
+}
+
+/// Kinds that take an update without a resourceVersion.
+fn unconditional(resource: &Resource) -> bool {
+    !(resource.is_custom() || matches!(resource.plural.as_ref(), "leases" | "customresourcedefinitions"))
+}
+
+/// Replaces `current` by `new` as the path's subresource allows, and returns what is stored then.
+pub(crate) fn replace(
+    ctx: &mut Context<'_>,
+    store: &mut Store,
+    current: &Arc<Stored>,
+    mut new: Value,
+    uid: Option<&str>,
+    dry_run: bool,
+) -> ApiResult<Value> {
+    let resource = Arc::clone(&ctx.resource);
+    let old = current.value();
+    let name = ctx.path.name.clone();
+    if let Some(uid) = uid
+        && uid != meta::text(old, "uid")
+    {
+        return Err(ApiError::conflict(&resource, &name, &precondition(&resource, current, uid)));
+    }
+    check_version(&resource, current, &mut new, &name)?;
+    let status = ctx.path.subresource == "status";
+    let strategy = resource.strategy();
+    strategy.default(&mut new);
+    admission::update(ctx, &mut new, old)?;
+    meta::set(&mut new, "generation", old["metadata"]["generation"].clone());
+    if status {
+        strategy.prepare_status_update(&mut new, old);
+    } else if ctx.path.subresource.is_empty() {
+        strategy.prepare_update(&mut new, old);
+        raise_generation(&resource, &mut new, old);
+    } else {
+        strategy.prepare_part_update(&ctx.path.subresource, &mut new, old);
+        raise_generation(&resource, &mut new, old);
+    }
+    // After what the request leaves out was taken over: only then is it known what is wanted anew.
+    admission::allocate(ctx, store, &mut new, old)?;
+    meta::keep_old(&mut new, old);
+    if status {
+        // Subresource updates end where the main resource's deletion rules begin.
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"] {
+            meta::set(&mut new, field, old["metadata"][field].clone());
+        }
+    }
+    let errors = validate(&resource, &ctx.path.subresource, &new, old);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&resource, &name, &errors));
+    }
+    let owners = &old["metadata"]["managedFields"];
+    meta::set(&mut new, "managedFields", owners.clone());
+    if new == *old && ctx.managed.as_ref().is_none_or(|managed| apply::same_owners(managed, owners)) {
+        return Ok(new);
+    }
+    managed_fields::stamp(ctx, &mut new, Some(old));
+    if should_delete(&resource, &new, old) {
+        if !dry_run {
+            write::remove(ctx.inner, store, &resource, current)?;
+        }
+        return Ok(new);
+    }
+    if dry_run {
+        return Ok(new);
+    }
+    quota::admit(ctx)?;
+    let expires = events::expiry(&resource, ctx.now);
+    let stored = store.write(&resource.storage, new, Some(current), expires)?;
+    quota::charge(ctx, &stored);
+    write::after_write(ctx.inner, store, &resource, &stored, Some(current))?;
+    Ok(stored.value().clone())
+}
+
+fn check_version(resource: &Resource, current: &Stored, new: &mut Value, name: &str) -> ApiResult<()> {
+    let version = meta::text(new, "resourceVersion");
+    if version.is_empty() || version == "0" {
+        if !unconditional(resource) {
+            // The API server reports this one with the plural in place of the kind.
+            let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+            let mut error = ApiError::invalid(resource, name, &[error]);
+            error.message = error.message.replacen(resource.kind.as_ref(), &resource.plural, 1);
+            error.details.set("kind", resource.plural.as_ref().into());
+            return Err(error);
+        }
+        meta::set(new, "resourceVersion", current.rev.to_string().into());
+        return Ok(());
+    }
+    match version.parse::<u64>() {
+        Ok(version) if version == current.rev => Ok(()),
+        Ok(_) => Err(ApiError::modified(resource, name)),
+        Err(_) => {
+            let error = FieldError::invalid(
+                "metadata.resourceVersion",
+                &version.into(),
+                "strconv.ParseUint: parsing: invalid syntax",
+            );
+            Err(ApiError::invalid(resource, name, &[error]))
+        }
+    }
+}
+
+/// The storage's text for a uid that does not match.
+pub(crate) fn precondition(resource: &Resource, current: &Stored, uid: &str) -> String {
+    let mut path = format!("/registry/{}", resource.storage);
+    if !current.key.namespace.is_empty() {
+        path = format!("{path}/{}", current.key.namespace);
+    }
+    format!(
+        "StorageError: invalid object, Code: 4, Key: {path}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+        current.key.name,
+        meta::text(current.value(), "uid")
+    )
+}
+
+fn raise_generation(resource: &Resource, new: &mut Value, old: &Value) {
+    if !resource.has_generation {
+        return;
+    }
+    let changed = if resource.is_custom() {
+        definitions::generation_changed(resource, new, old)
+    } else {
+        changed_body(resource, new, old)
+    };
+    if changed {
+        let next = old["metadata"]["generation"].as_i64().unwrap_or(0).saturating_add(1);
+        meta::set(new, "generation", next.into());
+    }
+}
+
+fn changed_body(resource: &Resource, new: &Value, old: &Value) -> bool {
+    if resource.plural == "endpointslices" {
+        let body = |v: &Value| {
+            let mut v = v.clone();
+            v.as_object_mut().map(|map| map.remove("metadata"));
+            v
+        };
+        return body(new) != body(old) || new["metadata"]["labels"] != old["metadata"]["labels"];
+    }
+    new["spec"] != old["spec"]
+}
+
+fn validate(resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = object_meta::validate_object_meta(new, resource);
+    errors.extend(object_meta::validate_object_meta_update(new, old));
+    let strategy = resource.strategy();
+    errors.extend(match subresource {
+        "status" => strategy.validate_status_update(new, old),
+        "" => strategy.validate_update(new, old),
+        part => strategy.validate_part_update(part, new, old),
+    });
+    errors
+}
+
+/// An object whose deletion waits for nothing but finalizers goes with the last of them.
+fn should_delete(resource: &Resource, new: &Value, old: &Value) -> bool {
+    let namespace_busy = resource.group.is_empty()
+        && resource.plural == "namespaces"
+        && new["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
+    meta::finalizers(new).is_empty() && meta::deleting(old) && meta::grace(old).unwrap_or(0) == 0 && !namespace_busy
+}

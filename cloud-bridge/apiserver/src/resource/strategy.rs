@@ -1,0 +1,160 @@
+//! What one kind of object may decide about itself: defaults, preparation, validation, selectable fields,
+//! table cells and how a strategic merge patch applies. Named after the API server's `rest.RESTCreateStrategy`
+//! and its siblings.
+//!
+//! Everything here is a pure function over `serde_json::Value`: no storage, no clock, no identity. The verbs
+//! in `rest` call the hooks in this order: create = decode, `default`, `prepare_create`, metadata filling,
+//! `validate_create`; update = decode, `default`, `prepare_update`, `validate_update`; update of the status
+//! subresource = decode, `default`, `prepare_status_update`, `validate_status_update`.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::codec::decode::Decoded;
+use crate::patch::list_keys;
+use apimachinery::field::FieldError;
+
+/// One column of a `meta.k8s.io/v1` Table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    pub name: Cow<'static, str>,
+    /// `string`, `integer`, `number`, `boolean` or `date`.
+    pub type_: Cow<'static, str>,
+    /// `name` for the first column, else usually empty.
+    pub format: Cow<'static, str>,
+    pub description: Cow<'static, str>,
+    /// 0 is always shown, 1 with `-o wide`.
+    pub priority: i32,
+}
+
+/// A strategic merge patch that could not be applied; becomes 400 or 422 with this text.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PatchError {
+    /// The kind has no merge keys (custom resources): 415.
+    #[error("strategic merge patch is not supported")]
+    Unsupported,
+    /// The patch itself is malformed: 400.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// The hooks of one kind. The default bodies suit a kind without opinions.
+#[allow(unused_variables)]
+pub trait Strategy: Send + Sync {
+    /// The check of a body for kinds without a Rust type (custom resources): pruning by schema. Built-in kinds
+    /// never come here.
+    fn decode(&self, value: Value) -> Result<Decoded, String> {
+        Ok(Decoded { value, unknown: Vec::new() })
+    }
+
+    /// Fills what the API's defaulting fills, and brings quantities to their canonical form. Idempotent.
+    /// Must tolerate a missing `spec` (it runs before validation).
+    fn default(&self, obj: &mut Value) {}
+
+    /// Clears or sets what a client may not choose at creation (status, `spec.nodeName` rules, QoS class,
+    /// phase, Secret `stringData` into `data`).
+    fn prepare_create(&self, obj: &mut Value) {}
+
+    /// Puts back what a client may not change by an update of the main resource (status). `generation` is
+    /// the caller's business: it is raised when `spec` changed and `has_generation` is true.
+    fn prepare_update(&self, new: &mut Value, old: &Value) {}
+
+    /// Puts back all that an update of the status subresource may not change (everything but status and, in
+    /// metadata, what the kind's strategy lets through).
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        let status = new.get("status").cloned();
+        let metadata = new.get("metadata").cloned();
+        *new = old.clone();
+        if let Some(map) = new.as_object_mut() {
+            map.remove("status");
+            status.map(|s| map.insert("status".into(), s));
+            metadata.map(|m| map.insert("metadata".into(), m));
+        }
+    }
+
+    /// Validation of a new object, without the generic metadata rules (those are the caller's).
+    fn validate_create(&self, obj: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Validation of an update of the main resource.
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Validation of an update of the status subresource.
+    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Puts back all that an update of another subresource of the object (`ephemeralcontainers`) may not change.
+    fn prepare_part_update(&self, part: &str, new: &mut Value, old: &Value) {
+        new.clone_from(old);
+    }
+
+    /// Validation of an update of such a subresource.
+    fn validate_part_update(&self, part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Warnings for the client (deprecated fields), sent as `Warning` headers.
+    fn warnings(&self, obj: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Columns of the Table form. The cells of `row` correspond one to one.
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column {
+                name: "Name".into(),
+                type_: "string".into(),
+                format: "name".into(),
+                description: "Name must be unique within a namespace.".into(),
+                priority: 0,
+            },
+            Column {
+                name: "Created At".into(),
+                type_: "date".into(),
+                format: "".into(),
+                description: "CreationTimestamp is the server's time of creation.".into(),
+                priority: 0,
+            },
+        ]
+    }
+
+    /// The cells of one object.
+    fn row(&self, obj: &Value, now: Timestamp) -> Vec<Value> {
+        let meta = &obj["metadata"];
+        vec![meta["name"].clone(), meta["creationTimestamp"].clone()]
+    }
+
+    /// The value of a selectable field other than `metadata.name` and `metadata.namespace`; `None` when the
+    /// field label is not supported for this kind, an empty string when the object lacks it.
+    fn field<'a>(&self, obj: &'a Value, label: &str) -> Option<Cow<'a, str>> {
+        None
+    }
+
+    /// The OpenAPI schema of the kind, when it carries one (custom resources).
+    fn schema(&self) -> Option<&Value> {
+        None
+    }
+
+    /// How the list at this path of field names merges in server-side apply: `None` as a whole, no keys as a
+    /// set, else by these keys.
+    fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
+        list_keys::builtin(names)
+    }
+
+    /// Applies a strategic merge patch to the current object.
+    fn strategic_merge(&self, current: &Value, patch: &Value) -> Result<Value, PatchError> {
+        Err(PatchError::Unsupported)
+    }
+}
+
+/// A kind without opinions.
+#[derive(Debug, Clone, Copy)]
+pub struct Plain;
+
+impl Strategy for Plain {}

@@ -1,0 +1,79 @@
+//! What every part of the server shares: how it was opened, the store, and what is kept beside it.
+
+pub(crate) mod inflight;
+pub(crate) mod quota;
+pub(crate) mod work;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::auth::node::Related;
+use crate::auth::accounts::Accounts;
+
+use super::storage::{Durable, Store};
+use crate::kinds::cluster_ip::ServiceRange;
+use crate::registry::metrics::Samples;
+use crate::resource::catalogue::Registry;
+use apimachinery::user::UserInfo;
+use inflight::Inflight;
+use kubelet_api::backend::KubeletBackend;
+use quota::Quotas;
+
+/// How to open a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The SQLite file; created when absent.
+    pub file: PathBuf,
+    /// Bearer tokens and whom they stand for.
+    pub tokens: Vec<(String, UserInfo)>,
+    /// Watch history is kept at least this long...
+    pub history: Duration,
+    /// ...but never in more rows than this.
+    pub history_rows: u64,
+    /// ...and with no more bytes of replaced states than this.
+    pub history_bytes: u64,
+    /// How often a watch that asked for bookmarks gets one.
+    pub bookmark_interval: Duration,
+    /// Signs service account tokens; without it pods get none.
+    pub accounts: Option<Arc<Accounts>>,
+    /// Where Services get their addresses from; without it they get none.
+    pub services: Option<ServiceRange>,
+}
+
+impl Config {
+    /// The usual settings on this file.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self {
+            file: file.into(),
+            tokens: Vec::new(),
+            history: Duration::from_secs(600),
+            history_rows: 10_000,
+            history_bytes: 64 << 20,
+            bookmark_interval: Duration::from_secs(60),
+            accounts: None,
+            services: None,
+        }
+    }
+}
+
+/// The server, to those who answer its requests.
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) store: Mutex<Store>,
+    pub(crate) durable: Durable,
+    pub(crate) quotas: Quotas,
+    pub(crate) registry: Registry,
+    pub(crate) backend: OnceLock<Arc<dyn KubeletBackend>>,
+    pub(crate) collector: work::Handle,
+    pub(crate) samples: Samples,
+    pub(crate) related: Related,
+    pub(crate) inflight: Inflight,
+}
+
+impl Inner {
+    /// The storage. Held only across synchronous code, so a request is atomic.
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

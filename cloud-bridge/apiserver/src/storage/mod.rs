@@ -1,0 +1,184 @@
+//! Objects and their history in one SQLite file, and the watchers of both. The only code that writes SQL.
+//!
+//! Every write takes the next number of one counter, which is the resourceVersion. A write is in the file when it
+//! returns, and on the disk when `durable` says so; nobody is shown it before. Knows keys, bodies and revisions; the
+//! only fields of an object that it reads are in `metadata`, and the time of a Lease.
+
+mod history;
+mod keeper;
+mod leases;
+mod open;
+mod read;
+mod rows;
+mod schema;
+mod subscribers;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use serde_json::Value;
+
+use apimachinery::key::ObjectKey;
+use keeper::Keeper;
+pub(crate) use leases::LEASES;
+use leases::Leases;
+use rows::deleted_state;
+pub(crate) use subscribers::{Subscription, Told, View};
+use sync::Syncer;
+pub(crate) use sync::{Durable, Unsynced};
+
+/// Why the storage failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The state file cannot be used; it is left as it is.
+    #[error("state file {}: {reason}", path.display())]
+    Open { path: PathBuf, reason: String },
+    /// A statement failed.
+    #[error("state file {}: {source}", path.display())]
+    Sql { path: PathBuf, source: rusqlite::Error },
+    /// The disk did not take what was written.
+    #[error("state file {}: {reason}", path.display())]
+    Unsynced { path: PathBuf, reason: String },
+    /// A stored body is no JSON object.
+    #[error("stored object {storage} {namespace}/{name}: {reason}")]
+    Body { storage: String, namespace: String, name: String, reason: String },
+}
+
+/// One stored state of one object.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub key: ObjectKey,
+    pub rev: u64,
+    /// JSON without kind and apiVersion.
+    pub body: Bytes,
+    value: OnceLock<Value>,
+}
+
+impl Stored {
+    fn new(key: ObjectKey, rev: u64, body: impl Into<Bytes>) -> Self {
+        Self { key, rev, body: body.into(), value: OnceLock::new() }
+    }
+
+    /// This state as if it had been written at `rev`: what a watch shows of an object that left it.
+    pub(crate) fn at(&self, rev: u64) -> Arc<Self> {
+        deleted_state(self, rev)
+    }
+
+    /// The same without its parsed body.
+    fn unparsed(&self) -> Arc<Self> {
+        Arc::new(Self::new(self.key.clone(), self.rev, self.body.clone()))
+    }
+
+    /// The parsed body. Null when the row is damaged, which `quick_check` at opening makes improbable.
+    pub(crate) fn value(&self) -> &Value {
+        self.value.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
+    }
+}
+
+/// What a write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    Added = 0,
+    Modified = 1,
+    Deleted = 2,
+}
+
+/// One write, as watchers see it.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub rev: u64,
+    pub kind: ChangeKind,
+    /// The new state; for a deletion the last state with the revision of the deletion.
+    pub object: Arc<Stored>,
+    /// The state before; `None` for an addition.
+    pub before: Option<Arc<Stored>>,
+}
+
+/// How much of the past is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct History {
+    /// At least this long...
+    pub age: Duration,
+    /// ...but never in more changes than this...
+    pub rows: u64,
+    /// ...and never more bytes of replaced states than this.
+    pub bytes: u64,
+}
+
+/// The storage.
+pub(crate) struct Store {
+    // The threads end before the connection: the last one to close tidies the log away.
+    keeper: Keeper,
+    syncer: Syncer,
+    conn: Connection,
+    path: PathBuf,
+    /// The newest revision. Renewals of Leases take revisions that the file does not know.
+    rev: u64,
+    /// The newest revision that is in the file.
+    written: u64,
+    /// No run has given out this revision or a later one: so it is with the next one, whatever this one's end.
+    ceiling: u64,
+    /// Changes after this revision are all in `changes`.
+    floor: u64,
+    history: History,
+    /// Bytes of replaced states in `changes`, about.
+    history_bytes: u64,
+    writes: u64,
+    leases: Leases,
+    subscribers: subscribers::Subscribers,
+    /// Held as long as the file is in use.
+    _lock: File,
+}
+
+impl Store {
+    fn sql(&self, source: rusqlite::Error) -> StoreError {
+        StoreError::Sql { path: self.path.clone(), source }
+    }
+
+    /// The newest revision.
+    pub(crate) fn revision(&self) -> u64 {
+        self.rev
+    }
+
+    /// The newest revision that waits for the disk: what was read now may be shown once it is `durable`.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Time has passed: what is due now and then is begun.
+    pub(crate) fn tick(&mut self) {
+        self.keeper.tick();
+    }
+
+    pub(crate) fn unsynced(&self, error: &Unsynced) -> StoreError {
+        StoreError::Unsynced { path: self.path.clone(), reason: error.to_string() }
+    }
+
+    /// Tells when what was written is on the disk.
+    pub(crate) fn durable(&self) -> Durable {
+        self.syncer.durable()
+    }
+}
+
+/// What a restart would lose for nothing is written at an orderly end.
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.syncer.failed() {
+            // Closing would write pages back that the kernel may have lost; opening reads them by their checksums.
+            let _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            return;
+        }
+        if let Err(error) = self.settle() {
+            log::warn!("{error}");
+        }
+    }
+}
