@@ -14,8 +14,8 @@ use smol::future::FutureExt;
 use super::CliError;
 use super::verb::{Flag, Given, Operands, Verb};
 use crate::config::{Config, Overrides};
-use crate::launch::Launcher;
 use crate::launch::runtimes::Runtimes;
+use crate::launch::teardown::Teardown;
 use crate::link::identity::Identity;
 use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use crate::paths::Paths;
@@ -108,9 +108,7 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
         .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides, None))
         .map_err(CliError::failed)?
         .0;
-    Launcher::for_teardown(paths, Rc::new(config))
-        .and_then(|mut launcher| launcher.teardown_node())
-        .map_err(CliError::failed)?;
+    Teardown::new(paths, Rc::new(config)).and_then(|mut teardown| teardown.node()).map_err(CliError::failed)?;
     let run = std::fs::read_dir(paths.run()).into_iter().flatten().flatten();
     let others = run.map(|entry| entry.path()).filter(|path| Runtimes::is_state(path));
     for dir in ["containers", "ns", "runc"].map(|dir| paths.run().join(dir)).into_iter().chain(others) {

@@ -48,7 +48,7 @@ pub fn mount_rootfs(
     }
     let lower = Lower::of(lower, mapping)?;
     // The mark of `volatile` outlives the mount and refuses the next one; a writable layer is of one boot
-    // (`launch/own_boot`), so only a repeated start meets it here.
+    // (`launch/container/own_boot`), so only a repeated start meets it here.
     let _ = std::fs::remove_dir_all(work.join("work/incompat"));
     overlay(&lower.dirs, Some([upper, work]), target, ",volatile")
         .or_else(|error| match error.raw_os_error() {

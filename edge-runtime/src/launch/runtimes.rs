@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::launcher::Objects;
+use super::base::Objects;
 use crate::config::Config;
 use crate::config::devices::Handler;
 use crate::monitor::exec::Runtime;

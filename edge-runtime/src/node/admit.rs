@@ -3,9 +3,10 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use super::context::Context;
-use crate::launch::Launcher;
+use crate::launch::Launch;
 use crate::node_status::{Pressure, standard_labels};
 use crate::pod::admission::{self, Allocatable};
+use crate::pod::extended_resources;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::refusal::Refusal;
 use crate::pod::{affinity, ports};
@@ -13,7 +14,7 @@ use crate::pod::{affinity, ports};
 /// What the answer depends on.
 pub(super) struct Admission<'a> {
     pub(super) cx: &'a Context,
-    pub(super) launcher: &'a Launcher,
+    pub(super) launch: &'a Launch,
     pub(super) pressure: Pressure,
     pub(super) shutting_down: bool,
 }
@@ -31,7 +32,7 @@ impl Admission<'_> {
                 message: "Pod was rejected as the node is shutting down.".to_owned(),
             });
         }
-        if let Some(refusal) = self.launcher.refusal(pod) {
+        if let Some(refusal) = self.launch.refusal(pod) {
             return Some(refusal);
         }
         let others = || {
@@ -50,7 +51,7 @@ impl Admission<'_> {
         admission::admit(pod, allocated, has)
             .or_else(|| affinity::admit(pod, &self.cx.config.node_name, self.labels_for(pod, is_static).as_ref()))
             .or_else(|| ports::admit(pod, pods()))
-            .or_else(|| self.launcher.devices_refusal(pod, pods()))
+            .or_else(|| extended_resources::admit(pod, pods(), || self.launch.containers.device_capacity()))
     }
 
     /// The words of the kubelet (K8s pkg/kubelet/allocation, `handlePodResourcesResize`): `Infeasible`, or what the
@@ -71,7 +72,7 @@ impl Admission<'_> {
     /// The node's labels as the API had them when the pod came. For a static pod, which no API knows, its own.
     fn labels_for(&self, pod: &Pod, is_static: bool) -> Option<affinity::Labels> {
         if is_static {
-            return Some(standard_labels(self.launcher.facts(), &self.cx.config.node_name, &self.cx.config.labels));
+            return Some(standard_labels(&self.launch.host, &self.cx.config.node_name, &self.cx.config.labels));
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -81,7 +82,7 @@ impl Admission<'_> {
 
     fn allocatable(&self) -> Allocatable {
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let facts = self.launcher.facts();
+        let facts = &self.launch.host;
         Allocatable {
             cpu_milli: count(self.cx.config.allocatable_cpu_milli(facts.cpus)),
             memory_bytes: count(self.cx.config.allocatable_memory(facts.memory_bytes)),

@@ -1,5 +1,5 @@
 //! What the parts of the node share: its configuration, clock and tasks, the store, the pods, and the way of reports to the
-//! cloud. Each part is an owner of its own state that is given this; none of them knows the loop, the launcher or the
+//! cloud. Each part is an owner of its own state that is given this; none of them knows the loop, `launch` or the
 //! monitor unless it is given that, too.
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -106,14 +106,14 @@ impl Node {
 
     /// Whether something runs for a static pod that the store has lost: it is left to run, and not begun beside it.
     pub(super) fn runs_unattended(&self, uid: &str) -> bool {
-        self.doubt.any() && self.cx.link.is_some() && self.launcher.has_cgroup_of(uid)
+        self.doubt.any() && self.cx.link.is_some() && self.launch.sandboxes.teardown.has_cgroup_of(uid)
     }
 
     /// A pod is begun of which nothing is recorded: what still runs of it ends first, and its containers begin with an
     /// attempt whose id the monitor does not know: one that it has is refused, and would be deleted as a stranger's.
     pub(super) fn end_unattended(&mut self, pod: &Pod, record: &mut PodRecord) {
         if self.doubt.any() {
-            self.launcher.kill_unknown(&record.uid);
+            self.launch.sandboxes.teardown.kill_unknown(&record.uid);
         }
         for (container, kind) in pod.spec.iter().flat_map(with_kinds) {
             let known = |attempt: &u32| {
@@ -139,7 +139,7 @@ impl Node {
                 writer.clear_fact(Fact::Incomplete)
             })?;
             for uid in unreadable {
-                self.launcher.kill_unknown(uid);
+                self.launch.sandboxes.teardown.kill_unknown(uid);
             }
             for id in doubt.strangers.keys().filter(|id| self.containers.get(id).is_none()) {
                 self.containers.signal(&self.cx, id, nix::sys::signal::Signal::SIGKILL as i32);
@@ -162,7 +162,7 @@ impl Node {
 
     fn sweep_kernel(&mut self) {
         let known = self.cx.pods.iter().map(|(uid, _)| uid.clone()).collect();
-        if let Err(error) = self.launcher.sweep(&known) {
+        if let Err(error) = self.launch.sandboxes.teardown.sweep(&known) {
             log::warn!("leftovers of an earlier run stay: {error}");
         }
     }
@@ -183,7 +183,7 @@ impl Node {
         let logs = names(&logs).into_iter().filter(unknown).map(|name| logs.join(name));
         for path in folders.chain(logs) {
             log::info!("{} is of no pod that is known: it is deleted", path.display());
-            if let Err(error) = self.launcher.trash.throw(&path) {
+            if let Err(error) = self.launch.base.trash.throw(&path) {
                 log::warn!("{error}");
             }
         }

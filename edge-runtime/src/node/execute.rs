@@ -18,6 +18,7 @@ use crate::pod::pause::{PAUSE, shares_processes};
 use crate::pod::record::{ContainerState, PodSource};
 use crate::pod::support::container_refusal;
 use crate::sys::program;
+use sampan_monitor::protocol::StartContainer;
 
 impl Node {
     /// An answer at once; whether the start succeeds comes as news. For the pause container there is none before that.
@@ -29,9 +30,9 @@ impl Node {
         image_id: &str,
     ) -> Option<PodEvent> {
         let (container, id) = (of.container.clone(), id.to_owned());
-        let looks = self.launcher.looks().clone();
+        let looks = self.launch.sandboxes.looks().clone();
         if container == PAUSE {
-            return match self.launcher.prepare_pause(pod, of.attempt, &id, &self.cx.objects()) {
+            return match self.prepare_pause(pod, of.attempt, &id) {
                 Ok(start) => {
                     self.containers.start(&self.cx, of, start, (looks, Vec::new()));
                     None
@@ -70,7 +71,16 @@ impl Node {
         let ips = entry.map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let image_volumes = self.cx.volume_images(uid, pod, &definition).map_err(create)?;
         let which = Attempt { container: &definition, number: *attempt, id, join_pid, image_volumes: &image_volumes };
-        self.launcher.prepare_container(pod, &which, &image, &ips, &self.cx.objects())
+        let sandbox = self.launch.sandboxes.open(pod, &ips, &self.cx.objects());
+        let sandbox = sandbox.map_err(|failure| create(failure.message))?;
+        self.launch.containers.prepare(&sandbox, pod, &which, &image, &self.cx.objects())
+    }
+
+    fn prepare_pause(&mut self, pod: &Pod, attempt: u32, id: &str) -> Result<StartContainer, Failure> {
+        let objects = self.cx.objects();
+        let sandbox = self.launch.sandboxes.open(pod, &[], &objects);
+        let sandbox = sandbox.map_err(|failure| (StartFailure::Create, failure.message))?;
+        self.launch.containers.prepare_pause(&sandbox, pod, attempt, id, &objects)
     }
 
     /// Logs of attempts before the last one.
@@ -103,7 +113,7 @@ impl Node {
         // One that no pod here owns has nothing but its bundle.
         let stranger = || ContainerRef { uid: "-".into(), container: "-".into(), attempt: 0 };
         let of = self.containers.get(id).cloned().unwrap_or_else(stranger);
-        match result.and_then(|()| self.launcher.remove_container(&of.uid, &of.container, of.attempt, id)) {
+        match result.and_then(|()| self.launch.containers.remove(&of.uid, &of.container, of.attempt, id)) {
             Ok(()) => {
                 self.containers.remove(id);
                 self.cx.tell(&of.uid, PodEvent::Removed { container: of.container, attempt: of.attempt });
@@ -136,7 +146,7 @@ impl Node {
     fn take_down(&mut self, uid: &str) -> Option<PodEvent> {
         for id in self.containers.ids_of(uid) {
             let Some(of) = self.containers.get(&id) else { continue };
-            if let Err(message) = self.launcher.remove_container(uid, &of.container, of.attempt, &id) {
+            if let Err(message) = self.launch.containers.remove(uid, &of.container, of.attempt, &id) {
                 return Some(PodEvent::TeardownFailed { message });
             }
             self.containers.remove(&id);
@@ -146,7 +156,7 @@ impl Node {
 
     /// Starts the helper that deletes what is too large to be deleted here; it ends by itself.
     pub(super) fn sweep_trash(&self) {
-        if !self.launcher.trash.take_waiting() {
+        if !self.launch.base.trash.take_waiting() {
             return;
         }
         let mut helper = smol::process::Command::from(program::itself("sweep"));

@@ -58,7 +58,7 @@ impl Node {
         }
         self.housekeeping.mark_time(&mut self.cx, now)?;
         let host = Host {
-            launcher: &self.launcher,
+            launch: &self.launch,
             pressure: self.eviction.pressure,
             shutting_down: self.shutdown.is_under_way(),
         };
@@ -67,10 +67,10 @@ impl Node {
 
     /// As often as the kubelet (K8s pkg/kubelet/nodestatus, `NodeAddress`): DHCP and roaming change them.
     fn follow_addresses(&mut self) {
-        if !self.launcher.look_at_addresses() {
+        if !self.launch.sandboxes.look_at_addresses() {
             return;
         }
-        self.cx.host.host_ips = self.launcher.host_ips().to_vec();
+        self.cx.host.host_ips = self.launch.sandboxes.host_ips().to_vec();
         // Each shows them in its status.
         for uid in self.cx.pods.uids(|_| true) {
             self.cx.pods.touch(&uid);
@@ -79,7 +79,7 @@ impl Node {
 
     /// Measures what the node has left, also before the first pod is admitted.
     pub(super) fn observe(&mut self, now: Mono) {
-        self.eviction.observe(&self.cx.paths, self.launcher.facts().memory_bytes, now);
+        self.eviction.observe(&self.cx.paths, self.launch.host.memory_bytes, now);
         self.pulls.short_of_disk = self.eviction.is_short_of_disk();
     }
 
@@ -95,7 +95,7 @@ impl Node {
         }
         let Some(first) = self.eviction.tell_first(&mut self.cx, now)? else { return Ok(()) };
         if !is_of_disk(first) {
-            self.eviction.evict_for(&mut self.cx, self.launcher.cgroups(), first, None, now);
+            self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, None, now);
         } else if !self.image_gc.all(&mut self.cx, &mut self.pulls, in_doubt, now)? {
             // No image is left to remove: a walk tells who holds how much, and `walked` goes on.
             self.ephemeral_storage.walk_all_pods(&self.cx);
@@ -118,7 +118,7 @@ impl Node {
         if let Some(first) = self.eviction.first().filter(|first| is_of_disk(*first))
             && !self.eviction.is_one_leaving(&self.cx.pods, now)
         {
-            self.eviction.evict_for(&mut self.cx, self.launcher.cgroups(), first, Some(&answers), now);
+            self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, Some(&answers), now);
         }
         self.cx.look_again(now.after(AGAIN));
     }

@@ -70,7 +70,7 @@ mod turn;
 
 use std::collections::BTreeMap;
 
-use crate::launch::Launcher;
+use crate::launch::Launch;
 use crate::store::StoreError;
 use crate::sys::reserve::Reserve;
 use notify::Notify;
@@ -107,7 +107,7 @@ const BATCH: usize = 256;
 /// All state of the running node: what its parts share, and the parts.
 pub struct Node {
     cx: Context,
-    launcher: Launcher,
+    launch: Launch,
     containers: Containers,
     doubt: Doubt,
     poison: Poison,

@@ -78,7 +78,8 @@ impl Node {
     fn exit_event(&self, owner: &ContainerRef, exit: &ExitRecord) -> PodEvent {
         let pod = self.cx.pods.get(&owner.uid).map(|entry| &*entry.pod);
         let failed = exit.code != 0;
-        let message = pod.map(|pod| self.launcher.termination_message(pod, &owner.container, owner.attempt, failed));
+        let message =
+            pod.map(|pod| self.launch.containers.termination_message(pod, &owner.container, owner.attempt, failed));
         let message = message.unwrap_or_default();
         PodEvent::Exited {
             container: owner.container.clone(),
@@ -135,11 +136,11 @@ impl Node {
         }
         for uid in uids {
             let Some(entry) = self.cx.pods.get(&uid) else { continue };
-            let sandbox_exists = self.launcher.sandbox_exists(&entry.pod);
+            let sandbox_exists = self.launch.sandboxes.exists(&entry.pod);
             let ids = entry.record.containers.values().filter_map(|container| container.state.live_id());
             // What no monitor knows of counts as ended, so that it must not go on beside its successor.
             let lost = ids.clone().filter(|id| !live.contains_key(*id));
-            lost.for_each(|id| self.launcher.kill_container(&entry.pod, &uid, id));
+            lost.for_each(|id| self.launch.sandboxes.teardown.kill_container(&entry.pod, &uid, id));
             let own = ids.filter_map(|id| Some((id.to_owned(), *live.get(id)?))).collect();
             self.cx.tell(&uid, PodEvent::Resumed { live: own, sandbox_exists });
             // What was committed just before the last daemon died has not reached the pod's files yet.

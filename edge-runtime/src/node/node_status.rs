@@ -6,7 +6,7 @@ use edge_protocol::message::Report;
 use k8s_openapi::api::core::v1::{Node as NodeObject, NodeCondition, Taint};
 
 use super::context::Context;
-use crate::launch::Launcher;
+use crate::launch::Launch;
 use crate::node_status::{Board, NodeImage, NodeSettings, Pressure, ReadyState, conditions, node_object};
 use crate::pod::clock::Mono;
 use crate::store::{Fact, StoreError};
@@ -19,7 +19,7 @@ const REPEAT: Duration = Duration::from_secs(1800);
 
 /// What of the host the object shows that the configuration does not say.
 pub(super) struct Host<'a> {
-    pub(super) launcher: &'a Launcher,
+    pub(super) launch: &'a Launch,
     pub(super) pressure: Pressure,
     pub(super) shutting_down: bool,
 }
@@ -85,7 +85,7 @@ impl NodeStatus {
     }
 
     fn object(&self, cx: &Context, host: &Host<'_>) -> Result<NodeObject, StoreError> {
-        let facts = host.launcher.facts();
+        let facts = &host.launch.host;
         let storage_bytes = disk_space(&cx.paths.state()).map_or(0, |space| space.total_bytes);
         let settings = NodeSettings {
             name: cx.config.node_name.clone(),
@@ -98,8 +98,8 @@ impl NodeStatus {
             allocatable_storage_bytes: cx.config.allocatable_storage(storage_bytes),
             storage_bytes,
             runtime_version: self.runtime_version.clone(),
-            devices: host.launcher.device_capacity(),
-            runtime_handlers: host.launcher.runtime_handlers().to_vec(),
+            devices: host.launch.containers.device_capacity(),
+            runtime_handlers: host.launch.handlers.clone(),
             pod_cidrs: cx.config.network.subnets.iter().map(ToString::to_string).collect(),
         };
         let images = cx.store.images()?.into_iter();
@@ -108,7 +108,7 @@ impl NodeStatus {
         let sensors = &self.sensors;
         let was_hot = self.conditions.iter().any(|one| one.type_ == "HighTemperature" && one.status == "True");
         let board = Board {
-            memory_controller: host.launcher.memory_controller(),
+            memory_controller: host.launch.base.memory_controller(),
             clock_synchronized: clock_synchronized(),
             storage_trouble: sensors.storage_trouble().or_else(|| self.log_trouble.clone()),
             under_voltage: sensors.under_voltage(),
@@ -116,10 +116,10 @@ impl NodeStatus {
         };
         let ready = match host.shutting_down {
             true => ReadyState::NotReady("node is shutting down".to_owned()),
-            false => host.launcher.network_error().map_or(ReadyState::Ready, ReadyState::NotReady),
+            false => host.launch.sandboxes.network_error().map_or(ReadyState::Ready, ReadyState::NotReady),
         };
         let all = conditions::conditions(&ready, host.pressure, &board, &self.conditions, cx.wall());
-        Ok(node_object(host.launcher.facts(), &settings, &images, all))
+        Ok(node_object(facts, &settings, &images, all))
     }
 }
 

@@ -174,7 +174,7 @@ impl Node {
 
     pub(super) fn refresh_volumes(&self, uid: &str) {
         let Some(entry) = self.cx.pods.get(uid).filter(|entry| entry.sandbox_ready()) else { return };
-        if let Err(error) = self.launcher.refresh_volumes(&entry.pod, &entry.record.ips, &self.cx.objects()) {
+        if let Err(error) = self.launch.sandboxes.refresh_volumes(&entry.pod, &entry.record.ips, &self.cx.objects()) {
             log::warn!("pod {}/{}: {error}", entry.record.namespace, entry.record.name);
         }
     }
@@ -214,8 +214,8 @@ impl Node {
     fn take_stream(&mut self, event: StreamEvent) {
         let backend = Backend {
             cx: &self.cx,
-            cgroups: self.launcher.cgroups(),
-            runtimes: self.launcher.runtimes(),
+            cgroups: &self.launch.base.cgroups,
+            runtimes: &self.launch.runtimes,
             monitor: &self.containers.monitor,
         };
         self.streams.take(&backend, event);

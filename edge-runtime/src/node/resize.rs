@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::context::Context;
 use super::sources::News;
-use crate::launch::Launcher;
+use crate::launch::container::Containers;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::resize_text::{self, Told};
 use crate::pod::record::Resources;
@@ -22,12 +22,12 @@ pub(super) struct Resized {
 /// The answers are there at once where cgroup files are written, and come later where systemd does it.
 pub(super) fn begin(
     cx: &mut Context,
-    launcher: &Launcher,
+    launch: &Containers,
     uid: &str,
     pod: &Pod,
     containers: Vec<(String, String)>,
 ) -> Vec<PodEvent> {
-    let resizing = launcher.resize(pod, uid, &containers);
+    let resizing = launch.resize(pod, uid, &containers);
     let resized = containers.into_iter().map(|(container, id)| {
         let definition = containers_of(pod).find(|one| one.name == container);
         Resized { container, id, resources: definition.map(Resources::of).unwrap_or_default() }

@@ -78,7 +78,7 @@ impl Node {
         let pod = entry.pod.clone();
         let admission = Admission {
             cx: &self.cx,
-            launcher: &self.launcher,
+            launch: &self.launch,
             pressure: self.eviction.pressure,
             shutting_down: self.shutdown.is_under_way(),
         };
@@ -219,7 +219,7 @@ impl Node {
                     self.hooks.run(&self.cx, &self.probes, &pod, which, limit);
                 }
                 Step::Resize { containers } => {
-                    answers.extend(resize::begin(&mut self.cx, &self.launcher, uid, &pod, containers))
+                    answers.extend(resize::begin(&mut self.cx, &self.launch.containers, uid, &pod, containers))
                 }
                 Step::RemoveContainer { container, attempt, id } => {
                     self.remove_container(ContainerRef { uid: uid.to_owned(), container, attempt }, &id);

@@ -30,7 +30,7 @@ impl Node {
 
     pub(super) fn look_at_volumes(&mut self, uid: &str, looks: Vec<Look>) {
         self.connecting.insert(uid.to_owned(), Connecting::Looking);
-        let (helper, uid) = (self.launcher.looks().clone(), uid.to_owned());
+        let (helper, uid) = (self.launch.sandboxes.looks().clone(), uid.to_owned());
         self.cx.background(async move { News::Looked { uid, result: helper.all(looks).await } });
     }
 
@@ -44,13 +44,14 @@ impl Node {
             _ if self.is_ending(uid) => self.disconnect(uid),
             (Ok(()), Some(pod)) => self.connect(uid, &pod),
             (Ok(()), None) => None,
-            (Err(trouble), _) => Some(failed(self.launcher.look_failed(trouble))),
+            (Err(trouble), _) => Some(failed(self.launch.sandboxes.look_failed(trouble))),
         };
         self.answered(uid, answer);
     }
 
     pub(super) fn attach(&self, uid: &str, attachment: Attachment) {
-        let (plugins, file) = (self.launcher.plugins().clone(), self.launcher.attachment_file(uid));
+        let (plugins, file) =
+            (self.launch.sandboxes.teardown.plugins().clone(), self.launch.sandboxes.teardown.attachment_file(uid));
         let uid = uid.to_owned();
         self.cx.background(async move {
             let result = plugins.attach(&file, attachment).await;
@@ -59,7 +60,8 @@ impl Node {
     }
 
     pub(super) fn detach(&self, uid: &str) {
-        let (plugins, file) = (self.launcher.plugins().clone(), self.launcher.attachment_file(uid));
+        let (plugins, file) =
+            (self.launch.sandboxes.teardown.plugins().clone(), self.launch.sandboxes.teardown.attachment_file(uid));
         let uid = uid.to_owned();
         self.cx.background(async move {
             let result = plugins.detach(&file).await.map(|()| Vec::new());
@@ -94,7 +96,7 @@ impl Node {
     /// The plugins have done their part: the steps that need the addresses follow.
     fn attached(&mut self, uid: &str, ips: Vec<IpAddr>) -> Option<PodEvent> {
         let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone())?;
-        let done = self.launcher.finish_sandbox(&pod, ips, &self.cx.objects());
+        let done = self.launch.sandboxes.finish(&pod, ips, &self.cx.objects());
         match done {
             Ok(done) => Some(self.sandbox_ready(uid, done)),
             Err(failure) => {
@@ -107,8 +109,11 @@ impl Node {
 
     /// At start: has plugins look after the pods they connected, and take back those that are no longer known.
     pub(in crate::node) fn plugins_at_start(&mut self) {
-        for uid in self.launcher.attached() {
-            let (plugins, file) = (self.launcher.plugins().clone(), self.launcher.attachment_file(&uid));
+        for uid in self.launch.sandboxes.teardown.attached() {
+            let (plugins, file) = (
+                self.launch.sandboxes.teardown.plugins().clone(),
+                self.launch.sandboxes.teardown.attachment_file(&uid),
+            );
             let state = self.cx.pods.get(&uid).map(|entry| entry.record.sandbox.state.clone());
             let job = async move {
                 let (what, result) = match state {
@@ -157,7 +162,7 @@ impl Node {
         if self.cx.config.cgroup_driver != Driver::Systemd {
             return;
         }
-        let cgroups = self.launcher.cgroups();
+        let cgroups = &self.launch.base.cgroups;
         for (uid, entry) in self.cx.pods.iter() {
             for container in entry.record.containers.values() {
                 if let ContainerState::Running { id, .. } = &container.state {
@@ -169,8 +174,8 @@ impl Node {
 
     fn with_cgroup(&mut self, uid: &str) -> Option<PodEvent> {
         let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone())?;
-        if !self.launcher.has_cgroup(&pod, uid) {
-            let path = cgroup_of_pod(self.launcher.cgroups(), &pod, uid);
+        if !self.launch.sandboxes.teardown.has_cgroup(&pod, uid) {
+            let path = cgroup_of_pod(&self.launch.base.cgroups, &pod, uid);
             let failure = sandbox_failure(format!("systemd started the pod's slice, but there is no cgroup {path}"));
             return Some(self.not_connected(uid, failure));
         }

@@ -48,7 +48,7 @@ impl Node {
         if self.connecting.contains_key(uid) {
             return None;
         }
-        let looks = self.launcher.volume_looks(pod, &self.cx.objects());
+        let looks = self.launch.sandboxes.volume_looks(pod, &self.cx.objects());
         match looks {
             Ok(looks) if looks.is_empty() => self.connect(uid, pod),
             Ok(looks) => {
@@ -74,11 +74,11 @@ impl Node {
     fn connect(&mut self, uid: &str, pod: &Pod) -> Option<PodEvent> {
         let taken = self.taken_addresses(uid);
         let keep = self.cx.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
-        let prepared = self.launcher.prepare_sandbox(pod, &taken, &keep, &self.cx.objects());
+        let prepared = self.launch.sandboxes.prepare(pod, &taken, &keep, &self.cx.objects());
         let done = match prepared {
             Ok(Preparation::Done(done)) => done,
             Ok(Preparation::Attach(attachment)) => {
-                for (reason, message) in self.launcher.incapable(pod, &attachment) {
+                for (reason, message) in self.launch.sandboxes.incapable(pod, &attachment) {
                     self.cx.warn_about_pod(uid, reason, message);
                 }
                 self.connecting.insert(uid.to_owned(), Connecting::Attaching);
@@ -127,7 +127,7 @@ impl Node {
         if self.connecting.contains_key(uid) {
             return None;
         }
-        if self.launcher.is_attached(uid) {
+        if self.launch.sandboxes.teardown.is_attached(uid) {
             self.connecting.insert(uid.to_owned(), Connecting::Detaching);
             self.detach(uid);
             return None;
@@ -142,7 +142,7 @@ impl Node {
 
     fn remove_sandbox(&mut self, uid: &str) -> Option<PodEvent> {
         let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone());
-        match pod.and_then(|pod| self.launcher.stop_cgroup(&pod, uid)) {
+        match pod.and_then(|pod| self.launch.sandboxes.teardown.stop_cgroup(&pod, uid)) {
             Some(pending) => {
                 self.await_cgroup(uid, Connecting::EndingCgroup, pending);
                 None
@@ -153,7 +153,7 @@ impl Node {
 
     fn remove_prepared(&mut self, uid: &str) -> PodEvent {
         let Some(pod) = self.cx.pods.get(uid).map(|entry| entry.pod.clone()) else { return PodEvent::TornDown };
-        match self.launcher.teardown_sandbox(&pod, uid, true) {
+        match self.launch.teardown(&pod, uid, true) {
             Ok(()) => PodEvent::TornDown,
             Err(message) => PodEvent::TeardownFailed { message },
         }
@@ -162,7 +162,7 @@ impl Node {
     /// The next set of rules that is wanted, one at a time.
     fn replace_rules(&mut self) {
         let Some(forwards) = self.host_ports.next() else { return };
-        let rules = self.launcher.network().firewall(&forwards);
+        let rules = self.launch.sandboxes.teardown.network().firewall(&forwards);
         self.cx.background(async move { News::RulesReplaced(rules.apply().await.map_err(|error| error.to_string())) });
     }
 
@@ -205,7 +205,7 @@ impl Node {
 
     fn not_connected(&mut self, uid: &str, failure: SandboxFailure) -> PodEvent {
         if let Some(pod) = self.cx.pods.get(uid).map(|entry| entry.pod.clone())
-            && let Err(error) = self.launcher.teardown_sandbox(&pod, uid, false)
+            && let Err(error) = self.launch.teardown(&pod, uid, false)
         {
             log::warn!("pod {uid}: undoing a failed preparation: {error}");
         }
@@ -216,7 +216,7 @@ impl Node {
     pub(super) fn rules_at_start(&mut self) {
         for (uid, entry) in self.cx.pods.iter() {
             let ready = matches!(entry.record.sandbox.state, SandboxState::Ready { .. });
-            if ready && self.launcher.sandbox_exists(&entry.pod) && !self.launcher.is_attached(uid) {
+            if ready && self.launch.sandboxes.exists(&entry.pod) && !self.launch.sandboxes.teardown.is_attached(uid) {
                 self.host_ports.hold(uid, forwards(&entry.pod, &entry.record.ips));
             }
         }
@@ -225,7 +225,7 @@ impl Node {
             self.host_ports.done(false);
             return;
         }
-        let rules = self.launcher.network().firewall_at_start(&all);
+        let rules = self.launch.sandboxes.teardown.network().firewall_at_start(&all);
         self.cx.background(async move {
             let (result, remedy) = rules.await;
             if let Err(error) = &result {

@@ -11,7 +11,7 @@ use super::{StartError, io};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::eviction::{Manager, measure};
-use crate::launch::Launcher;
+use crate::launch::Launch;
 use crate::launch::runtimes::Runtimes;
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
@@ -59,22 +59,22 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
     let (mut store, mut notes) = store::open(paths, &config.node_name, clock.boot_id())?;
     store.keep_secrets_in_memory(config.security.secrets_in_memory)?;
     let config = Rc::new(config);
-    let (launcher, warnings) = Launcher::new(paths, Rc::clone(&config))?;
+    let (launch, warnings) = Launch::open(paths, Rc::clone(&config))?;
     warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    if let Some(worker) = launcher.systemd_worker() {
+    if let Some(worker) = launch.base.cgroups.worker() {
         tasks.spawn(worker).detach();
     }
     exec::sweep(&paths.runtime_root());
     let monitor = connect_monitor(paths, &config, tasks, &senders);
     notes.insert(0, (false, "Starting", "Starting edge-runtime.".to_owned()));
-    notes.extend(launcher.outdated.iter().map(|text| (true, "OutdatedRuntime", text.clone())));
+    notes.extend(launch.outdated.iter().map(|text| (true, "OutdatedRuntime", text.clone())));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
     tell(&mut store, &config.node_name, &notes, &clock)?;
     let doubt = Doubt::new(store.is_incomplete()?);
-    let node_status = node_status(paths, &config, &launcher, &store)?;
+    let node_status = node_status(paths, &config, &launch, &store)?;
     let manager = Manager::new(config.eviction.thresholds.clone(), config.eviction.transition);
     let eviction = Eviction::new(manager, measure::separate_images(paths));
-    let probes = Probes(Supervisor::new(tasks.clone(), exec_probe(paths, launcher.runtimes()), tell_probe(&senders)));
+    let probes = Probes(Supervisor::new(tasks.clone(), exec_probe(paths, &launch.runtimes), tell_probe(&senders)));
     let cx = Context {
         config,
         paths: paths.clone(),
@@ -85,9 +85,9 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         pods: Pods::default(),
         resumed: false,
         host: HostFacts {
-            host_ips: launcher.host_ips().to_vec(),
-            recursive_read_only: launcher.recursive_read_only,
-            runtime: launcher.runtime.name.clone(),
+            host_ips: launch.sandboxes.host_ips().to_vec(),
+            recursive_read_only: launch.runtime.recursive_read_only,
+            runtime: launch.runtime.name.clone(),
         },
         link: None,
         outgoing: Outgoing::default(),
@@ -96,7 +96,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
     };
     Ok(Node {
         cx,
-        launcher,
+        launch,
         containers: Containers::new(monitor),
         doubt,
         poison: Poison::open(&paths.run()),
@@ -145,8 +145,8 @@ fn tell(store: &mut Store, node_name: &str, notes: &[Note], clock: &Clock) -> Re
     store.sync()
 }
 
-fn node_status(paths: &Paths, config: &Config, launcher: &Launcher, store: &Store) -> Result<NodeStatus, StoreError> {
-    let version = launcher.runtime.version();
+fn node_status(paths: &Paths, config: &Config, launch: &Launch, store: &Store) -> Result<NodeStatus, StoreError> {
+    let version = launch.runtime.version();
     if version.is_none() {
         log::error!(
             "the OCI runtime {} does not run: install it, or name another as runtime.command",

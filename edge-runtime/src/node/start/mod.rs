@@ -18,7 +18,7 @@ use super::pods::Entry;
 use super::sources::{News, Senders, channels};
 use crate::config::Config;
 use crate::intake::{self, Recorded};
-use crate::launch::launcher::LauncherError;
+use crate::launch::open::OpenError;
 use crate::link::identity::{Identity, IdentityError};
 use crate::link::tls::Time;
 use crate::link::{self, LinkSettings};
@@ -45,7 +45,7 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Launcher(#[from] LauncherError),
+    Launch(#[from] OpenError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }

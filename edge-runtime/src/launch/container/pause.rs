@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::json;
 
-use super::container::{Failure, config, create};
-use super::launcher::{Launcher, Objects};
-use super::runtimes::Runtimes;
-use super::sandbox::{class, uid};
-use super::security::apparmor;
 use super::variables::default_path;
-use super::{oci_spec, resources, user, user_ns};
+use super::{Containers, Failure, config, create};
+use crate::launch::base::Objects;
+use crate::launch::cgroups::class;
+use crate::launch::runtimes::Runtimes;
+use crate::launch::sandbox::{Sandbox, uid};
+use crate::launch::security::apparmor;
+use crate::launch::{oci_spec, resources, user, user_ns};
 use crate::pod::pause::PAUSE;
 use crate::sys::cgroup::Driver;
 use crate::sys::files;
@@ -22,30 +23,29 @@ use sampan_monitor::protocol::StartContainer;
 /// Where the program lies in its container.
 const PROGRAM: &str = "/pause";
 
-impl Launcher {
+impl Containers {
     /// The steps of one attempt.
     ///
     /// # Errors
     /// What cannot be written; what was made is undone by the removal of the attempt.
     pub fn prepare_pause(
-        &mut self,
+        &self,
+        sandbox: &Sandbox,
         pod: &Pod,
         number: u32,
         id: &str,
         objects: Objects<'_>,
     ) -> Result<StartContainer, Failure> {
-        let prepared = self.prepared(pod, &[], objects).map_err(|failure| create(failure.message))?;
-        let uid = uid(pod);
-        let bundle = self.paths.bundle(id);
+        let (uid, prepared) = (uid(pod), &sandbox.prepared);
+        let bundle = self.base.paths.bundle(id);
         let root = bundle.join("rootfs");
         files::private_dir(&bundle).map_err(create)?;
         files::open_dir(&root).map_err(create)?;
         if let Some(user) = &prepared.namespaces.user {
-            user_ns::give(&self.paths, &bundle, &root, user).map_err(create)?;
+            user_ns::give(&self.base.paths, &bundle, &root, user).map_err(create)?;
         }
-        let handler = self.runtimes.of_prepared(&self.paths.pod(&uid), pod, objects).map_err(create)?;
+        let handler = self.runtimes.of_prepared(&self.base.paths.pod(&uid), pod, objects).map_err(create)?;
         Runtimes::mark(&bundle, &handler, "/").map_err(create)?;
-        let runtime = self.runtimes.of_handler(&handler, &self.paths);
         let container = definition().map_err(create)?;
         let own = &prepared.namespaces;
         let input = oci_spec::Input {
@@ -64,8 +64,8 @@ impl Launcher {
                 pid: oci_spec::PidNamespace::Private,
             },
             hostname: String::new(),
-            cgroup_path: self.cgroups.runtime_path(class(pod), &uid, id),
-            systemd: self.config.cgroup_driver == Driver::Systemd,
+            cgroup_path: self.base.cgroups.runtime_path(class(pod), &uid, id),
+            systemd: self.base.config.cgroup_driver == Driver::Systemd,
             user: user::User { uid: 0, gid: 0, groups: Vec::new() },
             oom_score_adj: resources::PAUSE_OOM_SCORE_ADJ,
             pids_limit: None,
@@ -80,17 +80,9 @@ impl Launcher {
         spec.save(bundle.join("config.json")).map_err(create)?;
         log::debug!("attempt {number} of {PAUSE} in pod {uid}");
         Ok(StartContainer {
-            id: id.to_owned(),
             // It says nothing, and the log folders are for containers of the pod.
             log_path: bundle.join("0.log"),
-            bundle,
-            runtime: runtime.program,
-            runtime_root: runtime.root,
-            runtime_args: runtime.args,
-            log_max_bytes: self.config.logs.max_bytes,
-            log_max_files: self.config.logs.max_files,
-            cgroup: Some(self.cgroups.container_path(class(pod), &uid, id)),
-            ..StartContainer::default()
+            ..self.start(pod, &uid, id, &handler)
         })
     }
 }

@@ -12,9 +12,9 @@ use crate::volume::Owning;
 
 /// By the mark that each makes at its end.
 #[derive(Default)]
-pub(super) struct Owners(BTreeMap<PathBuf, Child>);
+pub(super) struct OwnershipHelpers(BTreeMap<PathBuf, Child>);
 
-impl Owners {
+impl OwnershipHelpers {
     /// Starts a helper unless one is at it.
     ///
     /// # Errors

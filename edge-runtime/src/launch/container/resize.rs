@@ -2,9 +2,10 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::launcher::Launcher;
-use super::resources::container_values;
-use super::sandbox::class;
+use super::Containers;
+use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
+use crate::launch::resources::container_values;
+use crate::launch::sandbox::pod_cgroup;
 use crate::pod::spec::containers_of;
 use crate::sys::cgroup::{CgroupValues, Driver, Pending};
 
@@ -46,40 +47,40 @@ async fn settled(change: Change) -> Result<(), String> {
     }
 }
 
-impl Launcher {
+impl Containers {
     /// Gives the containers (name, id) of a pod, and the pod as a whole, the values of its newest spec.
     pub fn resize(&self, pod: &Pod, uid: &str, containers: &[(String, String)]) -> Resizing {
-        let opened = self.open(&self.cgroups.pod_path(class(pod), uid));
+        let opened = self.open(&cgroup_of_pod(&self.base.cgroups, pod, uid));
         let containers = containers.iter().map(|(name, id)| {
             opened.clone()?;
             self.resize_container(pod, uid, name, id)
         });
         let containers = containers.collect();
-        Resizing { containers, pod: self.pod_cgroup(pod, uid).map_err(|error| error.message) }
+        Resizing { containers, pod: pod_cgroup(&self.base, pod, uid).map_err(|error| error.message) }
     }
 
     /// On cgroup v1 no child may have more than its parent, whichever of them is written first.
     fn open(&self, path: &str) -> Result<(), String> {
-        if self.config.cgroup_driver == Driver::Systemd {
+        if self.base.config.cgroup_driver == Driver::Systemd {
             return Ok(());
         }
         let open = CgroupValues { cpu_quota_us: Some(NO_QUOTA), ..CgroupValues::default() };
-        self.cgroups.update(path, &open).map(drop).map_err(|error| error.to_string())
+        self.base.cgroups.update(path, &open).map(drop).map_err(|error| error.to_string())
     }
 
     fn resize_container(&self, pod: &Pod, uid: &str, name: &str, id: &str) -> Change {
         let container = containers_of(pod).find(|one| one.name == name).ok_or("it is no longer in the pod's spec")?;
-        let path = self.cgroups.container_path(class(pod), uid, id);
+        let path = cgroup_of_container(&self.base.cgroups, pod, uid, id);
         let values = container_values(pod, container).map_err(|error| error.to_string())?;
         // The kernel would kill at once (v2) what only a lower use can make fit.
         if let Some((limit, used)) =
-            values.memory_limit_bytes.zip(self.cgroups.working_set(&path)).filter(|(limit, used)| limit < used)
+            values.memory_limit_bytes.zip(self.base.cgroups.working_set(&path)).filter(|(limit, used)| limit < used)
         {
             return Err(format!(
                 "cannot decrease memory limits: attempting to set container {name:?} memory limit ({limit}) below \
                  current usage ({used})"
             ));
         }
-        self.cgroups.update(&path, &values).map_err(|error| error.to_string())
+        self.base.cgroups.update(&path, &values).map_err(|error| error.to_string())
     }
 }

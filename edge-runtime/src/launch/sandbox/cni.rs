@@ -1,20 +1,16 @@
 //! Whether CNI plugins connect a pod, and what they are asked for. Running them is [`crate::net::cni`]'s.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::Launcher;
-use super::sandbox::{SandboxFailure, sandbox_failure};
+use super::{SandboxFailure, Sandboxes, sandbox_failure};
 use crate::config::NetworkMode;
 use crate::net::bandwidth;
 use crate::net::cni::{Attachment, NetworkList, conf, stdin};
 use crate::pod::ports::host_ports;
 
-/// In a pod's folder: its attachment, as long as it has one.
-const FILE: &str = "cni.json";
-
-impl Launcher {
+impl Sandboxes {
     /// The CNI network that new pods are attached to; `None` means the built-in bridge.
     ///
     /// # Errors
@@ -32,7 +28,7 @@ impl Launcher {
     }
 
     fn configured_network(&self) -> Result<Option<NetworkList>, String> {
-        let network = &self.config.network;
+        let network = &self.base.config.network;
         if network.mode == NetworkMode::Builtin {
             return Ok(None);
         }
@@ -55,14 +51,14 @@ impl Launcher {
     ) -> Result<Attachment, SandboxFailure> {
         let limits = bandwidth::of_pod(pod).map_err(sandbox_failure)?;
         // Nodes that share a host share the plugins' state too.
-        let container_id = format!("{}-{uid}", self.config.network.bridge);
+        let container_id = format!("{}-{uid}", self.base.config.network.bridge);
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let (namespace, name) = (text(&pod.metadata.namespace), text(&pod.metadata.name));
         let args = format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};\
              K8S_POD_INFRA_CONTAINER_ID={container_id};K8S_POD_UID={uid}"
         );
-        let arguments = stdin::arguments(pod, limits, &self.config.network.subnets);
+        let arguments = stdin::arguments(pod, limits, &self.base.config.network.subnets);
         Ok(Attachment { network: network.to_json(), container_id, netns: netns.into(), args, arguments, result: None })
     }
 
@@ -83,33 +79,6 @@ impl Launcher {
             lacks("BandwidthNotLimited", "bandwidth", "bandwidth is not limited");
         }
         told
-    }
-
-    /// Where the pod's attachment is kept.
-    pub fn attachment_file(&self, uid: &str) -> PathBuf {
-        self.paths.pod(uid).join(FILE)
-    }
-
-    /// Whether plugins hold something for the pod.
-    pub fn is_attached(&self, uid: &str) -> bool {
-        self.attachment_file(uid).exists()
-    }
-
-    /// Pods with an attachment on disk.
-    pub fn attached(&self) -> Vec<String> {
-        let pods = self.paths.state().join("pods");
-        let all = std::fs::read_dir(pods).into_iter().flatten().flatten();
-        let names = all.filter_map(|entry| entry.file_name().into_string().ok());
-        names.filter(|uid| self.is_attached(uid)).collect()
-    }
-
-    /// Has plugins take back all pods, for `reset`: what fails is told and left.
-    pub(super) fn detach_all(&self) {
-        for uid in self.attached() {
-            if let Err(error) = smol::block_on(self.plugins().detach(&self.attachment_file(&uid))) {
-                log::error!("pod {uid}: {error}");
-            }
-        }
     }
 }
 

@@ -1,0 +1,347 @@
+//! From a prepared pod to one container attempt that the monitor can start, as an ordered list of
+//! steps: folders, root file system, environment, user, mounts, OCI configuration. And the way back.
+
+mod cwd;
+mod own_boot;
+mod pause;
+mod process;
+mod resize;
+mod termination;
+mod variables;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use self::process::Process;
+use super::base::{Base, Objects};
+use super::cgroups::{cgroup_of_container, class};
+use super::devices::{Devices, Grant};
+use super::look::Look;
+use super::runtimes::Runtimes;
+use super::sandbox::{Sandbox, spec, uid};
+use super::security::{apparmor, seccomp};
+use super::{oci_spec, resources, user, user_ns};
+use crate::clock;
+use crate::image::rootfs;
+use crate::image::rootfs::Mapping;
+use crate::net::namespaces::UserNamespace;
+use crate::pod::ephemeral::definition;
+use crate::pod::event::StartFailure;
+use crate::pod::record::ProcessUser;
+use crate::store::image_record::ImageRecord;
+use crate::sys::cgroup::Driver;
+use crate::sys::files;
+use crate::sys::host::HostFacts;
+use crate::volume::image_volume;
+use crate::volume::mounts::{self, MountContext};
+use sampan_monitor::protocol::StartContainer;
+
+/// Which attempt of which container.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    pub container: &'a Container,
+    pub number: u32,
+    /// Id in the OCI runtime.
+    pub id: &'a str,
+    /// A process whose pid namespace the container joins.
+    pub join_pid: Option<i32>,
+    /// Images of the image volumes that it mounts, by volume.
+    pub image_volumes: &'a BTreeMap<String, ImageRecord>,
+}
+
+/// A container ready to be started.
+#[derive(Debug)]
+pub struct Ready {
+    pub start: StartContainer,
+    pub user: ProcessUser,
+    /// Reason and message of Warning events.
+    pub warnings: Vec<(&'static str, String)>,
+    /// What a helper has to do before the start.
+    pub looks: Vec<Look>,
+}
+
+pub(crate) type Failure = (StartFailure, String);
+
+pub(super) fn config(error: impl std::fmt::Display) -> Failure {
+    (StartFailure::Config, error.to_string())
+}
+
+pub(super) fn create(error: impl std::fmt::Display) -> Failure {
+    (StartFailure::Create, error.to_string())
+}
+
+/// Prepares containers on this node, and removes what they leave.
+pub struct Containers {
+    base: Rc<Base>,
+    runtimes: Rc<Runtimes>,
+    host: Rc<HostFacts>,
+    oci_facts: oci_spec::HostFacts,
+    pub(super) apparmor: apparmor::Support,
+    /// The OCI runtime can make everything below a mount read-only.
+    recursive_read_only: bool,
+    devices: Devices,
+}
+
+impl Containers {
+    pub(super) fn new(
+        base: Rc<Base>,
+        runtimes: Rc<Runtimes>,
+        (host, oci_facts, apparmor, recursive_read_only): (Rc<HostFacts>, oci_spec::HostFacts, apparmor::Support, bool),
+    ) -> Self {
+        let devices = Devices::load(base.config.devices.clone(), &base.paths);
+        Self { base, runtimes, host, oci_facts, apparmor, recursive_read_only, devices }
+    }
+
+    /// Resource names of the board's devices with how many there are.
+    pub fn device_capacity(&self) -> BTreeMap<String, u64> {
+        self.devices.capacity()
+    }
+
+    pub(super) fn free_devices(&mut self, uid: &str) {
+        self.devices.free(uid, &self.base.paths);
+    }
+
+    /// The steps of one attempt.
+    ///
+    /// # Errors
+    /// What the waiting reason and message of the container become; what was made is undone.
+    pub fn prepare(
+        &mut self,
+        sandbox: &Sandbox,
+        pod: &Pod,
+        attempt: &Attempt<'_>,
+        image: &ImageRecord,
+        objects: Objects<'_>,
+    ) -> Result<Ready, Failure> {
+        let grants = self.devices.allocate(pod, attempt.container, &self.base.paths).map_err(create)?;
+        let done = self.steps(sandbox, pod, attempt, image, objects, &grants);
+        if done.is_err()
+            && let Err(error) = self.remove(&uid(pod), &attempt.container.name, attempt.number, attempt.id)
+        {
+            log::warn!("container {}: undoing a failed preparation: {error}", attempt.id);
+        }
+        done
+    }
+
+    fn steps(
+        &self,
+        sandbox: &Sandbox,
+        pod: &Pod,
+        attempt: &Attempt<'_>,
+        image: &ImageRecord,
+        objects: Objects<'_>,
+        grants: &[Grant],
+    ) -> Result<Ready, Failure> {
+        let (Base { paths, config: settings, cgroups, .. }, container) = (&*self.base, attempt.container);
+        let (uid, bundle) = (uid(pod), paths.bundle(attempt.id));
+        let dir = paths.attempt(&uid, &container.name, attempt.number);
+        // First: it fails most often (a ConfigMap that is not there yet) and costs nothing.
+        let Process { argv, env, cwd, warnings } = process::of(sandbox, pod, container, image, objects)?;
+        let seccomp = seccomp::of(pod, container, &paths.seccomp(), settings.security.seccomp_default)?;
+        let apparmor = apparmor::of(pod, container, self.apparmor, apparmor::loaded).map_err(create)?;
+        let own_users = sandbox.prepared.namespaces.user.as_ref();
+        let own_ids = own_users.map(|user| File::open(&user.path)).transpose().map_err(create)?;
+        let root = self.root_file_system(&dir, &bundle, image, own_users.zip(own_ids.as_ref()))?;
+        let user = user::resolve(pod, container, &image.config.user, &root).map_err(config)?;
+        for (volume, image) in attempt.image_volumes {
+            image_volume::mount(paths, &uid, volume, &image.layers, own_ids.as_ref()).map_err(create)?;
+        }
+        let (mounts, looks) = self.mounts(sandbox, pod, container, &env, &dir, &bundle)?;
+        let handler = self.runtimes.of_prepared(&paths.pod(&uid), pod, objects).map_err(create)?;
+        cwd::check(&root, &cwd).map_err(create)?;
+        Runtimes::mark(&bundle, &handler, &cwd).map_err(create)?;
+        let memory = self.host.memory_bytes;
+        let input = oci_spec::Input {
+            pod,
+            container,
+            argv,
+            env,
+            cwd,
+            rootfs: root,
+            mounts: mounts.into_iter().map(bind).collect(),
+            namespaces: namespaces(pod, sandbox, attempt.join_pid),
+            hostname: String::new(),
+            cgroup_path: cgroups.runtime_path(class(pod), &uid, attempt.id),
+            systemd: settings.cgroup_driver == Driver::Systemd,
+            devices: granted(grants, &user).map_err(create)?,
+            oom_score_adj: resources::oom_score_adj(pod, container, memory),
+            pids_limit: None,
+            swap_limit: resources::swap_limit(pod, container, settings.resources.swap, memory, self.host.swap_bytes),
+            user,
+            seccomp,
+            apparmor,
+            host: &self.oci_facts,
+        };
+        let user = ProcessUser { uid: input.user.uid, gid: input.user.gid, groups: input.user.all_groups() };
+        let spec = oci_spec::build(&input).map_err(config)?;
+        spec.save(bundle.join("config.json")).map_err(create)?;
+        let meta = &pod.metadata;
+        let (namespace, name) =
+            (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+        let start = StartContainer {
+            log_path: paths.container_log(namespace, name, &uid, &container.name, attempt.number),
+            log_bytes_per_second: settings.logs.bytes_per_second,
+            stdin: container.stdin.unwrap_or(false),
+            stdin_once: container.stdin_once.unwrap_or(false),
+            terminal: container.tty.unwrap_or(false),
+            ..self.start(pod, &uid, attempt.id, &handler)
+        };
+        Ok(Ready { start, user, warnings, looks })
+    }
+
+    /// What the monitor is told of every container.
+    fn start(&self, pod: &Pod, uid: &str, id: &str, handler: &str) -> StartContainer {
+        let Base { paths, config, cgroups, .. } = &*self.base;
+        let runtime = self.runtimes.of_handler(handler, paths);
+        StartContainer {
+            id: id.to_owned(),
+            bundle: paths.bundle(id),
+            runtime: runtime.program,
+            runtime_root: runtime.root,
+            runtime_args: runtime.args,
+            log_max_bytes: config.logs.max_bytes,
+            log_max_files: config.logs.max_files,
+            cgroup: Some(cgroup_of_container(cgroups, pod, uid, id)),
+            ..StartContainer::default()
+        }
+    }
+
+    /// What the container mounts beside its root file system, and what a helper has to do for that.
+    fn mounts(
+        &self,
+        sandbox: &Sandbox,
+        pod: &Pod,
+        container: &Container,
+        env: &[(String, String)],
+        dir: &Path,
+        bundle: &Path,
+    ) -> Result<(Vec<mounts::Mount>, Vec<Look>), Failure> {
+        let (paths, uid) = (&self.base.paths, uid(pod));
+        let termination_log = dir.join("termination-log");
+        termination_file(&termination_log).map_err(create)?;
+        let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let (mut mounts, looks) = mounts::container_mounts(&MountContext {
+            paths,
+            pod,
+            container,
+            volumes: &sandbox.prepared.volumes,
+            env: &|name| lookup.get(name).map(|value| (*value).to_owned()),
+            pod_files: &paths.pod_files(&uid),
+            termination_log: &termination_log,
+            recursive_read_only: self.recursive_read_only,
+        })
+        .map_err(|error| if error.is_of_image() { create(error) } else { config(error) })?;
+        let mut looks: Vec<Look> = looks.into_iter().map(Look::Volume).collect();
+        if let Some(user) = &sandbox.prepared.namespaces.user {
+            looks.extend(user_ns::map(user, bundle, &paths.pod(&uid), &mut mounts).map_err(create)?);
+        }
+        Ok((mounts, looks))
+    }
+
+    fn root_file_system(
+        &self,
+        dir: &Path,
+        bundle: &Path,
+        image: &ImageRecord,
+        user: Option<(&UserNamespace, &File)>,
+    ) -> Result<PathBuf, Failure> {
+        let (upper, work, root) = (dir.join("upper"), dir.join("work"), bundle.join("rootfs"));
+        files::private_dir(dir).map_err(create)?;
+        files::private_dir(bundle).map_err(create)?;
+        files::open_dir(&root).map_err(create)?;
+        if !rootfs::is_mounted(&root, &upper).map_err(create)? {
+            clock::boot_id().and_then(|boot| own_boot::renew(dir, &boot, &self.base.trash)).map_err(create)?;
+        }
+        // The container's root folder itself must be open to its users.
+        for path in [&upper, &work] {
+            files::open_dir(path).map_err(create)?;
+        }
+        if let Some((user, _)) = user {
+            user_ns::give(&self.base.paths, bundle, &upper, user).map_err(create)?;
+        }
+        let scratch = user_ns::scratch(bundle);
+        let mapping = user.map(|(_, user_ns)| Mapping { user_ns, scratch: &scratch });
+        rootfs::mount_rootfs(&self.base.paths.layers(), &image.layers, &upper, &work, &root, mapping.as_ref())
+            .map_err(create)?;
+        Ok(root)
+    }
+
+    /// Takes away what [`Containers::prepare`] made; log files stay. Safe at any time after the
+    /// container has ended, also twice.
+    ///
+    /// # Errors
+    /// Something is still in use.
+    pub fn remove(&self, uid: &str, container: &str, attempt: u32, id: &str) -> Result<(), String> {
+        let bundle = self.base.paths.bundle(id);
+        rootfs::unmount_rootfs(&bundle.join("rootfs")).map_err(|error| error.to_string())?;
+        user_ns::unmap(&bundle);
+        files::remove_tree(&bundle).map_err(|error| error.to_string())?;
+        self.base.trash.throw(&self.base.paths.attempt(uid, container, attempt)).map_err(|error| error.to_string())
+    }
+
+    /// What an ended container left at its `terminationMessagePath`, or, if it `failed` and its policy says so, at
+    /// the end of its log.
+    pub fn termination_message(&self, pod: &Pod, container: &str, attempt: u32, failed: bool) -> String {
+        let (uid, meta) = (uid(pod), &pod.metadata);
+        let file = self.base.paths.attempt(&uid, container, attempt).join("termination-log");
+        let definition = definition(pod, container);
+        let policy = definition.as_ref().and_then(|c| c.termination_message_policy.as_deref());
+        let log = (failed && policy == Some("FallbackToLogsOnError")).then(|| {
+            let of = |text: &Option<String>| text.clone().unwrap_or_default();
+            self.base.paths.container_log(&of(&meta.namespace), &of(&meta.name), &uid, container, attempt)
+        });
+        termination::message(&file, log.as_deref())
+    }
+}
+
+fn namespaces(pod: &Pod, sandbox: &Sandbox, join_pid: Option<i32>) -> oci_spec::Namespaces {
+    let host_pid = spec(pod).and_then(|spec| spec.host_pid).unwrap_or(false);
+    let pid = match join_pid {
+        _ if host_pid => oci_spec::PidNamespace::Host,
+        Some(pid) => oci_spec::PidNamespace::Shared(format!("/proc/{pid}/ns/pid").into()),
+        None => oci_spec::PidNamespace::Private,
+    };
+    let pinned = sandbox.prepared.namespaces.clone();
+    oci_spec::Namespaces { net: pinned.net, ipc: pinned.ipc, uts: pinned.uts, user: pinned.user, pid }
+}
+
+/// The nodes as they are now. A container that is not root gets them as its own: that is what they are for.
+fn granted(grants: &[Grant], user: &user::User) -> Result<Vec<oci_spec::GrantedDevice>, String> {
+    let one = |grant: &Grant| {
+        let error = |why| format!("device {}: {why}", grant.path.display());
+        let mut device = oci_spec::HostDevice::at(&grant.path).map_err(error)?;
+        if user.uid != 0 {
+            (device.uid, device.gid) = (user.uid, user.gid);
+        }
+        Ok(oci_spec::GrantedDevice { device, access: grant.access.clone() })
+    };
+    grants.iter().map(one).collect()
+}
+
+fn bind(mount: mounts::Mount) -> oci_spec::Mount {
+    let propagation = match mount.propagation {
+        mounts::Propagation::Private => oci_spec::Propagation::None,
+        mounts::Propagation::HostToContainer => oci_spec::Propagation::HostToContainer,
+        mounts::Propagation::Bidirectional => oci_spec::Propagation::Bidirectional,
+    };
+    oci_spec::Mount {
+        source: mount.source,
+        target: mount.target,
+        read_only: mount.read_only,
+        recursive_read_only: mount.recursive_read_only,
+        propagation,
+        locked: mount.locked,
+        kind: oci_spec::MountKind::Bind,
+    }
+}
+
+/// Any user of the container may write its last words.
+fn termination_file(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(path, b"")?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))
+}

@@ -1,0 +1,130 @@
+//! Finding out at start what the host can do, and making what all pods share: bridge and parent cgroups.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use k8s_openapi::api::core::v1::{NodeRuntimeHandler, Pod};
+
+use super::base::Base;
+use super::container::Containers;
+use super::oci_spec;
+use super::resources;
+use super::runtimes::{Runtimes, Said};
+use super::sandbox::Sandboxes;
+use super::security::{admit, apparmor};
+use super::teardown::Teardown;
+use crate::config::resources::Unlimited;
+use crate::config::{Config, NetworkMode};
+use crate::net::{NamespaceMaker, NetError};
+use crate::paths::Paths;
+use crate::pod::refusal::Refusal;
+use crate::sys::cgroup::{CgroupError, Cgroups, Driver};
+use crate::sys::host::{self, HostFacts};
+
+/// Why the node cannot launch anything at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+}
+
+/// What launches pods on this node.
+pub struct Launch {
+    pub base: Rc<Base>,
+    pub host: Rc<HostFacts>,
+    pub runtimes: Rc<Runtimes>,
+    pub sandboxes: Sandboxes,
+    pub containers: Containers,
+    /// `status.runtimeHandlers` of the Node object.
+    pub handlers: Vec<NodeRuntimeHandler>,
+    /// What the default OCI runtime says of itself.
+    pub runtime: Said,
+    /// Texts about runtimes that are known to let containers out.
+    pub outdated: BTreeSet<String>,
+}
+
+impl Launch {
+    /// The second value is what a user must be told although the node can work.
+    ///
+    /// # Errors
+    /// No cgroup file system, no netlink, a bridge name in use by something else.
+    pub fn open(paths: &Paths, config: Rc<Config>) -> Result<(Self, Vec<String>), OpenError> {
+        let mut warnings = Vec::new();
+        let namespaces = NamespaceMaker::open()?;
+        let cgroups = Cgroups::detect(config.cgroup_driver, &config.cgroup_parent)?;
+        no_other_driver(&config)?;
+        cgroups.prepare()?;
+        let base = Base::new(paths, config, cgroups);
+        let mut teardown = Teardown::of(Rc::clone(&base))?;
+        if base.config.network.mode != NetworkMode::Cni {
+            warnings.extend(teardown.network.ensure()?);
+        }
+        let oci_facts = oci_spec::HostFacts::detect();
+        if oci_facts.min_oom_score_adj > -999 {
+            warnings.push(format!(
+                "oom_score_adj below {} is not allowed here (no CAP_SYS_RESOURCE): pods' values are clamped",
+                oci_facts.min_oom_score_adj
+            ));
+        }
+        let host = Rc::new(host::facts());
+        if let Err(error) = base.cgroups.bound_all(&resources::node_values(&host, &base.config.reserved)) {
+            warnings.push(format!("pods together are not kept within allocatable: {error}"));
+        }
+        let runtimes = Rc::new(Runtimes::new(&base.config));
+        let sandboxes = Sandboxes::new(Rc::clone(&base), teardown, namespaces, Rc::clone(&host), Rc::clone(&runtimes));
+        let said = runtimes.ask_all();
+        let outdated: BTreeSet<String> = said.iter().filter_map(|(_, said)| said.warning()).collect();
+        warnings.extend(outdated.iter().cloned());
+        let own_users = sandboxes.user_ids.is_ok();
+        let handler = |(name, said): &(String, Said)| NodeRuntimeHandler {
+            name: Some(name.clone()),
+            features: Some(said.features(own_users)),
+        };
+        let handlers = said.iter().map(handler).collect();
+        // The default one comes first.
+        let runtime = said.into_iter().next().map(|(_, said)| said).unwrap_or_default();
+        let (apparmor, warning) = apparmor::detect();
+        warnings.extend(warning);
+        let facts = (Rc::clone(&host), oci_facts, apparmor, runtime.recursive_read_only);
+        let containers = Containers::new(Rc::clone(&base), Rc::clone(&runtimes), facts);
+        Ok((Self { base, host, runtimes, sandboxes, containers, handlers, runtime, outdated }, warnings))
+    }
+
+    /// Why this node can never run `pod` as its security context says.
+    pub fn refusal(&self, pod: &Pod) -> Option<Refusal> {
+        let config = &self.base.config;
+        let refuses = config.resources.without_memory_controller == Unlimited::Refuse;
+        let node = admit::Abilities {
+            unsafe_sysctls: &config.security.allowed_unsafe_sysctls,
+            apparmor: self.containers.apparmor,
+            selinux: admit::has_selinux(),
+            memory_limits: !refuses || self.base.memory_controller(),
+            user_namespaces: self.sandboxes.user_ids.as_ref().map(drop).map_err(String::as_str),
+        };
+        admit::refusal(pod, &node)
+    }
+
+    /// Takes a pod away: answers as [`Sandboxes::teardown`].
+    ///
+    /// # Errors
+    /// Something of the pod is still in use.
+    pub fn teardown(&mut self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
+        self.containers.free_devices(uid);
+        self.sandboxes.teardown(pod, uid, for_good)
+    }
+}
+
+/// A pod's cgroups are of one driver, as long as it runs. An empty tree of the other one is taken away.
+fn no_other_driver(config: &Config) -> Result<(), CgroupError> {
+    let (other, name) = match config.cgroup_driver {
+        Driver::Cgroupfs => (Driver::Systemd, "systemd"),
+        Driver::Systemd => (Driver::Cgroupfs, "cgroupfs"),
+    };
+    match Cgroups::detect(other, &config.cgroup_parent) {
+        Ok(cgroups) if !cgroups.pods().is_empty() => Err(CgroupError::DriverChanged(name)),
+        Ok(cgroups) if cgroups.is_there() => cgroups.teardown(),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,315 @@
+//! From nothing to a pod that containers can be started into, as an ordered list of steps: cgroup,
+//! namespaces, network, files, volumes. Each step can be repeated and undone at any time.
+
+mod cni;
+mod namespaces;
+mod network;
+mod ownership;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+
+use self::network::{main_family_first, unreachable_ports};
+use self::ownership::OwnershipHelpers;
+use super::base::{Base, Objects};
+use super::cgroups::class;
+use super::look::Look;
+use super::looking::{Looks, Trouble};
+use super::resources;
+use super::runtimes::Runtimes;
+use super::security::admit;
+use super::teardown::Teardown;
+use super::user_ns::{self, Ids};
+use crate::net::cni::Attachment;
+use crate::net::host_addresses;
+use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
+use crate::pod::spec::host_network;
+use crate::sys::cgroup::{CgroupValues, Pending};
+use crate::sys::host::{self, HostFacts};
+use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError, VolumeHostPath};
+
+/// What a pod that cannot be prepared shows: an event's reason and text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxFailure {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+const SANDBOX: &str = "FailedCreatePodSandBox";
+
+pub(crate) fn sandbox_failure(error: impl std::fmt::Display) -> SandboxFailure {
+    SandboxFailure { reason: SANDBOX, message: error.to_string() }
+}
+
+/// A prepared pod and what its user should be told.
+#[derive(Debug, Default)]
+pub struct SandboxDone {
+    /// Empty with `hostNetwork`.
+    pub ips: Vec<IpAddr>,
+    /// Reason and message of Warning events.
+    pub warnings: Vec<(&'static str, String)>,
+}
+
+/// How far a sandbox gets without waiting.
+#[derive(Debug)]
+pub enum Preparation {
+    Done(SandboxDone),
+    /// CNI plugins have to attach it; then [`Sandboxes::finish`].
+    Attach(Attachment),
+    /// systemd has to make its cgroup; then the same once more.
+    Cgroup(Pending),
+}
+
+/// Prepares pods on this node, and takes back what it has prepared.
+pub struct Sandboxes {
+    pub(super) base: Rc<Base>,
+    pub teardown: Teardown,
+    pub(super) host: Rc<HostFacts>,
+    pub(super) host_ips: Vec<IpAddr>,
+    pub(super) namespaces: NamespaceMaker,
+    pub(super) runtimes: Rc<Runtimes>,
+    /// Those that pods may have for their own, or why they cannot.
+    pub(super) user_ids: Result<Ids, String>,
+    last_addresses: Vec<IpAddr>,
+    /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
+    prepared: BTreeMap<String, Prepared>,
+    helpers: OwnershipHelpers,
+    looks: Looks,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Prepared {
+    pub(super) volumes: BTreeMap<String, VolumeHostPath>,
+    pub(super) namespaces: PodNamespaces,
+}
+
+/// What a prepared pod's containers are started into.
+pub struct Sandbox {
+    pub(super) prepared: Prepared,
+    pub(super) facts: DownwardFacts,
+    pub(super) host_name: String,
+}
+
+impl Sandboxes {
+    pub(super) fn new(
+        base: Rc<Base>,
+        teardown: Teardown,
+        namespaces: NamespaceMaker,
+        host: Rc<HostFacts>,
+        runtimes: Rc<Runtimes>,
+    ) -> Self {
+        let user_ids = user_ns::detect(&base.paths, &namespaces, base.config.max_pods);
+        if let Err(why) = &user_ids {
+            log::info!("pods cannot have users of their own (hostUsers: false): {why}");
+        }
+        Self {
+            host_ips: main_family_first(host_addresses::internal_ips(), &base.config.network.subnets),
+            base,
+            teardown,
+            host,
+            namespaces,
+            runtimes,
+            user_ids,
+            last_addresses: Vec::new(),
+            prepared: BTreeMap::new(),
+            helpers: OwnershipHelpers::default(),
+            looks: Looks::default(),
+        }
+    }
+
+    /// What a helper has to do before [`Sandboxes::prepare`].
+    ///
+    /// # Errors
+    /// The pod's folder cannot be made.
+    pub fn volume_looks(&self, pod: &Pod, objects: Objects<'_>) -> Result<Vec<Look>, SandboxFailure> {
+        let facts = self.downward(pod, &[]);
+        let looks = volume::look::looks(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts });
+        if !looks.is_empty() {
+            // What is done is marked there.
+            crate::sys::files::private_dir(&self.base.paths.pod(&uid(pod))).map_err(sandbox_failure)?;
+        }
+        Ok(looks.into_iter().map(Look::Volume).collect())
+    }
+
+    /// What a pod shows whose volumes a helper could not do. What only takes long goes on in another one; the pod is
+    /// tried again meanwhile.
+    pub fn look_failed(&mut self, trouble: Trouble) -> SandboxFailure {
+        match trouble {
+            Trouble::Failed(message) => SandboxFailure { reason: VolumeError::FAILED_MOUNT, message },
+            Trouble::Own(owning) => match self.helpers.own(&owning, &self.base.paths) {
+                Ok(()) => mount_failure(&VolumeError::Owning(Box::new(owning))),
+                Err(error) => sandbox_failure(error),
+            },
+        }
+    }
+
+    /// The steps of a pod, after [`Sandboxes::volume_looks`]. `taken` are the addresses of all other pods; `keep` are the addresses this pod had before.
+    ///
+    /// # Errors
+    /// The first step that fails; what was made is undone.
+    pub fn prepare(
+        &mut self,
+        pod: &Pod,
+        taken: &BTreeSet<IpAddr>,
+        keep: &[IpAddr],
+        objects: Objects<'_>,
+    ) -> Result<Preparation, SandboxFailure> {
+        let uid = uid(pod);
+        let done = self.steps(pod, &uid, taken, keep, objects);
+        if done.is_err()
+            && let Err(error) = self.teardown(pod, &uid, false)
+        {
+            log::warn!("pod {uid}: undoing a failed preparation: {error}");
+        }
+        done
+    }
+
+    fn steps(
+        &mut self,
+        pod: &Pod,
+        uid: &str,
+        taken: &BTreeSet<IpAddr>,
+        keep: &[IpAddr],
+        objects: Objects<'_>,
+    ) -> Result<Preparation, SandboxFailure> {
+        let handler = self.runtimes.handler_of(pod, objects).map_err(sandbox_failure)?;
+        let dir = self.base.paths.pod(uid);
+        crate::sys::files::private_dir(&dir).map_err(sandbox_failure)?;
+        if spec(pod).is_some_and(|spec| spec.runtime_class_name.is_some()) {
+            Runtimes::remember(&dir, &handler).map_err(sandbox_failure)?;
+        }
+        if let Some(pending) = pod_cgroup(&self.base, pod, uid)? {
+            return Ok(Preparation::Cgroup(pending));
+        }
+        let namespaces = self.pod_namespaces(pod, uid)?;
+        let ips = match &namespaces.net {
+            None => Vec::new(),
+            Some(netns) => match self.cni_network()? {
+                Some(network) => return self.attachment(pod, uid, netns, &network).map(Preparation::Attach),
+                None => self.builtin_network(pod, uid, netns, taken, keep)?,
+            },
+        };
+        self.finish(pod, ips, objects).map(Preparation::Done)
+    }
+
+    /// The steps that need the pod's addresses.
+    ///
+    /// # Errors
+    /// The first step that fails; nothing is undone.
+    pub fn finish(&mut self, pod: &Pod, ips: Vec<IpAddr>, objects: Objects<'_>) -> Result<SandboxDone, SandboxFailure> {
+        let uid = uid(pod);
+        let namespaces = self.existing_namespaces(pod, &uid)?;
+        let mut warnings = self.pod_etc_files(pod, &uid, &ips)?;
+        warnings.extend(unreachable_ports(pod, &ips));
+        if !self.base.memory_controller() && admit::has_memory_limit(pod) {
+            warnings.push(("MemoryLimitNotEnforced", admit::NO_MEMORY_CONTROLLER.to_owned()));
+        }
+        self.set_up_volumes(pod, &ips, objects, namespaces)?;
+        Ok(SandboxDone { ips, warnings })
+    }
+
+    /// What the containers of an already prepared pod start into; found again after a restart of the daemon.
+    ///
+    /// # Errors
+    /// Its namespaces are gone, or its volumes cannot be made again.
+    pub fn open(&mut self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Sandbox, SandboxFailure> {
+        let uid = uid(pod);
+        if !self.prepared.contains_key(&uid) {
+            let namespaces = self.existing_namespaces(pod, &uid)?;
+            self.set_up_volumes(pod, ips, objects, namespaces)?;
+        }
+        // The pod may have been resized since it was made: while init containers ran, or by the end of an attempt.
+        // The cgroup is there: with systemd's driver nothing has to wait for them.
+        if let Err(error) = pod_cgroup(&self.base, pod, &uid) {
+            log::warn!("pod {uid}: its cgroup keeps its former values: {}", error.message);
+        }
+        if !self.base.paths.pod_files(&uid).exists() {
+            // An earlier version prepared the pod, and kept them elsewhere.
+            self.pod_etc_files(pod, &uid, ips)?;
+        }
+        let prepared = self.prepared.get(&uid).cloned().unwrap_or_default();
+        Ok(Sandbox { prepared, facts: self.downward(pod, ips), host_name: self.host_name(pod)? })
+    }
+
+    fn set_up_volumes(
+        &mut self,
+        pod: &Pod,
+        ips: &[IpAddr],
+        objects: Objects<'_>,
+        namespaces: PodNamespaces,
+    ) -> Result<(), SandboxFailure> {
+        let facts = self.downward(pod, ips);
+        let context = VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts };
+        let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
+        self.prepared.insert(uid(pod), Prepared { volumes, namespaces });
+        Ok(())
+    }
+
+    /// Takes the pod away as far as it was prepared. `for_good` also deletes volumes and writable layers.
+    ///
+    /// # Errors
+    /// Something of the pod is still in use.
+    pub fn teardown(&mut self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
+        self.prepared.remove(uid);
+        if for_good {
+            self.helpers.end(&self.base.paths.pod(uid));
+        }
+        self.teardown.pod(pod, uid, for_good)
+    }
+
+    /// Who looks at volumes that are not the node's own.
+    pub fn looks(&self) -> &Looks {
+        &self.looks
+    }
+
+    pub fn host_ips(&self) -> &[IpAddr] {
+        &self.host_ips
+    }
+
+    fn downward(&self, pod: &Pod, pod_ips: &[IpAddr]) -> DownwardFacts {
+        // A pod on the node's network has no address of its own.
+        let pod_ips = if host_network(pod) { &self.host_ips } else { pod_ips };
+        let text = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect();
+        DownwardFacts {
+            node_name: self.base.config.node_name.clone(),
+            host_ips: text(&self.host_ips),
+            pod_ips: text(pod_ips),
+            allocatable_cpu_milli: self.base.config.allocatable_cpu_milli(self.host.cpus),
+            allocatable_memory_bytes: self.base.config.allocatable_memory(self.host.memory_bytes),
+            allocatable_storage_bytes: host::disk_space(&self.base.paths.state())
+                .map_or(0, |space| self.base.config.allocatable_storage(space.total_bytes)),
+            pod_memory_limit: resources::pod_memory_limit(pod),
+        }
+    }
+
+    /// Brings volumes made from objects up to date. Returns the names of those that changed.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn refresh_volumes(&self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Vec<String>, VolumeError> {
+        let facts = self.downward(pod, ips);
+        volume::update(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts })
+    }
+}
+
+fn mount_failure(error: &VolumeError) -> SandboxFailure {
+    SandboxFailure { reason: error.reason(), message: error.to_string() }
+}
+
+pub(super) fn spec(pod: &Pod) -> Option<&PodSpec> {
+    pod.spec.as_ref()
+}
+
+pub(super) fn uid(pod: &Pod) -> String {
+    pod.metadata.uid.clone().unwrap_or_default()
+}
+
+/// Gives the pod's cgroup the values of its newest spec; makes it if there is none.
+pub(super) fn pod_cgroup(base: &Base, pod: &Pod, uid: &str) -> Result<Option<Pending>, SandboxFailure> {
+    let values = resources::pod_values(pod).map_err(sandbox_failure)?;
+    let values = CgroupValues { pids_limit: base.config.security.pod_pids_limit, ..values };
+    base.cgroups.create_pod(class(pod), uid, &values).map_err(sandbox_failure)
+}

@@ -1,0 +1,60 @@
+//! A pod's namespaces, and the name that it has in them.
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{SandboxFailure, Sandboxes, sandbox_failure, spec, uid};
+use crate::launch::user_ns;
+use crate::net::hostname;
+use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
+use crate::pod::spec::host_network;
+use crate::pod::sysctls;
+
+impl Sandboxes {
+    pub(super) fn pod_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
+        let name = hostname::pod_hostname(pod, &self.base.config.network.cluster_domain).map_err(sandbox_failure)?;
+        let sysctls = sysctls::of_sandbox(pod);
+        let first_id = if own_users(pod) {
+            let ids = self.user_ids.as_ref().map_err(sandbox_failure)?;
+            Some(user_ns::first_id(&self.base.paths, uid, *ids).map_err(sandbox_failure)?)
+        } else {
+            None
+        };
+        let request = NamespaceRequest { sysctls: &sysctls, first_id, ..self.namespace_request(pod, &name) };
+        self.namespaces.create(&self.base.paths.namespaces(uid), &request).map_err(sandbox_failure)
+    }
+
+    pub(super) fn existing_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
+        let name = hostname::pod_hostname(pod, &self.base.config.network.cluster_domain).map_err(sandbox_failure)?;
+        namespaces::existing(&self.base.paths.namespaces(uid), &self.namespace_request(pod, &name))
+            .ok_or_else(|| sandbox_failure("the pod's namespaces are gone"))
+    }
+
+    /// What `hostname` says in the pod: its own name, or the node's on the node's network.
+    pub(super) fn host_name(&self, pod: &Pod) -> Result<String, SandboxFailure> {
+        if host_network(pod) {
+            return Ok(self.host.hostname.clone());
+        }
+        hostname::pod_hostname(pod, &self.base.config.network.cluster_domain).map_err(sandbox_failure)
+    }
+
+    /// Whether the namespaces of a pod prepared before this start of the daemon are still there.
+    pub fn exists(&self, pod: &Pod) -> bool {
+        let uid = uid(pod);
+        hostname::pod_hostname(pod, &self.base.config.network.cluster_domain).is_ok_and(|name| {
+            namespaces::existing(&self.base.paths.namespaces(&uid), &self.namespace_request(pod, &name)).is_some()
+        })
+    }
+
+    /// Of a pod that has been prepared.
+    fn namespace_request<'a>(&self, pod: &Pod, name: &'a str) -> NamespaceRequest<'a> {
+        let own_network = !host_network(pod);
+        let host_ipc = spec(pod).and_then(|spec| spec.host_ipc).unwrap_or(false);
+        let hostname = own_network.then_some(name);
+        let first_id = if own_users(pod) { user_ns::kept(&self.base.paths, &uid(pod)) } else { None };
+        NamespaceRequest { net: own_network, ipc: !host_ipc, hostname, sysctls: &[], first_id }
+    }
+}
+
+fn own_users(pod: &Pod) -> bool {
+    spec(pod).and_then(|spec| spec.host_users) == Some(false)
+}

@@ -1,0 +1,181 @@
+//! Taking away what was made for pods, and, for `reset`, for the node. Needs to know nothing of how it was made.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::base::Base;
+use super::cgroups::{cgroup_of_container, class};
+use super::open::OpenError;
+use crate::config::Config;
+use crate::net::cni::Plugins;
+use crate::net::{NetError, Network, NetworkSettings, namespaces};
+use crate::paths::Paths;
+use crate::sys::cgroup::{CgroupError, Cgroups, Driver, Pending};
+use crate::volume;
+
+/// In a pod's folder: its attachment to a CNI network, as long as it has one.
+const ATTACHMENT: &str = "cni.json";
+
+pub struct Teardown {
+    pub(super) base: Rc<Base>,
+    pub(super) network: Network,
+    plugins: Rc<Plugins>,
+}
+
+impl Teardown {
+    /// For what an earlier run made; makes nothing.
+    ///
+    /// # Errors
+    /// No cgroup file system, no netlink.
+    pub fn new(paths: &Paths, config: Rc<Config>) -> Result<Self, OpenError> {
+        let cgroups = Cgroups::detect(Driver::Cgroupfs, &config.cgroup_parent)?;
+        Self::of(Base::new(paths, config, cgroups))
+    }
+
+    pub(super) fn of(base: Rc<Base>) -> Result<Self, OpenError> {
+        let of_node = &base.config.network;
+        let settings = NetworkSettings { bridge: of_node.bridge.clone(), subnets: of_node.subnets.clone() };
+        let plugins = Rc::new(Plugins::new(of_node.cni_bin_dirs.clone()));
+        Ok(Self { network: Network::new(settings)?, plugins, base })
+    }
+
+    /// Undoes the preparation of a pod, in reverse. `for_good` also deletes volumes and writable layers.
+    /// Goes on after a failure; the first one is returned.
+    ///
+    /// # Errors
+    /// Something of the pod is still in use.
+    pub fn pod(&mut self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
+        let mut failures = Vec::new();
+        let mut note = |what: &str, result: Result<(), String>| {
+            if let Err(error) = result {
+                failures.push(format!("{what}: {error}"));
+            }
+        };
+        note("network", self.network.detach(uid).map_err(|error| error.to_string()));
+        note("namespaces", namespaces::remove(&self.base.paths.namespaces(uid)).map_err(|error| error.to_string()));
+        let stopping = if for_good { None } else { self.base.cgroups.stop_pod(class(pod), uid) };
+        let removed = if stopping.is_some() { Ok(()) } else { self.base.cgroups.remove_pod(class(pod), uid) };
+        match removed {
+            // Dead processes leave a moment later, and those that nobody knows of are to: the caller's retry removes it.
+            Err(CgroupError::Busy(path)) => {
+                let _ = self.base.cgroups.kill_pod(class(pod), uid);
+                note("cgroup", Err(format!("{} is busy", path.display())));
+            }
+            done => note("cgroup", done.map_err(|error| error.to_string())),
+        }
+        if for_good {
+            note("volumes", volume::teardown(&self.base.paths, uid).map_err(|error| error.to_string()));
+            note("folder", self.base.trash.throw(&self.base.paths.pod(uid)).map_err(|error| error.to_string()));
+        }
+        failures.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    pub fn has_cgroup(&self, pod: &Pod, uid: &str) -> bool {
+        self.base.cgroups.has_pod(class(pod), uid)
+    }
+
+    /// Has systemd end the pod's cgroup, if it has one of it: waited for before [`Teardown::pod`].
+    pub fn stop_cgroup(&self, pod: &Pod, uid: &str) -> Option<Pending> {
+        self.base.cgroups.stop_pod(class(pod), uid)
+    }
+
+    /// Kills what is in a container's cgroup, if there is anything.
+    pub fn kill_container(&self, pod: &Pod, uid: &str, id: &str) {
+        if let Err(error) = self.base.cgroups.kill(&cgroup_of_container(&self.base.cgroups, pod, uid, id)) {
+            log::warn!("container {id}: {error}");
+        }
+    }
+
+    /// Whether there is a pod's cgroup, and with it perhaps what runs.
+    pub fn has_cgroup_of(&self, uid: &str) -> bool {
+        self.base.cgroups.pods().iter().any(|(_, found)| found == uid)
+    }
+
+    /// Kills what runs for a pod of which nothing is recorded.
+    pub fn kill_unknown(&self, uid: &str) {
+        for (class, uid) in self.base.cgroups.pods().into_iter().filter(|(_, found)| found == uid) {
+            if let Err(error) = self.base.cgroups.kill_pod(class, &uid) {
+                log::warn!("pod {uid}: {error}");
+            }
+        }
+    }
+
+    /// Links, pinned namespaces and cgroups of pods that are no longer known: left by a crash.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn sweep(&mut self, known: &BTreeSet<String>) -> Result<(), NetError> {
+        for (class, uid) in self.base.cgroups.pods().into_iter().filter(|(_, uid)| !known.contains(uid)) {
+            let gone = self.base.cgroups.kill_pod(class, &uid).and_then(|()| self.base.cgroups.remove_pod(class, &uid));
+            if let Err(error) = gone {
+                // What is being killed is still there; systemd is on its way.
+                log::debug!("pod {uid}, which is not known: {error}");
+            }
+        }
+        self.network.cleanup(known)?;
+        let ns = self.base.paths.run().join("ns");
+        for entry in std::fs::read_dir(&ns).into_iter().flatten().flatten() {
+            if !known.contains(entry.file_name().to_string_lossy().as_ref()) {
+                namespaces::remove(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes bridge, firewall table and cgroups of this node: for `reset`, when no pod is left.
+    ///
+    /// # Errors
+    /// The first failure; the rest is removed all the same.
+    pub fn node(&mut self) -> Result<(), OpenError> {
+        self.detach_all();
+        let network = self.network.teardown();
+        // The configuration may have changed since: whatever there is goes.
+        for driver in [Driver::Systemd, Driver::Cgroupfs] {
+            match Cgroups::detect(driver, &self.base.config.cgroup_parent) {
+                Ok(cgroups) if cgroups.is_there() => cgroups.teardown()?,
+                _ => {}
+            }
+        }
+        Ok(network?)
+    }
+
+    /// The runner of CNI plugins.
+    pub fn plugins(&self) -> &Rc<Plugins> {
+        &self.plugins
+    }
+
+    /// The pods' network, for the rules that host ports need.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Where the pod's attachment is kept.
+    pub fn attachment_file(&self, uid: &str) -> PathBuf {
+        self.base.paths.pod(uid).join(ATTACHMENT)
+    }
+
+    /// Whether plugins hold something for the pod.
+    pub fn is_attached(&self, uid: &str) -> bool {
+        self.attachment_file(uid).exists()
+    }
+
+    /// Pods with an attachment on disk.
+    pub fn attached(&self) -> Vec<String> {
+        let pods = self.base.paths.state().join("pods");
+        let all = std::fs::read_dir(pods).into_iter().flatten().flatten();
+        let names = all.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|uid| self.is_attached(uid)).collect()
+    }
+
+    /// Has plugins take back all pods, for `reset`: what fails is told and left.
+    fn detach_all(&self) {
+        for uid in self.attached() {
+            if let Err(error) = smol::block_on(self.plugins().detach(&self.attachment_file(&uid))) {
+                log::error!("pod {uid}: {error}");
+            }
+        }
+    }
+}
