@@ -4,6 +4,7 @@ pub mod base;
 pub mod cgroups;
 pub mod container;
 pub mod devices;
+pub mod error;
 pub mod look;
 pub mod looking;
 pub mod oci_spec;

@@ -10,10 +10,11 @@ use super::Node;
 use super::containers::ContainerRef;
 use super::sources::News;
 use crate::launch::Attempt;
-use crate::launch::container::{Failure, Ready};
+use crate::launch::container::Ready;
+use crate::launch::error::ContainerError;
 use crate::pod::admission;
 use crate::pod::ephemeral;
-use crate::pod::event::{PodEvent, StartFailure};
+use crate::pod::event::PodEvent;
 use crate::pod::pause::{PAUSE, shares_processes};
 use crate::pod::record::{ContainerState, PodSource};
 use crate::pod::support::container_refusal;
@@ -37,7 +38,7 @@ impl Node {
                     self.containers.start(&self.cx, of, start, (looks, Vec::new()));
                     None
                 }
-                Err((failure, message)) => Some(PodEvent::StartFailed { container, id, failure, message }),
+                Err(error) => Some(failed(container, id, &error)),
             };
         }
         Some(match self.prepare_container(pod, &of, &id, image_id) {
@@ -50,36 +51,41 @@ impl Node {
                 self.containers.start(&self.cx, of, ready.start, (looks, ready.looks));
                 PodEvent::Prepared { container, id, user: ready.user }
             }
-            Err((failure, message)) => PodEvent::StartFailed { container, id, failure, message },
+            Err(error) => failed(container, id, &error),
         })
     }
 
-    fn prepare_container(&mut self, pod: &Pod, of: &ContainerRef, id: &str, image_id: &str) -> Result<Ready, Failure> {
+    fn prepare_container(
+        &mut self,
+        pod: &Pod,
+        of: &ContainerRef,
+        id: &str,
+        image_id: &str,
+    ) -> Result<Ready, ContainerError> {
         let ContainerRef { uid, container, attempt } = of;
-        let config = |message| (StartFailure::Config, message);
-        let create = |message| (StartFailure::Create, message);
         let entry = self.cx.pods.get(uid);
         let pod = &*entry.map_or(Cow::Borrowed(pod), |entry| admission::allocated(pod, &entry.record));
         let definition = ephemeral::definition(pod, container)
-            .ok_or_else(|| config(format!("container {container} is not in the pod's spec")))?;
+            .ok_or_else(|| ContainerError::config(format!("container {container} is not in the pod's spec")))?;
         if let Some(message) = pod.spec.as_ref().and_then(|spec| container_refusal(spec, container)) {
-            return Err(config(message));
+            return Err(ContainerError::config(message));
         }
-        let join_pid = self.pid_to_join(uid, pod, container).map_err(config)?;
+        let join_pid = self.pid_to_join(uid, pod, container).map_err(ContainerError::config)?;
         let image = self.cx.image_record(image_id, definition.image.as_deref().unwrap_or_default());
-        let image = image.ok_or_else(|| create(format!("image {image_id} is no longer on this node")))?;
+        let image =
+            image.ok_or_else(|| ContainerError::create(format!("image {image_id} is no longer on this node")))?;
         let ips = entry.map(|entry| entry.record.ips.clone()).unwrap_or_default();
-        let image_volumes = self.cx.volume_images(uid, pod, &definition).map_err(create)?;
+        let image_volumes = self.cx.volume_images(uid, pod, &definition).map_err(ContainerError::create)?;
         let which = Attempt { container: &definition, number: *attempt, id, join_pid, image_volumes: &image_volumes };
         let sandbox = self.launch.sandboxes.open(pod, &ips, &self.cx.objects());
-        let sandbox = sandbox.map_err(|failure| create(failure.message))?;
+        let sandbox = sandbox.map_err(ContainerError::create)?;
         self.launch.containers.prepare(&sandbox, pod, &which, &image, &self.cx.objects())
     }
 
-    fn prepare_pause(&mut self, pod: &Pod, attempt: u32, id: &str) -> Result<StartContainer, Failure> {
+    fn prepare_pause(&mut self, pod: &Pod, attempt: u32, id: &str) -> Result<StartContainer, ContainerError> {
         let objects = self.cx.objects();
         let sandbox = self.launch.sandboxes.open(pod, &[], &objects);
-        let sandbox = sandbox.map_err(|failure| (StartFailure::Create, failure.message))?;
+        let sandbox = sandbox.map_err(ContainerError::create)?;
         self.launch.containers.prepare_pause(&sandbox, pod, attempt, id, &objects)
     }
 
@@ -186,4 +192,8 @@ impl Node {
             log::warn!("logs stay: {error}");
         }
     }
+}
+
+fn failed(container: String, id: String, error: &ContainerError) -> PodEvent {
+    PodEvent::StartFailed { container, id, failure: error.failure, message: error.to_string() }
 }

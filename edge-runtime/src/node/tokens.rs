@@ -8,14 +8,12 @@ use edge_protocol::message::{TokenAnswer, TokenRequest};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::context::Context;
-use crate::launch::sandbox::SandboxFailure;
 use crate::pod::clock::{Mono, Now};
 use crate::pod::event::PodEvent;
 use crate::pod::record::PodSource;
 use crate::pod::token::{self, Held, Wanted};
 use crate::store::StoreError;
 use crate::sys::random::random;
-use crate::volume::error::TOKEN_MISSING;
 
 /// A new pod waits this long for its first tokens before its volumes are made without them, which fails and is told.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -202,18 +200,8 @@ impl Tokens {
         true
     }
 
-    /// Why a pod could not be prepared; for want of a token the message says why there is none.
-    pub(super) fn explain(&self, cx: &Context, uid: &str, mut failure: SandboxFailure) -> SandboxFailure {
-        if failure.message.ends_with(TOKEN_MISSING)
-            && let Some(why) = self.problem(cx, uid)
-        {
-            failure.message = format!("{}: {why}", failure.message);
-        }
-        failure
-    }
-
     /// Why a token that the pod lacks is not there.
-    fn problem(&self, cx: &Context, uid: &str) -> Option<String> {
+    pub(super) fn problem(&self, cx: &Context, uid: &str) -> Option<String> {
         let lacking = self.slots.iter().find(|((owner, _), slot)| owner == uid && slot.held.is_none());
         let (_, slot) = lacking?;
         Some(match cx.connection() {

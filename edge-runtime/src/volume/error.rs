@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::ownership::Owning;
 
-/// End of the message of a mount that waits for a service account token; why is the node's to add.
-pub const TOKEN_MISSING: &str = "failed to fetch token";
-
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
-    /// Cured by the token's arrival: wait and try again.
-    #[error("MountVolume.SetUp failed for volume {volume:?} : {TOKEN_MISSING}")]
+    /// Cured by the token's arrival: wait and try again. Why it is missing is the node's to add.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : failed to fetch token")]
     MissingToken { volume: String },
     /// Cured by the object's arrival: wait and try again.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {} {name:?} not found", kind.to_ascii_lowercase())]

@@ -20,6 +20,7 @@ use self::process::Process;
 use super::base::{Base, Objects};
 use super::cgroups::{cgroup_of_container, class};
 use super::devices::{Devices, Grant};
+use super::error::ContainerError;
 use super::look::Look;
 use super::runtimes::Runtimes;
 use super::sandbox::{Sandbox, spec, uid};
@@ -30,7 +31,6 @@ use crate::image::rootfs;
 use crate::image::rootfs::Mapping;
 use crate::net::namespaces::UserNamespace;
 use crate::pod::ephemeral::definition;
-use crate::pod::event::StartFailure;
 use crate::pod::record::ProcessUser;
 use crate::store::image_record::ImageRecord;
 use crate::sys::cgroup::Driver;
@@ -62,16 +62,6 @@ pub struct Ready {
     pub warnings: Vec<(&'static str, String)>,
     /// What a helper has to do before the start.
     pub looks: Vec<Look>,
-}
-
-pub(crate) type Failure = (StartFailure, String);
-
-pub(super) fn config(error: impl std::fmt::Display) -> Failure {
-    (StartFailure::Config, error.to_string())
-}
-
-pub(super) fn create(error: impl std::fmt::Display) -> Failure {
-    (StartFailure::Create, error.to_string())
 }
 
 /// Prepares containers on this node, and removes what they leave.
@@ -116,8 +106,8 @@ impl Containers {
         attempt: &Attempt<'_>,
         image: &ImageRecord,
         objects: Objects<'_>,
-    ) -> Result<Ready, Failure> {
-        let grants = self.devices.allocate(pod, attempt.container, &self.base.paths).map_err(create)?;
+    ) -> Result<Ready, ContainerError> {
+        let grants = self.devices.allocate(pod, attempt.container, &self.base.paths).map_err(ContainerError::create)?;
         let done = self.steps(sandbox, pod, attempt, image, objects, &grants);
         if done.is_err()
             && let Err(error) = self.remove(&uid(pod), &attempt.container.name, attempt.number, attempt.id)
@@ -135,25 +125,26 @@ impl Containers {
         image: &ImageRecord,
         objects: Objects<'_>,
         grants: &[Grant],
-    ) -> Result<Ready, Failure> {
+    ) -> Result<Ready, ContainerError> {
         let (Base { paths, config: settings, cgroups, .. }, container) = (&*self.base, attempt.container);
         let (uid, bundle) = (uid(pod), paths.bundle(attempt.id));
         let dir = paths.attempt(&uid, &container.name, attempt.number);
         // First: it fails most often (a ConfigMap that is not there yet) and costs nothing.
         let Process { argv, env, cwd, warnings } = process::of(sandbox, pod, container, image, objects)?;
         let seccomp = seccomp::of(pod, container, &paths.seccomp(), settings.security.seccomp_default)?;
-        let apparmor = apparmor::of(pod, container, self.apparmor, apparmor::loaded).map_err(create)?;
+        let apparmor = apparmor::of(pod, container, self.apparmor, apparmor::loaded).map_err(ContainerError::create)?;
         let own_users = sandbox.prepared.namespaces.user.as_ref();
-        let own_ids = own_users.map(|user| File::open(&user.path)).transpose().map_err(create)?;
+        let own_ids = own_users.map(|user| File::open(&user.path)).transpose().map_err(ContainerError::create)?;
         let root = self.root_file_system(&dir, &bundle, image, own_users.zip(own_ids.as_ref()))?;
-        let user = user::resolve(pod, container, &image.config.user, &root).map_err(config)?;
+        let user = user::resolve(pod, container, &image.config.user, &root).map_err(ContainerError::config)?;
         for (volume, image) in attempt.image_volumes {
-            image_volume::mount(paths, &uid, volume, &image.layers, own_ids.as_ref()).map_err(create)?;
+            image_volume::mount(paths, &uid, volume, &image.layers, own_ids.as_ref())
+                .map_err(ContainerError::create)?;
         }
         let (mounts, looks) = self.mounts(sandbox, pod, container, &env, &dir, &bundle)?;
-        let handler = self.runtimes.of_prepared(&paths.pod(&uid), pod, objects).map_err(create)?;
-        cwd::check(&root, &cwd).map_err(create)?;
-        Runtimes::mark(&bundle, &handler, &cwd).map_err(create)?;
+        let handler = self.runtimes.of_prepared(&paths.pod(&uid), pod, objects).map_err(ContainerError::create)?;
+        cwd::check(&root, &cwd).map_err(ContainerError::create)?;
+        Runtimes::mark(&bundle, &handler, &cwd).map_err(ContainerError::create)?;
         let memory = self.host.memory_bytes;
         let input = oci_spec::Input {
             pod,
@@ -167,7 +158,7 @@ impl Containers {
             hostname: String::new(),
             cgroup_path: cgroups.runtime_path(class(pod), &uid, attempt.id),
             systemd: settings.cgroup_driver == Driver::Systemd,
-            devices: granted(grants, &user).map_err(create)?,
+            devices: granted(grants, &user).map_err(ContainerError::create)?,
             oom_score_adj: resources::oom_score_adj(pod, container, memory),
             pids_limit: None,
             swap_limit: resources::swap_limit(pod, container, settings.resources.swap, memory, self.host.swap_bytes),
@@ -177,8 +168,8 @@ impl Containers {
             host: &self.oci_facts,
         };
         let user = ProcessUser { uid: input.user.uid, gid: input.user.gid, groups: input.user.all_groups() };
-        let spec = oci_spec::build(&input).map_err(config)?;
-        spec.save(bundle.join("config.json")).map_err(create)?;
+        let spec = oci_spec::build(&input).map_err(ContainerError::config)?;
+        spec.save(bundle.join("config.json")).map_err(ContainerError::create)?;
         let meta = &pod.metadata;
         let (namespace, name) =
             (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
@@ -219,10 +210,10 @@ impl Containers {
         env: &[(String, String)],
         dir: &Path,
         bundle: &Path,
-    ) -> Result<(Vec<mounts::Mount>, Vec<Look>), Failure> {
+    ) -> Result<(Vec<mounts::Mount>, Vec<Look>), ContainerError> {
         let (paths, uid) = (&self.base.paths, uid(pod));
         let termination_log = dir.join("termination-log");
-        termination_file(&termination_log).map_err(create)?;
+        termination_file(&termination_log).map_err(ContainerError::create)?;
         let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let (mut mounts, looks) = mounts::container_mounts(&MountContext {
             paths,
@@ -234,10 +225,12 @@ impl Containers {
             termination_log: &termination_log,
             recursive_read_only: self.recursive_read_only,
         })
-        .map_err(|error| if error.is_of_image() { create(error) } else { config(error) })?;
+        .map_err(|error| {
+            if error.is_of_image() { ContainerError::create(error) } else { ContainerError::config(error) }
+        })?;
         let mut looks: Vec<Look> = looks.into_iter().map(Look::Volume).collect();
         if let Some(user) = &sandbox.prepared.namespaces.user {
-            looks.extend(user_ns::map(user, bundle, &paths.pod(&uid), &mut mounts).map_err(create)?);
+            looks.extend(user_ns::map(user, bundle, &paths.pod(&uid), &mut mounts).map_err(ContainerError::create)?);
         }
         Ok((mounts, looks))
     }
@@ -248,25 +241,27 @@ impl Containers {
         bundle: &Path,
         image: &ImageRecord,
         user: Option<(&UserNamespace, &File)>,
-    ) -> Result<PathBuf, Failure> {
+    ) -> Result<PathBuf, ContainerError> {
         let (upper, work, root) = (dir.join("upper"), dir.join("work"), bundle.join("rootfs"));
-        files::private_dir(dir).map_err(create)?;
-        files::private_dir(bundle).map_err(create)?;
-        files::open_dir(&root).map_err(create)?;
-        if !rootfs::is_mounted(&root, &upper).map_err(create)? {
-            clock::boot_id().and_then(|boot| own_boot::renew(dir, &boot, &self.base.trash)).map_err(create)?;
+        files::private_dir(dir).map_err(ContainerError::create)?;
+        files::private_dir(bundle).map_err(ContainerError::create)?;
+        files::open_dir(&root).map_err(ContainerError::create)?;
+        if !rootfs::is_mounted(&root, &upper).map_err(ContainerError::create)? {
+            clock::boot_id()
+                .and_then(|boot| own_boot::renew(dir, &boot, &self.base.trash))
+                .map_err(ContainerError::create)?;
         }
         // The container's root folder itself must be open to its users.
         for path in [&upper, &work] {
-            files::open_dir(path).map_err(create)?;
+            files::open_dir(path).map_err(ContainerError::create)?;
         }
         if let Some((user, _)) = user {
-            user_ns::give(&self.base.paths, bundle, &upper, user).map_err(create)?;
+            user_ns::give(&self.base.paths, bundle, &upper, user).map_err(ContainerError::create)?;
         }
         let scratch = user_ns::scratch(bundle);
         let mapping = user.map(|(_, user_ns)| Mapping { user_ns, scratch: &scratch });
         rootfs::mount_rootfs(&self.base.paths.layers(), &image.layers, &upper, &work, &root, mapping.as_ref())
-            .map_err(create)?;
+            .map_err(ContainerError::create)?;
         Ok(root)
     }
 

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::json;
 
+use super::Containers;
 use super::variables::default_path;
-use super::{Containers, Failure, config, create};
 use crate::launch::base::Objects;
 use crate::launch::cgroups::class;
+use crate::launch::error::ContainerError;
 use crate::launch::runtimes::Runtimes;
 use crate::launch::sandbox::{Sandbox, uid};
 use crate::launch::security::apparmor;
@@ -35,18 +36,19 @@ impl Containers {
         number: u32,
         id: &str,
         objects: Objects<'_>,
-    ) -> Result<StartContainer, Failure> {
+    ) -> Result<StartContainer, ContainerError> {
         let (uid, prepared) = (uid(pod), &sandbox.prepared);
         let bundle = self.base.paths.bundle(id);
         let root = bundle.join("rootfs");
-        files::private_dir(&bundle).map_err(create)?;
-        files::open_dir(&root).map_err(create)?;
+        files::private_dir(&bundle).map_err(ContainerError::create)?;
+        files::open_dir(&root).map_err(ContainerError::create)?;
         if let Some(user) = &prepared.namespaces.user {
-            user_ns::give(&self.base.paths, &bundle, &root, user).map_err(create)?;
+            user_ns::give(&self.base.paths, &bundle, &root, user).map_err(ContainerError::create)?;
         }
-        let handler = self.runtimes.of_prepared(&self.base.paths.pod(&uid), pod, objects).map_err(create)?;
-        Runtimes::mark(&bundle, &handler, "/").map_err(create)?;
-        let container = definition().map_err(create)?;
+        let handler =
+            self.runtimes.of_prepared(&self.base.paths.pod(&uid), pod, objects).map_err(ContainerError::create)?;
+        Runtimes::mark(&bundle, &handler, "/").map_err(ContainerError::create)?;
+        let container = definition().map_err(ContainerError::create)?;
         let own = &prepared.namespaces;
         let input = oci_spec::Input {
             pod,
@@ -55,7 +57,7 @@ impl Containers {
             env: vec![default_path()],
             cwd: "/".to_owned(),
             rootfs: root,
-            mounts: mounts().map_err(create)?,
+            mounts: mounts().map_err(ContainerError::create)?,
             namespaces: oci_spec::Namespaces {
                 net: own.net.clone(),
                 ipc: own.ipc.clone(),
@@ -76,8 +78,8 @@ impl Containers {
             apparmor: apparmor::of_pause(self.apparmor),
             host: &self.oci_facts,
         };
-        let spec = oci_spec::build(&input).map_err(config)?;
-        spec.save(bundle.join("config.json")).map_err(create)?;
+        let spec = oci_spec::build(&input).map_err(ContainerError::config)?;
+        spec.save(bundle.join("config.json")).map_err(ContainerError::create)?;
         log::debug!("attempt {number} of {PAUSE} in pod {uid}");
         Ok(StartContainer {
             // It says nothing, and the log folders are for containers of the pod.

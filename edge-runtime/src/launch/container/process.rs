@@ -5,8 +5,9 @@ use std::cell::Cell;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::{Failure, config, create, variables};
+use super::variables;
 use crate::launch::base::Objects;
+use crate::launch::error::ContainerError;
 use crate::launch::sandbox::{Sandbox, spec};
 use crate::pod::env::{self, Environment, Sources};
 use crate::pod::services;
@@ -28,13 +29,13 @@ pub(super) fn of(
     container: &Container,
     image: &ImageRecord,
     objects: Objects<'_>,
-) -> Result<Process, Failure> {
+) -> Result<Process, ContainerError> {
     let environment = environment(pod, container, &sandbox.facts, objects)?;
     let has_terminal = container.tty.unwrap_or(false);
     let env = variables::merged(&sandbox.host_name, has_terminal, &image.config.env, &environment.vars);
     let argv = env::argv(container, &image.config.entrypoint, &image.config.cmd, &environment.vars);
     if argv.is_empty() {
-        return Err(create("no command specified"));
+        return Err(ContainerError::create("no command specified"));
     }
     let mut warnings = Vec::new();
     if !environment.invalid.is_empty() {
@@ -48,7 +49,7 @@ fn environment(
     container: &Container,
     facts: &DownwardFacts,
     objects: Objects<'_>,
-) -> Result<Environment, Failure> {
+) -> Result<Environment, ContainerError> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let typed = |kind: &str, name: &str| objects(kind, namespace, name);
     let all = spec(pod).and_then(|spec| spec.enable_service_links).unwrap_or(true);
@@ -74,8 +75,8 @@ fn environment(
     let environment = env::environment(pod, container, &sources);
     // Optional or not: it exists, and the container would start without it.
     match withheld.take() {
-        Some(reason) => Err(config(env::EnvError(reason))),
-        None => environment.map_err(config),
+        Some(reason) => Err(ContainerError::config(env::EnvError(reason))),
+        None => environment.map_err(ContainerError::config),
     }
 }
 

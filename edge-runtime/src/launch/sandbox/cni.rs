@@ -4,8 +4,9 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{SandboxFailure, Sandboxes, sandbox_failure};
+use super::Sandboxes;
 use crate::config::NetworkMode;
+use crate::launch::error::SandboxError;
 use crate::net::bandwidth;
 use crate::net::cni::{Attachment, NetworkList, conf, stdin};
 use crate::pod::ports::host_ports;
@@ -15,11 +16,8 @@ impl Sandboxes {
     ///
     /// # Errors
     /// Plugins are wanted and there is no usable configuration: event reason and message of the kubelet.
-    pub(super) fn cni_network(&self) -> Result<Option<NetworkList>, SandboxFailure> {
-        self.configured_network().map_err(|why| SandboxFailure {
-            reason: "NetworkNotReady",
-            message: format!("network is not ready: {}", not_ready(&why)),
-        })
+    pub(super) fn cni_network(&self) -> Result<Option<NetworkList>, SandboxError> {
+        self.configured_network().map_err(|why| SandboxError::NetworkNotReady(not_ready(&why)))
     }
 
     /// Why no pod with a network of its own can start, in the kubelet's words (K8s pkg/kubelet/runtime.go).
@@ -48,8 +46,8 @@ impl Sandboxes {
         uid: &str,
         netns: &Path,
         network: &NetworkList,
-    ) -> Result<Attachment, SandboxFailure> {
-        let limits = bandwidth::of_pod(pod).map_err(sandbox_failure)?;
+    ) -> Result<Attachment, SandboxError> {
+        let limits = bandwidth::of_pod(pod).map_err(SandboxError::Other)?;
         // Nodes that share a host share the plugins' state too.
         let container_id = format!("{}-{uid}", self.base.config.network.bridge);
         let text = |value: &Option<String>| value.clone().unwrap_or_default();

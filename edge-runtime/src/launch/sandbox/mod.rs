@@ -16,6 +16,7 @@ use self::network::{main_family_first, unreachable_ports};
 use self::ownership::OwnershipHelpers;
 use super::base::{Base, Objects};
 use super::cgroups::class;
+use super::error::SandboxError;
 use super::look::Look;
 use super::looking::{Looks, Trouble};
 use super::resources;
@@ -30,19 +31,6 @@ use crate::pod::spec::host_network;
 use crate::sys::cgroup::{CgroupValues, Pending};
 use crate::sys::host::{self, HostFacts};
 use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError, VolumeHostPath};
-
-/// What a pod that cannot be prepared shows: an event's reason and text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SandboxFailure {
-    pub reason: &'static str,
-    pub message: String,
-}
-
-const SANDBOX: &str = "FailedCreatePodSandBox";
-
-pub(crate) fn sandbox_failure(error: impl std::fmt::Display) -> SandboxFailure {
-    SandboxFailure { reason: SANDBOX, message: error.to_string() }
-}
 
 /// A prepared pod and what its user should be told.
 #[derive(Debug, Default)]
@@ -124,24 +112,24 @@ impl Sandboxes {
     ///
     /// # Errors
     /// The pod's folder cannot be made.
-    pub fn volume_looks(&self, pod: &Pod, objects: Objects<'_>) -> Result<Vec<Look>, SandboxFailure> {
+    pub fn volume_looks(&self, pod: &Pod, objects: Objects<'_>) -> Result<Vec<Look>, SandboxError> {
         let facts = self.downward(pod, &[]);
         let looks = volume::look::looks(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts });
         if !looks.is_empty() {
             // What is done is marked there.
-            crate::sys::files::private_dir(&self.base.paths.pod(&uid(pod))).map_err(sandbox_failure)?;
+            crate::sys::files::private_dir(&self.base.paths.pod(&uid(pod)))?;
         }
         Ok(looks.into_iter().map(Look::Volume).collect())
     }
 
     /// What a pod shows whose volumes a helper could not do. What only takes long goes on in another one; the pod is
     /// tried again meanwhile.
-    pub fn look_failed(&mut self, trouble: Trouble) -> SandboxFailure {
+    pub fn look_failed(&mut self, trouble: Trouble) -> SandboxError {
         match trouble {
-            Trouble::Failed(message) => SandboxFailure { reason: VolumeError::FAILED_MOUNT, message },
+            Trouble::Failed(message) => SandboxError::Mount(message),
             Trouble::Own(owning) => match self.helpers.own(&owning, &self.base.paths) {
-                Ok(()) => mount_failure(&VolumeError::Owning(Box::new(owning))),
-                Err(error) => sandbox_failure(error),
+                Ok(()) => VolumeError::Owning(Box::new(owning)).into(),
+                Err(error) => error.into(),
             },
         }
     }
@@ -156,7 +144,7 @@ impl Sandboxes {
         taken: &BTreeSet<IpAddr>,
         keep: &[IpAddr],
         objects: Objects<'_>,
-    ) -> Result<Preparation, SandboxFailure> {
+    ) -> Result<Preparation, SandboxError> {
         let uid = uid(pod);
         let done = self.steps(pod, &uid, taken, keep, objects);
         if done.is_err()
@@ -174,12 +162,12 @@ impl Sandboxes {
         taken: &BTreeSet<IpAddr>,
         keep: &[IpAddr],
         objects: Objects<'_>,
-    ) -> Result<Preparation, SandboxFailure> {
-        let handler = self.runtimes.handler_of(pod, objects).map_err(sandbox_failure)?;
+    ) -> Result<Preparation, SandboxError> {
+        let handler = self.runtimes.handler_of(pod, objects).map_err(SandboxError::Other)?;
         let dir = self.base.paths.pod(uid);
-        crate::sys::files::private_dir(&dir).map_err(sandbox_failure)?;
+        crate::sys::files::private_dir(&dir)?;
         if spec(pod).is_some_and(|spec| spec.runtime_class_name.is_some()) {
-            Runtimes::remember(&dir, &handler).map_err(sandbox_failure)?;
+            Runtimes::remember(&dir, &handler)?;
         }
         if let Some(pending) = pod_cgroup(&self.base, pod, uid)? {
             return Ok(Preparation::Cgroup(pending));
@@ -199,7 +187,7 @@ impl Sandboxes {
     ///
     /// # Errors
     /// The first step that fails; nothing is undone.
-    pub fn finish(&mut self, pod: &Pod, ips: Vec<IpAddr>, objects: Objects<'_>) -> Result<SandboxDone, SandboxFailure> {
+    pub fn finish(&mut self, pod: &Pod, ips: Vec<IpAddr>, objects: Objects<'_>) -> Result<SandboxDone, SandboxError> {
         let uid = uid(pod);
         let namespaces = self.existing_namespaces(pod, &uid)?;
         let mut warnings = self.pod_etc_files(pod, &uid, &ips)?;
@@ -215,7 +203,7 @@ impl Sandboxes {
     ///
     /// # Errors
     /// Its namespaces are gone, or its volumes cannot be made again.
-    pub fn open(&mut self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Sandbox, SandboxFailure> {
+    pub fn open(&mut self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Sandbox, SandboxError> {
         let uid = uid(pod);
         if !self.prepared.contains_key(&uid) {
             let namespaces = self.existing_namespaces(pod, &uid)?;
@@ -224,7 +212,7 @@ impl Sandboxes {
         // The pod may have been resized since it was made: while init containers ran, or by the end of an attempt.
         // The cgroup is there: with systemd's driver nothing has to wait for them.
         if let Err(error) = pod_cgroup(&self.base, pod, &uid) {
-            log::warn!("pod {uid}: its cgroup keeps its former values: {}", error.message);
+            log::warn!("pod {uid}: its cgroup keeps its former values: {error}");
         }
         if !self.base.paths.pod_files(&uid).exists() {
             // An earlier version prepared the pod, and kept them elsewhere.
@@ -240,10 +228,10 @@ impl Sandboxes {
         ips: &[IpAddr],
         objects: Objects<'_>,
         namespaces: PodNamespaces,
-    ) -> Result<(), SandboxFailure> {
+    ) -> Result<(), SandboxError> {
         let facts = self.downward(pod, ips);
         let context = VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts };
-        let volumes = volume::setup(&context).map_err(|error| mount_failure(&error))?;
+        let volumes = volume::setup(&context)?;
         self.prepared.insert(uid(pod), Prepared { volumes, namespaces });
         Ok(())
     }
@@ -295,10 +283,6 @@ impl Sandboxes {
     }
 }
 
-fn mount_failure(error: &VolumeError) -> SandboxFailure {
-    SandboxFailure { reason: error.reason(), message: error.to_string() }
-}
-
 pub(super) fn spec(pod: &Pod) -> Option<&PodSpec> {
     pod.spec.as_ref()
 }
@@ -308,8 +292,8 @@ pub(super) fn uid(pod: &Pod) -> String {
 }
 
 /// Gives the pod's cgroup the values of its newest spec; makes it if there is none.
-pub(super) fn pod_cgroup(base: &Base, pod: &Pod, uid: &str) -> Result<Option<Pending>, SandboxFailure> {
-    let values = resources::pod_values(pod).map_err(sandbox_failure)?;
+pub(super) fn pod_cgroup(base: &Base, pod: &Pod, uid: &str) -> Result<Option<Pending>, SandboxError> {
+    let values = resources::pod_values(pod)?;
     let values = CgroupValues { pids_limit: base.config.security.pod_pids_limit, ..values };
-    base.cgroups.create_pod(class(pod), uid, &values).map_err(sandbox_failure)
+    Ok(base.cgroups.create_pod(class(pod), uid, &values)?)
 }

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{SandboxFailure, Sandboxes, sandbox_failure, spec, uid};
+use super::{Sandboxes, spec, uid};
+use crate::launch::error::SandboxError;
 use crate::launch::user_ns;
 use crate::net::hostname;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
@@ -10,31 +11,31 @@ use crate::pod::spec::host_network;
 use crate::pod::sysctls;
 
 impl Sandboxes {
-    pub(super) fn pod_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
-        let name = hostname::pod_hostname(pod, &self.base.config.network.cluster_domain).map_err(sandbox_failure)?;
+    pub(super) fn pod_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxError> {
+        let name = hostname::pod_hostname(pod, &self.base.config.network.cluster_domain)?;
         let sysctls = sysctls::of_sandbox(pod);
         let first_id = if own_users(pod) {
-            let ids = self.user_ids.as_ref().map_err(sandbox_failure)?;
-            Some(user_ns::first_id(&self.base.paths, uid, *ids).map_err(sandbox_failure)?)
+            let ids = self.user_ids.clone().map_err(SandboxError::Other)?;
+            Some(user_ns::first_id(&self.base.paths, uid, ids).map_err(SandboxError::Other)?)
         } else {
             None
         };
         let request = NamespaceRequest { sysctls: &sysctls, first_id, ..self.namespace_request(pod, &name) };
-        self.namespaces.create(&self.base.paths.namespaces(uid), &request).map_err(sandbox_failure)
+        Ok(self.namespaces.create(&self.base.paths.namespaces(uid), &request)?)
     }
 
-    pub(super) fn existing_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxFailure> {
-        let name = hostname::pod_hostname(pod, &self.base.config.network.cluster_domain).map_err(sandbox_failure)?;
+    pub(super) fn existing_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxError> {
+        let name = hostname::pod_hostname(pod, &self.base.config.network.cluster_domain)?;
         namespaces::existing(&self.base.paths.namespaces(uid), &self.namespace_request(pod, &name))
-            .ok_or_else(|| sandbox_failure("the pod's namespaces are gone"))
+            .ok_or_else(|| SandboxError::Other("the pod's namespaces are gone".to_owned()))
     }
 
     /// What `hostname` says in the pod: its own name, or the node's on the node's network.
-    pub(super) fn host_name(&self, pod: &Pod) -> Result<String, SandboxFailure> {
+    pub(super) fn host_name(&self, pod: &Pod) -> Result<String, SandboxError> {
         if host_network(pod) {
             return Ok(self.host.hostname.clone());
         }
-        hostname::pod_hostname(pod, &self.base.config.network.cluster_domain).map_err(sandbox_failure)
+        Ok(hostname::pod_hostname(pod, &self.base.config.network.cluster_domain)?)
     }
 
     /// Whether the namespaces of a pod prepared before this start of the daemon are still there.

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{SandboxFailure, Sandboxes, sandbox_failure};
+use super::Sandboxes;
+use crate::launch::error::SandboxError;
 use crate::net::resolv::NodeDns;
 use crate::net::{Subnet, address, bandwidth, etc_files, host_addresses, hosts, resolv};
 use crate::pod::ports;
@@ -31,12 +32,12 @@ impl Sandboxes {
         netns: &Path,
         taken: &BTreeSet<IpAddr>,
         keep: &[IpAddr],
-    ) -> Result<Vec<IpAddr>, SandboxFailure> {
-        let limits = bandwidth::of_pod(pod).map_err(sandbox_failure)?;
+    ) -> Result<Vec<IpAddr>, SandboxError> {
+        let limits = bandwidth::of_pod(pod).map_err(SandboxError::Other)?;
         let ips = address::assign(&self.teardown.network.settings().subnets, taken, keep, &self.last_addresses)
-            .map_err(|subnet| sandbox_failure(format!("no address is left in the pod subnet {subnet}")))?;
+            .map_err(|subnet| SandboxError::Other(format!("no address is left in the pod subnet {subnet}")))?;
         self.last_addresses.clone_from(&ips);
-        self.teardown.network.attach(uid, netns, &ips, limits).map_err(sandbox_failure)?;
+        self.teardown.network.attach(uid, netns, &ips, limits)?;
         Ok(ips)
     }
 
@@ -45,7 +46,7 @@ impl Sandboxes {
         pod: &Pod,
         uid: &str,
         ips: &[IpAddr],
-    ) -> Result<Vec<(&'static str, String)>, SandboxFailure> {
+    ) -> Result<Vec<(&'static str, String)>, SandboxError> {
         let hosts = if host_network(pod) {
             let own = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
             hosts::hosts_file_host_network(pod, &own)
@@ -64,8 +65,8 @@ impl Sandboxes {
         let resolv = resolv::resolv_conf(pod, &dns);
         let files = etc_files::EtcFiles { hosts, hostname: hostname + "\n", resolv_conf: resolv.content };
         let folder = self.base.paths.pod_files(uid);
-        crate::sys::files::private_dir(&folder).map_err(sandbox_failure)?;
-        etc_files::write(&folder, &files).map_err(sandbox_failure)?;
+        crate::sys::files::private_dir(&folder)?;
+        etc_files::write(&folder, &files)?;
         Ok(resolv.warnings)
     }
 }

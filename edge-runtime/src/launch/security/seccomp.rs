@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, SeccompProfile};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use oci_spec::runtime::LinuxSeccomp;
 
+use crate::launch::error::ContainerError;
 use crate::launch::oci_spec::Seccomp;
-use crate::pod::event::StartFailure;
 
 /// More than any profile that a kernel takes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -28,17 +28,12 @@ enum Choice {
 ///
 /// # Errors
 /// What the waiting container shows: no profile is named, or there is none like it.
-pub fn of(
-    pod: &Pod,
-    container: &Container,
-    folder: &Path,
-    by_default: bool,
-) -> Result<Seccomp, (StartFailure, String)> {
-    match choose(pod, container, by_default).map_err(|message| (StartFailure::Config, message))? {
+pub fn of(pod: &Pod, container: &Container, folder: &Path, by_default: bool) -> Result<Seccomp, ContainerError> {
+    match choose(pod, container, by_default).map_err(ContainerError::config)? {
         Choice::Unconfined => Ok(Seccomp::Unconfined),
         Choice::RuntimeDefault => Ok(Seccomp::RuntimeDefault),
         Choice::Localhost(name) => {
-            let profile = load(folder, &name).map_err(|message| (StartFailure::Create, message))?;
+            let profile = load(folder, &name).map_err(ContainerError::create)?;
             Ok(Seccomp::Profile(Box::new(profile)))
         }
     }

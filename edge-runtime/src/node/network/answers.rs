@@ -7,9 +7,9 @@ use super::super::Node;
 use super::super::sources::News;
 use super::{Connecting, failed};
 use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
+use crate::launch::error::SandboxError;
 use crate::launch::look::Look;
 use crate::launch::looking::Trouble;
-use crate::launch::sandbox::sandbox_failure;
 use crate::net::cni::Attachment;
 use crate::pod::event::PodEvent;
 use crate::pod::record::{ContainerState, SandboxState};
@@ -44,7 +44,7 @@ impl Node {
             _ if self.is_ending(uid) => self.disconnect(uid),
             (Ok(()), Some(pod)) => self.connect(uid, &pod),
             (Ok(()), None) => None,
-            (Err(trouble), _) => Some(failed(self.launch.sandboxes.look_failed(trouble))),
+            (Err(trouble), _) => Some(failed(&self.launch.sandboxes.look_failed(trouble))),
         };
         self.answered(uid, answer);
     }
@@ -77,7 +77,7 @@ impl Node {
             (Some(Connecting::Attaching | Connecting::Undoing(_)), _) if ending => self.disconnect(uid),
             (Some(Connecting::Attaching), Ok(ips)) => self.attached(uid, ips),
             (Some(Connecting::Attaching), Err(error)) => {
-                let failure = sandbox_failure(format!("failed to setup network for sandbox: {error}"));
+                let failure = SandboxError::Other(format!("failed to setup network for sandbox: {error}"));
                 Some(self.not_connected(uid, failure))
             }
             (Some(Connecting::Undoing(failure)), result) => {
@@ -147,7 +147,7 @@ impl Node {
             (Some(Connecting::MakingCgroup), _) if ending => self.disconnect(uid),
             (Some(Connecting::MakingCgroup), Ok(())) => self.with_cgroup(uid),
             (Some(Connecting::MakingCgroup), Err(error)) => {
-                let failure = sandbox_failure(format!("failed to create cgroup for sandbox: {error}"));
+                let failure = SandboxError::Other(format!("failed to create cgroup for sandbox: {error}"));
                 Some(self.not_connected(uid, failure))
             }
             (Some(Connecting::EndingCgroup), Ok(())) => Some(self.remove_prepared(uid)),
@@ -176,7 +176,8 @@ impl Node {
         let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone())?;
         if !self.launch.sandboxes.teardown.has_cgroup(&pod, uid) {
             let path = cgroup_of_pod(&self.launch.base.cgroups, &pod, uid);
-            let failure = sandbox_failure(format!("systemd started the pod's slice, but there is no cgroup {path}"));
+            let failure =
+                SandboxError::Other(format!("systemd started the pod's slice, but there is no cgroup {path}"));
             return Some(self.not_connected(uid, failure));
         }
         self.connect(uid, &pod)

@@ -17,7 +17,8 @@ pub(super) use self::host_ports::HostPorts;
 use super::Node;
 use super::sources::News;
 use crate::config::NetworkMode;
-use crate::launch::sandbox::{Preparation, SandboxDone, SandboxFailure, sandbox_failure};
+use crate::launch::error::SandboxError;
+use crate::launch::sandbox::{Preparation, SandboxDone};
 use crate::net::netlink::conntrack;
 use crate::pod::event::PodEvent;
 use crate::pod::ports::forwards;
@@ -33,7 +34,7 @@ pub(super) enum Connecting {
     /// CNI plugins attach it.
     Attaching,
     /// They take it back, because a later step of its preparation failed.
-    Undoing(SandboxFailure),
+    Undoing(SandboxError),
     /// They take it back for good.
     Detaching,
     /// systemd makes its cgroup.
@@ -55,7 +56,7 @@ impl Node {
                 self.look_at_volumes(uid, looks);
                 None
             }
-            Err(failure) => Some(failed(failure)),
+            Err(failure) => Some(failed(&failure)),
         }
     }
 
@@ -89,7 +90,7 @@ impl Node {
                 self.await_cgroup(uid, Connecting::MakingCgroup, pending);
                 return None;
             }
-            Err(failure) => return Some(failed(self.tokens.explain(&self.cx, uid, failure))),
+            Err(error) => return Some(self.not_prepared(uid, &error)),
         };
         let ports = forwards(pod, &done.ips);
         // A pod on the node's own network is not behind the bridge.
@@ -101,6 +102,16 @@ impl Node {
         self.host_ports.want(uid, ports);
         self.replace_rules();
         None
+    }
+
+    /// For want of a token the message says why there is none.
+    fn not_prepared(&self, uid: &str, error: &SandboxError) -> PodEvent {
+        match self.tokens.problem(&self.cx, uid).filter(|_| error.lacks_token()) {
+            Some(why) => {
+                PodEvent::SandboxFailed { reason: error.reason().to_owned(), message: format!("{error}: {why}") }
+            }
+            None => failed(error),
+        }
     }
 
     fn sandbox_ready(&mut self, uid: &str, done: SandboxDone) -> PodEvent {
@@ -192,7 +203,7 @@ impl Node {
             // Its end was decided meanwhile.
             (Some(_), _) if ending => self.disconnect(&uid),
             (Some(done), Ok(())) => Some(self.sandbox_ready(&uid, done)),
-            (Some(_), Err(error)) => Some(self.not_connected(&uid, sandbox_failure(error))),
+            (Some(_), Err(error)) => Some(self.not_connected(&uid, SandboxError::Other(error))),
             (None, Ok(())) => self.remove_sandbox(&uid),
             (None, Err(message)) => Some(PodEvent::TeardownFailed { message }),
         };
@@ -203,13 +214,13 @@ impl Node {
         self.cx.pods.get(uid).is_some_and(|entry| entry.record.sandbox.state == SandboxState::TearingDown)
     }
 
-    fn not_connected(&mut self, uid: &str, failure: SandboxFailure) -> PodEvent {
+    fn not_connected(&mut self, uid: &str, failure: SandboxError) -> PodEvent {
         if let Some(pod) = self.cx.pods.get(uid).map(|entry| entry.pod.clone())
             && let Err(error) = self.launch.teardown(&pod, uid, false)
         {
             log::warn!("pod {uid}: undoing a failed preparation: {error}");
         }
-        failed(failure)
+        failed(&failure)
     }
 
     /// At start: the rules of all pods whose sandbox is still there. New pods wait for them.
@@ -239,6 +250,6 @@ impl Node {
     }
 }
 
-fn failed(failure: SandboxFailure) -> PodEvent {
-    PodEvent::SandboxFailed { reason: failure.reason.to_owned(), message: failure.message }
+fn failed(failure: &SandboxError) -> PodEvent {
+    PodEvent::SandboxFailed { reason: failure.reason().to_owned(), message: failure.to_string() }
 }

@@ -1,0 +1,72 @@
+//! Why a pod or a container cannot be launched: what failed, and how Kubernetes tells it.
+
+use std::error::Error;
+use std::io;
+
+use super::oci_spec::SpecError;
+use crate::net::NetError;
+use crate::net::hostname::HostnameTooLong;
+use crate::pod::event::StartFailure;
+use crate::sys::cgroup::CgroupError;
+use crate::volume::VolumeError;
+
+/// A pod that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Hostname(#[from] HostnameTooLong),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("network is not ready: {0}")]
+    NetworkNotReady(String),
+    /// What a helper could not do at a volume.
+    #[error("{0}")]
+    Mount(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl SandboxError {
+    /// Of its event, in the kubelet's words.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Volume(error) => error.reason(),
+            Self::Mount(_) => VolumeError::FAILED_MOUNT,
+            Self::NetworkNotReady(_) => "NetworkNotReady",
+            _ => "FailedCreatePodSandBox",
+        }
+    }
+
+    /// Cured by a service account token.
+    pub fn lacks_token(&self) -> bool {
+        matches!(self, Self::Volume(VolumeError::MissingToken { .. }))
+    }
+}
+
+/// A container that cannot be prepared: what it waits for, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct ContainerError {
+    pub failure: StartFailure,
+    source: Box<dyn Error>,
+}
+
+impl ContainerError {
+    /// The pod asks for what cannot be, or is not there.
+    pub fn config(source: impl Into<Box<dyn Error>>) -> Self {
+        Self { failure: StartFailure::Config, source: source.into() }
+    }
+
+    /// The node cannot make it.
+    pub fn create(source: impl Into<Box<dyn Error>>) -> Self {
+        Self { failure: StartFailure::Create, source: source.into() }
+    }
+}
