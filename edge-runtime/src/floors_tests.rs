@@ -30,12 +30,10 @@ const FLOORS: [&str; 17] = [
 const CIRCLE: usize = 3;
 
 /// Circles that are larger, by a file in them: how large they may be, until their owners are taken apart.
-const LARGER: [(&str, usize); 3] = [
+const LARGER: [(&str, usize); 2] = [
     // What one part of the loop asks another.
     ("node::outgoing", 8),
     ("node", 5),
-    // Paths of cgroups are asked of who launches.
-    ("launch::launcher", 4),
 ];
 
 /// Crates of ours and what may not be found among all that they depend on.

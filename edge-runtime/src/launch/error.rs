@@ -10,6 +10,15 @@ use crate::pod::event::StartFailure;
 use crate::sys::cgroup::CgroupError;
 use crate::volume::VolumeError;
 
+/// Why the node cannot launch anything at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+}
+
 /// A pod that cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{NodeRuntimeHandler, Pod};
 
 use super::base::Base;
 use super::container::Containers;
+use super::error::OpenError;
 use super::oci_spec;
 use super::resources;
 use super::runtimes::{Runtimes, Said};
@@ -15,20 +16,11 @@ use super::security::{admit, apparmor};
 use super::teardown::Teardown;
 use crate::config::resources::Unlimited;
 use crate::config::{Config, NetworkMode};
-use crate::net::{NamespaceMaker, NetError};
+use crate::net::NamespaceMaker;
 use crate::paths::Paths;
 use crate::pod::refusal::Refusal;
 use crate::sys::cgroup::{CgroupError, Cgroups, Driver};
 use crate::sys::host::{self, HostFacts};
-
-/// Why the node cannot launch anything at all.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error(transparent)]
-    Net(#[from] NetError),
-    #[error(transparent)]
-    Cgroup(#[from] CgroupError),
-}
 
 /// What launches pods on this node.
 pub struct Launch {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::base::Base;
 use super::cgroups::{cgroup_of_container, class};
-use super::open::OpenError;
+use super::error::OpenError;
 use crate::config::Config;
 use crate::net::cni::Plugins;
 use crate::net::{NetError, Network, NetworkSettings, namespaces};

@@ -18,7 +18,7 @@ use super::pods::Entry;
 use super::sources::{News, Senders, channels};
 use crate::config::Config;
 use crate::intake::{self, Recorded};
-use crate::launch::open::OpenError;
+use crate::launch::error::OpenError;
 use crate::link::identity::{Identity, IdentityError};
 use crate::link::tls::Time;
 use crate::link::{self, LinkSettings};
