@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::context::Context;
+use super::outgoing::Leave;
 use crate::monitor::client::MonitorClient;
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
@@ -18,9 +19,6 @@ const GATHER: Duration = Duration::from_millis(10);
 const SHARE: u32 = 10;
 /// ...unless reports would wait for longer than this.
 const LONGEST: Duration = Duration::from_secs(2);
-
-/// Whoever has this may let reports leave: no end that they tell of is missing on the medium.
-pub(super) struct Leave(());
 
 /// What waits for the next sync.
 #[derive(Default)]
@@ -59,7 +57,7 @@ impl Ends {
             self.rest = now.after(took + (took * SHARE).min(LONGEST));
             self.due = None;
         }
-        Ok((Leave(()), std::mem::take(&mut self.exits)))
+        Ok((Leave::synced(), std::mem::take(&mut self.exits)))
     }
 
     /// A commit holds an end: it goes to the medium before anything is told.

@@ -9,27 +9,12 @@ use smol::Task;
 use super::context::Context;
 use super::pods::Pods;
 use super::probes::Probes;
-use super::sources::News;
+use super::sources::{HookRef, News};
 use crate::pod::event::{HookKind, PodEvent};
 use crate::pod::record::Hook;
 use crate::pod::spec::{containers_of, pod_ref};
 use crate::probe::{HookCall, HookDone};
 use crate::store::StoreError;
-
-/// Which hook of which attempt.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HookRef {
-    uid: String,
-    container: String,
-    id: String,
-    hook: HookKind,
-}
-
-impl HookRef {
-    pub(super) fn new(uid: &str, container: String, id: String, hook: HookKind) -> Self {
-        Self { uid: uid.to_owned(), container, id, hook }
-    }
-}
 
 /// Dropping a task ends its hook.
 #[derive(Default)]

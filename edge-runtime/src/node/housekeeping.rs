@@ -3,33 +3,16 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::Node;
-use super::context::Context;
 use super::ephemeral_storage::{Purpose, beyond_limits};
 use super::eviction::{AGAIN, is_of_disk};
+use super::host_watch::maintain;
 use super::node_status::Host;
 use crate::eviction::walk::Answers;
-use crate::paths::Paths;
 use crate::pod::clock::Mono;
-use crate::store::{Fact, StoreError};
-use crate::sys::reserve::Reserve;
-use crate::sys::{descriptors, host};
+use crate::store::StoreError;
 
 const PERIOD: Duration = Duration::from_secs(10);
-
-/// The clock mark: how far a clock that lost its battery may fall back.
-const TIME_MARK: Duration = Duration::from_secs(3600);
-
-/// What it remembers from one time to the next.
-#[derive(Default)]
-pub(super) struct Housekeeping {
-    time_mark: Option<Mono>,
-    /// What the bridge said last, and when.
-    true_time: Option<(Timestamp, Mono)>,
-    short_of_descriptors: bool,
-}
 
 impl Node {
     /// Does what is due.
@@ -47,7 +30,7 @@ impl Node {
         self.follow_addresses();
         self.resync.tell_due(&mut self.cx.pods, now);
         self.backup.copy_store(&self.cx, self.doubt.any(), now);
-        self.housekeeping.watch_descriptors(&mut self.cx)?;
+        self.host_watch.watch_descriptors(&mut self.cx)?;
         self.backup.return_to_disk(&mut self.cx, now)?;
         if !self.shutdown.is_under_way() {
             self.make_room(now)?;
@@ -56,7 +39,7 @@ impl Node {
                 self.scan_manifests()?;
             }
         }
-        self.housekeeping.mark_time(&mut self.cx, now)?;
+        self.host_watch.mark_time(&mut self.cx, now)?;
         let host = Host {
             launch: &self.launch,
             pressure: self.eviction.pressure,
@@ -121,47 +104,5 @@ impl Node {
             self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, Some(&answers), now);
         }
         self.cx.look_again(now.after(AGAIN));
-    }
-}
-
-impl Housekeeping {
-    /// The bridge has said what time it is; one that does not say has at least a certificate that is good by our clock.
-    pub(super) fn time_told(&mut self, cx: &Context, now_ms: Option<u64>) {
-        let told = now_ms.and_then(|ms| i64::try_from(ms).ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
-        self.true_time = Some((told.unwrap_or_else(|| cx.wall()), cx.mono()));
-    }
-
-    /// Remembers the time every now and then, as the bridge has told it and a timer has counted it on. What the own clock
-    /// says counts for nothing: ten years ahead at boot, it would make every certificate look expired from then on.
-    fn mark_time(&mut self, cx: &mut Context, now: Mono) -> Result<(), StoreError> {
-        let Some((told, at)) = self.true_time else { return Ok(()) };
-        if self.time_mark.is_some_and(|due| now < due) {
-            return Ok(());
-        }
-        let time = told.checked_add(now.since(at)).unwrap_or(told).to_string();
-        cx.store.write(|writer| writer.set_fact(Fact::TimeFloor, &time))?;
-        self.time_mark = Some(now.after(TIME_MARK));
-        Ok(())
-    }
-
-    /// Told once until there are enough again.
-    fn watch_descriptors(&mut self, cx: &mut Context) -> Result<(), StoreError> {
-        let Some((open, limit)) = descriptors::used() else { return Ok(()) };
-        let short = descriptors::are_short((open, limit));
-        if short && !self.short_of_descriptors {
-            let text = format!("{open} of {limit} file descriptors are open: raise the limit (LimitNOFILE)");
-            log::error!("{text}");
-            cx.node_event(true, "FileDescriptorsShort", &text)?;
-        }
-        self.short_of_descriptors = short;
-        Ok(())
-    }
-}
-
-/// Keeps or gives up the room for the node itself.
-pub(super) fn maintain(reserve: &Reserve, paths: &Paths) {
-    let Some(space) = host::disk_space(&paths.state()) else { return };
-    if let Err(error) = reserve.tend(space.available_bytes, space.total_bytes) {
-        log::error!("{}: {error}", paths.reserve().display());
     }
 }

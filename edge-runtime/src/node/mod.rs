@@ -23,6 +23,7 @@
 //! | `tokens` | service account tokens of the pods here |
 //! | `streams` | logs, exec, attach, port-forward and stats, to whoever asked |
 //! | `housekeeping` | what is looked at every ten seconds, and in which order |
+//! | `host_watch` | the true time, and file descriptors |
 //! | `eviction`, `ephemeral_storage`, `image_gc` | running short: eviction, pods' disk use, unused images |
 //! | `node_status` | the Node object |
 //! | `events`, `event_correlator` | Kubernetes events: made, and kept few |
@@ -44,6 +45,7 @@ mod events;
 mod eviction;
 mod execute;
 mod hooks;
+mod host_watch;
 mod housekeeping;
 mod idle;
 mod image_gc;
@@ -83,10 +85,11 @@ use ends::Ends;
 use ephemeral_storage::EphemeralStorage;
 use eviction::Eviction;
 use hooks::Hooks;
-use housekeeping::Housekeeping;
+use host_watch::HostWatch;
 use idle::Idle;
 use image_gc::ImageGc;
-use network::{Connecting, HostPorts};
+use network::connecting::Connecting;
+use network::host_ports::HostPorts;
 use node_status::NodeStatus;
 use poison::Poison;
 use probes::Probes;
@@ -122,7 +125,7 @@ pub struct Node {
     streams: Streams,
     ends: Ends,
     resync: StatusResync,
-    housekeeping: Housekeeping,
+    host_watch: HostWatch,
     node_status: NodeStatus,
     eviction: Eviction,
     ephemeral_storage: EphemeralStorage,

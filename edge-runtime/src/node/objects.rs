@@ -26,7 +26,7 @@ impl Node {
             LinkEvent::NeedFacts => self.link_facts()?,
             LinkEvent::Connected(welcome) => {
                 log::info!("connected to the bridge of cluster {}", welcome.cluster);
-                self.housekeeping.time_told(&self.cx, welcome.identity.map(|terms| terms.now_ms));
+                self.host_watch.time_told(&self.cx, welcome.identity.map(|terms| terms.now_ms));
                 self.resync.welcomed(welcome.repeat_within_ms);
                 self.cx.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
                 self.cx.tell_dropped()?;

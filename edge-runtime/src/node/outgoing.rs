@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 
-use super::ends::Leave;
 use crate::link::LinkHandle;
 use crate::pod::clock::Mono;
 use crate::store::{OutboxRow, outbox_subject};
@@ -15,6 +14,16 @@ const EVENT_DELAY: Duration = Duration::from_millis(400);
 
 /// How often events that wait for a bridge are looked through, while there is none.
 const EXPIRE: Duration = Duration::from_secs(600);
+
+/// Whoever has this may let reports leave: no end that they tell of is missing on the medium.
+pub(super) struct Leave(());
+
+impl Leave {
+    /// For [`super::ends`], after a sync.
+    pub(super) fn synced() -> Self {
+        Self(())
+    }
+}
 
 /// The send queue of one connection. Empty while there is none.
 #[derive(Default)]

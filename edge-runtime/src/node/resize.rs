@@ -5,19 +5,12 @@ use std::rc::Rc;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::context::Context;
-use super::sources::News;
+use super::sources::{News, Resized};
 use crate::launch::container::Containers;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::resize_text::{self, Told};
 use crate::pod::record::Resources;
 use crate::pod::spec::containers_of;
-
-/// A container that is given other values, and what they are.
-pub(super) struct Resized {
-    container: String,
-    id: String,
-    resources: Resources,
-}
 
 /// The answers are there at once where cgroup files are written, and come later where systemd does it.
 pub(super) fn begin(

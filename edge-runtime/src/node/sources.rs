@@ -3,15 +3,14 @@
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt;
 
-use super::hooks::HookRef;
-use super::pulls::PullResult;
-use super::resize::Resized;
 use crate::clock::Clock;
+use crate::image::ImageError;
 use crate::launch::looking::Trouble;
 use crate::link::LinkEvent;
 use crate::monitor::client::MonitorEvent;
 use crate::pod::clock::Mono;
-use crate::pod::event::StartFailure;
+use crate::pod::event::{HookKind, StartFailure};
+use crate::pod::record::Resources;
 use crate::probe::{HookDone, ProbeEvent};
 
 /// One piece of news for the loop.
@@ -72,6 +71,31 @@ pub(super) enum News {
     /// The time asked for has come.
     Woken,
     Stop,
+}
+
+/// Which hook of which attempt.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HookRef {
+    pub(super) uid: String,
+    pub(super) container: String,
+    pub(super) id: String,
+    pub(super) hook: HookKind,
+}
+
+impl HookRef {
+    pub(super) fn new(uid: &str, container: String, id: String, hook: HookKind) -> Self {
+        Self { uid: uid.to_owned(), container, id, hook }
+    }
+}
+
+/// Id of the image, or why it could not be had. None: the image that is here is not the one to use.
+pub(super) type PullResult = Result<Option<String>, ImageError>;
+
+/// A container that is given other values, and what they are.
+pub(super) struct Resized {
+    pub(super) container: String,
+    pub(super) id: String,
+    pub(super) resources: Resources,
 }
 
 /// News waiting to be taken; producers wait while it is full.

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::admit::Admission;
 use super::containers::ContainerRef;
-use super::hooks::HookRef;
 use super::pods::Hold;
 use super::pulls::secrets;
+use super::sources::HookRef;
 use super::{Node, resize};
 use crate::pod::clock::Now;
 use crate::pod::event::PodEvent;

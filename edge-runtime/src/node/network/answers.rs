@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use super::super::Node;
 use super::super::sources::News;
-use super::{Connecting, failed};
+use super::connecting::Connecting;
+use super::failed;
 use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
 use crate::launch::error::SandboxError;
 use crate::launch::look::Look;

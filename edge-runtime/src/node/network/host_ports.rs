@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::pod::ports::{Forward, Protocol};
 
 #[derive(Debug, Default)]
-pub(in crate::node) struct HostPorts {
+pub(in super::super) struct HostPorts {
     /// A set of rules of this daemon is in the kernel: before that no pod is connected.
     guarded: bool,
     /// By pod uid; no empty lists.
@@ -24,7 +24,7 @@ enum Change {
 
 impl HostPorts {
     /// What is in the kernel already.
-    pub(in crate::node) fn hold(&mut self, uid: &str, forwards: Vec<Forward>) {
+    pub(in super::super) fn hold(&mut self, uid: &str, forwards: Vec<Forward>) {
         if forwards.is_empty() {
             self.held.remove(uid);
         } else {
@@ -33,14 +33,14 @@ impl HostPorts {
     }
 
     /// Whether exactly these are in the kernel, with no change under way.
-    pub(in crate::node) fn has(&self, uid: &str, forwards: &[Forward]) -> bool {
+    pub(in super::super) fn has(&self, uid: &str, forwards: &[Forward]) -> bool {
         let running = matches!(&self.running, Some(Change::Pod(other, _)) if other == uid);
         let waiting = self.waiting.iter().any(|(other, _)| other == uid);
         self.held(uid) == forwards && !running && !waiting
     }
 
     /// As [`HostPorts::has`], for a pod that is about to be connected: the node's loopback is guarded, too.
-    pub(in crate::node) fn lets_in(&self, uid: &str, forwards: &[Forward]) -> bool {
+    pub(in super::super) fn lets_in(&self, uid: &str, forwards: &[Forward]) -> bool {
         self.guarded && self.has(uid, forwards)
     }
 
@@ -49,25 +49,25 @@ impl HostPorts {
     }
 
     /// The pod's host ports of UDP in the kernel.
-    pub(in crate::node) fn udp(&self, uid: &str) -> Vec<u16> {
+    pub(in super::super) fn udp(&self, uid: &str) -> Vec<u16> {
         let held = self.held.get(uid).into_iter().flatten();
         held.filter(|forward| forward.port.protocol == Protocol::Udp).map(|forward| forward.port.port).collect()
     }
 
     /// From now on the pod is to have these; an order that has not begun is replaced.
-    pub(in crate::node) fn want(&mut self, uid: &str, forwards: Vec<Forward>) {
+    pub(in super::super) fn want(&mut self, uid: &str, forwards: Vec<Forward>) {
         self.waiting.retain(|(other, _)| other != uid);
         self.waiting.push_back((uid.to_owned(), forwards));
     }
 
     /// Begins the daemon's first change: all forwards that the kernel is to have.
-    pub(in crate::node) fn begin(&mut self) -> Vec<Forward> {
+    pub(in super::super) fn begin(&mut self) -> Vec<Forward> {
         self.running = Some(Change::Start);
         self.held.values().flatten().copied().collect()
     }
 
     /// Begins the next change, if none is under way: all forwards that the kernel is to have.
-    pub(in crate::node) fn next(&mut self) -> Option<Vec<Forward>> {
+    pub(in super::super) fn next(&mut self) -> Option<Vec<Forward>> {
         if self.running.is_some() {
             return None;
         }
@@ -79,7 +79,7 @@ impl HostPorts {
     }
 
     /// Ends the change under way; the pods it was for. Those are among them that waited for the guard alone.
-    pub(in crate::node) fn done(&mut self, applied: bool) -> Vec<String> {
+    pub(in super::super) fn done(&mut self, applied: bool) -> Vec<String> {
         let mut pods = Vec::new();
         match self.running.take() {
             None => return pods,

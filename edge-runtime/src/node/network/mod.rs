@@ -5,7 +5,8 @@
 //! that is still being connected (after the monitor was lost) waits for the first one's answer.
 
 mod answers;
-mod host_ports;
+pub(super) mod connecting;
+pub(super) mod host_ports;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-pub(super) use self::host_ports::HostPorts;
+use self::connecting::Connecting;
 use super::Node;
 use super::sources::News;
 use crate::config::NetworkMode;
@@ -23,25 +24,6 @@ use crate::net::netlink::conntrack;
 use crate::pod::event::PodEvent;
 use crate::pod::ports::forwards;
 use crate::pod::record::SandboxState;
-
-/// What a pod's step waits for.
-#[derive(Debug)]
-pub(super) enum Connecting {
-    /// A helper looks at its volumes, before all else.
-    Looking,
-    /// Its host ports are on their way into the kernel.
-    Rules(SandboxDone),
-    /// CNI plugins attach it.
-    Attaching,
-    /// They take it back, because a later step of its preparation failed.
-    Undoing(SandboxError),
-    /// They take it back for good.
-    Detaching,
-    /// systemd makes its cgroup.
-    MakingCgroup,
-    /// systemd ends its cgroup, after all else but the files.
-    EndingCgroup,
-}
 
 impl Node {
     /// An answer at once, or none and one later.

@@ -15,7 +15,7 @@ use smol::future::or;
 use smol::lock::Semaphore;
 
 use super::context::Context;
-use super::sources::News;
+use super::sources::{News, PullResult};
 use crate::image::access::PodLogin;
 use crate::image::spawn::Request;
 use crate::image::{ImageError, Reference, spawn};
@@ -24,9 +24,6 @@ use crate::pod::event::{ImageFailure, PodEvent};
 use crate::pod::record::ContainerKind;
 use crate::pod::step::EventDraft;
 use queue::{Job, Queue, Stage};
-
-/// Id of the image, or why it could not be had. None: the image that is here is not the one to use.
-pub(super) type PullResult = Result<Option<String>, ImageError>;
 
 /// What a registry has to answer about an image that is here, from the moment it was asked for: with twenty such pods
 /// and no way out a board is up three seconds later, not minutes.

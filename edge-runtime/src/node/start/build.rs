@@ -26,10 +26,10 @@ use crate::node::event_correlator::EventCorrelator;
 use crate::node::events::about_node;
 use crate::node::eviction::Eviction;
 use crate::node::hooks::Hooks;
-use crate::node::housekeeping::{Housekeeping, maintain};
+use crate::node::host_watch::{HostWatch, maintain};
 use crate::node::idle::Idle;
 use crate::node::image_gc::ImageGc;
-use crate::node::network::HostPorts;
+use crate::node::network::host_ports::HostPorts;
 use crate::node::node_status::NodeStatus;
 use crate::node::notify::Notify;
 use crate::node::outgoing::Outgoing;
@@ -110,7 +110,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         streams: Streams::default(),
         ends: Ends::default(),
         resync: StatusResync::default(),
-        housekeeping: Housekeeping::default(),
+        host_watch: HostWatch::default(),
         node_status,
         eviction,
         ephemeral_storage: EphemeralStorage::default(),

@@ -1,0 +1,65 @@
+//! What is watched of the host that no threshold is for: the time, file descriptors, the disk's reserve.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::context::Context;
+use crate::paths::Paths;
+use crate::pod::clock::Mono;
+use crate::store::{Fact, StoreError};
+use crate::sys::reserve::Reserve;
+use crate::sys::{descriptors, host};
+
+/// The clock mark: how far a clock that lost its battery may fall back.
+const TIME_MARK: Duration = Duration::from_secs(3600);
+
+#[derive(Default)]
+pub(super) struct HostWatch {
+    time_mark: Option<Mono>,
+    /// What the bridge said last, and when.
+    true_time: Option<(Timestamp, Mono)>,
+    short_of_descriptors: bool,
+}
+
+impl HostWatch {
+    /// The bridge has said what time it is; one that does not say has at least a certificate that is good by our clock.
+    pub(super) fn time_told(&mut self, cx: &Context, now_ms: Option<u64>) {
+        let told = now_ms.and_then(|ms| i64::try_from(ms).ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        self.true_time = Some((told.unwrap_or_else(|| cx.wall()), cx.mono()));
+    }
+
+    /// Remembers the time every now and then, as the bridge has told it and a timer has counted it on. What the own clock
+    /// says counts for nothing: ten years ahead at boot, it would make every certificate look expired from then on.
+    pub(super) fn mark_time(&mut self, cx: &mut Context, now: Mono) -> Result<(), StoreError> {
+        let Some((told, at)) = self.true_time else { return Ok(()) };
+        if self.time_mark.is_some_and(|due| now < due) {
+            return Ok(());
+        }
+        let time = told.checked_add(now.since(at)).unwrap_or(told).to_string();
+        cx.store.write(|writer| writer.set_fact(Fact::TimeFloor, &time))?;
+        self.time_mark = Some(now.after(TIME_MARK));
+        Ok(())
+    }
+
+    /// Told once until there are enough again.
+    pub(super) fn watch_descriptors(&mut self, cx: &mut Context) -> Result<(), StoreError> {
+        let Some((open, limit)) = descriptors::used() else { return Ok(()) };
+        let short = descriptors::are_short((open, limit));
+        if short && !self.short_of_descriptors {
+            let text = format!("{open} of {limit} file descriptors are open: raise the limit (LimitNOFILE)");
+            log::error!("{text}");
+            cx.node_event(true, "FileDescriptorsShort", &text)?;
+        }
+        self.short_of_descriptors = short;
+        Ok(())
+    }
+}
+
+/// Keeps or gives up the room for the node itself.
+pub(super) fn maintain(reserve: &Reserve, paths: &Paths) {
+    let Some(space) = host::disk_space(&paths.state()) else { return };
+    if let Err(error) = reserve.tend(space.available_bytes, space.total_bytes) {
+        log::error!("{}: {error}", paths.reserve().display());
+    }
+}
