@@ -6,11 +6,11 @@ use ring::digest::{SHA256, digest};
 ///
 /// Deterministic, so that an attempt can never run twice: the OCI runtime refuses an id that exists.
 pub fn container_id(pod_uid: &str, container: &str, attempt: u32) -> String {
-    hex(format!("{pod_uid}/{container}/{attempt}").as_bytes())
+    sha256_hex(format!("{pod_uid}/{container}/{attempt}").as_bytes())
 }
 
 /// Lower-case hex of the SHA-256 of `bytes`.
-pub fn hex(bytes: &[u8]) -> String {
+pub fn sha256_hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let mut out = String::with_capacity(64);
     for b in digest(&SHA256, bytes).as_ref() {

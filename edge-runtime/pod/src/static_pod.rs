@@ -63,7 +63,7 @@ pub fn mirror(pod: &Pod) -> Pod {
 
 /// Changes with node, file name and content: an edited manifest is another pod.
 fn uid(file: &str, text: &str, node: &str) -> String {
-    let mut uid = id::hex(format!("{node}\0{file}\0{text}").as_bytes());
+    let mut uid = id::sha256_hex(format!("{node}\0{file}\0{text}").as_bytes());
     uid.truncate(32);
     uid
 }

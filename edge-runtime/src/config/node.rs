@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Wrong, wrong};
 use crate::pod::dns;
+use crate::pod::id::sha256_hex;
 use crate::sys::cgroup::{Driver, check_slice_parent};
 
 /// As typed.
@@ -40,8 +41,7 @@ pub fn instance_suffix(root: &Path) -> Option<String> {
     if root == Path::new("/") {
         return None;
     }
-    let digest = ring::digest::digest(&ring::digest::SHA256, root.as_os_str().as_encoded_bytes());
-    Some(digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect())
+    Some(sha256_hex(root.as_os_str().as_encoded_bytes()).chars().take(8).collect())
 }
 
 /// Parent of all pods' cgroups, as `driver` can have it.

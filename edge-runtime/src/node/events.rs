@@ -139,7 +139,7 @@ fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, 
     let time = Time(now.wall);
     // client-go names events OBJECT.HEX-TIME; what one turn decides has one time, and two containers may share the rest.
     let path = involved.field_path.as_deref().unwrap_or_default();
-    let unique = crate::pod::id::hex(format!("{path}/{reason}/{message}").as_bytes());
+    let unique = crate::pod::id::sha256_hex(format!("{path}/{reason}/{message}").as_bytes());
     let name = format!(
         "{}.{:x}{}",
         involved.name.as_deref().unwrap_or_default(),

@@ -42,15 +42,6 @@ impl Store {
     pub fn layers_in_use(&self) -> Result<std::collections::BTreeSet<String>, StoreError> {
         Ok(self.images()?.into_iter().flat_map(|image| image.layers).collect())
     }
-
-    /// Counts commits made by other processes (a finished `pull` or `import`): unchanged means the
-    /// images are too, as far as others could have changed them.
-    ///
-    /// # Errors
-    /// SQLite fails.
-    pub fn data_version(&self) -> Result<i64, StoreError> {
-        self.db.query_row("PRAGMA data_version", [], |row| row.get(0)).map_err(|source| self.sqlite(source))
-    }
 }
 
 impl Writer<'_> {

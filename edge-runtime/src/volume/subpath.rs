@@ -10,12 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 
 use super::error::{At, PathError};
 use super::layout::make_dir;
+use crate::sys::beneath::open_beneath;
 
 /// Relative and without `..`; the API server checks the same, but `subPathExpr` is expanded here.
 pub fn check(path: &str) -> Result<(), String> {
@@ -77,7 +78,7 @@ fn prepare_target(target: &Path, is_dir: bool) -> io::Result<()> {
 /// It leads out of the volume, or the kernel refuses.
 pub fn open(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
     let root = open_volume(volume)?;
-    match beneath(&root, sub_path, OFlag::O_PATH) {
+    match open_beneath(&root, sub_path, OFlag::O_PATH) {
         Err(Errno::ENOENT) => create(&root, sub_path),
         result => explained(result),
     }
@@ -85,7 +86,7 @@ pub fn open(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
 
 /// As [`open`], but makes nothing.
 pub(super) fn find(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
-    explained(beneath(&open_volume(volume)?, sub_path, OFlag::O_PATH))
+    explained(open_beneath(&open_volume(volume)?, sub_path, OFlag::O_PATH))
 }
 
 /// `O_PATH`: opening must not block on a FIFO that a hostPath names.
@@ -110,10 +111,10 @@ fn create(root: &OwnedFd, sub_path: &str) -> io::Result<OwnedFd> {
         let Component::Normal(name) = part else { continue };
         let name = Path::new(name);
         let folder = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        current = match beneath(&current, name, folder) {
+        current = match open_beneath(&current, name, folder) {
             Err(Errno::ENOENT) => {
                 mkdirat(&current, name, mode)?;
-                let made = beneath(&current, name, folder | OFlag::O_NOFOLLOW)?;
+                let made = open_beneath(&current, name, folder | OFlag::O_NOFOLLOW)?;
                 // The umask took bits away.
                 fchmod(&made, mode)?;
                 made
@@ -122,18 +123,6 @@ fn create(root: &OwnedFd, sub_path: &str) -> io::Result<OwnedFd> {
         };
     }
     Ok(current)
-}
-
-fn beneath<P: ?Sized + nix::NixPath>(dir: &OwnedFd, path: &P, flags: OFlag) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
-    loop {
-        match openat2(dir, path, how) {
-            // A rename raced with the walk (openat2(2)): again.
-            Err(Errno::EAGAIN) => {}
-            result => return result,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Small facts about and calls to the host kernel. Knows nothing of pods.
 
+pub mod beneath;
 pub mod board;
 pub mod cgroup;
 pub mod delete;

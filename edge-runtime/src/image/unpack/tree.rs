@@ -8,9 +8,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, major, minor, mkdirat};
 
+use crate::sys::beneath::open_beneath;
 use crate::sys::delete::delete_at;
 
 /// A directory nobody else writes to while this exists.
@@ -57,10 +58,7 @@ impl Tree {
 
     fn open_dir(&mut self, path: &[u8]) -> nix::Result<OwnedFd> {
         if self.has_openat2 {
-            let how = OpenHow::new()
-                .flags(DIRECTORY)
-                .resolve(ResolveFlag::RESOLVE_BENEATH.union(ResolveFlag::RESOLVE_NO_MAGICLINKS));
-            match openat2(self.root.as_fd(), path, how) {
+            match open_beneath(self.root.as_fd(), path, DIRECTORY) {
                 Err(Errno::ENOSYS) => self.has_openat2 = false,
                 other => return other,
             }

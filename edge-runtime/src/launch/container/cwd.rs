@@ -8,8 +8,10 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
+use nix::fcntl::{AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{SFlag, fstatat};
+
+use crate::sys::beneath::open_in_root;
 
 /// As the kernel has it (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
@@ -72,10 +74,7 @@ fn link(root: &Path, path: &Path) -> io::Result<Option<OsString>> {
     let root = File::open(root)?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let parent = openat2(&root, parent, how)?;
+    let parent = open_in_root(&root, parent, OFlag::O_PATH | OFlag::O_DIRECTORY)?;
     let found = fstatat(&parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     if SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT != SFlag::S_IFLNK {
         return Ok(None);

@@ -155,12 +155,10 @@ impl Containers {
             rootfs: root,
             mounts: mounts.into_iter().map(bind).collect(),
             namespaces: namespaces(pod, sandbox, attempt.join_pid),
-            hostname: String::new(),
             cgroup_path: cgroups.runtime_path(class(pod), &uid, attempt.id),
             systemd: settings.cgroup_driver == Driver::Systemd,
             devices: granted(grants, &user).map_err(ContainerError::create)?,
             oom_score_adj: resources::oom_score_adj(pod, container, memory),
-            pids_limit: None,
             swap_limit: resources::swap_limit(pod, container, settings.resources.swap, memory, self.host.swap_bytes),
             user,
             seccomp,
@@ -330,7 +328,6 @@ fn bind(mount: mounts::Mount) -> oci_spec::Mount {
         recursive_read_only: mount.recursive_read_only,
         propagation,
         locked: mount.locked,
-        kind: oci_spec::MountKind::Bind,
     }
 }
 

@@ -65,12 +65,10 @@ impl Containers {
                 user: own.user.clone(),
                 pid: oci_spec::PidNamespace::Private,
             },
-            hostname: String::new(),
             cgroup_path: self.base.cgroups.runtime_path(class(pod), &uid, id),
             systemd: self.base.config.cgroup_driver == Driver::Systemd,
             user: user::User { uid: 0, gid: 0, groups: Vec::new() },
             oom_score_adj: resources::PAUSE_OOM_SCORE_ADJ,
-            pids_limit: None,
             devices: Vec::new(),
             swap_limit: None,
             // Whatever the pod's containers have: through it they would get rid of their own confinement.
@@ -121,7 +119,6 @@ fn bind(source: &Path, target: &str) -> oci_spec::Mount {
         recursive_read_only: false,
         propagation: oci_spec::Propagation::None,
         locked: user_ns::locked(source),
-        kind: oci_spec::MountKind::Bind,
     }
 }
 

@@ -30,7 +30,6 @@ impl HostFacts {
             cgroup_v2: v2.is_some(),
             memory_controller: has("memory"),
             cpu_controller: has("cpu"),
-            pids_controller: has("pids"),
             swap_accounting,
             min_oom_score_adj: crate::sys::host::min_oom_score_adj(),
             capabilities: bounding_set(),

@@ -26,8 +26,6 @@ pub struct Input<'a> {
     /// `/dev/shm`, ...). One at the place of a default mount replaces it.
     pub mounts: Vec<Mount>,
     pub namespaces: Namespaces,
-    /// Set only together with a UTS namespace.
-    pub hostname: String,
     /// `linux.cgroupsPath`: absolute below each hierarchy's root, or slice, prefix and name of a scope of systemd's.
     pub cgroup_path: String,
     /// systemd makes the container's cgroup.
@@ -36,8 +34,6 @@ pub struct Input<'a> {
     pub user: User,
     /// Wanted value; clamped to what the node may set.
     pub oom_score_adj: i32,
-    /// Most processes and threads in the container; none: unlimited.
-    pub pids_limit: Option<i64>,
     /// Of the node, beside what every container has.
     pub devices: Vec<GrantedDevice>,
     /// Swap beside the memory, bytes; none: as much as there is.
@@ -69,7 +65,7 @@ pub enum Seccomp {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Host path (bind) or a label for `/proc/mounts` (tmpfs).
+    /// Path on the node.
     pub source: PathBuf,
     /// Absolute path in the container.
     pub target: PathBuf,
@@ -79,16 +75,6 @@ pub struct Mount {
     pub propagation: Propagation,
     /// Options that a mount cannot lose in a user namespace: runc before 1.2 does not look for them.
     pub locked: Vec<&'static str>,
-    pub kind: MountKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MountKind {
-    Bind,
-    /// Size limit in bytes.
-    Tmpfs {
-        size: Option<u64>,
-    },
 }
 
 /// `mountPropagation` of a volume mount.
@@ -128,7 +114,6 @@ pub struct HostFacts {
     pub cgroup_v2: bool,
     pub memory_controller: bool,
     pub cpu_controller: bool,
-    pub pids_controller: bool,
     /// The kernel accounts swap to cgroups (v1: `memory.memsw.*` exists).
     pub swap_accounting: bool,
     /// Lowest value this process may set: its own without CAP_SYS_RESOURCE.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use oci_spec::runtime::{LinuxCpu, LinuxDeviceCgroup, LinuxDeviceType, LinuxMemory, LinuxPids, LinuxResources};
+use oci_spec::runtime::{LinuxCpu, LinuxDeviceCgroup, LinuxDeviceType, LinuxMemory, LinuxResources};
 
 use super::{Input, SpecError};
 use crate::launch::resources::container_values;
@@ -65,13 +65,6 @@ pub(super) fn resources(input: &Input, privileged: bool) -> Result<LinuxResource
         && let Some(swap) = input.swap_limit
     {
         unified.insert("memory.swap.max".to_owned(), swap.to_string());
-    }
-    if host.pids_controller
-        && let Some(limit) = input.pids_limit
-    {
-        let mut pids = LinuxPids::default();
-        pids.set_limit(limit);
-        resources.set_pids(Some(pids));
     }
     resources.set_unified((!unified.is_empty()).then_some(unified));
     Ok(resources)

@@ -14,8 +14,7 @@ mod seccomp;
 mod tests;
 
 pub use input::{
-    GrantedDevice, HostDevice, HostFacts, Input, Mount, MountKind, Namespaces, PidNamespace, Propagation, Seccomp,
-    SpecError,
+    GrantedDevice, HostDevice, HostFacts, Input, Mount, Namespaces, PidNamespace, Propagation, Seccomp, SpecError,
 };
 
 use std::path::PathBuf;
@@ -64,8 +63,8 @@ pub fn build(input: &Input) -> Result<Spec, SpecError> {
     spec.set_root(Some(root));
     spec.set_mounts(Some(mounts::mounts(input)?));
     spec.set_process(Some(process(input)?));
-    let with_hostname = input.namespaces.uts.is_some() && !input.hostname.is_empty();
-    spec.set_hostname(with_hostname.then(|| input.hostname.clone()));
+    // The namespace has its name already.
+    spec.set_hostname(None);
     spec.set_linux(Some(linux(input)?));
     spec.set_annotations(if input.systemd { Some(scope::annotations(input)?) } else { None });
     Ok(spec)

@@ -3,7 +3,7 @@
 use crate::pod::spec::is_privileged;
 use oci_spec::runtime::Mount as OciMount;
 
-use super::{Input, Mount, MountKind, Propagation, SpecError};
+use super::{Input, Mount, Propagation, SpecError};
 
 pub(super) fn mounts(input: &Input) -> Result<Vec<OciMount>, SpecError> {
     if let Some(relative) = input.mounts.iter().find(|m| !m.target.is_absolute()) {
@@ -70,23 +70,13 @@ fn volume(own: &Mount) -> OciMount {
     let mut mount = OciMount::default();
     mount.set_destination(own.target.clone());
     mount.set_source(Some(own.source.clone()));
-    let mut options: Vec<String> = match &own.kind {
-        MountKind::Bind => {
-            mount.set_typ(Some("bind".to_owned()));
-            let propagation = match own.propagation {
-                Propagation::None => "rprivate",
-                Propagation::HostToContainer => "rslave",
-                Propagation::Bidirectional => "rshared",
-            };
-            vec!["rbind".to_owned(), propagation.to_owned()]
-        }
-        MountKind::Tmpfs { size } => {
-            mount.set_typ(Some("tmpfs".to_owned()));
-            let mut options = vec!["nosuid".to_owned(), "nodev".to_owned(), "mode=1777".to_owned()];
-            options.extend(size.map(|bytes| format!("size={bytes}")));
-            options
-        }
+    mount.set_typ(Some("bind".to_owned()));
+    let propagation = match own.propagation {
+        Propagation::None => "rprivate",
+        Propagation::HostToContainer => "rslave",
+        Propagation::Bidirectional => "rshared",
     };
+    let mut options = vec!["rbind".to_owned(), propagation.to_owned()];
     options.extend(own.locked.iter().map(|option| (*option).to_owned()));
     options.push(
         if own.recursive_read_only {

@@ -20,8 +20,7 @@ pub(super) fn annotations(input: &Input) -> Result<HashMap<String, String>, Spec
     let values = container_values(input.pod, input.container)?;
     let unsigned = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
     // Not systemd's default, which is a part of what the machine can have.
-    let pids_limit = Some(unsigned(input.pids_limit).unwrap_or(u64::MAX));
-    let properties = cgroup::properties(&CgroupValues { pids_limit, ..values });
+    let properties = cgroup::properties(&CgroupValues { pids_limit: Some(u64::MAX), ..values });
     let mut all: HashMap<String, String> = HashMap::new();
     for property in properties {
         if let Value::Number(number) = property.value {

@@ -13,7 +13,6 @@ fn host(cgroup_v2: bool) -> HostFacts {
         cgroup_v2,
         memory_controller: true,
         cpu_controller: true,
-        pids_controller: true,
         swap_accounting: true,
         min_oom_score_adj: 0,
         capabilities: ["CAP_CHOWN", "CAP_KILL", "CAP_NET_ADMIN", "CAP_SYS_ADMIN"].map(str::to_owned).to_vec(),
@@ -50,12 +49,10 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
             user: None,
             pid: PidNamespace::Private,
         },
-        hostname: "p".into(),
         cgroup_path: "/kubepods/podx/c".into(),
         systemd: false,
         user: User { uid: 1000, gid: 2000, groups: vec![5] },
         oom_score_adj: -997,
-        pids_limit: None,
         devices: Vec::new(),
         swap_limit: Some(0),
         seccomp: Seccomp::Unconfined,
@@ -86,7 +83,7 @@ fn a_plain_container() {
     assert_eq!(sorted(&process["capabilities"]["effective"]), ["CAP_CHOWN", "CAP_KILL"]);
     assert_eq!(process["capabilities"].get("ambient"), None);
     assert_eq!(spec["root"], json!({"path": "/r", "readonly": false}));
-    assert_eq!(spec["hostname"], "p");
+    assert_eq!(spec.get("hostname"), None);
     let linux = &spec["linux"];
     assert_eq!(
         linux["namespaces"],
@@ -105,11 +102,10 @@ fn a_plain_container() {
 #[test]
 fn resources_on_both_cgroup_versions() {
     let container = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "64Mi"}}});
-    let v1 = built(container.clone(), &host(false), |input| input.pids_limit = Some(100));
+    let v1 = built(container.clone(), &host(false), |_| {});
     let r = &v1["linux"]["resources"];
     assert_eq!(r["cpu"], json!({"shares": 1024, "quota": 200_000, "period": 100_000}));
     assert_eq!(r["memory"], json!({"limit": 64 << 20, "swap": 64 << 20}));
-    assert_eq!(r["pids"], json!({"limit": 100}));
     assert_eq!(r.get("unified"), None);
     let v2 = built(container.clone(), &host(true), |_| {});
     let r = &v2["linux"]["resources"];
@@ -176,11 +172,10 @@ fn volumes_come_after_the_defaults_and_replace_them() {
         recursive_read_only: false,
         locked: Vec::new(),
         propagation: Propagation::None,
-        kind: MountKind::Bind,
     };
     let spec = built(json!({}), &host(false), |input| {
         let slave = Mount { propagation: Propagation::HostToContainer, ..bind("/b", "/data/deep") };
-        let memory = Mount { kind: MountKind::Tmpfs { size: Some(4096) }, read_only: true, ..bind("m", "/m") };
+        let memory = Mount { read_only: true, ..bind("/c", "/m") };
         input.mounts = vec![slave, bind("/a", "/data"), bind("/shm", "/dev/shm"), memory];
     });
     let mounts = spec["mounts"].as_array().unwrap();
@@ -192,7 +187,7 @@ fn volumes_come_after_the_defaults_and_replace_them() {
     let options = |target: &str| &mounts[targets.iter().position(|t| *t == target).unwrap()]["options"];
     assert_eq!(options("/data"), &json!(["rbind", "rprivate", "rw"]));
     assert_eq!(options("/data/deep"), &json!(["rbind", "rslave", "rw"]));
-    assert_eq!(options("/m"), &json!(["nosuid", "nodev", "mode=1777", "size=4096", "ro"]));
+    assert_eq!(options("/m"), &json!(["rbind", "rprivate", "ro"]));
     assert_eq!(spec["linux"]["rootfsPropagation"], "rslave");
 }
 
@@ -222,12 +217,10 @@ fn what_cannot_be_expressed_is_named() {
         rootfs: Path::new("/r").into(),
         mounts: Vec::new(),
         namespaces: Namespaces::default(),
-        hostname: String::new(),
         cgroup_path: "/x".into(),
         systemd: false,
         user: User::default(),
         oom_score_adj: 0,
-        pids_limit: None,
         devices: Vec::new(),
         swap_limit: Some(0),
         seccomp: Seccomp::Unconfined,

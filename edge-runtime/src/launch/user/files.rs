@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::OFlag;
 
 use super::UserError;
+use crate::sys::beneath::open_in_root;
 
 /// More than any honest image has.
 const MAX_BYTES: u64 = 1 << 20;
@@ -61,10 +62,8 @@ fn text(rootfs: &Path, name: &str) -> Result<String, UserError> {
     let error = |source: io::Error| UserError::Read { path: rootfs.join(name), source };
     let root = File::open(rootfs).map_err(error)?;
     // Links of the image resolve within the image; not waiting for a writer, should it be a pipe.
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let file = match openat2(&root, &PathBuf::from(name), how) {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = match open_in_root(&root, name, flags) {
         Ok(fd) => File::from(fd),
         Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(String::new()),
         Err(e) => return Err(error(e.into())),
