@@ -47,14 +47,13 @@ impl Teardown {
     ///
     /// # Errors
     /// Something of the pod is still in use.
-    pub fn pod(&mut self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
+    pub fn pod(&self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
         let mut failures = Vec::new();
         let mut note = |what: &str, result: Result<(), String>| {
             if let Err(error) = result {
                 failures.push(format!("{what}: {error}"));
             }
         };
-        note("network", self.network.detach(uid).map_err(|error| error.to_string()));
         note("namespaces", namespaces::remove(&self.base.paths.namespaces(uid)).map_err(|error| error.to_string()));
         let stopping = if for_good { None } else { self.base.cgroups.stop_pod(class(pod), uid) };
         let removed = if stopping.is_some() { Ok(()) } else { self.base.cgroups.remove_pod(class(pod), uid) };

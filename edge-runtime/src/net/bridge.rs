@@ -224,13 +224,8 @@ impl Network {
         Ok(())
     }
 
-    /// Nothing to do on a bridge: the pair dies with the pod's network namespace, in the kernel's own time and many
-    /// at once, where deleting it here would hold the daemon for tens of milliseconds per pod.
-    pub fn detach(&mut self, _uid: &str) -> Result<(), NetError> {
-        Ok(())
-    }
-
-    /// Deletes links on this node's bridge that belong to no pod in `known`; returns how many. For the start, when
+    /// Deletes links on this node's bridge that belong to no pod in `known`; returns how many. A pod's own go with its
+    /// network namespace, in the kernel's time: deleting them would hold the daemon. So this is for the start, when
     /// a crash may have left some whose namespace a stray process holds.
     pub fn cleanup(&mut self, known: &BTreeSet<String>) -> Result<usize, NetError> {
         let known: BTreeSet<String> = known.iter().map(|uid| link_name(&self.settings.bridge, uid)).collect();

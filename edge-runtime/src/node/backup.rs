@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_secs(60);
 /// A file system that is read-only says so at once.
 const RETRY_READ_ONLY: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_secs(24 * 3600);
-/// Below the run folder, which a boot empties: when the last copy was begun, in milliseconds since boot.
+/// Below the run folder, which a boot empties: when the last copy was started, in milliseconds since boot.
 const MARK: &str = "store-copied";
 
 #[derive(Default)]
@@ -75,8 +75,8 @@ impl Backup {
         let mut helper = smol::process::Command::from(program::itself("copy"));
         helper.arg("--root").arg(cx.paths.root());
         helper.stdin(Stdio::null()).stdout(Stdio::null());
-        let begun = helper.spawn().map(drop).and_then(|()| std::fs::write(&mark, now.0.to_string()));
-        if let Err(error) = begun {
+        let started = helper.spawn().map(drop).and_then(|()| std::fs::write(&mark, now.0.to_string()));
+        if let Err(error) = started {
             log::warn!("the store is not copied: {error}");
         }
     }

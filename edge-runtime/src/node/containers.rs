@@ -90,7 +90,7 @@ impl Containers {
                 return Some(News::StartRefused { id, failure: StartFailure::Config, message });
             }
             match monitor.start(start).await {
-                // The next monitor's list tells whether the last one has begun it.
+                // The next monitor's list tells whether the last one has started it.
                 Ok(()) | Err(ClientError::Gone) => None,
                 Err(error) => Some(News::StartRefused { id, failure: StartFailure::Run, message: error.to_string() }),
             }

@@ -104,12 +104,12 @@ impl Node {
         }
     }
 
-    /// Whether something runs for a static pod that the store has lost: it is left to run, and not begun beside it.
+    /// Whether something runs for a static pod that the store has lost: it is left to run, and not started beside it.
     pub(super) fn runs_unattended(&self, uid: &str) -> bool {
         self.doubt.any() && self.cx.link.is_some() && self.launch.sandboxes.teardown.has_cgroup_of(uid)
     }
 
-    /// A pod is begun of which nothing is recorded: what still runs of it ends first, and its containers begin with an
+    /// A pod is started of which nothing is recorded: what still runs of it ends first, and its containers begin with an
     /// attempt whose id the monitor does not know: one that it has is refused, and would be deleted as a stranger's.
     pub(super) fn end_unattended(&mut self, pod: &Pod, record: &mut PodRecord) {
         if self.doubt.any() {
@@ -120,9 +120,9 @@ impl Node {
                 self.doubt.strangers.contains_key(&container_id(&record.uid, &container.name, *attempt))
             };
             let Some(last) = (0..ATTEMPTS).rev().find(known) else { continue };
-            let mut begun = ContainerRecord::new(kind);
-            begun.attempt = last + 1;
-            record.containers.insert(container.name.clone(), begun);
+            let mut container_record = ContainerRecord::new(kind);
+            container_record.attempt = last + 1;
+            record.containers.insert(container.name.clone(), container_record);
         }
     }
 

@@ -109,10 +109,10 @@ impl EventCorrelator {
     fn combine(&mut self, event: &mut Value, now: Mono) {
         forget(&mut self.groups, |group| group.used);
         let text = hash(&[&event["message"]]);
-        let begun = || Group { first: text, others: Vec::new(), used: now };
-        let group = self.groups.entry(key(event, false)).or_insert_with(begun);
+        let started = || Group { first: text, others: Vec::new(), used: now };
+        let group = self.groups.entry(key(event, false)).or_insert_with(started);
         if now.since(group.used) > WINDOW {
-            *group = begun();
+            *group = started();
         }
         group.used = now;
         if group.first == text || group.others.contains(&text) {
@@ -190,7 +190,7 @@ mod tests {
         }
         assert_eq!(take("9", 1), "(combined from similar events): 9");
         assert_eq!(take("0", 1), "0", "a known text stays");
-        assert_eq!(take("9", 602), "9", "and it begins anew after ten minutes");
+        assert_eq!(take("9", 602), "9", "and it begins again after ten minutes");
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Node {
     pub(super) fn tell_skipped(&mut self) -> Result<(), StoreError> {
         for uid in self.poison.skipped() {
             let message = "the node's daemon died three times while it attended to this pod, which is left as it is \
-                           until it changes or the machine starts anew";
+                           until it changes or the machine boots again";
             log::error!("pod {uid}: {message}");
             self.cx.pod_event(&uid, &EventDraft::pod(true, "PodSkipped", message.to_owned()))?;
         }

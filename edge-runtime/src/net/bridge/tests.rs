@@ -511,7 +511,6 @@ fn a_pods_link_goes_with_its_namespace() {
     let mut node = Node::new("tbr0", "10.99.1.0/24");
     node.ensure();
     drop(node.pod("a", "10.99.1.2"));
-    node.network.detach("a").unwrap();
     node.remove("a");
     let until = Instant::now() + Duration::from_secs(5);
     while !node.network.pod_links().unwrap().is_empty() {

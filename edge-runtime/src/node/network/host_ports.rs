@@ -54,7 +54,7 @@ impl HostPorts {
         held.filter(|forward| forward.port.protocol == Protocol::Udp).map(|forward| forward.port.port).collect()
     }
 
-    /// From now on the pod is to have these; an order that has not begun is replaced.
+    /// From now on the pod is to have these; an order that has not started is replaced.
     pub(in super::super) fn want(&mut self, uid: &str, forwards: Vec<Forward>) {
         self.waiting.retain(|(other, _)| other != uid);
         self.waiting.push_back((uid.to_owned(), forwards));

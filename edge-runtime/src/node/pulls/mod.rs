@@ -90,8 +90,8 @@ impl Pulls {
 
     fn enqueue(&mut self, cx: &Context, name: &str, secrets: Vec<PodLogin>, waiters: Vec<Waiter>, stage: Stage) {
         let registry = Reference::parse(name).map(|name| name.registry).unwrap_or_default();
-        let (name, begun) = (name.to_owned(), cx.mono());
-        let number = self.queue.add(Job { number: 0, name, registry, secrets, waiters, stage, begun });
+        let (name, started) = (name.to_owned(), cx.mono());
+        let number = self.queue.add(Job { number: 0, name, registry, secrets, waiters, stage, started });
         match stage {
             Stage::Checked => self.begin_check(cx, number),
             _ => self.begin(cx),
@@ -197,7 +197,7 @@ impl Pulls {
             let container = waiter.container.clone();
             let event = match (&result, present) {
                 (Ok(_), Some(image_id)) => {
-                    let message = pulled_message(cx, waiter, job.begun, &image_id);
+                    let message = pulled_message(cx, waiter, job.started, &image_id);
                     image_event(cx, waiter, false, "Pulled", message);
                     PodEvent::ImageReady { container, image_id }
                 }
@@ -239,9 +239,9 @@ fn request(config: &crate::config::Config, secrets: &[PodLogin]) -> Request {
 }
 
 /// As the kubelet's.
-fn pulled_message(cx: &Context, waiter: &Waiter, begun: Mono, image_id: &str) -> String {
+fn pulled_message(cx: &Context, waiter: &Waiter, started: Mono, image_id: &str) -> String {
     let now = cx.mono();
-    let (took, waited) = (go_duration(now.since(begun)), go_duration(now.since(waiter.asked)));
+    let (took, waited) = (go_duration(now.since(started)), go_duration(now.since(waiter.asked)));
     let size = cx.image_record(image_id, &waiter.reference).map_or(0, |image| image.size);
     let image = &waiter.reference;
     format!("Successfully pulled image {image:?} in {took} ({waited} including waiting). Image size: {size} bytes.")

@@ -35,7 +35,7 @@ pub(super) struct Job<W> {
     pub(super) secrets: Vec<PodLogin>,
     pub(super) waiters: Vec<W>,
     pub(super) stage: Stage,
-    pub(super) begun: Mono,
+    pub(super) started: Mono,
 }
 
 /// All jobs, in the order in which they were asked for.
@@ -71,13 +71,13 @@ impl<W> Queue<W> {
     /// The next that may be fetched, which is under way from now on.
     pub(super) fn begin(&mut self, now: Mono) -> Option<&Job<W>> {
         let fetched = || self.jobs.iter().filter(|job| job.stage == Stage::Fetched);
-        if fetched().count() >= MOST || fetched().any(|job| now.since(job.begun) < LONG) {
+        if fetched().count() >= MOST || fetched().any(|job| now.since(job.started) < LONG) {
             return None;
         }
         let busy = |registry: &str| fetched().any(|job| job.registry == registry);
         let at = self.jobs.iter().position(|job| job.stage == Stage::Waiting && !busy(&job.registry))?;
         let job = self.jobs.get_mut(at)?;
-        (job.stage, job.begun) = (Stage::Fetched, now);
+        (job.stage, job.started) = (Stage::Fetched, now);
         Some(job)
     }
 
@@ -124,7 +124,7 @@ mod tests {
 
     fn job(name: &str, registry: &str, stage: Stage) -> Job<()> {
         let (name, registry) = (name.to_owned(), registry.to_owned());
-        Job { number: 0, name, registry, secrets: Vec::new(), waiters: Vec::new(), stage, begun: Mono(0) }
+        Job { number: 0, name, registry, secrets: Vec::new(), waiters: Vec::new(), stage, started: Mono(0) }
     }
 
     #[test]

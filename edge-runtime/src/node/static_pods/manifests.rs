@@ -1,7 +1,7 @@
 //! The folder of static pods' manifests: what is in it, and what cannot be told. Knows nothing of pods that run.
 //!
 //! A folder that cannot be read, or that is another one than before and empty (its partition did not mount, it is being
-//! written anew), says nothing of what is wanted.
+//! written again), says nothing of what is wanted.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

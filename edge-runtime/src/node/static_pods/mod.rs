@@ -152,7 +152,7 @@ pub(super) fn mirror_known(
     Ok(())
 }
 
-/// A mirror of nothing: its manifest went while the node was made anew. As K8s pkg/kubelet/kubelet_pods.go,
+/// A mirror of nothing: its manifest went while the node was made again. As K8s pkg/kubelet/kubelet_pods.go,
 /// `deleteOrphanedMirrorPods`.
 fn orphaned(cx: &mut Context, mirror: &Pod, static_uid: &str) -> Result<(), StoreError> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();

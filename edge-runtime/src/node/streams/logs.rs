@@ -94,7 +94,7 @@ fn asked_for(cx: &Context, request: &StreamRequest) -> Result<(Found, LogOptions
 }
 
 /// The attempt whose log is meant (K8s pkg/kubelet/kubelet_pods.go `validateContainerLogStatus`): with `previous` the
-/// last that has ended before the present one, else the present one, or the last while the next has not begun.
+/// last that has ended before the present one, else the present one, or the last while the next has not started.
 fn readable_attempt(record: &ContainerRecord, previous: bool) -> Option<u32> {
     let last = record.last.as_ref().map(|ended| ended.attempt);
     match &record.state {

@@ -60,7 +60,7 @@ mod tests {
         assert!(rates.take(start + Duration::from_secs(100), &counters(3_000_000_000)), "too old");
         assert!(!rates.take(start + Duration::from_secs(101), &counters(3_000_000_000)));
         assert_eq!(rates.get("a"), Some(0));
-        // A container that was started anew counts from zero.
+        // A container that was started again counts from zero.
         rates.take(start + Duration::from_secs(103), &counters(5));
         assert_eq!(rates.get("a"), None);
     }
