@@ -11,6 +11,11 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
+    /// The key of a cluster-scoped object.
+    pub fn cluster(name: &str) -> Self {
+        Self { namespace: String::new(), name: name.to_owned() }
+    }
+
     /// The key of an object as its metadata says.
     pub fn of(obj: &Value) -> Self {
         let text = |field: &str| obj["metadata"][field].as_str().unwrap_or_default().to_owned();

@@ -20,17 +20,10 @@ const FLOORS: &[&str] = &[
 ];
 
 /// Arrows that lead up, by folder. There is to be none; one that is gone leaves this list.
-const UPWARD: &[(&str, &str)] = &[
-    ("admission", "registry"),
-    ("auth", "state"),
-    ("kinds", "registry"),
-    ("patch", "resource"),
-    ("registry", "controllers"),
-    ("state", "registry"),
-];
+const UPWARD: &[(&str, &str)] = &[("registry", "controllers")];
 
 /// The most files that may import each other in a circle; three is the aim.
-const CIRCLE: usize = 9;
+const CIRCLE: usize = 6;
 
 type Module = Vec<String>;
 

@@ -1,29 +1,29 @@
 //! What the API server's admission plugins decide here: NamespaceLifecycle, ServiceAccount, Priority,
 //! DefaultTolerationSeconds, NodeRestriction and, in `runtime_class`, RuntimeClass.
 
+pub(crate) mod attributes;
 pub(crate) mod node_restriction;
 pub(crate) mod service_account;
 
 mod runtime_class;
 
-use apimachinery::well_known::MIRROR_ANNOTATION;
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::auth::node;
 use super::storage::{Store, Stored};
 use crate::kinds::cluster_ip;
-use crate::registry::Context;
-use crate::registry::write;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
+use apimachinery::well_known::MIRROR_ANNOTATION;
+use attributes::Attributes;
 
 /// The namespaces that may not be deleted.
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 
 /// Before a creation.
-pub(crate) fn create(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
+pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
     if ctx.resource.namespaced {
         namespace_lives(store, ctx, value)?;
     }
@@ -39,12 +39,12 @@ pub(crate) fn create(store: &Store, ctx: &Context<'_>, value: &mut Value) -> Api
 }
 
 /// Before an update of the main resource.
-pub(crate) fn update(ctx: &Context<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
+pub(crate) fn update(ctx: &Attributes<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
     node_restriction::restrict_update(ctx, new, old)
 }
 
 /// Gives an updated object what it has of the cluster: the address of a Service that had none.
-pub(crate) fn allocate(ctx: &Context<'_>, store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
+pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
     if is_service(ctx)
         && let Some(range) = ctx.inner.config.services
         && old["spec"]["clusterIP"] != new["spec"]["clusterIP"]
@@ -55,7 +55,7 @@ pub(crate) fn allocate(ctx: &Context<'_>, store: &Store, new: &mut Value, old: &
 }
 
 /// Before a deletion.
-pub(crate) fn delete(ctx: &Context<'_>, _store: &Store, current: &Stored) -> ApiResult<()> {
+pub(crate) fn delete(ctx: &Attributes<'_>, _store: &Store, current: &Stored) -> ApiResult<()> {
     let name = current.key.name.as_str();
     if ctx.resource.group.is_empty() && ctx.resource.plural == "namespaces" && IMMORTAL.contains(&name) {
         return Err(ApiError::forbidden(&ctx.resource, name, "this namespace may not be deleted"));
@@ -63,17 +63,17 @@ pub(crate) fn delete(ctx: &Context<'_>, _store: &Store, current: &Stored) -> Api
     node_restriction::restrict_delete(ctx, current)
 }
 
-fn is_service(ctx: &Context<'_>) -> bool {
+fn is_service(ctx: &Attributes<'_>) -> bool {
     ctx.resource.group.is_empty() && ctx.resource.plural == "services"
 }
 
-fn is_pod(ctx: &Context<'_>) -> bool {
+fn is_pod(ctx: &Attributes<'_>) -> bool {
     ctx.resource.group.is_empty() && ctx.resource.plural == "pods"
 }
 
-fn namespace_lives(store: &Store, ctx: &Context<'_>, value: &Value) -> ApiResult<()> {
+fn namespace_lives(store: &Store, ctx: &Attributes<'_>, value: &Value) -> ApiResult<()> {
     let namespace = ctx.path.namespace.as_str();
-    let Some(stored) = store.get("namespaces", &write::cluster_key(namespace))? else {
+    let Some(stored) = store.get("namespaces", &ObjectKey::cluster(namespace))? else {
         return Err(ApiError::no_namespace(namespace));
     };
     if meta::deleting(stored.value()) || stored.value()["status"]["phase"] == "Terminating" {
@@ -87,7 +87,7 @@ fn namespace_lives(store: &Store, ctx: &Context<'_>, value: &Value) -> ApiResult
     Ok(())
 }
 
-fn pod(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
+fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
     if !value["spec"].is_object() {
         return Ok(());
     }
@@ -127,7 +127,7 @@ fn pod(store: &Store, ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
 /// The two classes that every cluster has.
 const CLASSES: &[(&str, i64)] = &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-fn priority(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
+fn priority(ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
     let class = value["spec"]["priorityClassName"].as_str().unwrap_or_default().to_owned();
     let priority = if class.is_empty() {
         0

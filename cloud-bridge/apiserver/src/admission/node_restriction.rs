@@ -4,24 +4,25 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::attributes::Attributes;
 use crate::auth::node::references::needs_api_object;
-use crate::registry::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, Stored};
+use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 use apimachinery::node_labels::may_set;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 
-fn node_of<'a>(ctx: &'a Context<'_>) -> Option<&'a str> {
+fn node_of<'a>(ctx: &'a Attributes<'_>) -> Option<&'a str> {
     ctx.user.node_name()
 }
 
-fn refuse(ctx: &Context<'_>, name: &str, why: &str) -> ApiResult<()> {
+fn refuse(ctx: &Attributes<'_>, name: &str, why: &str) -> ApiResult<()> {
     Err(ApiError::forbidden(&ctx.resource, name, why))
 }
 
 /// NodeRestriction on creation.
-pub(crate) fn restrict_create(ctx: &Context<'_>, store: &Store, value: &Value) -> ApiResult<()> {
+pub(crate) fn restrict_create(ctx: &Attributes<'_>, store: &Store, value: &Value) -> ApiResult<()> {
     let Some(node) = node_of(ctx) else { return Ok(()) };
     let name = meta::text(value, "name");
     match (ctx.resource.group.as_ref(), ctx.resource.plural.as_ref()) {
@@ -48,7 +49,7 @@ pub(crate) fn restrict_create(ctx: &Context<'_>, store: &Store, value: &Value) -
 /// Beyond Kubernetes' rules: what bridges and administrators say of a node by annotations (whether it may connect, how
 /// long its pods are left alone) is not the node's to change. In its name the bridge tells which connection is its
 /// newest and, when it joins, from when its certificates are good.
-fn own_annotations(ctx: &Context<'_>, node: &str, new: &Value, old: Option<&Value>) -> ApiResult<()> {
+fn own_annotations(ctx: &Attributes<'_>, node: &str, new: &Value, old: Option<&Value>) -> ApiResult<()> {
     const DOMAIN: &str = "sampan.dev/";
     let told: &[&str] =
         if old.is_none() { &["sampan.dev/session", "sampan.dev/certificates-from"] } else { &["sampan.dev/session"] };
@@ -63,14 +64,14 @@ fn own_annotations(ctx: &Context<'_>, node: &str, new: &Value, old: Option<&Valu
     refuse(ctx, node, &format!("node {node:?} is not allowed to modify annotations of {DOMAIN}"))
 }
 
-fn own_node(ctx: &Context<'_>, node: &str, name: &str) -> ApiResult<()> {
+fn own_node(ctx: &Attributes<'_>, node: &str, name: &str) -> ApiResult<()> {
     if name == node {
         return Ok(());
     }
     refuse(ctx, name, &format!("node {node:?} is not allowed to modify node {name:?}"))
 }
 
-fn mirror_pod(ctx: &Context<'_>, store: &Store, node: &str, pod: &Value) -> ApiResult<()> {
+fn mirror_pod(ctx: &Attributes<'_>, store: &Store, node: &str, pod: &Value) -> ApiResult<()> {
     let name = meta::text(pod, "name");
     if !pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_string() {
         let why =
@@ -102,7 +103,7 @@ fn mirror_pod(ctx: &Context<'_>, store: &Store, node: &str, pod: &Value) -> ApiR
         let why = format!("node {node:?} must not set blockOwnerDeletion on an owner reference");
         return refuse(ctx, name, &why);
     }
-    let Some(found) = store.get("nodes", &crate::registry::write::cluster_key(node))? else {
+    let Some(found) = store.get("nodes", &ObjectKey::cluster(node))? else {
         let nodes = ctx.inner.registry.find("", "v1", "nodes").ok_or_else(ApiError::no_resource)?;
         return Err(ApiError::not_found(&nodes, node));
     };
@@ -118,7 +119,7 @@ fn mirror_pod(ctx: &Context<'_>, store: &Store, node: &str, pod: &Value) -> ApiR
 }
 
 /// NodeRestriction on an update of the main resource or of a status.
-pub(crate) fn restrict_update(ctx: &Context<'_>, new: &Value, old: &Value) -> ApiResult<()> {
+pub(crate) fn restrict_update(ctx: &Attributes<'_>, new: &Value, old: &Value) -> ApiResult<()> {
     let Some(node) = node_of(ctx) else { return Ok(()) };
     let name = meta::text(old, "name");
     match (ctx.resource.group.as_ref(), ctx.resource.plural.as_ref()) {
@@ -174,7 +175,7 @@ pub(crate) fn restrict_update(ctx: &Context<'_>, new: &Value, old: &Value) -> Ap
 }
 
 /// A node tells how large a claim's volume is and how it resizes, nothing else.
-fn claim_status(ctx: &Context<'_>, node: &str, new: &Value, old: &Value) -> ApiResult<()> {
+fn claim_status(ctx: &Attributes<'_>, node: &str, new: &Value, old: &Value) -> ApiResult<()> {
     let name = meta::text(old, "name");
     if ctx.path.subresource != "status" {
         return refuse(ctx, name, "may only update PVC status");
@@ -198,7 +199,7 @@ fn claim_status(ctx: &Context<'_>, node: &str, new: &Value, old: &Value) -> ApiR
     refuse(ctx, name, &format!("node {node:?} is not allowed to update {what}"))
 }
 
-fn own_lease(ctx: &Context<'_>, node: &str, name: &str) -> ApiResult<()> {
+fn own_lease(ctx: &Attributes<'_>, node: &str, name: &str) -> ApiResult<()> {
     if name == node {
         return Ok(());
     }
@@ -206,7 +207,7 @@ fn own_lease(ctx: &Context<'_>, node: &str, name: &str) -> ApiResult<()> {
 }
 
 /// NodeRestriction on deletion.
-pub(crate) fn restrict_delete(ctx: &Context<'_>, current: &Stored) -> ApiResult<()> {
+pub(crate) fn restrict_delete(ctx: &Attributes<'_>, current: &Stored) -> ApiResult<()> {
     let Some(node) = node_of(ctx) else { return Ok(()) };
     let name = current.key.name.as_str();
     match (ctx.resource.group.as_ref(), ctx.resource.plural.as_ref()) {
@@ -220,7 +221,7 @@ pub(crate) fn restrict_delete(ctx: &Context<'_>, current: &Stored) -> ApiResult<
 }
 
 /// NodeRestriction on an eviction.
-pub(crate) fn restrict_eviction(ctx: &Context<'_>, pod: &Stored) -> ApiResult<()> {
+pub(crate) fn restrict_eviction(ctx: &Attributes<'_>, pod: &Stored) -> ApiResult<()> {
     match node_of(ctx) {
         Some(node) if pod.value()["spec"]["nodeName"] != node => {
             refuse(ctx, &pod.key.name, &format!("node {node} can only evict pods with spec.nodeName set to itself"))

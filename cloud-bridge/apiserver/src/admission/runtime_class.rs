@@ -4,8 +4,7 @@
 use edge_protocol::json::SetField;
 use serde_json::Value;
 
-use crate::registry::Context;
-use crate::registry::write;
+use super::attributes::Attributes;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Store;
 use apimachinery::json::{items, object_mut, text, text_entries};
@@ -15,13 +14,13 @@ use apimachinery::quantity::Quantity;
 
 const STORAGE: &str = "runtimeclasses.node.k8s.io";
 
-pub(crate) fn apply(store: &Store, ctx: &Context<'_>, pod: &mut Value) -> ApiResult<()> {
+pub(crate) fn apply(store: &Store, ctx: &Attributes<'_>, pod: &mut Value) -> ApiResult<()> {
     let refuse = |why: String| ApiError::forbidden(&ctx.resource, meta::text(pod, "name"), &why);
     let class = text(&pod["spec"], "runtimeClassName").to_owned();
     let found = match class.as_str() {
         "" => None,
         _ => {
-            let key: ObjectKey = write::cluster_key(&class);
+            let key: ObjectKey = ObjectKey::cluster(&class);
             let none = || refuse(format!("pod rejected: RuntimeClass {class:?} not found"));
             Some(store.get(STORAGE, &key)?.ok_or_else(none)?)
         }

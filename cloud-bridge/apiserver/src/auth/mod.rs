@@ -9,9 +9,9 @@ pub(crate) mod node;
 use edge_protocol::json::SetField;
 use http::HeaderMap;
 
-use super::state::Inner;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::user::{AUTHENTICATED, MASTERS, UserInfo};
+use node::Related;
 use request_info::{ResourcePath, Target};
 
 /// What a request wants to do.
@@ -98,29 +98,6 @@ impl Attributes {
     }
 }
 
-/// The user of a bearer token.
-///
-/// # Errors
-/// 401 when there is no token or nobody has it.
-pub(crate) fn bearer(inner: &Inner, headers: &HeaderMap) -> ApiResult<UserInfo> {
-    let value = headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let token = match value.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-        _ => return Err(ApiError::unauthorized()),
-    };
-    token_user(inner, token).ok_or_else(ApiError::unauthorized)
-}
-
-/// Whom a token stands for. Compares whole tokens in constant time.
-pub(crate) fn token_user(inner: &Inner, token: &str) -> Option<UserInfo> {
-    let equal = |known: &str| {
-        let difference = known.bytes().zip(token.bytes()).fold(0, |acc, (a, b)| acc | (a ^ b));
-        known.len() == token.len() && difference == 0
-    };
-    let fixed = inner.config.tokens.iter().find(|(known, _)| !known.is_empty() && equal(known));
-    fixed.map(|(_, user)| user.clone()).or_else(|| accounts::user(inner, token))
-}
-
 /// Follows the impersonation headers.
 ///
 /// # Errors
@@ -170,7 +147,7 @@ fn self_review(path: &ResourcePath) -> bool {
 }
 
 /// Decides; `Err` carries the reason, which may be empty.
-pub(crate) fn decide(inner: &Inner, user: &UserInfo, attributes: &Attributes) -> Result<(), String> {
+pub(crate) fn decide(related: &Related, user: &UserInfo, attributes: &Attributes) -> Result<(), String> {
     if user.in_group(MASTERS) {
         return Ok(());
     }
@@ -182,14 +159,14 @@ pub(crate) fn decide(inner: &Inner, user: &UserInfo, attributes: &Attributes) ->
         None => {}
     }
     match user.node_name() {
-        Some(node) => node::authorize(&inner.related.relations(), node, attributes),
+        Some(node) => node::authorize(&related.relations(), node, attributes),
         None => Err(String::new()),
     }
 }
 
 /// `decide`, as a 403.
-pub(crate) fn authorize(inner: &Inner, user: &UserInfo, attributes: &Attributes) -> ApiResult<()> {
-    decide(inner, user, attributes).map_err(|reason| attributes.denied(user, &reason))
+pub(crate) fn authorize(related: &Related, user: &UserInfo, attributes: &Attributes) -> ApiResult<()> {
+    decide(related, user, attributes).map_err(|reason| attributes.denied(user, &reason))
 }
 
 #[cfg(test)]

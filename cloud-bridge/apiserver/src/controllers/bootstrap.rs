@@ -11,6 +11,7 @@ use crate::registry::write;
 use crate::resource::status::ApiError;
 use crate::state::Inner;
 use crate::storage::StoreError;
+use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
 /// The namespaces that every cluster has.
@@ -22,7 +23,7 @@ pub(crate) fn run(inner: &Arc<Inner>) -> Result<(), StoreError> {
     let mut store = inner.store();
     let Some(namespaces) = inner.registry.find("", "v1", "namespaces") else { return Ok(()) };
     for name in NAMESPACES {
-        if store.get("namespaces", &write::cluster_key(name))?.is_some() {
+        if store.get("namespaces", &ObjectKey::cluster(name))?.is_some() {
             continue;
         }
         let mut namespace = json!({

@@ -1,6 +1,5 @@
 //! Custom resource definitions: what each of them serves, and their life from Established to the last object.
 
-use crate::kinds::custom::STORAGE;
 use edge_protocol::json::SetField;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::garbage_collector;
+use crate::kinds::custom::STORAGE;
 use crate::kinds::custom::strategy::Custom;
 use crate::registry::delete::{Options, SLICE};
 use crate::registry::write;
@@ -16,6 +16,7 @@ use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Subresource, Tex
 use crate::state::Inner;
 use crate::state::work::Work;
 use crate::storage::{Store, Stored};
+use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
 /// The finalizer that keeps a definition until its objects are gone.
@@ -160,7 +161,7 @@ pub(crate) fn removed(inner: &Inner, store: &mut Store, definition: &Stored) {
 
 /// Deletes the objects of a definition that is going, a slice at a time; takes its finalizer off after the last.
 pub(crate) fn collect(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()> {
-    let key = write::cluster_key(name);
+    let key = ObjectKey::cluster(name);
     let Some(stored) = store.get(STORAGE, &key)? else { return Ok(()) };
     let finalizers = meta::finalizers(stored.value());
     if !meta::deleting(stored.value()) || !finalizers.iter().any(|f| f == FINALIZER) {

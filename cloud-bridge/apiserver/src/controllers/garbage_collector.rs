@@ -301,7 +301,7 @@ pub(crate) fn remove_all(
 
 /// Deletes what a Terminating namespace holds; takes the namespace's finalizer off when nothing is left.
 fn empty_namespace(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()> {
-    let key = write::cluster_key(name);
+    let key = ObjectKey::cluster(name);
     let Some((resource, stored)) = find(inner, store, "namespaces", &key)? else { return Ok(()) };
     if !meta::deleting(stored.value()) {
         return Ok(());

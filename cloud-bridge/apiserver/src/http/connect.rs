@@ -33,7 +33,7 @@ pub(crate) async fn connect(
     // A WebSocket can only GET; to read a pod is not to run something in it
     // (K8s pkg/registry/core/pod/rest/subresources.go, AuthorizePodWebsocketUpgradeCreatePermission).
     let create = Attributes { verb: "create".to_owned(), ..attributes.clone() };
-    auth::authorize(inner, ctx.user, &create)?;
+    auth::authorize(&inner.related, ctx.user, &create)?;
     let query = parts.uri.query().unwrap_or_default();
     let subresource = ctx.path.subresource.as_str();
     let (place, container) = pod::place(ctx, subresource != "portforward")?;

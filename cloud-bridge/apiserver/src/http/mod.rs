@@ -59,7 +59,7 @@ pub(crate) fn permit(inner: &Inner, user: &UserInfo, parts: &Parts) -> ApiResult
     let target = target(parts.uri.path());
     let watching = query.flag("watch");
     let attributes = Attributes::new(parts.method.as_str(), &target, watching, query.text("fieldSelector"));
-    auth::authorize(inner, &user, &attributes)?;
+    auth::authorize(&inner.related, &user, &attributes)?;
     Ok(Permitted { user, query, target, attributes })
 }
 
@@ -177,7 +177,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     if connect::is(&path.group, &path.resource, &path.subresource) {
         return connect::connect(inner, &ctx, attributes, parts).await;
     }
-    if path.group == metrics::GROUP {
+    if path.group == crate::kinds::metrics::GROUP {
         return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
     }
     if path.resource == "nodes" && path.subresource == "proxy" && path.group.is_empty() {

@@ -1,6 +1,5 @@
 //! The server as its users hold it: opened on a state file, asked in-process or over TLS.
 
-use crate::auth;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -16,11 +15,12 @@ use crate::auth::node::Related;
 use crate::controllers::{bootstrap, garbage_collector};
 use crate::http as front;
 use crate::kinds::builtin;
-use crate::registry::{metrics, write};
+use crate::registry::write;
 use crate::resource::catalogue::Registry;
 use crate::resource::status::ApiError;
 use crate::state::inflight::Inflight;
 use crate::state::quota::Quotas;
+use crate::state::samples::Samples;
 use crate::state::work;
 use crate::state::{Config, Inner};
 use crate::storage::{History, Store, StoreError};
@@ -61,7 +61,7 @@ impl Server {
             registry,
             backend: OnceLock::new(),
             collector,
-            samples: metrics::Samples::default(),
+            samples: Samples::default(),
             related: Related::default(),
             inflight: Inflight::default(),
         });
@@ -117,7 +117,7 @@ impl Server {
     /// # Errors
     /// 401: there is none, or nobody has it.
     pub fn bearer(&self, headers: &HeaderMap) -> Result<UserInfo, ApiError> {
-        auth::bearer(&self.inner, headers)
+        self.inner.bearer(headers)
     }
 
     /// As `handle`, of somebody at the other end of a connection: within the limit of requests under way.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::custom::definition::Definition;
+use super::metrics;
 use crate::codec::decode;
 use crate::kinds;
-use crate::registry::metrics;
 use crate::resource::strategy::{Plain, Strategy};
 use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Subresource, Text};
 

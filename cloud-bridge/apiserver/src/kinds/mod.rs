@@ -6,6 +6,7 @@ pub(crate) mod cluster_ip;
 pub(crate) mod custom;
 pub(crate) mod defaults;
 pub(crate) mod events;
+pub(crate) mod metrics;
 pub(crate) mod qos;
 pub(crate) mod table;
 pub(crate) mod validate;
@@ -16,7 +17,8 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::resource::strategy::{Column, PatchError, Strategy};
+use crate::patch::strategic::PatchError;
+use crate::resource::strategy::{Column, Strategy};
 use table::Spec;
 
 use crate::patch::strategic;

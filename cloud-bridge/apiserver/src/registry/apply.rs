@@ -1,8 +1,6 @@
 //! Server-side apply: an applier owns the fields it sets; what it no longer sets goes, what another applier
 //! owns conflicts. Fields that were written otherwise than by apply have no owner here, so they never conflict.
 
-use crate::codec::parse;
-use crate::patch::fields;
 use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -12,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Answer, Context, create, update};
 use crate::codec::decode;
+use crate::codec::parse;
+use crate::patch::fields;
 use crate::patch::fields::Fields;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;

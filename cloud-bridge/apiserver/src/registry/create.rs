@@ -1,6 +1,5 @@
 //! Creating an object.
 
-use crate::resource::object_meta;
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -8,8 +7,8 @@ use super::{Answer, Context};
 use super::{managed_fields, write};
 use crate::admission;
 use crate::kinds::events;
+use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::state::quota;
 use crate::storage::Store;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -40,7 +39,7 @@ pub(crate) fn create_value(
     }
     let strategy = resource.strategy();
     strategy.default(&mut value);
-    admission::create(store, ctx, &mut value)?;
+    admission::create(store, &ctx.attributes(), &mut value)?;
     meta::fill_new(&mut value, ctx.now);
     let generated = meta::text(&value, "name").is_empty() && !meta::text(&value, "generateName").is_empty();
     if generated {
@@ -80,10 +79,10 @@ fn insert(ctx: &Context<'_>, store: &mut Store, mut value: Value, generated: boo
     if dry_run {
         return Ok(value);
     }
-    quota::admit(ctx)?;
+    ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
     let expires = events::expiry(resource, ctx.now);
     let stored = store.write(&resource.storage, value, None, expires)?;
-    quota::charge(ctx, &stored);
+    ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
     write::after_write(ctx.inner, store, resource, &stored, None)?;
     Ok(stored.value().clone())
 }

@@ -23,6 +23,7 @@ use serde_json::Value;
 use super::resource::Resource;
 use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
+use crate::admission::attributes::Attributes;
 use crate::auth::request_info::{Query, ResourcePath};
 use crate::codec::decode::Decoded;
 use crate::codec::parse;
@@ -70,6 +71,11 @@ impl From<StoreError> for ApiError {
 impl Context<'_> {
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         self.inner.store()
+    }
+
+    /// What admission is told of the request.
+    pub(crate) fn attributes(&self) -> Attributes<'_> {
+        Attributes { inner: self.inner, user: self.user, resource: Arc::clone(&self.resource), path: self.path }
     }
 
     /// The key that the path names.

@@ -1,6 +1,5 @@
 //! PATCH: JSON patch, merge patch, strategic merge patch and server-side apply, then an update.
 
-use crate::codec::parse;
 use edge_protocol::json::SetField;
 use std::sync::Arc;
 
@@ -9,11 +8,12 @@ use serde_json::Value;
 
 use super::apply;
 use super::{Answer, Context, update};
+use crate::codec::parse;
 use crate::kinds::events;
 use crate::patch::json::{JsonPatchError, json_patch};
+use crate::patch::strategic::PatchError;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::resource::strategy::PatchError;
 use apimachinery::field::FieldError;
 use apimachinery::meta;
 

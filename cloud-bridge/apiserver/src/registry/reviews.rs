@@ -1,7 +1,6 @@
 //! Questions about identities and permissions: `authentication.k8s.io` and `authorization.k8s.io`. Nothing is
 //! stored.
 
-use crate::resource::typed;
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
@@ -11,10 +10,10 @@ use k8s_openapi::api::authorization::v1::{
 };
 use serde_json::{Value, json};
 
-use crate::auth::accounts;
 use crate::auth::request_info::ResourcePath;
 use crate::auth::{self, Attributes};
 use crate::resource::status::{ApiError, ApiResult};
+use crate::resource::typed;
 use crate::state::Inner;
 use apimachinery::meta;
 use apimachinery::user::UserInfo;
@@ -96,13 +95,13 @@ fn token(inner: &Inner, spec: &Value) -> Value {
     let text = spec["token"].as_str().unwrap_or_default();
     let wanted: Vec<String> =
         spec["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    if let Some(proven) = accounts::review(inner, text, &wanted) {
+    if let Some(proven) = inner.account_token(text, &wanted) {
         let mut user = info(&proven.user);
         user.set("extra", proven.extra);
         return json!({ "authenticated": true, "user": user, "audiences": proven.audiences });
     }
     // Of the fixed tokens none is for an audience.
-    match auth::token_user(inner, text).filter(|_| wanted.is_empty()) {
+    match inner.token_user(text).filter(|_| wanted.is_empty()) {
         Some(user) => json!({ "authenticated": true, "user": info(&user) }),
         None => json!({ "user": {}, "error": "invalid bearer token" }),
     }
@@ -142,7 +141,7 @@ fn access(inner: &Inner, user: &UserInfo, spec: &Value) -> Value {
             }
         }
     };
-    match auth::decide(inner, user, &attributes) {
+    match auth::decide(&inner.related, user, &attributes) {
         Ok(()) => json!({ "allowed": true }),
         Err(reason) if reason.is_empty() => json!({ "allowed": false }),
         Err(reason) => json!({ "allowed": false, "reason": reason }),

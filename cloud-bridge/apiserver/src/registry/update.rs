@@ -1,6 +1,5 @@
 //! Replacing an object, wholly or in its status, under optimistic concurrency.
 
-use crate::resource::object_meta;
 use edge_protocol::json::SetField;
 use std::sync::Arc;
 
@@ -13,8 +12,8 @@ use crate::admission;
 use crate::controllers::definitions;
 use crate::kinds::events;
 use crate::resource::Resource;
+use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::state::quota;
 use crate::storage::{Store, Stored};
 use apimachinery::field::FieldError;
 use apimachinery::meta;
@@ -84,7 +83,7 @@ pub(crate) fn replace(
     let status = ctx.path.subresource == "status";
     let strategy = resource.strategy();
     strategy.default(&mut new);
-    admission::update(ctx, &mut new, old)?;
+    admission::update(&ctx.attributes(), &mut new, old)?;
     meta::set(&mut new, "generation", old["metadata"]["generation"].clone());
     if status {
         strategy.prepare_status_update(&mut new, old);
@@ -96,7 +95,7 @@ pub(crate) fn replace(
         raise_generation(&resource, &mut new, old);
     }
     // After what the request leaves out was taken over: only then is it known what is wanted anew.
-    admission::allocate(ctx, store, &mut new, old)?;
+    admission::allocate(&ctx.attributes(), store, &mut new, old)?;
     meta::keep_old(&mut new, old);
     if status {
         // Subresource updates end where the main resource's deletion rules begin.
@@ -123,10 +122,10 @@ pub(crate) fn replace(
     if dry_run {
         return Ok(new);
     }
-    quota::admit(ctx)?;
+    ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
     let expires = events::expiry(&resource, ctx.now);
     let stored = store.write(&resource.storage, new, Some(current), expires)?;
-    quota::charge(ctx, &stored);
+    ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
     write::after_write(ctx.inner, store, &resource, &stored, Some(current))?;
     Ok(stored.value().clone())
 }

@@ -1,7 +1,6 @@
 //! What follows from a write: the default service account of a namespace, the resources of a custom resource
 //! definition, and work for the garbage collector. Called with the storage's lock held.
 
-use crate::controllers::root_ca;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -9,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::auth::accounts;
 use crate::controllers::definitions;
+use crate::controllers::root_ca;
 use crate::controllers::volume_binder;
 use crate::resource::Resource;
 use crate::resource::status::ApiResult;
@@ -95,7 +95,7 @@ pub(crate) fn remove(
     }
     let namespace = &current.key.namespace;
     if !namespace.is_empty()
-        && let Some(stored) = store.get("namespaces", &cluster_key(namespace))?
+        && let Some(stored) = store.get("namespaces", &ObjectKey::cluster(namespace))?
     {
         if meta::deleting(stored.value()) {
             inner.collector.add(Work::Namespace(namespace.clone()));
@@ -137,11 +137,6 @@ pub(crate) fn rewrite(
     }
     let stored = store.write(&resource.storage, new, Some(current), None)?;
     after_write(inner, store, resource, &stored, Some(current))
-}
-
-/// The key of a cluster-scoped object.
-pub(crate) fn cluster_key(name: &str) -> ObjectKey {
-    ObjectKey { namespace: String::new(), name: name.to_owned() }
 }
 
 /// Creates the service account that every pod gets when it names none.

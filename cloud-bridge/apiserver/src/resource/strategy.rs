@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::codec::decode::Decoded;
 use crate::patch::list_keys;
+use crate::patch::strategic::PatchError;
 use apimachinery::field::FieldError;
 
 /// One column of a `meta.k8s.io/v1` Table.
@@ -27,17 +28,6 @@ pub struct Column {
     pub description: Cow<'static, str>,
     /// 0 is always shown, 1 with `-o wide`.
     pub priority: i32,
-}
-
-/// A strategic merge patch that could not be applied; becomes 400 or 422 with this text.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum PatchError {
-    /// The kind has no merge keys (custom resources): 415.
-    #[error("strategic merge patch is not supported")]
-    Unsupported,
-    /// The patch itself is malformed: 400.
-    #[error("{0}")]
-    Invalid(String),
 }
 
 /// The hooks of one kind. The default bodies suit a kind without opinions.

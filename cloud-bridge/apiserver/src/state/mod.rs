@@ -1,7 +1,9 @@
 //! What every part of the server shares: how it was opened, the store, and what is kept beside it.
 
+pub(crate) mod access;
 pub(crate) mod inflight;
 pub(crate) mod quota;
+pub(crate) mod samples;
 pub(crate) mod work;
 
 use std::path::PathBuf;
@@ -13,12 +15,12 @@ use crate::auth::accounts::Accounts;
 
 use super::storage::{Durable, Store};
 use crate::kinds::cluster_ip::ServiceRange;
-use crate::registry::metrics::Samples;
 use crate::resource::catalogue::Registry;
 use apimachinery::user::UserInfo;
 use inflight::Inflight;
 use kubelet_api::backend::KubeletBackend;
 use quota::Quotas;
+use samples::Samples;
 
 /// How to open a server.
 #[derive(Debug, Clone)]

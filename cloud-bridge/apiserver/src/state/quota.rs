@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::registry::Context;
+use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Stored;
+use apimachinery::user::UserInfo;
 
 /// Nodes that are counted. Those beyond are let in by an administrator, too, and find the oldest places.
 const NODES: usize = 16_384;
@@ -78,27 +79,25 @@ impl Quotas {
     }
 }
 
-/// Before a write in the name of a node.
-pub(crate) fn admit(ctx: &Context<'_>) -> ApiResult<()> {
-    let Some(node) = ctx.user.node_name() else { return Ok(()) };
-    if ctx.inner.quotas.admits(node, Instant::now(), ctx.resource.storage == "events") {
-        return Ok(());
+impl Quotas {
+    /// Before a write in the name of a node.
+    pub(crate) fn admit(&self, user: &UserInfo, resource: &Resource) -> ApiResult<()> {
+        let Some(node) = user.node_name() else { return Ok(()) };
+        if self.admits(node, Instant::now(), resource.storage == "events") {
+            return Ok(());
+        }
+        let mut error =
+            ApiError::too_many_requests(format!("node {node:?} has written more than its share; try again later"));
+        error.details = serde_json::json!({"retryAfterSeconds": 10});
+        Err(error)
     }
-    let mut error =
-        ApiError::too_many_requests(format!("node {node:?} has written more than its share; try again later"));
-    error.details = serde_json::json!({"retryAfterSeconds": 10});
-    Err(error)
-}
 
-/// After it.
-pub(crate) fn charge(ctx: &Context<'_>, stored: &Stored) {
-    if let Some(node) = ctx.user.node_name() {
-        ctx.inner.quotas.took(
-            node,
-            Instant::now(),
-            ctx.resource.storage == "events",
-            i64::try_from(stored.body.len()).unwrap_or(i64::MAX),
-        );
+    /// After it.
+    pub(crate) fn charge(&self, user: &UserInfo, resource: &Resource, stored: &Stored) {
+        if let Some(node) = user.node_name() {
+            let bytes = i64::try_from(stored.body.len()).unwrap_or(i64::MAX);
+            self.took(node, Instant::now(), resource.storage == "events", bytes);
+        }
     }
 }
 

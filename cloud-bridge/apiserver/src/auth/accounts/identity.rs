@@ -1,11 +1,12 @@
 //! Whom a service account token stands for: its signature, its times, and whether what it is bound to is still there
 //! (K8s pkg/serviceaccount/claims.go, `Validate`).
 
+use std::sync::MutexGuard;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::ISSUER;
-use crate::state::Inner;
+use super::{Accounts, ISSUER};
 use crate::storage::Store;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -23,14 +24,13 @@ pub(crate) struct Proven {
     pub(crate) extra: Value,
 }
 
-/// The user of a token that is meant for this API.
-pub(crate) fn user(inner: &Inner, token: &str) -> Option<UserInfo> {
-    review(inner, token, &[]).map(|proven| proven.user)
-}
-
 /// As a TokenReview asks it; no audiences means this API's own.
-pub(crate) fn review(inner: &Inner, token: &str, wanted: &[String]) -> Option<Proven> {
-    let accounts = inner.config.accounts.as_ref()?;
+pub(crate) fn review<'a>(
+    accounts: &Accounts,
+    store: impl FnOnce() -> MutexGuard<'a, Store>,
+    token: &str,
+    wanted: &[String],
+) -> Option<Proven> {
     let claims = accounts.key.verify(token)?;
     let now = Timestamp::now().as_second();
     let time = |name: &str| claims[name].as_i64();
@@ -47,7 +47,7 @@ pub(crate) fn review(inner: &Inner, token: &str, wanted: &[String]) -> Option<Pr
     let private = &claims["kubernetes.io"];
     let namespace = private["namespace"].as_str()?;
     let account = &private["serviceaccount"];
-    let store = inner.store();
+    let store = store();
     let alive = |storage: &str, namespace: &str, claim: &Value| present(&store, storage, namespace, claim, now);
     let bound = [("pods", "pod", namespace), ("secrets", "secret", namespace), ("nodes", "node", "")];
     if !alive("serviceaccounts", namespace, account) {

@@ -4,7 +4,7 @@
 mod identity;
 mod jwt;
 
-pub(crate) use identity::{review, user};
+pub(crate) use identity::{Proven, review};
 pub use jwt::KeyError;
 
 use jwt::SigningKey;

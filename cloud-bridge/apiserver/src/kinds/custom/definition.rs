@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::approval;
 use crate::kinds;
-use crate::resource::strategy::{Column, PatchError, Strategy};
+use crate::patch::strategic::PatchError;
+use crate::resource::strategy::{Column, Strategy};
 use apimachinery::field::FieldError;
 use apimachinery::json::items_mut;
 use apimachinery::meta;

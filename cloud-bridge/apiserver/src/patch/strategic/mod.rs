@@ -10,13 +10,23 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::resource::strategy::PatchError;
 use keys::{List, Type};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const ORDER: &str = "$setElementOrder/";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
+
+/// A strategic merge patch that could not be applied; becomes 400 or 422 with this text.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PatchError {
+    /// The kind has no merge keys (custom resources): 415.
+    #[error("strategic merge patch is not supported")]
+    Unsupported,
+    /// The patch itself is malformed: 400.
+    #[error("{0}")]
+    Invalid(String),
+}
 
 /// Applies `patch` to `current`, with the merge keys of the built-in kind `kind`.
 pub(crate) fn apply(kind: &str, current: &Value, patch: &Value) -> Result<Value, PatchError> {

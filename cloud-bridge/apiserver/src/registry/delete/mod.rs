@@ -42,7 +42,7 @@ pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
-    admission::delete(ctx, &store, &current)?;
+    admission::delete(&ctx.attributes(), &store, &current)?;
     let outcome = remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(answer(&ctx.resource, outcome))
 }
@@ -96,7 +96,7 @@ fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> 
         if meta::text(current.value(), "uid") != meta::text(stored.value(), "uid") {
             continue;
         }
-        admission::delete(ctx, &store, &current)?;
+        admission::delete(&ctx.attributes(), &store, &current)?;
         remove(ctx.inner, &mut store, &ctx.resource, &current, options, ctx.now)?;
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! `DeleteOptions` of a request.
 
-use crate::resource::typed;
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde_json::Value;
@@ -8,6 +7,7 @@ use serde_json::Value;
 use crate::auth::request_info::Query;
 use crate::registry::dry_run;
 use crate::resource::status::{ApiError, ApiResult};
+use crate::resource::typed;
 use apimachinery::field::FieldError;
 
 /// `DeleteOptions`, as far as they count.

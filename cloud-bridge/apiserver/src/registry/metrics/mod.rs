@@ -5,106 +5,25 @@ mod usage;
 
 use edge_protocol::json::SetField;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::Context;
+use crate::kinds::metrics::VERBS;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::resource::strategy::Plain;
-use crate::resource::{ALL_VERBS, Hooks, Resource};
+use crate::state::samples::Measured;
 use crate::storage::Stored;
 use apimachinery::meta;
 use apimachinery::selector::{FieldSelector, LabelSelector};
-use kubelet_api::backend::{BackendError, KubeletBackend};
 use usage::Usage;
 
-/// The group of these resources.
-pub(crate) const GROUP: &str = "metrics.k8s.io";
 const API_VERSION: &str = "metrics.k8s.io/v1beta1";
-/// Read only.
-const VERBS: &[&str] = &["get", "list"];
-/// A rate needs two measurements at least this far apart...
-const WINDOW: Duration = Duration::from_secs(1);
-/// ...and at most this far.
-const OLD: Duration = Duration::from_secs(30);
-/// For a node to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Nodes asked at the same time.
 const CONCURRENCY: usize = 16;
-
-/// What the group serves. Nothing of it is stored.
-pub(crate) fn resources() -> Vec<Arc<Resource>> {
-    debug_assert!(VERBS.iter().all(|verb| ALL_VERBS.contains(verb)));
-    [("NodeMetrics", "nodes", false), ("PodMetrics", "pods", true)]
-        .into_iter()
-        .map(|(kind, plural, namespaced)| {
-            Arc::new(Resource {
-                group: GROUP.into(),
-                version: "v1beta1".into(),
-                kind: kind.into(),
-                list_kind: format!("{kind}List").into(),
-                plural: plural.into(),
-                singular: "".into(),
-                short_names: Vec::new(),
-                namespaced,
-                categories: Vec::new(),
-                verbs: VERBS,
-                subresources: Vec::new(),
-                has_generation: false,
-                decode: None,
-                storage: format!("{plural}.{GROUP}").into(),
-                hooks: Hooks::Builtin(&Plain),
-            })
-        })
-        .collect()
-}
-
-/// The last measurement of each node.
-#[derive(Default)]
-pub(crate) struct Samples(Mutex<HashMap<String, (Instant, Arc<Value>)>>);
-
-/// Two measurements of a node.
-struct Measured {
-    before: Arc<Value>,
-    now: Arc<Value>,
-    between: Duration,
-}
-
-impl Samples {
-    fn newest(&self, node: &str) -> Option<(Instant, Arc<Value>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
-    }
-
-    fn keep(&self, node: &str, at: Instant, summary: &Arc<Value>) {
-        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of nodes that are asked for no more nothing is kept.
-        samples.retain(|_, (kept, _)| at.duration_since(*kept) < 2 * OLD);
-        samples.insert(node.to_owned(), (at, Arc::clone(summary)));
-    }
-
-    async fn measure(&self, backend: &dyn KubeletBackend, node: &str) -> Result<Measured, BackendError> {
-        let ask = || async {
-            let late = |_| BackendError::Unavailable(format!("node {node} did not answer"));
-            let summary = tokio::time::timeout(PATIENCE, backend.stats(node)).await.map_err(late)??;
-            let (at, summary) = (Instant::now(), Arc::new(summary));
-            self.keep(node, at, &summary);
-            Ok::<_, BackendError>((at, summary))
-        };
-        let recent = self.newest(node).filter(|(at, _)| at.elapsed() < OLD);
-        let (since, before) = match recent {
-            Some(recent) => recent,
-            None => ask().await?,
-        };
-        tokio::time::sleep_until(since + WINDOW).await;
-        let (at, now) = ask().await?;
-        Ok(Measured { before, now, between: at.duration_since(since) })
-    }
-}
 
 /// GET of these resources.
 ///

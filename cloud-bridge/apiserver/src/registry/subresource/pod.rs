@@ -1,6 +1,5 @@
 //! The subresources of pods: binding, eviction, log.
 
-use crate::resource::typed;
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
@@ -12,6 +11,7 @@ use crate::registry::delete::{self, Options};
 use crate::registry::write;
 use crate::registry::{Answer, Context};
 use crate::resource::status::{ApiError, ApiResult};
+use crate::resource::typed;
 use crate::storage::Stored;
 use apimachinery::field::FieldError;
 use apimachinery::meta;
@@ -117,7 +117,7 @@ pub(crate) fn evict(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
-    crate::admission::node_restriction::restrict_eviction(ctx, &current)?;
+    crate::admission::node_restriction::restrict_eviction(&ctx.attributes(), &current)?;
     delete::remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(success(201))
 }

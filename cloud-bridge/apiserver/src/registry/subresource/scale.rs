@@ -1,18 +1,18 @@
 //! The scale subresource of custom resources: `autoscaling/v1` Scale over the paths the definition names.
 
-use crate::codec::parse;
-use crate::resource::typed;
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling::v1::Scale;
 use serde_json::{Value, json};
 
 use crate::codec::jsonpath;
+use crate::codec::parse;
 use crate::kinds::custom::STORAGE;
-use crate::registry::write;
 use crate::registry::{Answer, Context, update};
 use crate::resource::status::{ApiError, ApiResult};
+use crate::resource::typed;
 use apimachinery::field::FieldError;
+use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
 /// GET, PUT and merge PATCH.
@@ -21,7 +21,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
     let mut store = inner.store();
     let current = ctx.current(&store)?;
     let definition =
-        store.get(STORAGE, &write::cluster_key(&ctx.resource.storage))?.ok_or_else(ApiError::no_resource)?;
+        store.get(STORAGE, &ObjectKey::cluster(&ctx.resource.storage))?.ok_or_else(ApiError::no_resource)?;
     let versions = definition.value()["spec"]["versions"].as_array().cloned().unwrap_or_default();
     let paths = versions
         .iter()

@@ -1,7 +1,6 @@
 //! POST of `serviceaccounts/NAME/token`: a signed token for the account, bound to an object if asked.
 //! K8s pkg/registry/core/serviceaccount/storage/token.go and pkg/apis/authentication/validation.
 
-use crate::resource::typed;
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use crate::auth::accounts::{Accounts, ISSUER};
 use crate::registry::{Answer, Context};
 use crate::resource::status::{ApiError, ApiResult};
+use crate::resource::typed;
 use crate::storage::Store;
 use apimachinery::field::FieldError;
 use apimachinery::json::{items, text};
