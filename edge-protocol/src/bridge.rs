@@ -156,7 +156,7 @@ impl BridgeSession {
         self.down.may_send_large()
     }
 
-    /// Whether a large object may be sent, or has been begun and the node has not committed it yet.
+    /// Whether a large object may be sent, or has been started and the node has not committed it yet.
     pub fn sends_large(&self) -> bool {
         self.down.may_send_large() || self.out.slicing() || self.down.large_in_flight()
     }

@@ -13,7 +13,7 @@ pub const STDERR: u8 = 2;
 pub const STATUS: u8 = 3;
 /// New size of the terminal: `{"Width":80,"Height":24}`.
 pub const RESIZE: u8 = 4;
-/// Empty, first from the edge: the request is granted and its work has begun.
+/// Empty, first from the edge: the request is granted and its work has started.
 pub const OPENED: u8 = 254;
 /// One byte: the channel on which nothing follows.
 pub const CLOSE: u8 = 255;

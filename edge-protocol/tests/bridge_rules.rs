@@ -136,8 +136,8 @@ fn lies_are_violations() {
     let mut position = hello();
     position.position = Some(Position { stream: "s".into(), seq: 5 });
     let (mut bridge, _) = after_hello(&mut state, position);
-    let begun = sent::<ToEdge>(|| bridge.poll_transmit(&state, NOW));
-    assert!(begun.contains(&ToEdge::SyncBegin { seq: 0, count: 0 }), "a position of the future is no position");
+    let started = sent::<ToEdge>(|| bridge.poll_transmit(&state, NOW));
+    assert!(started.contains(&ToEdge::SyncBegin { seq: 0, count: 0 }), "a position of the future is no position");
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl FakeClock {
         self.set(60 - i64::try_from(now).expect("a time"));
     }
 
-    /// For a program that shall live by this clock.
+    /// For a program that is to live by this clock.
     #[must_use]
     pub fn env(&self) -> Vec<(String, String)> {
         let text = |path: &Path| path.display().to_string();

@@ -205,7 +205,7 @@ fn a_damaged_identity_keeps_no_pod_from_running() {
     std::fs::write(node.root().join("var/lib/edge-runtime/identity/identity.json"), "{").expect("damaged");
     node.start();
     sampan_tests::process::signal(pid, "KILL");
-    until(Duration::from_secs(20), "the container starts anew without a cloud", || {
+    until(Duration::from_secs(20), "the container starts again without a cloud", || {
         let new = node.container_pids().into_values().any(|new| new != pid);
         if new { Ok(()) } else { Err(node.log()) }
     });

@@ -101,7 +101,7 @@ fn limits_outlive_a_reload_of_systemd_and_no_unit_its_pod() {
     let weight = || std::fs::read_to_string(besteffort.join("cpu.weight")).expect("the class").trim().to_owned();
     assert_eq!(weight(), "1");
 
-    // Writes the values of all its units anew, as they were asked of it.
+    // Writes the values of all its units again, as they were asked of it.
     systemctl(&["daemon-reload"]);
     until(Duration::from_secs(30), "all values are what they were", || {
         let now = values(&scope);

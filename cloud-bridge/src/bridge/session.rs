@@ -181,10 +181,10 @@ impl Connection {
                 written = &mut writer => Err(written.map_or_else(|e| e.to_string(), |()| "closed".to_owned())),
                 room = poll_fn(|cx| out.poll_ready(cx)), if pending.is_some() => {
                     if let (Ok(()), Some(frame)) = (room, pending.take()) {
-                        let begun = self.now();
+                        let started = self.now();
                         // There is room, and a writer that has ended says so by itself.
                         let _ = out.start_send(outgoing(frame));
-                        if self.now() >= begun + TURN {
+                        if self.now() >= started + TURN {
                             // It was packed: others have waited.
                             tokio::task::yield_now().await;
                         }
@@ -196,9 +196,9 @@ impl Connection {
                 () = node.changed.notified() => Ok(()),
                 frame = read(not_before, &mut receiver) => match frame {
                     Ok(frame) => {
-                        let begun = self.now();
+                        let started = self.now();
                         let taken = self.take(&frame);
-                        if self.budget.spend(begun, self.now()) {
+                        if self.budget.spend(started, self.now()) {
                             // Others have waited.
                             tokio::task::yield_now().await;
                         }

@@ -7,8 +7,8 @@
 //! only late.
 //!
 //! A node whose last changes came from another bridge may hold newer states than have been heard of here. Its list is
-//! incomplete again then, until its pods and what they name have been read anew. Readings are counted in rounds: what
-//! was begun in a round is no older than what the node held before it.
+//! incomplete again then, until its pods and what they name have been read again. Readings are counted in rounds: what
+//! was started in a round is no older than what the node held before it.
 
 mod admission;
 mod shared;
@@ -116,7 +116,7 @@ impl World {
     }
 
     /// The node has said hello in this session, and comes from elsewhere: it is told nothing before everything has been
-    /// read anew. Follow with a [`round`](Self::round) of readings and [`seed`](Self::seed).
+    /// read again. Follow with a [`round`](Self::round) of readings and [`seed`](Self::seed).
     pub fn refresh(&mut self, node: &str, session: u64) {
         if let Some(view) = self.nodes.get_mut(node) {
             (view.session, view.round) = (session, self.round + 1);

@@ -20,7 +20,7 @@ use super::{PkiError, clock};
 
 /// The authority outlives the devices that pin it.
 const CA_LIFE: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
-/// Certificates that the bridge makes for itself, anew at every start.
+/// Certificates that the bridge makes for itself, new ones at every start.
 const SERVER_LIFE: Duration = Duration::from_secs(5 * 365 * 24 * 3600);
 const CLIENT_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Life of a node's certificate unless said otherwise.

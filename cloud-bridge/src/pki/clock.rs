@@ -11,7 +11,7 @@ use rustls_pki_types::UnixTime;
 /// Seconds of the Unix epoch before which this source did not exist: 2026-01-01.
 const SOURCE_EPOCH: u64 = 1_767_225_600;
 
-/// How often one's own certificates are made anew. Each is good for a year or more.
+/// How often one's own certificates are made again. Each is good for a year or more.
 pub const ANEW: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How often the clock is looked at.
 const LOOK: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ fn floored(clock: SystemTime, running: Duration) -> SystemTime {
     clock.max(UNIX_EPOCH + Duration::from_secs(built).saturating_add(running))
 }
 
-/// Whether what was made then is due to be made anew: also when the clock was set, and its end came nearer by years.
+/// Whether what was made then is due to be made again: also when the clock was set, and its end came nearer by years.
 fn is_due(made: SystemTime, now: SystemTime) -> bool {
     now.duration_since(made).is_ok_and(|age| age >= ANEW)
 }

@@ -25,7 +25,7 @@ pub fn in_folder(state: &Path) -> Result<Authority, PkiError> {
 }
 
 /// Nodes look at the end of the authority's certificate no more than rustls does, but kubectl does. By a clock that is
-/// years ahead it has ended, too: so nothing is made anew, and nothing refused.
+/// years ahead it has ended, too: so nothing is made again, and nothing refused.
 fn warn_of_end(authority: &Authority) {
     let ends = authority.ends();
     if ends <= clock::now() {

@@ -1,4 +1,4 @@
-//! The bridge's own server certificate: signed anew while the bridge runs, so that none ever ends.
+//! The bridge's own server certificate: signed again and again while the bridge runs, so that none ever ends.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};

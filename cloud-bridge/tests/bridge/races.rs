@@ -70,7 +70,7 @@ async fn g28_a_renewal_beside_a_join_is_void() {
         (new, Instant::now())
     };
     let renewing = async {
-        // The join has begun and not been written yet.
+        // The join has started and not been written yet.
         asked.notified().await;
         let (answer, key) = edge.renew("x").await;
         go.notify_one();

@@ -266,7 +266,7 @@ impl Script {
                     stream.finish();
                 }
                 ["cut"] => {
-                    stream.output.extend(records(STDOUT, b"begun\n"));
+                    stream.output.extend(records(STDOUT, b"started\n"));
                     stream.broken = Some(Instant::now() + Duration::from_millis(300));
                 }
                 _ => {}
@@ -343,7 +343,7 @@ async fn failures_are_told() {
         let (code, _, err) = fixture.run(&kubectl, &["exec", "-c", "x", "p", "--", "cat"], vec![]).await;
         assert!(code == Some(1) && err.contains("container x is not valid for pod p"), "{kubectl:?} {err}");
         let (code, out, err) = fixture.run(&kubectl, &["exec", "p", "--", "cut"], vec![]).await;
-        assert!(code == Some(1) && out == b"begun\n" && err.contains("disk on fire"), "{kubectl:?} {err}");
+        assert!(code == Some(1) && out == b"started\n" && err.contains("disk on fire"), "{kubectl:?} {err}");
         let (code, _, err) = fixture.run(&kubectl, &["exec", "nobody", "--", "cat"], vec![]).await;
         assert!(code == Some(1) && err.contains("\"nobody\" not found"), "{kubectl:?} {err}");
     }

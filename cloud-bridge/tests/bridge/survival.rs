@@ -1,4 +1,4 @@
-//! Lost connections, bridges that start anew, an API that talks nonsense.
+//! Lost connections, bridges that start again, an API that talks nonsense.
 
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::bridge::clients::Clients;
@@ -35,7 +35,7 @@ async fn a_node_resumes_and_survives_a_bridge_that_forgot_everything() {
     edge.until("the deletion", |edge| edge.held() == 3).await;
     assert!(edge.resumed && edge.puts == 0, "resumed {} puts {}", edge.resumed, edge.puts);
 
-    // A bridge that starts anew: a full list by digest, no body twice, and what is gone is gone.
+    // A bridge that starts again: a full list by digest, no body twice, and what is gone is gone.
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     bridge.kill();

@@ -116,9 +116,9 @@ async fn attack(
     evil: &str,
 ) -> anyhow::Result<()> {
     let patience = Duration::from_secs(60);
-    let begun = Instant::now();
+    let started = Instant::now();
     while fleet.count_registered() < HONEST || fleet.count_synced() < HONEST {
-        ensure!(begun.elapsed() < patience, "the honest nodes do not come in: {:?}", fleet.take_failures());
+        ensure!(started.elapsed() < patience, "the honest nodes do not come in: {:?}", fleet.take_failures());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let quiet = honest::rounds(

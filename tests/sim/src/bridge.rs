@@ -78,7 +78,7 @@ pub struct Bridge {
     newest: u64,
     /// Its last list was cut short: what it does not know of it cannot miss.
     pub lied_to: bool,
-    /// Its watches tell nothing for now, though the API answers: what is asked anew is known at once.
+    /// Its watches tell nothing for now, though the API answers: what is asked again is known at once.
     pub stalled: bool,
     /// Fencing number of the node as the watch of Node objects has shown it.
     elsewhere: u64,

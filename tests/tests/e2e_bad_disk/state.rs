@@ -92,7 +92,7 @@ fn goes_bad(test: &str, make: Make, spoil: fn(&Disk)) {
     });
     kubectl.wait_pod("comes", 60, "it has started", sampan_tests::kubectl::is_ready);
     for (pod, before) in [&loud, &quiet].into_iter().zip(&before) {
-        assert_eq!(&processes(&node, pod), before, "nothing was started anew");
+        assert_eq!(&processes(&node, pod), before, "nothing was started again");
         let now = kubectl.wait_ready(pod["metadata"]["name"].as_str().expect("a name"));
         assert_eq!(now["status"]["containerStatuses"][0]["restartCount"], 0);
     }

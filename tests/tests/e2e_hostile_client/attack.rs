@@ -24,7 +24,7 @@ pub(crate) enum Who {
 
 /// Whether this answer is right for who asked. The embedded API knows no anonymous users, and no nodes at this port.
 fn right(who: Who, code: u16, query: &str, path: &str, embedded: bool) -> bool {
-    // Kubernetes has no way to what it shall forward to, and calls a wrong revision of a watch its own mistake.
+    // Kubernetes has no way to what it is to forward to, and calls a wrong revision of a watch its own mistake.
     let its_own = match code {
         500 => path.contains("/proxy") || query.contains("resourceVersion"),
         503 => path.contains("/proxy"),

@@ -103,10 +103,10 @@ type Stream = StreamOwned<ClientConnection, TcpStream>;
 #[expect(dead_code, reason = "it is there to be open")]
 pub(crate) enum Held {
     Silent(TcpStream),
-    Begun(Box<Stream>),
+    Started(Box<Stream>),
 }
 
-/// One connection, made anew when it has ended.
+/// One connection, made again when it has ended.
 pub(crate) struct Client {
     endpoint: Endpoint,
     stream: Option<Stream>,
@@ -147,7 +147,7 @@ impl Client {
             let mut stream = self.connect()?;
             stream.write_all(bytes)?;
             stream.flush()?;
-            Ok(Held::Begun(Box::new(stream)))
+            Ok(Held::Started(Box::new(stream)))
         };
         (0..count).map(held).collect()
     }

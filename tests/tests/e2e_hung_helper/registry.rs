@@ -46,7 +46,7 @@ fn a_silent_registry_is_one_pods_trouble() {
     kubectl.apply_all(&[pod("stuck", &node.name, json!([container(&missing, "IfNotPresent")]))]);
     until(
         Duration::from_secs(20),
-        "the pull has begun",
+        "the pull has started",
         || {
             if registry.heard() > 0 { Ok(()) } else { Err(node.log()) }
         },
@@ -60,13 +60,13 @@ fn a_silent_registry_is_one_pods_trouble() {
         if told { Ok(()) } else { Err(events) }
     });
     // A restart beside the download that goes on.
-    let begun = Instant::now();
+    let started = Instant::now();
     signal(*node.container_pids().values().next().expect("it runs"), "KILL");
     kubectl.wait_pod("always", 30, "runs again", |pod| {
         let status = &pod["status"]["containerStatuses"][0];
         status["restartCount"] == 1 && status["ready"] == true
     });
-    assert!(begun.elapsed() < patient(CHECK * 3), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < patient(CHECK * 3), "{:?}", started.elapsed());
     let stuck = kubectl.get("pod", "stuck").expect("it is there");
     assert_eq!(stuck["status"]["phase"], "Pending");
     // It ends with words, not never.

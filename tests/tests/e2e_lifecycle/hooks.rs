@@ -52,7 +52,7 @@ fn hooks_run_at_both_ends_of_a_container() {
                 hooked(
                     "c",
                     wait,
-                    &json!({"postStart": exec("until [ -e /notes/go ]; do sleep 0.05; done; echo begun >>/notes/exec"),
+                    &json!({"postStart": exec("until [ -e /notes/go ]; do sleep 0.05; done; echo started >>/notes/exec"),
                             "preStop": exec("echo ending >>/notes/exec")})
                 ),
                 shell("behind", wait),
@@ -80,7 +80,7 @@ fn hooks_run_at_both_ends_of_a_container() {
     }
     std::fs::write(notes.join("go"), "").expect("a file");
     kubectl.wait_ready("exec");
-    assert_eq!(read_to_string(notes.join("exec")).expect("notes"), "begun\n");
+    assert_eq!(read_to_string(notes.join("exec")).expect("notes"), "started\n");
     assert_eq!(read_to_string(notes.join("web")).expect("notes"), "poststart\n");
 
     let failed = kubectl
@@ -102,7 +102,7 @@ fn hooks_run_at_both_ends_of_a_container() {
     let begin = Instant::now();
     let _ = kubectl.ok(&["delete", "pod", "exec", "web", "pause", "slow", "refused", "--wait=false"]);
     kubectl.wait_gone("pod", "exec", 15);
-    assert_eq!(read_to_string(notes.join("exec")).expect("notes"), "begun\nending\n");
+    assert_eq!(read_to_string(notes.join("exec")).expect("notes"), "started\nending\n");
     kubectl.wait_gone("pod", "web", 15);
     assert_eq!(read_to_string(notes.join("web")).expect("notes"), "poststart\nprestop\n");
     until(Duration::from_secs(20), "the event of the fallback", || {

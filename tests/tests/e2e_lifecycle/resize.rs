@@ -116,7 +116,7 @@ fn a_resize_waits_for_room() {
     });
     let started = told.iter().filter(|event| event.starts_with("Started:")).count();
     assert_eq!(started, 1, "{told:?}");
-    // One that starts anew meanwhile has what was given to it.
+    // One that starts again meanwhile has what was given to it.
     let id = container_id(container(&kept));
     signal(node.container_pids()[&id], "KILL");
     let again = kubectl.wait_pod("waits", 20, "runs again", |pod| {

@@ -177,7 +177,7 @@ fn g01_g02_the_node_ends_with_what_the_api_has() {
         assert!(["", "start\n"].contains(&&*text), "{} started more than once: {text}", entry.path().display());
     }
 
-    // All of it again, from the beginning, by a bridge that remembers nothing and to a daemon that has just begun.
+    // All of it again, from the beginning, by a bridge that remembers nothing and to a daemon that has just started.
     let pods_now = pods(&kubectl).expect("pods");
     let processes = |node: &EdgeNode| -> BTreeSet<(u32, Option<u64>)> {
         node.container_pids().into_values().map(|pid| (pid, start_time(pid))).collect()

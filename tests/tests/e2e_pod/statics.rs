@@ -47,7 +47,7 @@ fn a_static_pod_lives_by_its_file_alone() {
     assert!(node.container_pids().is_empty(), "the mirror outlives the container");
     assert_eq!(std::fs::read_to_string(notes.join("end")).ok().as_deref(), Some("usr2\n"));
 
-    // One that was left by a node of this name before it was installed anew.
+    // One that was left by a node of this name before it was installed again.
     let mut left = pod("left", &node.name, json!([shell("c", "exec sleep 1000")]));
     left["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "0123", "kubernetes.io/config.hash": "0123",
         "kubernetes.io/config.source": "file"});

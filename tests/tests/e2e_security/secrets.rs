@@ -41,7 +41,7 @@ fn g29_a_pod_waits_for_a_secret_that_is_in_memory_only() {
     let found = holding(&state, "bmV2ZXItb24tZGlzaw==");
     assert!(found.is_empty(), "on disk: {found}");
 
-    // No bridge, and a daemon that starts anew: the container goes on, but no other one can start.
+    // No bridge, and a daemon that starts again: the container goes on, but no other one can start.
     let _ = node.restart_offline(&mut cluster);
     until(Duration::from_secs(30), "the reason is told at the node", || {
         let told = node.edge(&["inspect", "p"])?;

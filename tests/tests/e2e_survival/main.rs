@@ -332,7 +332,7 @@ fn twenty_random_deaths_of_the_daemon() {
                     of(&fail)
                 );
                 assert_eq!(read(&fail), "start\n", "seed {seed}, round {round}: {fail}");
-                let notes = until(Duration::from_secs(5), "it has begun", || {
+                let notes = until(Duration::from_secs(5), "it has started", || {
                     let notes = read(&run);
                     if notes.is_empty() { Err(run.clone()) } else { Ok(notes) }
                 });
@@ -355,7 +355,7 @@ fn twenty_random_deaths_of_the_daemon() {
     }
 }
 
-/// The monitor's record of a container is damaged: the container starts anew, and what was left of it ends first or,
+/// The monitor's record of a container is damaged: the container starts again, and what was left of it ends first or,
 /// where it cannot be known, with its pod.
 #[test]
 fn what_nobody_knows_of_does_not_run_on() {
@@ -374,7 +374,7 @@ fn what_nobody_knows_of_does_not_run_on() {
     let saved = node.root().join(format!("run/edge-runtime/containers/{id}/monitor.json"));
     std::fs::write(saved, "{").expect("damaged");
     node.start();
-    until(Duration::from_secs(20), "it starts anew", || {
+    until(Duration::from_secs(20), "it starts again", || {
         let status = kubectl.get("pod", "a")?["status"]["containerStatuses"][0].clone();
         if status["restartCount"] == 1 && status["ready"] == true { Ok(()) } else { Err(status.to_string()) }
     });

@@ -66,7 +66,7 @@ fn static_pods_outlive_their_folder() {
     unharmed(&node, "a folder that is hidden, and a new daemon");
     run("umount", &[], &folder);
 
-    // Written anew. In one step: a folder that loses its files one by one loses its pods, as on a kubelet.
+    // Written again. In one step: a folder that loses its files one by one loses its pods, as on a kubelet.
     std::fs::rename(&folder, node.root().join("manifests.old")).expect("moved away");
     unharmed(&node, "no folder");
     std::fs::create_dir(&folder).expect("made");

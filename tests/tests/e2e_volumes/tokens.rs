@@ -99,7 +99,7 @@ fn g26_a_pod_has_its_account_and_keeps_it_offline() {
         assert!(!events.contains("FailedMount"), "the first mount waits for its tokens: {events}");
     }
 
-    // No bridge, and a daemon that starts anew: containers that start now read the same token.
+    // No bridge, and a daemon that starts again: containers that start now read the same token.
     let containers = node.restart_offline(&mut cluster);
     let again = until(Duration::from_secs(30), "a second attempt has read its token", || {
         let log = node.edge(&["logs", "client"])?;

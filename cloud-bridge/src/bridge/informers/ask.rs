@@ -109,7 +109,7 @@ pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round:
     Answer::Seeds { all, round, at }
 }
 
-/// What can be begun again from nothing.
+/// What can be started again from nothing.
 trait Found {
     fn forget(&mut self);
 }

@@ -26,7 +26,7 @@ pub(super) async fn tell_labels(client: Client, node: String, key: ObjectKey, wa
                 let body = json!({"kind": key.kind, "labels": labels});
                 What::Present(made_object(key.clone(), key.name.clone(), body))
             }
-            // About to register anew.
+            // About to register again.
             Ok(None) => What::Failed,
             Err(error) => {
                 log::warn!("node {node}: asking for its labels: {error}");

@@ -51,7 +51,7 @@ const FEW: usize = 8;
 pub(super) enum Command {
     /// Keep the pods of this node from now on.
     Add(String),
-    /// This node has connected, in this session; if it did not resume, all it should hold is to be read anew.
+    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again.
     Connected { node: String, session: u64, resumed: bool },
     /// The node is gone for good.
     Drop(String),

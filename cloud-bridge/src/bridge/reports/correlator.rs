@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ring::digest::{Context, SHA256};
 use serde_json::Value;
 
-/// Different events remembered per connection; beyond it the oldest memory goes and its event is created anew. An entry
+/// Different events remembered per connection; beyond it the oldest memory goes and its event is created again. An entry
 /// has a hash, a uid and two names, which are at most 253 bytes each.
 const REMEMBERED: usize = 1024;
 

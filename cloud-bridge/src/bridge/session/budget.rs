@@ -19,9 +19,9 @@ pub(super) struct Budget {
 
 impl Budget {
     /// A frame was worked on between these times. Whether that was so long that others should have a turn first.
-    pub(super) fn spend(&mut self, begun: Duration, ended: Duration) -> bool {
-        let used = ended.saturating_sub(begun);
-        self.paid = self.paid.max(begun).saturating_add(used.saturating_mul(SHARE));
+    pub(super) fn spend(&mut self, started: Duration, ended: Duration) -> bool {
+        let used = ended.saturating_sub(started);
+        self.paid = self.paid.max(started).saturating_add(used.saturating_mul(SHARE));
         used >= TURN
     }
 

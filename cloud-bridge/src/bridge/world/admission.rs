@@ -93,7 +93,7 @@ impl Shared {
         let next = with(Standing::Admitted).or_else(|| with(Standing::Asked)).or_else(|| others().next());
         if let Some((next, _)) = next {
             self.reader = next.clone();
-            self.begun = round;
+            self.started = round;
             if let Value::Failed = self.value {
                 self.value = Value::Pending;
             }

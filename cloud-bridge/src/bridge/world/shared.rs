@@ -16,8 +16,8 @@ pub(super) struct Shared {
     pub(super) users: BTreeMap<String, User>,
     /// In whose name it is watched.
     pub(super) reader: String,
-    /// The round in which its present watch was begun.
-    pub(super) begun: u64,
+    /// The round in which its present watch was started.
+    pub(super) started: u64,
     /// The round of the watch that the value comes from: it is no older than that.
     pub(super) told: u64,
 }
@@ -96,7 +96,7 @@ impl World {
             reader.standing = Standing::Admitted;
         }
         shared.value = change(&Users(&shared.users), &shared.value, &mut effects);
-        shared.told = shared.begun;
+        shared.told = shared.started;
         self.settle_users(key, effects)
     }
 
@@ -110,12 +110,12 @@ impl World {
 
     pub(super) fn need(&mut self, node: &str, name: Arc<ObjectKey>, effects: &mut Vec<Effect>) {
         let key = ObjectKey::clone(&name);
-        let (begun, guarded) = (self.round, is_guarded(&key));
+        let (started, guarded) = (self.round, is_guarded(&key));
         let mut first = false;
         let shared = self.shared.entry(name).or_insert_with(|| {
             first = true;
             effects.push(Effect::Watch { key: key.clone(), node: node.to_owned() });
-            Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned(), begun, told: 0 }
+            Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned(), started, told: 0 }
         });
         let user = shared.users.entry(node.to_owned()).or_insert_with(|| {
             let standing = if guarded { Standing::Asked } else { Standing::Admitted };
@@ -133,14 +133,14 @@ impl World {
         }
     }
 
-    /// Has everything read again that this node's pods name and that was last begun to be read before its round.
+    /// Has everything read again that this node's pods name and whose last reading was started before its round.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get(node) else { return };
         for key in view.pods.values().flat_map(|pod| &pod.refs) {
             if let Some(shared) = self.shared.get_mut(key)
-                && shared.begun < view.round
+                && shared.started < view.round
             {
-                shared.begun = self.round;
+                shared.started = self.round;
                 effects.push(Effect::Watch { key: ObjectKey::clone(key), node: shared.reader.clone() });
             }
         }

@@ -43,7 +43,7 @@ impl Device {
         true
     }
 
-    /// Somebody installs the device anew.
+    /// Somebody installs the device again.
     pub fn reinstall(&mut self, now: Duration) {
         self.crash();
         for end in ["", "-wal", "-shm"] {

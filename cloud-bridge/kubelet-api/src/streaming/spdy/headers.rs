@@ -39,7 +39,7 @@ pub(super) struct Inflater {
     state: Box<DecompressorOxide>,
     window: Box<[u8]>,
     at: usize,
-    begun: bool,
+    started: bool,
 }
 
 impl Default for Inflater {
@@ -47,15 +47,15 @@ impl Default for Inflater {
         let mut window = vec![0; WINDOW].into_boxed_slice();
         let words = dictionary::bytes();
         window[..words.len()].copy_from_slice(&words);
-        Self { state: Box::default(), window, at: words.len(), begun: false }
+        Self { state: Box::default(), window, at: words.len(), started: false }
     }
 }
 
 impl Inflater {
     pub(super) fn block(&mut self, mut input: &[u8]) -> Result<Headers, HeaderError> {
-        if !self.begun {
+        if !self.started {
             input = begin(input)?;
-            self.begun = true;
+            self.started = true;
         }
         let mut block = Vec::new();
         loop {
@@ -115,7 +115,7 @@ fn parse(block: &[u8]) -> Result<Headers, HeaderError> {
 /// Writes the blocks of the other direction.
 #[derive(Debug, Default)]
 pub(super) struct Storer {
-    begun: bool,
+    started: bool,
 }
 
 impl Storer {
@@ -129,7 +129,7 @@ impl Storer {
             block.extend(length(value.len()));
             block.extend(value.as_bytes());
         }
-        let mut out = if std::mem::replace(&mut self.begun, true) { Vec::new() } else { vec![0x78, 0x01] };
+        let mut out = if std::mem::replace(&mut self.started, true) { Vec::new() } else { vec![0x78, 0x01] };
         let size = u16::try_from(block.len()).unwrap_or_default();
         out.push(0);
         out.extend(size.to_le_bytes());
@@ -197,8 +197,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_makes_it_panic(bytes in proptest::collection::vec(0_u8.., 0..600), begun: bool) {
-            let mut inflater = Inflater { begun, ..Inflater::default() };
+        fn nothing_makes_it_panic(bytes in proptest::collection::vec(0_u8.., 0..600), started: bool) {
+            let mut inflater = Inflater { started, ..Inflater::default() };
             let _ = inflater.block(&bytes);
             let _ = inflater.block(&bytes);
         }
