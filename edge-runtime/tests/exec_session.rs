@@ -141,7 +141,7 @@ fn what_is_dropped_leaves_nothing() {
             assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
             wait_until("all to end", || processes(mark).is_empty());
         }
-        // Before the command has begun.
+        // Before the command has started.
         let (session, _streams) = Session::start(runtime, "c", &sh("sleep 9713"), ALL).unwrap();
         drop(session);
         wait_until("all to end", || processes("sleep 9713").is_empty());

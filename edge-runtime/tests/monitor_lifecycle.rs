@@ -32,7 +32,7 @@ fn a_container_runs_logs_exits_and_is_deleted() {
         assert_eq!(lines, ["stderr F err", "stdout F out", "stdout P tail"]);
 
         // The same attempt never runs twice, neither before nor after its deletion.
-        // Asked again, as around the death of a monitor: the same attempt, which is not begun a second time.
+        // Asked again, as around the death of a monitor: the same attempt, which is not started a second time.
         assert!(node.client.start(spec.clone()).await.is_ok());
         assert_eq!(node.client.list().await.unwrap()[0].phase, Phase::Exited(exit.clone()));
         node.client.delete("one").await.unwrap();

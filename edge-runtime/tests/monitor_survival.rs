@@ -206,7 +206,7 @@ fn no_start_runs_twice_whenever_the_monitor_is_killed() {
                     Some(Phase::Running { pid, .. }) => assert!(lives(*pid), "{id}"),
                     Some(Phase::Failed { .. }) => assert!(!runc_list(&node).contains(id), "{id} is failed, but there"),
                     None => {
-                        assert_eq!(ran, 0, "{id} was never begun");
+                        assert_eq!(ran, 0, "{id} was never started");
                         node.client.start(node.bundle(id, "echo ran; sleep 1000")).await.unwrap();
                         node.started(id).await;
                     }

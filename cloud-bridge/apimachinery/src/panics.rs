@@ -21,7 +21,7 @@ tokio::task_local! {
     static WORK: String;
 }
 
-/// Pause before work that panicked is begun anew, doubled up to the second figure.
+/// Pause before work that panicked is started again, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Work that went on for so long begins at the first figure again.
 const SETTLED: Duration = Duration::from_secs(300);
@@ -63,7 +63,7 @@ fn words(payload: &(dyn Any + Send)) -> &str {
 /// would have room for the future twice, once as its argument and once where it waits for it.
 pub fn isolate<F: Future>(work: impl Into<String>, future: F) -> impl Future<Output = Option<F::Output>> {
     // Whatever the work shares is behind locks that are taken over when they are poisoned, and each of those is left
-    // whole after every statement, or read anew.
+    // whole after every statement, or read again.
     WORK.scope(work.into(), AssertUnwindSafe(future).catch_unwind()).map(Result::ok)
 }
 
@@ -72,19 +72,19 @@ pub fn shield<T>(work: impl Into<String>, step: impl FnOnce() -> T) -> Option<T>
     WORK.sync_scope(work.into(), || catch_unwind(AssertUnwindSafe(step)).ok())
 }
 
-/// Does work that must go on as long as the process: after a panic it is begun anew from nothing. Ends when it ends.
+/// Does work that must go on as long as the process: after a panic it is started again from nothing. Ends when it ends.
 pub async fn keep<F: Future>(work: &str, mut begin: impl FnMut() -> F) -> F::Output {
     let mut pause = AGAIN.0;
     loop {
-        let begun = Instant::now();
+        let started = Instant::now();
         // Also the step that makes the future may panic.
         if let Some(output) = isolate(work, async { begin().await }).await {
             return output;
         }
-        if begun.elapsed() >= SETTLED {
+        if started.elapsed() >= SETTLED {
             pause = AGAIN.0;
         }
-        log::warn!("{work}: begun anew in {} s", pause.as_secs());
+        log::warn!("{work}: started again in {} s", pause.as_secs());
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(AGAIN.1);
     }

@@ -154,7 +154,7 @@ pub struct PodRecord {
     /// Its containers ask for more by now than there is room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize_pending: Option<ResizePending>,
-    /// `metadata.generation` of a resize that has begun and is not complete.
+    /// `metadata.generation` of a resize that has started and is not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resizing: Option<i64>,
     /// By condition type: for `lastTransitionTime`.

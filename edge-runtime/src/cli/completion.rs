@@ -106,7 +106,7 @@ mod tests {
         VERBS.iter().filter(|verb| !verb.is_helper()).collect()
     }
 
-    /// What bash proposes for this line, whose last word is begun.
+    /// What bash proposes for this line, whose last word is started.
     fn proposed(line: &[&str]) -> String {
         let ask = format!(
             "{}\nCOMP_WORDS=({}); COMP_CWORD={}; _edge_runtime; echo \"${{COMPREPLY[*]}}\"",

@@ -16,7 +16,7 @@ use crate::sys::{descriptors, oom, signal};
 const PAUSE: (Duration, bool) = (Duration::from_secs(10), false);
 /// On one that takes nothing and perhaps never will: with the store in memory.
 const MEMORY: (Duration, bool) = (Duration::from_secs(1), true);
-/// Before a store is opened anew that was held by others, or that was found damaged and is made of what is left.
+/// Before a store is opened again that was held by others, or that was found damaged and is made of what is left.
 const SHORT: (Duration, bool) = (Duration::from_secs(1), false);
 
 pub(super) const VERB: Verb = Verb {

@@ -216,9 +216,9 @@ mod tests {
 
     #[test]
     fn drop_by_drop_is_silence() {
-        let begun = Instant::now();
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut meter = Meter { slowest: 100, since: begun, bytes: 0 };
+        let started = Instant::now();
+        let at = |seconds| started + Duration::from_secs(seconds);
+        let mut meter = Meter { slowest: 100, since: started, bytes: 0 };
         assert!(!meter.is_stalled(at(59), 1));
         assert!(!meter.is_stalled(at(60), 99), "a hundred in a minute");
         assert!(!meter.is_stalled(at(119), 98));

@@ -258,7 +258,7 @@ impl<'a> Repository<'a> {
 /// The first `limit` bytes of a body that is all here in `time`, give or take one silence: who sends byte by byte must
 /// not hold a pull for hours.
 fn read_within(response: Response<Body>, limit: u64, time: Duration) -> std::io::Result<Vec<u8>> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut body = response.into_body().into_with_config().limit(u64::MAX).reader().take(limit);
     let (mut bytes, mut buffer) = (Vec::new(), [0; 8192]);
     loop {
@@ -267,7 +267,7 @@ fn read_within(response: Response<Body>, limit: u64, time: Duration) -> std::io:
             return Ok(bytes);
         }
         bytes.extend_from_slice(&buffer[..n]);
-        if begun.elapsed() > time {
+        if started.elapsed() > time {
             return Err(std::io::Error::other(format!("its answer was not complete after {} s", time.as_secs())));
         }
     }

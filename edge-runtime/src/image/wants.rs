@@ -56,7 +56,7 @@ impl Wants {
         Ok(())
     }
 
-    /// The image that was begun last has this layer by its own pull.
+    /// The image that was started last has this layer by its own pull.
     pub fn brought(&self, diff_id: &str) {
         let mut all = self.0.borrow_mut();
         let Some((want, claim, path)) = all.last_mut() else { return };

@@ -50,7 +50,7 @@ fn a_pod_of_which_one_half_is_lost_is_kept_as_it_is() {
     let restored = restore(&store(false)).expect("reads");
     let expected: [&[&str]; 3] = [&["uid-both"], &["uid-mirror", "uid-object"], &["uid-record"]];
     assert_eq!(names(&restored), expected);
-    // It may have ended long ago: nothing is begun of which the record may be lost.
+    // It may have ended long ago: nothing is started of which the record may be lost.
     let restored = restore(&store(true)).expect("reads");
     let expected: [&[&str]; 3] = [&["uid-both"], &["uid-mirror"], &["uid-object", "uid-record"]];
     assert_eq!(names(&restored), expected);

@@ -27,7 +27,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The last connection was a good one, or the network is another: all begins anew.
+    /// The last connection was a good one, or the network is another: all starts again.
     pub fn reset(&mut self) {
         *self = Self::default();
     }

@@ -183,7 +183,7 @@ fn put(paths: &Paths, name: &str, text: &[u8]) -> Result<(), IdentityError> {
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
     let partial = folder.join(format!(".{name}.partial"));
-    // A left-over of a cut-off save may have any mode: make the file anew.
+    // A left-over of a cut-off save may have any mode: make the file again.
     match fs::remove_file(&partial) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&partial)(e)),
         _ => {}

@@ -297,7 +297,7 @@ pub(super) fn refused_certificate(error: &std::io::Error) -> Option<(RefuseReaso
     let problem = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::AlertReceived(CertificateExpired) => "the certificate of this node has expired",
         rustls::Error::AlertReceived(CertificateRevoked) => "the certificate of this node was revoked",
-        // An authority made anew under the old name: the signature is wrong, not the issuer unknown.
+        // An authority made again under the old name: the signature is wrong, not the issuer unknown.
         rustls::Error::AlertReceived(UnknownCA | DecryptError) => {
             "the bridge has another authority than the one this node joined"
         }

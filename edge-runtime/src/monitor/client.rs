@@ -69,7 +69,7 @@ pub enum MonitorEvent {
     /// What containers write cannot be logged, and why; or it can again.
     LogTrouble(Option<String>),
     /// First of all events, and again after each death of the monitor: everything that is known, complete. A start
-    /// that failed with [`ClientError::Gone`] and is not listed was never begun. Exits not yet forgotten are listed
+    /// that failed with [`ClientError::Gone`] and is not listed was never started. Exits not yet forgotten are listed
     /// here, not told again.
     Reconnected {
         containers: Vec<ContainerState>,

@@ -31,7 +31,7 @@ impl Store {
         copy_to(&self.db, &self.path, to)
     }
 
-    /// The copies have what shall not be on the disk.
+    /// The copies have what must not be on the disk.
     pub(super) fn forget_copies(&self) {
         let before = schema::known().map(|version| before_migration(&self.path, version));
         for copy in before.chain([path(&self.path)]) {

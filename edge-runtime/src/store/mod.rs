@@ -114,7 +114,7 @@ pub struct Store {
     in_memory: bool,
 }
 
-/// A store and, when it had to be made anew from a damaged one, how that went.
+/// A store and, when it had to be made again from a damaged one, how that went.
 pub struct Opened {
     pub store: Store,
     pub quarantined: Option<Quarantined>,

@@ -157,7 +157,7 @@ impl Writer<'_> {
         .map(drop)
     }
 
-    /// After a boot: boot times begin anew.
+    /// After a boot: boot times start again.
     ///
     /// # Errors
     /// SQLite fails.
@@ -166,7 +166,7 @@ impl Writer<'_> {
     }
 
     /// Forgets unsent statuses: after a power cut the outbox may hold one that was followed by others which the bridge
-    /// has and this store has lost. Every pod with a record reports its own anew.
+    /// has and this store has lost. Every pod with a record reports its own again.
     ///
     /// # Errors
     /// SQLite fails.

@@ -1,6 +1,6 @@
 //! A path inside a volume as a mount source that nobody can lead elsewhere.
 //!
-//! The pod can write to its volumes, hence plant links there; the kernel resolves the path (`openat2(2)` with
+//! The pod can write to its volumes, and so plant links there; the kernel resolves the path (`openat2(2)` with
 //! `RESOLVE_BENEATH`) and the descriptor, not a name, is what gets mounted (CVE-2017-1002101, CVE-2021-25741).
 
 use std::fs::{self, File};

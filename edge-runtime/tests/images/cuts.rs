@@ -23,8 +23,8 @@ fn node_for(server: &Server) -> Node {
 fn killed(node: &Node, verb: &str, args: &[&str], time: Duration) -> bool {
     let mut command = node.command(verb);
     let mut child = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let begun = Instant::now();
-    while begun.elapsed() < time {
+    let started = Instant::now();
+    while started.elapsed() < time {
         if child.try_wait().unwrap().is_some() {
             return true;
         }
@@ -37,9 +37,9 @@ fn killed(node: &Node, verb: &str, args: &[&str], time: Duration) -> bool {
 
 /// How long it takes when nobody disturbs it, with something on top.
 fn whole(node: &Node, verb: &str, args: &[&str]) -> Duration {
-    let begun = Instant::now();
+    let started = Instant::now();
     node.run(verb, args).expect();
-    begun.elapsed() * 5 / 4
+    started.elapsed() * 5 / 4
 }
 
 fn is_clean(node: &Node) {
@@ -132,16 +132,16 @@ fn a_pull_of_hours_keeps_no_collection_waiting() {
     let tables = [slow.address, quick.address].map(|a| format!("- host: \"{a}\"\n  plain-http: true\n"));
     node.config(&format!("registry:\n{}", tables.concat()));
     let mut pull = node.command("pull").arg(slow.image("app:v1")).stderr(Stdio::null()).spawn().unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     while !slow.seen().iter().any(|request| request.path.contains("blobs") && slow.seen().len() > 3) {
-        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(started.elapsed() < Duration::from_secs(30));
         std::thread::sleep(Duration::from_millis(10));
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     node.pull(&quick.image("app:v1")).expect();
     node.run("images", &["--remove", &quick.image("app:v1")]).expect();
     node.run("images", &["--collect", "shortest"]).expect();
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     assert!(pull.try_wait().unwrap().is_none(), "the slow pull is still at it");
     assert_eq!(node.listing("layers").len(), 2, "the first layer of the pull under way: {:?}", node.listing("layers"));
     goes_on.store(true, Ordering::Relaxed);

@@ -94,7 +94,7 @@ impl Monitor {
             Err(e) => return note(&format!("container {}: {e}", spec.id)),
         };
         let Some(pid) = pid else {
-            // Not started, or not known to be: undone by `delete --force`, never begun again under this id.
+            // Not started, or not known to be: undone by `delete --force`, never started again under this id.
             return self.start_failed(&spec.id, "the monitor died while the container was being started".to_owned());
         };
         self.continue_output(&spec.id);

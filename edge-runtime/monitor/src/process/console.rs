@@ -34,7 +34,7 @@ pub(crate) fn listen(bundle: &Path) -> io::Result<UnixListener> {
 
 /// The terminal's master, which reads and writes without waiting.
 pub(crate) fn receive(listener: &UnixListener, bundle: &Path) -> io::Result<File> {
-    // Nobody else shall connect.
+    // Nobody else may connect.
     let _ = fs::remove_file(bundle.join(SOCKET));
     let (stream, _) = listener.accept()?;
     let mut name = [0; 256];

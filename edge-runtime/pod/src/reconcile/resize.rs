@@ -52,7 +52,7 @@ impl Turn<'_> {
             let id = match &c.state {
                 ContainerState::Running { id, .. } => id,
                 ContainerState::Starting { .. } | ContainerState::Stopping { .. } => continue,
-                // There is no cgroup to change: it starts anew with what it has now.
+                // There is no cgroup to change: it starts again with what it has now.
                 _ => {
                     c.resources = Some(Resources::of(container));
                     continue;

@@ -26,7 +26,7 @@ enum Progress {
 }
 
 /// There was an attempt in this sandbox, or one is on its way.
-fn begun(state: &ContainerState) -> bool {
+fn started(state: &ContainerState) -> bool {
     match state {
         ContainerState::Waiting { reason, .. } => reason == CRASH_LOOP || reason == "RunContainerError",
         _ => true,
@@ -47,9 +47,9 @@ impl Turn<'_> {
         }
         let initialized = super::initialized(&self.record);
         let init = self.spec.init_containers.as_deref().unwrap_or_default();
-        // What comes before the last that was begun has done its work: of that only sidecars are looked after, and one
+        // What comes before the last that was started has done its work: of that only sidecars are looked after, and one
         // that fails by now holds nobody up (K8s pkg/kubelet/kuberuntime, `computeInitContainerActions`).
-        let reached = init.iter().rposition(|c| self.state(c).is_some_and(begun)).unwrap_or_default();
+        let reached = init.iter().rposition(|c| self.state(c).is_some_and(started)).unwrap_or_default();
         for (at, container) in init.iter().enumerate() {
             let passed = initialized || at < reached;
             let progress = match kind_in_init(container) {

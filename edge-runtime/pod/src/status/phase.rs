@@ -12,7 +12,7 @@ use super::super::spec::kind_in_init;
 pub(super) struct Phase {
     /// The phase to show. An end is shown only when no process is left, as API users rely on.
     pub shown: &'static str,
-    /// The phase whose reasons the conditions give: of a pod that was deleted before all of it had begun, still
+    /// The phase whose reasons the conditions give: of a pod that was deleted before all of it had started, still
     /// `Pending` (K8s pkg/kubelet/status, `TerminatePod` changes container statuses and phase alone).
     pub of_conditions: &'static str,
 }

@@ -11,7 +11,7 @@ use super::containers::{exited, unseen_exit};
 /// Exit code and reason of containers that a reboot ended, as container runtimes report them.
 const REBOOT_EXIT: i32 = 255;
 
-/// Carries a record over a reboot: what ran has ended, what was under way is void, boot times start anew.
+/// Carries a record over a reboot: what ran has ended, what was under way is void, boot times start again.
 pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
     if record.boot_id == *now.boot_id {
         return record;
@@ -51,7 +51,7 @@ pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
             ContainerState::Running { id, started_at, .. } => rebooted(c.attempt, id, Some(started_at), now),
             ContainerState::Stopping { id, started_at: Some(at), .. } => rebooted(c.attempt, id, Some(at), now),
             ContainerState::Terminated(t) => ContainerState::Terminated(Terminated { finished_mono: Mono(0), ..t }),
-            // Whether it had started cannot be known; its log and writable layer are made anew with the attempt.
+            // Whether it had started cannot be known; its log and writable layer are made again with the attempt.
             ContainerState::Starting { .. }
             | ContainerState::Stopping { started_at: None, .. }
             | ContainerState::ImageReady { .. }

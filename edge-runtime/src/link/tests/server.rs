@@ -57,7 +57,7 @@ impl Authority {
         let key = KeyPair::generate().expect("key");
         let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
-        // As the bridge's: begun long ago, and good for some years to come.
+        // As the bridge's: started long ago, and good for some years to come.
         (params.not_before, params.not_after) = (rcgen::date_time_ymd(2024, 1, 1), rcgen::date_time_ymd(2035, 1, 1));
         params.extended_key_usages = vec![usage];
         (params.signed_by(&key, &self.issuer()).expect("signed").der().clone(), key)

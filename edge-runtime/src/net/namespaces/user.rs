@@ -1,4 +1,4 @@
-//! A user namespace, with the other namespaces that shall belong to it. Made by a helper process: the daemon has a
+//! A user namespace, with the other namespaces that are to belong to it. Made by a helper process: the daemon has a
 //! second thread, and the kernel wants one.
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! The systemd driver: what cgroupfs's writes to files, asked of systemd. It owns the values of its units and writes
-//! them anew whenever it reads its configuration again (`systemctl daemon-reload`), so none of them is written to a
+//! them again whenever it reads its configuration again (`systemctl daemon-reload`), so none of them is written to a
 //! file here.
 
 use std::cell::RefCell;

@@ -2,7 +2,7 @@
 
 /// `cpu.weight` for `shares` (2 to 262144), so that 1024 shares give the default weight 100 and both ends meet:
 /// 10^((l^2 + 125 l) / 612 - 7/34) with l = log2(shares), rounded up, as runc 1.3.2 and Kubernetes 1.35 do it.
-/// Older OCI runtimes map linearly, which starves small requests: hence it is computed here.
+/// Older OCI runtimes map linearly, which starves small requests: so it is computed here.
 pub fn weight_of_shares(shares: u64) -> u64 {
     match shares {
         0 => 0,

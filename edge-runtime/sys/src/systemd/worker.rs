@@ -15,7 +15,7 @@ use super::{BusError, Property};
 const SOCKET: &str = "/run/systemd/private";
 /// As long as the OCI runtimes wait for a unit.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A systemd that executes itself anew (`daemon-reexec`) drops its connections.
+/// A systemd that executes itself again (`daemon-reexec`) drops its connections.
 const TRIES: usize = 3;
 const PAUSE: Duration = Duration::from_millis(300);
 

@@ -1,4 +1,4 @@
-//! What a log refuses, drops, counts and opens anew.
+//! What a log refuses, drops, counts and opens again.
 
 use super::*;
 
