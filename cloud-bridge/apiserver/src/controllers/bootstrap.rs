@@ -35,7 +35,7 @@ pub(crate) fn run(inner: &Arc<Inner>) -> Result<(), StoreError> {
         let stored = store.write("namespaces", namespace, None, None)?;
         write::after_write(inner, &mut store, &namespaces, &stored, None).map_err(fail)?;
     }
-    write::repair(inner, &mut store)?;
+    super::repair(inner, &mut store)?;
     if let Some(range) = inner.config.services {
         cluster_ip::of_the_api(range, &mut store)?;
     }

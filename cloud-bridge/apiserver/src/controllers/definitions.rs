@@ -7,20 +7,17 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::garbage_collector;
-use crate::kinds::custom::STORAGE;
 use crate::kinds::custom::strategy::Custom;
+use crate::kinds::custom::{FINALIZER, STORAGE};
 use crate::registry::delete::{Options, SLICE};
 use crate::registry::write;
 use crate::resource::status::ApiResult;
 use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Subresource, Text};
-use crate::state::Inner;
 use crate::state::work::Work;
+use crate::state::{Change, Inner};
 use crate::storage::{Store, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
-
-/// The finalizer that keeps a definition until its objects are gone.
-pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 fn text(value: &Value) -> Text {
     Text::from(value.as_str().unwrap_or_default().to_owned())
@@ -93,13 +90,19 @@ pub(crate) fn load(inner: &Inner, store: &mut Store) -> ApiResult<()> {
     Ok(())
 }
 
+/// After a write of a definition.
+pub(super) fn follow(inner: &Inner, store: &mut Store, change: &Change<'_>) -> ApiResult<()> {
+    match (change.before, change.after) {
+        _ if !change.of("apiextensions.k8s.io", "customresourcedefinitions") => {}
+        (_, Some(definition)) => written(inner, store, change.resource, definition)?,
+        (Some(definition), None) => removed(inner, store, definition),
+        (None, None) => {}
+    }
+    Ok(())
+}
+
 /// After a definition was written: serves it, and says so in its status.
-pub(crate) fn written(
-    inner: &Inner,
-    store: &mut Store,
-    resource: &Arc<Resource>,
-    stored: &Arc<Stored>,
-) -> ApiResult<()> {
+fn written(inner: &Inner, store: &mut Store, resource: &Arc<Resource>, stored: &Arc<Stored>) -> ApiResult<()> {
     let value = stored.value();
     let name = &stored.key.name;
     if meta::deleting(value) {
@@ -154,7 +157,7 @@ fn establish(definition: &mut Value, now: Timestamp) {
 }
 
 /// After a definition went: nothing serves its objects any more.
-pub(crate) fn removed(inner: &Inner, store: &mut Store, definition: &Stored) {
+fn removed(inner: &Inner, store: &mut Store, definition: &Stored) {
     inner.registry.replace_custom(&definition.key.name, Vec::new());
     store.disconnect(&definition.key.name);
 }
@@ -182,19 +185,4 @@ pub(crate) fn collect(inner: &Inner, store: &mut Store, name: &str) -> ApiResult
     let kept: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
     meta::set_finalizers(&mut new, &kept);
     write::rewrite(inner, store, &resource, &stored, new)
-}
-
-/// Whether an update of a custom object raises its generation.
-pub(crate) fn generation_changed(resource: &Resource, new: &Value, old: &Value) -> bool {
-    let body = |value: &Value| {
-        let mut value = value.clone();
-        if let Some(map) = value.as_object_mut() {
-            map.remove("metadata");
-            if resource.has_subresource("status") {
-                map.remove("status");
-            }
-        }
-        value
-    };
-    body(new) != body(old)
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::resource::status::ApiResult;
+use crate::state::{Change, Inner};
 use crate::storage::{Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -15,8 +17,19 @@ use apimachinery::selector::selects;
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 
+/// After a write of a volume or a claim.
+pub(super) fn follow(_: &Inner, store: &mut Store, change: &Change<'_>) -> ApiResult<()> {
+    match (change.before, change.after) {
+        (_, Some(volume)) if change.of("", VOLUMES) => volume_written(store, volume)?,
+        (_, Some(claim)) if change.of("", CLAIMS) => claim_written(store, claim)?,
+        (Some(claim), None) if change.of("", CLAIMS) => released(store, claim.value())?,
+        _ => {}
+    }
+    Ok(())
+}
+
 /// After a volume was written: it may be what a claim waits for.
-pub(crate) fn volume_written(store: &mut Store, volume: &Arc<Stored>) -> Result<(), StoreError> {
+fn volume_written(store: &mut Store, volume: &Arc<Stored>) -> Result<(), StoreError> {
     let phase = volume.value()["status"]["phase"].as_str().unwrap_or_default();
     match phase {
         "" | "Pending" => {
@@ -29,7 +42,7 @@ pub(crate) fn volume_written(store: &mut Store, volume: &Arc<Stored>) -> Result<
 }
 
 /// After a claim was written: a volume may be there for it.
-pub(crate) fn claim_written(store: &mut Store, claim: &Arc<Stored>) -> Result<(), StoreError> {
+fn claim_written(store: &mut Store, claim: &Arc<Stored>) -> Result<(), StoreError> {
     if !waits(claim.value()) {
         return Ok(());
     }
@@ -45,7 +58,7 @@ pub(crate) fn claim_written(store: &mut Store, claim: &Arc<Stored>) -> Result<()
 }
 
 /// Does what a crash amid the writes of one of these, or an error, has left undone.
-pub(crate) fn repair(store: &mut Store) -> Result<(), StoreError> {
+pub(super) fn repair(store: &mut Store) -> Result<(), StoreError> {
     for volume in store.list(VOLUMES, None, None, None)? {
         let reference = &volume.value()["spec"]["claimRef"];
         let text = |field: &str| reference[field].as_str().unwrap_or_default().to_owned();
@@ -84,7 +97,7 @@ fn half_bound(volume: &Value, claim: &Value) -> bool {
 }
 
 /// After a claim was removed: its volume is kept for whoever wants its data.
-pub(crate) fn released(store: &mut Store, claim: &Value) -> Result<(), StoreError> {
+fn released(store: &mut Store, claim: &Value) -> Result<(), StoreError> {
     let uid = meta::text(claim, "uid");
     for volume in store.list(VOLUMES, None, None, None)? {
         if volume.value()["spec"]["claimRef"]["uid"] == uid && !uid.is_empty() {

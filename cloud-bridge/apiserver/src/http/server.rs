@@ -12,10 +12,10 @@ use http_body_util::{BodyExt, Limited};
 
 use super::body::ApiBody;
 use crate::auth::node::Related;
+use crate::controllers;
 use crate::controllers::{bootstrap, garbage_collector};
 use crate::http as front;
 use crate::kinds::builtin;
-use crate::registry::write;
 use crate::resource::catalogue::Registry;
 use crate::resource::status::ApiError;
 use crate::state::inflight::Inflight;
@@ -64,6 +64,7 @@ impl Server {
             samples: Samples::default(),
             related: Related::default(),
             inflight: Inflight::default(),
+            followers: controllers::FOLLOWERS,
         });
         bootstrap::run(&inner)?;
         tokio::spawn(garbage_collector::run(Arc::downgrade(&inner), work));
@@ -188,7 +189,7 @@ async fn keep(inner: Weak<Inner>) {
         store.tick();
         count += 1;
         if count.is_multiple_of(REPAIR)
-            && let Err(error) = write::repair(&inner, &mut store)
+            && let Err(error) = controllers::repair(&inner, &mut store)
         {
             log::warn!("{error}");
         }

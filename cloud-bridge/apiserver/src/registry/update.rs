@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Answer, Context, create};
 use super::{apply, managed_fields, write};
 use crate::admission;
-use crate::controllers::definitions;
+use crate::kinds::custom;
 use crate::kinds::events;
 use crate::resource::Resource;
 use crate::resource::object_meta;
@@ -176,7 +176,7 @@ fn raise_generation(resource: &Resource, new: &mut Value, old: &Value) {
         return;
     }
     let changed = if resource.is_custom() {
-        definitions::generation_changed(resource, new, old)
+        custom::generation_changed(resource, new, old)
     } else {
         changed_body(resource, new, old)
     };

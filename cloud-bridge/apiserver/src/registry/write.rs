@@ -1,20 +1,15 @@
-//! What follows from a write: the default service account of a namespace, the resources of a custom resource
-//! definition, and work for the garbage collector. Called with the storage's lock held.
+//! Writes on behalf of the server itself, and what each write gives the garbage collector to do; what else follows, the
+//! controllers say (`state::Follower`). Called with the storage's lock held.
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::auth::accounts;
-use crate::controllers::definitions;
-use crate::controllers::root_ca;
-use crate::controllers::volume_binder;
 use crate::resource::Resource;
 use crate::resource::status::ApiResult;
-use crate::state::Inner;
 use crate::state::work::Work;
-use crate::storage::{Store, StoreError, Stored};
+use crate::state::{Change, Inner};
+use crate::storage::{Store, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
@@ -31,24 +26,10 @@ pub(crate) fn after_write(
     before: Option<&Arc<Stored>>,
 ) -> ApiResult<()> {
     let value = stored.value();
-    if is(resource, "", "namespaces") {
-        if before.is_none() {
-            default_account(store, &stored.key.name)?;
-            root_ca::root_ca(inner, store, &stored.key.name)?;
-        }
-        if meta::deleting(value) {
-            inner.collector.add(Work::Namespace(stored.key.name.clone()));
-        }
+    if is(resource, "", "namespaces") && meta::deleting(value) {
+        inner.collector.add(Work::Namespace(stored.key.name.clone()));
     }
-    if is(resource, "apiextensions.k8s.io", "customresourcedefinitions") {
-        definitions::written(inner, store, resource, stored)?;
-    }
-    if is(resource, "", "persistentvolumes") {
-        volume_binder::volume_written(store, stored)?;
-    }
-    if is(resource, "", "persistentvolumeclaims") {
-        volume_binder::claim_written(store, stored)?;
-    }
+    follow(inner, store, &Change { resource, before, after: Some(stored) })?;
     let place = || (resource.storage.to_string(), stored.key.clone());
     if meta::deleting(value) && meta::finalizers(value).iter().any(|f| f == meta::ORPHAN || f == meta::FOREGROUND) {
         let (storage, key) = place();
@@ -62,16 +43,8 @@ pub(crate) fn after_write(
     Ok(())
 }
 
-/// Does what should have followed from writes of an earlier run, or failed in this one: a power cut or an error may
-/// come between an object and what belongs to it.
-pub(crate) fn repair(inner: &Inner, store: &mut Store) -> Result<(), StoreError> {
-    for namespace in store.list("namespaces", None, None, None)? {
-        if !meta::deleting(namespace.value()) {
-            default_account(store, &namespace.key.name)?;
-            root_ca::root_ca(inner, store, &namespace.key.name)?;
-        }
-    }
-    volume_binder::repair(store)
+fn follow(inner: &Inner, store: &mut Store, change: &Change<'_>) -> ApiResult<()> {
+    inner.followers.iter().try_for_each(|follower| follower(inner, store, change))
 }
 
 /// Removes an object from the storage and tells whom it concerns.
@@ -96,21 +69,11 @@ pub(crate) fn remove(
     let namespace = &current.key.namespace;
     if !namespace.is_empty()
         && let Some(stored) = store.get("namespaces", &ObjectKey::cluster(namespace))?
+        && meta::deleting(stored.value())
     {
-        if meta::deleting(stored.value()) {
-            inner.collector.add(Work::Namespace(namespace.clone()));
-        } else if is(resource, "", "serviceaccounts") && current.key.name == "default" {
-            default_account(store, namespace)?;
-        } else if is(resource, "", "configmaps") && current.key.name == accounts::ROOT_CA {
-            root_ca::root_ca(inner, store, namespace)?;
-        }
+        inner.collector.add(Work::Namespace(namespace.clone()));
     }
-    if is(resource, "apiextensions.k8s.io", "customresourcedefinitions") {
-        definitions::removed(inner, store, current);
-    }
-    if is(resource, "", "persistentvolumeclaims") {
-        volume_binder::released(store, value)?;
-    }
+    follow(inner, store, &Change { resource, before: Some(current), after: None })?;
     if resource.is_custom() {
         inner.collector.add(Work::Definition(resource.storage.to_string()));
     }
@@ -137,16 +100,4 @@ pub(crate) fn rewrite(
     }
     let stored = store.write(&resource.storage, new, Some(current), None)?;
     after_write(inner, store, resource, &stored, Some(current))
-}
-
-/// Creates the service account that every pod gets when it names none.
-fn default_account(store: &mut Store, namespace: &str) -> Result<(), StoreError> {
-    let key = ObjectKey { namespace: namespace.to_owned(), name: "default".into() };
-    if store.get("serviceaccounts", &key)?.is_some() {
-        return Ok(());
-    }
-    let mut account = json!({ "metadata": { "name": "default", "namespace": namespace } });
-    meta::fill_new(&mut account, Timestamp::now());
-    store.write("serviceaccounts", account, None, None)?;
-    Ok(())
 }

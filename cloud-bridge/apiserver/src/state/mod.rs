@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::auth::node::Related;
 use crate::auth::accounts::Accounts;
-
-use super::storage::{Durable, Store};
+use crate::auth::node::Related;
 use crate::kinds::cluster_ip::ServiceRange;
+use crate::resource::Resource;
 use crate::resource::catalogue::Registry;
+use crate::resource::status::ApiResult;
+use crate::storage::{Durable, Store, Stored};
 use apimachinery::user::UserInfo;
 use inflight::Inflight;
 use kubelet_api::backend::KubeletBackend;
@@ -59,6 +60,23 @@ impl Config {
     }
 }
 
+/// A write, to what follows from it: what was there before, and what is there now.
+pub(crate) struct Change<'a> {
+    pub(crate) resource: &'a Arc<Resource>,
+    pub(crate) before: Option<&'a Arc<Stored>>,
+    pub(crate) after: Option<&'a Arc<Stored>>,
+}
+
+impl Change<'_> {
+    /// Whether it is one of this built-in resource.
+    pub(crate) fn of(&self, group: &str, plural: &str) -> bool {
+        self.resource.group == group && self.resource.plural == plural
+    }
+}
+
+/// What is done at once about a write, with the storage's lock held.
+pub(crate) type Follower = fn(&Inner, &mut Store, &Change<'_>) -> ApiResult<()>;
+
 /// The server, to those who answer its requests.
 pub(crate) struct Inner {
     pub(crate) config: Config,
@@ -71,6 +89,8 @@ pub(crate) struct Inner {
     pub(crate) samples: Samples,
     pub(crate) related: Related,
     pub(crate) inflight: Inflight,
+    /// What follows from each write, in this order.
+    pub(crate) followers: &'static [Follower],
 }
 
 impl Inner {

@@ -18,7 +18,7 @@ pub(crate) use options::Options;
 use super::write;
 use super::{Answer, Context, list};
 use crate::admission;
-use crate::controllers::definitions;
+use crate::kinds::custom;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
@@ -126,7 +126,7 @@ pub(crate) fn remove(
     let mut finalizers = collector_finalizers(resource, &object, &options);
     if resource.group == "apiextensions.k8s.io" && !meta::deleting(&object) {
         // A definition stays until its objects are gone.
-        finalizers.push(definitions::FINALIZER.into());
+        finalizers.push(custom::FINALIZER.into());
     }
     meta::set_finalizers(&mut object, &finalizers);
     let held = !finalizers.is_empty();
