@@ -18,6 +18,7 @@ pub mod accept;
 pub mod api_port;
 pub mod bridge;
 pub mod cli;
+pub mod flags;
 pub mod info;
 pub mod kubelet;
 pub mod limits;

@@ -11,7 +11,7 @@ use crate::bridge::overview::NodeView;
 use crate::listen::OPERATORS;
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::keep;
-use crate::{cli, info};
+use crate::{flags, info};
 
 /// `nodes`.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub struct Options {
 /// Asks and prints.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let kubeconfig = options.state.as_ref().map(|state| state.join("kubeconfig")).or(options.kubeconfig);
-    let client = cli::client(kubeconfig).await?;
+    let client = flags::client(kubeconfig).await?;
     // Whoever may read the authority's key may do anything to the bridge: making a certificate adds no right.
     let authority = match &options.state {
         Some(state) => keep::in_folder(state)?,

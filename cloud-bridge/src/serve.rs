@@ -1,14 +1,17 @@
 //! `cloud-bridge serve`: the bridge on a Kubernetes API that is there already. Wiring only.
 
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use clap::Args;
 use jiff::Timestamp;
 
 use crate::accept::Gate;
 use crate::bridge::clients::Clients;
 use crate::bridge::{Bridge, EndpointOf, Gone, Settings};
-use crate::cli::{self, Serve};
+use crate::flags::{self, NodeFlags, port_range};
 use crate::info::{self, Info};
 use crate::kubelet::Ports;
 use crate::listen::{self, ListenerContext};
@@ -17,9 +20,36 @@ use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
 use crate::signal;
 
+/// Flags of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// How to reach the API; absent: as a pod of the cluster does.
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where nodes connect.
+    #[arg(long, default_value = "0.0.0.0:7443")]
+    pub listen: SocketAddr,
+    /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
+    #[arg(long)]
+    pub advertise: Vec<String>,
+    /// Address at which the API server reaches the kubelet API of the nodes, one port for each. It becomes their
+    /// InternalIP. Absent: no kubelet API, so no `kubectl logs`.
+    #[arg(long)]
+    pub kubelet_address: Option<IpAddr>,
+    /// Ports for the kubelet API of the nodes.
+    #[arg(long, default_value = "10360-11360", value_parser = port_range)]
+    pub kubelet_ports: (u16, u16),
+    /// Authority of the client certificate that the API server shows to kubelets (its
+    /// --kubelet-client-certificate). Absent: bearer tokens only.
+    #[arg(long)]
+    pub kubelet_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub nodes: NodeFlags,
+}
+
 /// Runs until a signal.
-pub async fn run(options: Serve) -> anyhow::Result<()> {
-    let client = cli::client(options.kubeconfig.clone()).await?;
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let client = flags::client(options.kubeconfig.clone()).await?;
     let cluster = info::cluster(&client).await.context("asking the API which cluster it is")?;
     let authority = Arc::new(keep::in_cluster(&client).await?.with_node_life(options.nodes.certificate_life));
     let listener = listen::bind(options.listen).await?;
@@ -58,7 +88,7 @@ type KubeletApi = (Option<Arc<Ports>>, Option<Arc<Serving>>);
 
 /// The kubelet API of the nodes, if an address for it was given.
 fn kubelet_ports(
-    options: &Serve,
+    options: &Options,
     authority: &Arc<Authority>,
     client: &kube::Client,
     gate: &Arc<Gate>,

@@ -15,7 +15,7 @@ use crate::accept::Gate;
 use crate::api_port;
 use crate::bridge::clients::Clients;
 use crate::bridge::{Bridge, Settings, lifecycle};
-use crate::cli::Nodes;
+use crate::flags::NodeFlags;
 use crate::info::{self, Info};
 use crate::listen::{self, ListenerContext};
 use crate::pki::authority::{Authority, to_pem};
@@ -49,7 +49,7 @@ pub struct Options {
     #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
     pub service_range: ServiceRange,
     #[command(flatten)]
-    pub nodes: Nodes,
+    pub nodes: NodeFlags,
 }
 
 /// Runs until a signal.

@@ -7,8 +7,6 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod eviction;
-#[cfg(test)]
-mod floors_tests;
 pub mod image;
 pub mod intake;
 pub mod launch;

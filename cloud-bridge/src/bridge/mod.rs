@@ -15,6 +15,7 @@
 //! | `rejections` | pure: how often refusals of a node are told |
 //! | `autonomy` | how long the pods of a silent node are left alone |
 //! | `tokens` | service account tokens for the pods of a node |
+//! | `settings` | what can be chosen |
 //! | `shared` | what all of these tasks have in common |
 //! | `backend`, `streams` | what kubectl asks of a node, and its bytes |
 //! | `overview` | how every node and its connection is, for people and monitoring |
@@ -39,6 +40,7 @@ mod rejections;
 mod reports;
 mod requests;
 mod session;
+mod settings;
 mod shared;
 pub mod slim;
 mod streams;
@@ -64,6 +66,7 @@ pub use credential::Credential;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use reports::{KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
+pub use settings::{ApiAddress, EndpointOf, Gone, Settings};
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -74,46 +77,6 @@ const API_TURNS: usize = 64;
 /// Nodes to which a large object (up to 8 MiB) is on its way at the same time: what one heartbeat may have to wait for,
 /// and what may lie in buffers of the kernel.
 const LARGE_TURNS: usize = 64;
-
-/// Says where the kubelet API of a node is served, if it is.
-pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
-
-/// Is told the name of a node.
-pub type Gone = dyn Fn(&str) + Send + Sync;
-
-/// What can be chosen.
-#[derive(Clone)]
-pub struct Settings {
-    /// How often a node says that it lives.
-    pub heartbeat: Duration,
-    pub kubelet: Option<Arc<EndpointOf>>,
-    /// Told of a node that is gone for good.
-    pub gone: Option<Arc<Gone>>,
-    /// Where clients in pods find the API, for one whose cluster addresses nobody routes.
-    pub api: Option<ApiAddress>,
-    /// Other bridges may serve the same nodes over the same API: what must stay in order is written only after a look
-    /// at whose the node is.
-    pub replicated: bool,
-    /// A node whose Node object was deleted registers again instead of being sent away: for clusters in which a
-    /// controller deletes the Nodes of machines that it cannot find.
-    pub deleted_nodes_return: bool,
-}
-
-/// Host and port of an API server.
-pub type ApiAddress = (String, u16);
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            heartbeat: edge_protocol::HEARTBEAT,
-            kubelet: None,
-            gone: None,
-            api: None,
-            replicated: true,
-            deleted_nodes_return: false,
-        }
-    }
-}
 
 /// A running bridge. Cheap to clone.
 #[derive(Clone)]

@@ -13,9 +13,9 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 
-use super::Shared;
 use super::node_access::{self, Access};
 use super::reports::BRIDGED_LABEL;
+use super::shared::Shared;
 use super::slim::SlimNode;
 
 /// Before a question that the API did not answer is asked again: what is revoked is out within ten seconds.

@@ -20,13 +20,13 @@ use futures::io::{AsyncRead, AsyncWrite};
 use futures::{FutureExt, SinkExt, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Shared;
 use super::credential::Credential;
 use super::lease::Renewal;
 use super::node::{Command, Link, LinkStats, Node};
 use super::rejections::Rejections;
 use super::reports::Reports;
 use super::requests::Requests;
+use super::shared::Shared;
 use super::work_queue::WorkQueue;
 use crate::pki::clock;
 use apimachinery::panics;

@@ -9,9 +9,12 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::autonomy::Autonomy;
 use super::clients::Clients;
+use super::credential::Credential;
+use super::informers::command::Command;
 use super::node::Node;
-use super::node_access::{self, NodeAccess};
-use super::{Credential, NodeOverrides, NotAdmitted, Settings, informers};
+use super::node_access::{self, NodeAccess, NotAdmitted};
+use super::reports::NodeOverrides;
+use super::settings::Settings;
 use crate::pki::authority::hex;
 
 pub(super) struct Shared {
@@ -26,7 +29,7 @@ pub(super) struct Shared {
     pub(super) writes: Arc<Semaphore>,
     pub(super) large: Arc<Semaphore>,
     pub(super) autonomy: Autonomy,
-    pub(super) informers: mpsc::UnboundedSender<informers::Command>,
+    pub(super) informers: mpsc::UnboundedSender<Command>,
     pub(super) node_access: NodeAccess,
 }
 
@@ -49,13 +52,13 @@ impl Shared {
         let node = Arc::new(Node::new(name, hex(&bytes)));
         let node = Arc::clone(self.nodes().entry(name.to_owned()).or_insert(node));
         // The informers outlives every connection. It reads the pods when the node has said hello.
-        let _ = self.informers.send(informers::Command::Add(name.to_owned()));
+        let _ = self.informers.send(Command::Add(name.to_owned()));
         Ok(node)
     }
 
     /// Asks the API whether an object that a node holds is really gone.
     pub(super) fn look_up(&self, node: &str, session: u64, key: ObjectKey, uid: String) {
-        let _ = self.informers.send(informers::Command::LookUp { node: node.to_owned(), session, key, uid });
+        let _ = self.informers.send(Command::LookUp { node: node.to_owned(), session, key, uid });
     }
 
     /// Whether this connection of the node is its present one.
@@ -83,7 +86,7 @@ impl Shared {
     }
 
     pub(super) fn connected(&self, node: &str, session: u64, resumed: bool) {
-        let _ = self.informers.send(informers::Command::Connected { node: node.to_owned(), session, resumed });
+        let _ = self.informers.send(Command::Connected { node: node.to_owned(), session, resumed });
     }
 
     /// The node's object was deleted: it is sent away, and nothing is kept of it.
@@ -96,7 +99,7 @@ impl Shared {
         }
         node.disconnect(&NotAdmitted::Absent(name.to_owned()));
         self.nodes().remove(name);
-        let _ = self.informers.send(informers::Command::Drop(name.to_owned()));
+        let _ = self.informers.send(Command::Drop(name.to_owned()));
         if let Some(gone) = &self.settings.gone {
             gone(name);
         }
@@ -133,7 +136,7 @@ impl Shared {
 
     /// What the node's object says of its autonomy is news: its pods are to have it.
     pub(super) fn reconcile_tolerations(&self, node: &str) {
-        let _ = self.informers.send(informers::Command::ReconcileTolerations(node.to_owned()));
+        let _ = self.informers.send(Command::ReconcileTolerations(node.to_owned()));
     }
 
     pub(super) fn overrides(&self, node: &str) -> NodeOverrides {

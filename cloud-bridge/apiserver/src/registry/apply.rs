@@ -168,39 +168,3 @@ fn give_up(merged: &mut Value, before: &Fields, set: &Fields, others: &Fields) {
         }
     }
 }
-
-/// After a write that is no apply: an applier no longer owns what the write changed.
-pub(crate) fn disown(entries: &Value, new: &Value, old: &Value) -> Value {
-    let Some(entries) = entries.as_array() else { return Value::Null };
-    let kept: Vec<Value> = entries
-        .iter()
-        .filter_map(|entry| {
-            let mut set = fields::from_json(&entry["fieldsV1"]);
-            let all = set.len();
-            set.retain(|path| fields::at(new, path) == fields::at(old, path));
-            if set.is_empty() {
-                return None;
-            }
-            let mut entry = entry.clone();
-            if set.len() != all {
-                entry.set("fieldsV1", fields::to_json(&set));
-            }
-            Some(entry)
-        })
-        .collect();
-    if kept.is_empty() { Value::Null } else { kept.into() }
-}
-
-/// Whether two lists of managedFields differ in more than their times.
-pub(crate) fn same_owners(a: &Value, b: &Value) -> bool {
-    let bare = |value: &Value| {
-        let mut value = value.clone();
-        for entry in value.as_array_mut().into_iter().flatten() {
-            if let Some(map) = entry.as_object_mut() {
-                map.remove("time");
-            }
-        }
-        value
-    };
-    bare(a) == bare(b)
-}

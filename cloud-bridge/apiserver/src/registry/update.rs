@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Answer, Context, create};
-use super::{apply, managed_fields, write};
+use super::{managed_fields, write};
 use crate::admission;
 use crate::kinds::custom;
 use crate::kinds::events;
@@ -109,7 +109,7 @@ pub(crate) fn replace(
     }
     let owners = &old["metadata"]["managedFields"];
     meta::set(&mut new, "managedFields", owners.clone());
-    if new == *old && ctx.managed.as_ref().is_none_or(|managed| apply::same_owners(managed, owners)) {
+    if new == *old && ctx.managed.as_ref().is_none_or(|managed| managed_fields::same_owners(managed, owners)) {
         return Ok(new);
     }
     managed_fields::stamp(ctx, &mut new, Some(old));

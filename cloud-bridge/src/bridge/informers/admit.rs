@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::Semaphore;
 
 use super::ask::Answer;
-use super::resource;
+use super::resource::resource;
 use crate::bridge::clients::Clients;
 use crate::bridge::pod_references::CLAIM;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::object::{News, What, failure};
-use super::resource;
+use super::resource::resource;
 use crate::bridge::pod_references::CLAIM;
 use crate::bridge::slim::made_object;
 

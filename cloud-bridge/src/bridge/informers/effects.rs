@@ -14,9 +14,9 @@ use super::labels::tell_labels;
 use super::object::watch_object;
 use super::services::watch_services;
 use super::{Informers, panics};
-use crate::bridge::Shared;
 use crate::bridge::pod_references::{CLAIM, NODE_LABELS, SERVICE_LINKS};
 use crate::bridge::requests::Requests;
+use crate::bridge::shared::Shared;
 use crate::bridge::world::Effect;
 
 /// Effects that are carried out in one go.

@@ -6,7 +6,7 @@ use kube::api::DynamicObject;
 use kube::{Api, Client};
 
 use super::ask::{AGAIN, Answer, pods_of};
-use super::resource;
+use super::resource::resource;
 use crate::bridge::pod_references::{CLAIM, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
 use crate::bridge::slim::SlimPod;
 

@@ -9,11 +9,13 @@
 mod admit;
 mod ask;
 mod claims;
+pub(super) mod command;
 mod effects;
 mod gone;
 mod labels;
 mod look_up;
 mod object;
+mod resource;
 mod services;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -25,41 +27,26 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use kube::Api;
-use kube::api::ApiResource;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::Shared;
 use super::clients::Clients;
 use super::requests::Requests;
+use super::shared::Shared;
 use super::slim::{BoundPod, SlimPod};
 use super::world::{Effect, World};
 use admit::{Admission, Admissions};
 use apimachinery::panics;
 use ask::{Answer, pods_to_reconcile, reconcile_tolerations, seed, seed_many};
+use command::Command;
 use gone::IsGone;
 use look_up::LookUps;
 use object::{News, What};
 
 /// So many nodes are asked for one by one; for more, one list of all pods is less work for the API.
 const FEW: usize = 8;
-
-/// What others ask of the informers.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// Keep the pods of this node from now on.
-    Add(String),
-    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again.
-    Connected { node: String, session: u64, resumed: bool },
-    /// The node is gone for good.
-    Drop(String),
-    /// The pods of this node are to have the tolerations that its object speaks of.
-    ReconcileTolerations(String),
-    /// A node holds this and no list names it: is it gone?
-    LookUp { node: String, session: u64, key: ObjectKey, uid: String },
-}
 
 /// News of single objects that wait; a watch that has more waits itself.
 const NEWS: usize = 256;
@@ -342,15 +329,5 @@ impl Informers {
 
     fn apply(&mut self, effects: Vec<Effect>) {
         self.effects.extend(effects);
-    }
-}
-
-fn resource(kind: &str, plural: &str) -> ApiResource {
-    ApiResource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        api_version: "v1".to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
     }
 }

@@ -11,7 +11,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::sync::mpsc;
 
-use super::resource;
+use super::resource::resource;
 use crate::bridge::pod_references::RUNTIME_CLASS;
 use crate::bridge::slim::config_object;
 

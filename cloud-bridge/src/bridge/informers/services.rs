@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::object::{News, What, watch_failure};
-use super::resource;
+use super::resource::resource;
 use crate::bridge::ApiAddress;
 use crate::bridge::pod_references::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
 use crate::bridge::slim::made_object;

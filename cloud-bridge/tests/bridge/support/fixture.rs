@@ -14,7 +14,7 @@ use cloud_bridge::listen::{self, ListenerContext};
 use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::serving::Serving;
 use cloud_bridge::pki::{tls, token};
-use cloud_bridge::{cli, info};
+use cloud_bridge::{flags, info};
 use edge_protocol::message::Report;
 use futures::{StreamExt, TryStreamExt};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -96,7 +96,7 @@ impl Cluster {
     pub async fn open() -> Self {
         tls::install_provider();
         if let Some(kubeconfig) = std::env::var_os("TEST_KUBECONFIG") {
-            let client = cli::client(Some(kubeconfig.into())).await.unwrap();
+            let client = flags::client(Some(kubeconfig.into())).await.unwrap();
             return Self { clients: Clients::impersonating(client.clone()), client, _folder: None };
         }
         let folder = tempfile::tempdir().unwrap();

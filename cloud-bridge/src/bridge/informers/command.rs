@@ -1,0 +1,18 @@
+//! What connections ask of the informers.
+
+use edge_protocol::message::ObjectKey;
+
+/// What others ask of the informers.
+#[derive(Debug)]
+pub(in super::super) enum Command {
+    /// Keep the pods of this node from now on.
+    Add(String),
+    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again.
+    Connected { node: String, session: u64, resumed: bool },
+    /// The node is gone for good.
+    Drop(String),
+    /// The pods of this node are to have the tolerations that its object speaks of.
+    ReconcileTolerations(String),
+    /// A node holds this and no list names it: is it gone?
+    LookUp { node: String, session: u64, key: ObjectKey, uid: String },
+}

@@ -1,0 +1,46 @@
+//! What can be chosen of a bridge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::reports::KubeletEndpoint;
+
+/// Says where the kubelet API of a node is served, if it is.
+pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
+
+/// Is told the name of a node.
+pub type Gone = dyn Fn(&str) + Send + Sync;
+
+/// What can be chosen.
+#[derive(Clone)]
+pub struct Settings {
+    /// How often a node says that it lives.
+    pub heartbeat: Duration,
+    pub kubelet: Option<Arc<EndpointOf>>,
+    /// Told of a node that is gone for good.
+    pub gone: Option<Arc<Gone>>,
+    /// Where clients in pods find the API, for one whose cluster addresses nobody routes.
+    pub api: Option<ApiAddress>,
+    /// Other bridges may serve the same nodes over the same API: what must stay in order is written only after a look
+    /// at whose the node is.
+    pub replicated: bool,
+    /// A node whose Node object was deleted registers again instead of being sent away: for clusters in which a
+    /// controller deletes the Nodes of machines that it cannot find.
+    pub deleted_nodes_return: bool,
+}
+
+/// Host and port of an API server.
+pub type ApiAddress = (String, u16);
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            heartbeat: edge_protocol::HEARTBEAT,
+            kubelet: None,
+            gone: None,
+            api: None,
+            replicated: true,
+            deleted_nodes_return: false,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Flags that verbs share, and how their values are read.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// How nodes are let in.
+#[derive(Debug, Clone, Args)]
+pub struct NodeFlags {
+    /// How long the certificate of a node is good: 90s, 30m, 2h, 365d. Nodes renew theirs after seven to nine tenths
+    /// of it; one that is offline for longer needs a fresh token.
+    #[arg(long, default_value = "365d", value_parser = life)]
+    pub certificate_life: Duration,
+    /// Let nodes whose Node object was deleted register again, instead of sending them away: for clusters in which a
+    /// controller deletes the Nodes of machines that it cannot find.
+    #[arg(long)]
+    pub deleted_nodes_return: bool,
+}
+
+/// A client of the API named by a kubeconfig, or of the cluster that this runs in.
+pub async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(&path).with_context(|| format!("kubeconfig {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+        }
+        None => kube::Config::incluster().context("no --kubeconfig, and not in a pod of a cluster")?,
+    };
+    Ok(kube::Client::try_from(config)?)
+}
+
+pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "s" | "" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => bail!("want a number and one of s, m, h, d"),
+    };
+    let number: u64 = number.parse().context("want a number and one of s, m, h, d")?;
+    Ok(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+/// Of a node's certificate.
+pub(crate) fn life(text: &str) -> anyhow::Result<Duration> {
+    const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+    let life = duration(text)?;
+    if life < Duration::from_secs(5) || life > LONGEST { bail!("want between 5s and 3650d") } else { Ok(life) }
+}
+
+pub(crate) fn words(duration: Duration) -> String {
+    match duration.as_secs() {
+        s if s % 3600 == 0 => format!("{} h", s / 3600),
+        s if s % 60 == 0 => format!("{} min", s / 60),
+        s => format!("{s} s"),
+    }
+}
+
+pub(crate) fn port_range(text: &str) -> anyhow::Result<(u16, u16)> {
+    let (first, last) = text.split_once('-').context("want FIRST-LAST")?;
+    let range = (first.parse::<u16>()?, last.parse::<u16>()?);
+    if range.0 == 0 || range.0 > range.1 { bail!("want FIRST-LAST, first not above last") } else { Ok(range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_ports() {
+        assert_eq!(duration("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(duration("2h").unwrap(), Duration::from_secs(7200));
+        assert_eq!(duration("1d").unwrap(), Duration::from_secs(86_400));
+        assert!(duration("h").is_err() && duration("1w").is_err());
+        assert!(life("365d").is_ok() && life("4s").is_err() && life("3651d").is_err());
+        assert_eq!(words(Duration::from_secs(5400)), "90 min");
+        assert_eq!(port_range("1-2").unwrap(), (1, 2));
+        assert!(port_range("2-1").is_err() && port_range("x").is_err());
+    }
+}

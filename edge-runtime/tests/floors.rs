@@ -1,0 +1,44 @@
+//! The floors of the house, held against the sources: which folder stands on which, which files import each other in a
+//! circle, and what the crates beside this one may depend on.
+
+use std::path::Path;
+
+use sampan_floors::{behind_wall, circles, upward};
+
+/// Crates of ours and what may not be found among all that they depend on.
+const WALLS: [(&str, &[&str]); 3] = [
+    // Decisions: no I/O.
+    ("sampan-pod", &["smol", "nix", "rusqlite", "rustls", "tokio", "async-io"]),
+    // The process that must never grow: no store, no link, no TLS, no API types.
+    (
+        "sampan-monitor",
+        &["rusqlite", "rustls", "async-tungstenite", "ureq", "edge-protocol", "k8s-openapi", "sampan-pod"],
+    ),
+    // Knows nothing of pods.
+    ("sampan-sys", &["edge-protocol", "k8s-openapi", "sampan-pod", "rusqlite", "rustls"]),
+];
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn no_folder_imports_upward() {
+    let wrong = upward(here(), "edge-runtime");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn circles_of_files_are_small() {
+    let wrong: Vec<String> =
+        [".", "pod", "sys", "monitor"].iter().flat_map(|one| circles(&here().join(one), 3)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_walls_of_the_crates_hold() {
+    for (own, forbidden) in WALLS {
+        let found = behind_wall(here(), own, forbidden);
+        assert!(found.is_empty(), "{own} depends on {found:?}");
+    }
+}

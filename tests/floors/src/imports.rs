@@ -1,0 +1,74 @@
+//! What the product code of each source file imports, from its text. What is only handed on (`pub use`) is not used by the
+//! file itself.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Paths as they are written, by module path of the file.
+pub(crate) fn imports(root: &Path) -> BTreeMap<String, Vec<String>> {
+    let mut files = Vec::new();
+    walk(root, &mut files);
+    let module = |file: &Path| {
+        let relative = file.strip_prefix(root).unwrap_or(file).with_extension("");
+        let parts = relative.iter().filter_map(|part| part.to_str());
+        parts.filter(|part| !matches!(*part, "mod" | "lib" | "main")).collect::<Vec<_>>().join("::")
+    };
+    let text = |file: &Path| std::fs::read_to_string(file).unwrap_or_default();
+    files.iter().map(|file| (module(file), used(&text(file)))).collect()
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_test = name.contains("test") || name == "random.rs";
+        if path.is_dir() && name != "tests" {
+            walk(&path, files);
+        } else if name.ends_with(".rs") && !is_test {
+            files.push(path);
+        }
+    }
+}
+
+fn used(text: &str) -> Vec<String> {
+    let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code: Vec<&str> = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let code = code.join("\n");
+    let mut all = Vec::new();
+    for item in code.split(';') {
+        let start = item.rfind("\nuse ").or_else(|| item.rfind("\n    use ")).or(item.starts_with("use ").then_some(0));
+        if let Some(start) = start {
+            let tree = item[start..].trim_start().trim_start_matches("use ");
+            branches("", &tree.split_whitespace().collect::<Vec<_>>().join(" "), &mut all);
+        }
+    }
+    // Paths that are written out. A visibility (`pub(in crate::x)`) is none.
+    for rest in code.replace("pub(in crate::", "").split("crate::").skip(1) {
+        let path: String = rest.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':')).collect();
+        all.push(format!("crate::{}", path.trim_end_matches(':')));
+    }
+    all
+}
+
+/// `a::{b, c::{d}}` as `a::b`, `a::c::d`.
+fn branches(before: &str, tree: &str, out: &mut Vec<String>) {
+    let tree = tree.trim();
+    let Some((stem, rest)) = tree.split_once('{').filter(|(stem, _)| !stem.contains(',')) else {
+        let path = tree.split(" as ").next().unwrap_or_default();
+        return out.push(format!("{before}{}", path.trim_end_matches("::self")));
+    };
+    let inside = rest.strip_suffix('}').unwrap_or(rest);
+    let (mut depth, mut from) = (0_usize, 0);
+    for (at, letter) in inside.char_indices().chain([(inside.len(), ',')]) {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                if !inside[from..at].trim().is_empty() {
+                    branches(&format!("{before}{stem}"), &inside[from..at], out);
+                }
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+}

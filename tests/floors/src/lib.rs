@@ -1,0 +1,181 @@
+//! The floors of a crate: which folder may import which, as ARCHITECTURE.md lists them, held against the sources. Reads
+//! them as text; test code is left out. Knows no crate.
+
+mod imports;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use imports::imports;
+
+/// Which files each file imports, by module path (`node::turn`; the root is empty).
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// The folder that holds ARCHITECTURE.md and Cargo.lock.
+fn workspace(crate_folder: &Path) -> PathBuf {
+    let found = crate_folder.ancestors().find(|folder| folder.join("ARCHITECTURE.md").exists());
+    found.expect("a crate of this workspace").to_path_buf()
+}
+
+/// The list of a crate in ARCHITECTURE.md, from the top: the first word of each line of the block behind
+/// `<!-- floors of NAME, from the top -->`.
+///
+/// # Panics
+/// There is none.
+fn floors(crate_folder: &Path, name: &str) -> Vec<String> {
+    let map = std::fs::read_to_string(workspace(crate_folder).join("ARCHITECTURE.md")).expect("the map");
+    let (_, list) =
+        map.split_once(&format!("<!-- floors of {name}, from the top -->\n```text\n")).expect("the list of floors");
+    let (list, _) = list.split_once("```").expect("the end of the list");
+    list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// Imports of what stands above, as `from -> to`; also files of a folder that is not on the list.
+///
+/// # Panics
+/// The sources or the list of `name` cannot be read.
+#[must_use]
+pub fn upward(crate_folder: &Path, name: &str) -> Vec<String> {
+    let floors = floors(crate_folder, name);
+    let depth = |module: &str| floors.iter().position(|floor| module.split("::").next() == Some(floor));
+    let mut wrong = Vec::new();
+    for (module, targets) in arrows(crate_folder).iter().filter(|(module, _)| !module.is_empty()) {
+        let Some(own) = depth(module) else {
+            wrong.push(format!("{module} is on no floor"));
+            continue;
+        };
+        let up = targets.iter().filter(|target| depth(target).is_some_and(|target| target < own));
+        wrong.extend(up.map(|target| format!("{module} -> {target}")));
+    }
+    wrong
+}
+
+/// Circles of more than `most` files that import each other.
+///
+/// # Panics
+/// The sources cannot be read.
+#[must_use]
+pub fn circles(crate_folder: &Path, most: usize) -> Vec<String> {
+    let arrows = arrows(crate_folder);
+    let far: Arrows = arrows.keys().map(|one| (one.clone(), reached(&arrows, one))).collect();
+    let mut wrong = Vec::new();
+    for one in arrows.keys() {
+        let circle: Vec<&str> = far[one].iter().filter(|other| far[*other].contains(one)).map(String::as_str).collect();
+        if circle.len() > most && circle[0] == one {
+            wrong.push(format!("{}: {}", crate_folder.display(), circle.join(" ")));
+        }
+    }
+    wrong
+}
+
+/// What of `forbidden` is among all that the package `own` depends on, by Cargo.lock.
+///
+/// # Panics
+/// There is no such package.
+#[must_use]
+pub fn behind_wall(crate_folder: &Path, own: &str, forbidden: &[&str]) -> Vec<String> {
+    let lock = std::fs::read_to_string(workspace(crate_folder).join("Cargo.lock")).expect("the lock file");
+    let quoted =
+        |line: &str| line.split('"').nth(1).unwrap_or_default().split(' ').next().unwrap_or_default().to_owned();
+    let mut needs = Arrows::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let name = package.lines().find(|line| line.starts_with("name = ")).map(quoted).unwrap_or_default();
+        let list = package.split("dependencies = [").nth(1).unwrap_or_default();
+        needs.entry(name).or_default().extend(list.lines().filter(|line| line.starts_with(" \"")).map(quoted));
+    }
+    let all = reached(&needs, own);
+    assert!(!all.is_empty(), "{own} is in the lock file");
+    forbidden.iter().filter(|one| all.contains(**one)).map(|one| (*one).to_owned()).collect()
+}
+
+fn reached(arrows: &Arrows, from: &str) -> BTreeSet<String> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
+    while let Some(one) = open.pop() {
+        let next = arrows.get(&one).into_iter().flatten().filter(|next| seen.insert((*next).clone()));
+        open.extend(next.cloned().collect::<Vec<_>>());
+    }
+    seen
+}
+
+fn arrows(crate_folder: &Path) -> Arrows {
+    let all = imports(&crate_folder.join("src"));
+    assert!(!all.is_empty(), "the sources of {} are read", crate_folder.display());
+    let targets = |module: &str, paths: &[String]| paths.iter().filter_map(|path| target(module, path, &all)).collect();
+    all.iter().map(|(module, paths)| (module.clone(), targets(module, paths))).collect()
+}
+
+/// The module of this crate that a path of `module` leads to.
+fn target(module: &str, path: &str, all: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    let mut place: Vec<&str> = module.split("::").filter(|part| !part.is_empty()).collect();
+    let mut rest = path;
+    match path.split("::").next()? {
+        "crate" => {
+            place.clear();
+            rest = rest.strip_prefix("crate").unwrap_or(rest);
+        }
+        "super" => {
+            while let Some(less) = rest.strip_prefix("super") {
+                place.pop();
+                rest = less.trim_start_matches(':');
+            }
+        }
+        "self" => rest = rest.strip_prefix("self").unwrap_or(rest),
+        first if all.contains_key([module, first].join("::").trim_start_matches(':')) => {}
+        _ => return None,
+    }
+    place.extend(rest.split("::").filter(|part| !part.is_empty()));
+    while !all.contains_key(&place.join("::")) {
+        place.pop()?;
+    }
+    Some(place.join("::")).filter(|found| found != module)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(files: &[(&str, &str)], list: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let map = format!("<!-- floors of x, from the top -->\n```text\n{list}\n```\n");
+        std::fs::write(folder.path().join("ARCHITECTURE.md"), map).unwrap();
+        for (name, text) in files {
+            let path = folder.path().join("src").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn what_leads_up_is_found_and_what_leads_down_is_not() {
+        let house = made(
+            &[
+                ("lib.rs", "mod high;\nmod low;\nuse high::a;\n"),
+                ("high/mod.rs", "mod inner;\nuse crate::low::{self, b::{c, d}};\n"),
+                ("high/inner.rs", "use super::super::low;\n"),
+                (
+                    "low.rs",
+                    "use std::fs;\nfn f() { crate::high::a(); }\n#[cfg(test)]\nmod tests {\nuse crate::high;\n}\n",
+                ),
+                ("other.rs", ""),
+            ],
+            "high  a\nlow   b",
+        );
+        assert_eq!(upward(house.path(), "x"), ["low -> high", "other is on no floor"]);
+    }
+
+    #[test]
+    fn a_circle_is_counted_once() {
+        let house = made(
+            &[
+                ("a.rs", "use crate::b::x;\n"),
+                ("b.rs", "use crate::c::{x};\n"),
+                ("c.rs", "use super::a;\n"),
+                ("d.rs", "use super::a;\n"),
+            ],
+            "a",
+        );
+        assert_eq!(circles(house.path(), 2).len(), 1);
+        assert!(circles(house.path(), 2)[0].ends_with("a b c") && circles(house.path(), 3).is_empty());
+    }
+}
