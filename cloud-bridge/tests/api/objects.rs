@@ -228,4 +228,12 @@ async fn formats_that_are_not_served() {
     if !api.real {
         assert_eq!(api.send("GET", &api.path("pods"), &[("accept", protobuf_first)], Vec::new()).await.code, 200);
     }
+    // What nobody serves is not found, whatever the body is: as typed clients learn that a kind is missing.
+    let mut body = b"k8s\0".to_vec();
+    body.extend(b"\x0a\x14\x0a\x0aexample/v1\x12\x06Widget\x12\x00");
+    let typed = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let answer = api.send("POST", "/apis/example/v1/namespaces/default/widgets", &typed, body.clone()).await;
+    assert_eq!(answer.code, 404, "{}", answer.body);
+    let answer = api.send("POST", &api.path("widgets"), &typed, body).await;
+    assert_eq!((answer.code, &answer.body["reason"]), (404, &json!("NotFound")));
 }

@@ -150,18 +150,20 @@ fn body_as_json(parts: &Parts, body: Bytes) -> ApiResult<(Bytes, String)> {
 
 async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
     let Permitted { user, query, target, attributes } = permitted;
-    let (body, content_type) = body_as_json(parts, body)?;
     let path = match target {
         Target::Path(path) => return paths::answer(inner, path, parts.method.as_str(), &accept(&parts.headers)),
         Target::Resource(path) => path,
     };
+    let resource = inner.registry.find(&path.group, &path.version, &path.resource);
+    // What a body says counts only where something is served: before that, Kubernetes' mux answers.
+    if resource.is_none() && !reviews::is(path) {
+        return not_served(inner, path);
+    }
+    let (body, content_type) = body_as_json(parts, body)?;
     if let Some(answer) = reviews::answer(inner, user, path, parts.method.as_str(), &body)? {
         return Ok(json(201, answer.to_string()));
     }
-    let Some(resource) = inner.registry.find(&path.group, &path.version, &path.resource) else {
-        let served = inner.registry.all().iter().any(|r| r.group == path.group && r.version == path.version);
-        return if served { Err(ApiError::no_resource()) } else { Ok(no_page()) };
-    };
+    let Some(resource) = resource else { return not_served(inner, path) };
     check_scope(&resource, path)?;
     let mut ctx = Context {
         inner,
@@ -200,6 +202,11 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let mut response = encode(&ctx, form, answer);
     warn(&mut response, &ctx.warnings);
     Ok(response)
+}
+
+fn not_served(inner: &Inner, path: &ResourcePath) -> ApiResult<Response<ApiBody>> {
+    let served = inner.registry.all().iter().any(|r| r.group == path.group && r.version == path.version);
+    if served { Err(ApiError::no_resource()) } else { Ok(no_page()) }
 }
 
 /// Namespaced resources need a namespace for everything but lists over all; others must have none.
