@@ -17,9 +17,7 @@ use serde_json::{Value, json};
 use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_links};
 use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;
-
-/// Marks the copy of a static pod in the API; its value is the static pod's own uid.
-pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+use apimachinery::well_known::MIRROR_ANNOTATION;
 
 /// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers travel on.
 #[derive(Clone, Debug, Deserialize)]

@@ -8,7 +8,7 @@ use edge_protocol::message::{TokenAnswer, TokenRequest};
 use serde_json::{Value, json};
 
 use super::requests::{Requests, is_path_segment};
-use super::slim::MIRROR_ANNOTATION;
+use apimachinery::well_known::MIRROR_ANNOTATION;
 use sampan_log::printable::printable;
 
 /// What `expirationSeconds` of a volume is when it does not say (`DefaultTokenExpiration` of the API's defaulting).

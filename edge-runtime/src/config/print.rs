@@ -155,4 +155,13 @@ mod tests {
         assert_eq!(line("labels"), "labels: {}  # default");
         assert_eq!(line("# window"), "# window: not set");
     }
+
+    /// A key that is forgotten in [`Config::filled`] would be here, too.
+    #[test]
+    fn only_what_has_no_default_is_not_set() {
+        let (yaml, ..) = printed("");
+        let unset: Vec<&str> =
+            yaml.lines().filter_map(|line| line.trim().strip_prefix("# ")?.strip_suffix(": not set")).collect();
+        assert_eq!(unset, ["pod-pids-limit", "bytes-per-second", "window", "auth-file"]);
+    }
 }

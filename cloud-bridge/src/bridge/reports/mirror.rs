@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Failure, Reports, code, pod};
 use crate::bridge::pod_references::names_objects;
 use crate::bridge::requests::{Requests, Written};
-use crate::bridge::slim::MIRROR_ANNOTATION;
+use apimachinery::well_known::MIRROR_ANNOTATION;
 
 /// The annotation by which a kubelet knows a static pod; its value is the static pod's uid.
 const HASH_ANNOTATION: &str = "kubernetes.io/config.hash";

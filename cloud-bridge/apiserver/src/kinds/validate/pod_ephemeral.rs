@@ -10,6 +10,7 @@ use super::container::{PodFacts, ephemeral};
 use super::volume;
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{integer, items, present, text};
+use apimachinery::well_known::MIRROR_ANNOTATION;
 
 const FIELD: &str = "spec.ephemeralContainers";
 
@@ -33,7 +34,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let (spec, before) = (&new["spec"], items(&old["spec"], "ephemeralContainers"));
     let list = items(spec, "ephemeralContainers");
-    if !new["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null() {
+    if !new["metadata"]["annotations"][MIRROR_ANNOTATION].is_null() {
         errors.push(FieldError::forbidden("", "static pods do not support ephemeral containers"));
         return errors;
     }

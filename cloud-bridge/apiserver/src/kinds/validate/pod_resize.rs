@@ -8,6 +8,7 @@ use super::pod;
 use crate::kinds::qos;
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{items, items_mut, text};
+use apimachinery::well_known::MIRROR_ANNOTATION;
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 
@@ -30,7 +31,7 @@ pub(crate) fn prepare(new: &mut Value, old: &Value) {
 /// Validates the update after [`prepare`].
 pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    if !new["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null() {
+    if !new["metadata"]["annotations"][MIRROR_ANNOTATION].is_null() {
         errors.push(FieldError::forbidden("", "static pods cannot be resized"));
         return errors;
     }
