@@ -3,13 +3,19 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use edge_runtime::cli::CliError;
+
 fn main() -> ExitCode {
     match edge_runtime::cli::dispatch(std::env::args_os().skip(1)) {
-        Ok(code) => code,
-        Err(error) => {
-            // Nothing is left to do when even stderr is gone.
-            let _ = writeln!(std::io::stderr(), "edge-runtime: {error}");
-            ExitCode::from(error.exit_code())
-        }
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CliError::Exit(code)) => code.into(),
+        Err(CliError::Usage(why)) => failed(&why, 2),
+        Err(CliError::Failed(why)) => failed(&why, 1),
     }
+}
+
+fn failed(why: &str, code: u8) -> ExitCode {
+    // Nothing is left to do when even stderr is gone.
+    let _ = writeln!(std::io::stderr(), "edge-runtime: {why}");
+    code.into()
 }

@@ -1,5 +1,5 @@
 //! The process that holds the pid namespace of a pod with `shareProcessNamespace`: remembered as a container of its
-//! own, which no API shows. Pure; what it does is in `cli/pause.rs`, how it is made in `launch/container/pause.rs`.
+//! own, which no API shows. Pure; what it does is in `cli/helpers.rs`, how it is made in `launch/container/pause.rs`.
 
 use k8s_openapi::api::core::v1::PodSpec;
 

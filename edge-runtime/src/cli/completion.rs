@@ -1,10 +1,9 @@
 //! `edge-runtime completion`: what a shell needs to complete this command, made from the table of verbs.
 
 use std::fmt::Write;
-use std::process::ExitCode;
 
 use super::verb::{Given, Operands, Verb};
-use super::{CliError, VERBS};
+use super::{CliError, VERBS, print};
 
 pub(super) const VERB: Verb = Verb {
     name: "completion",
@@ -14,7 +13,7 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let shown: Vec<&Verb> = VERBS.iter().filter(|verb| !verb.is_helper()).collect();
     let script = match given.operand()?.as_str() {
         "bash" => bash(&shown),
@@ -22,7 +21,7 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         "fish" => fish(&shown),
         other => return Err(CliError::Usage(format!("completion knows bash, zsh and fish, not {other:?}"))),
     };
-    super::version::print(script.trim_end())
+    print(script.trim_end())
 }
 
 /// What completes the first operand.

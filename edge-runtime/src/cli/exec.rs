@@ -2,7 +2,7 @@
 //! need not run.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use super::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
 use super::{CliError, find};
@@ -24,16 +24,14 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
     let (pod, name) = find::container(&given, &paths)?;
     let state = pod.containers.get(&name).map(|container| &container.state);
     let Some(ContainerState::Running { id, .. } | ContainerState::Stopping { id, pid: 1.., .. }) = state else {
         return Err(CliError::Failed(format!("container {name} of pod {} is not running", pod.name)));
     };
-    let config = Config::load_lenient(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))
-        .map_err(CliError::failed)?
-        .0;
+    let config = Config::load_lenient(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))?.0;
     let runtime = Runtimes::new(&config).of_container(id, &paths);
     let mut words = runtime.beginning();
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -45,8 +43,10 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         terminal_process::write(&runtime.bundle, &argv, &file).map_err(failed)?;
         let status = command.arg("--process").arg(&file).arg(id).status();
         let _ = std::fs::remove_file(file);
-        let code = status.map_err(failed)?.code().and_then(|code| u8::try_from(code).ok());
-        return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
+        return match status.map_err(failed)?.code() {
+            Some(0) => Ok(()),
+            code => Err(CliError::Exit(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
+        };
     }
     if !given.has("stdin") {
         command.stdin(Stdio::null());
@@ -65,8 +65,8 @@ mod tests {
         assert!(given.has("stdin") && given.has("tty") && given.values("container").eq(["c"]));
         assert_eq!(given.operands, ["kube-system/p", "ls", "-l", "--", "x"]);
         for (words, missing) in [(&["p"][..], "a command is missing"), (&["-i"], "POD is missing")] {
-            let refused = VERB.parse(lexopt::Parser::from_args(words)).err().unwrap();
-            assert!(refused.to_string().contains(missing), "{refused}");
+            let Err(CliError::Usage(refused)) = VERB.parse(lexopt::Parser::from_args(words)) else { panic!("taken") };
+            assert!(refused.contains(missing), "{refused}");
         }
     }
 }

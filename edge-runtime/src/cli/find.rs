@@ -1,10 +1,32 @@
-//! Which pod and container somebody means on the command line.
+//! The pods that the node remembers, and which pod and container somebody means on the command line.
+
+use std::io::Write;
 
 use super::CliError;
-use super::ps::stored_pods;
 use super::verb::Given;
 use crate::paths::Paths;
 use crate::pod::record::{ContainerKind, PodRecord};
+use crate::store::Store;
+
+/// What the node remembers, while its daemon runs or not.
+pub(super) fn store(paths: &Paths) -> Result<Store, CliError> {
+    let path = paths.store();
+    if !path.exists() {
+        return Err(CliError::Failed(format!("{} does not exist: no node has run here", path.display())));
+    }
+    Ok(Store::open_shared(&path)?)
+}
+
+/// The records of all pods, by namespace and name.
+pub(super) fn stored_pods(paths: &Paths) -> Result<Vec<PodRecord>, CliError> {
+    let (pods, bad) = store(paths)?.pods()?;
+    for (_, error) in bad {
+        writeln!(std::io::stderr(), "{error}")?;
+    }
+    let mut records: Vec<PodRecord> = pods.into_iter().map(|pod| pod.record).collect();
+    records.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    Ok(records)
+}
 
 /// The pod (`POD` or `NAMESPACE/POD`) and the name of its container, from the store: what was not said must be without
 /// doubt.

@@ -1,10 +1,10 @@
 //! `edge-runtime images`: the images on this node, and what an administrator does to them.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
-use super::CliError;
+use super::ps::columns;
 use super::verb::{Flag, Given, JSON, Operands, Verb};
+use super::{CliError, print};
 use crate::image::digest::hex;
 use crate::image::gc::Sweep;
 use crate::image::helper::Helper;
@@ -28,37 +28,33 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let collect = given.one::<String>("collect")?.as_deref().map(sweep).transpose()?;
     let remove: Vec<String> = given.all("remove")?;
     super::start_log();
     let paths = given.paths()?;
     if let Some(how) = collect {
         let Err(error) = Helper::open(&paths).and_then(|helper| helper.sweep(how)) else {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         };
         // The daemon makes an event of it.
-        super::version::print(&error.to_string())?;
-        return Ok(ExitCode::FAILURE);
+        print(&error.to_string())?;
+        return Err(CliError::Exit(1));
     }
     if given.has("verify") {
-        let broken = verify_all(&paths).map_err(CliError::failed)?;
-        return super::version::print(&match broken.as_slice() {
+        let broken = verify_all(&paths)?;
+        return print(&match broken.as_slice() {
             [] => "every layer is whole".to_owned(),
             ids => format!("removed, to be pulled again: {}", ids.join(" ")),
         });
     }
     if !remove.is_empty() {
-        remove_all(&paths, &remove).map_err(CliError::failed)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(remove_all(&paths, &remove)?);
     }
     let images = list(&paths)?;
-    let text = if given.has(JSON.long) {
-        serde_json::to_string_pretty(&images).map_err(CliError::failed)?
-    } else {
-        table(&images, super::pull::now())
-    };
-    super::version::print(text.trim_end())
+    let text =
+        if given.has(JSON.long) { serde_json::to_string_pretty(&images)? } else { table(&images, super::pull::now()) };
+    print(text.trim_end())
 }
 
 fn sweep(how: &str) -> Result<Sweep, CliError> {
@@ -75,8 +71,7 @@ fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
     if !paths.store().exists() {
         return Ok(Vec::new());
     }
-    let store = Store::open_shared(&paths.store()).map_err(CliError::failed)?;
-    store.images().map_err(CliError::failed)
+    Ok(Store::open_shared(&paths.store())?.images()?)
 }
 
 /// Walks every layer and forgets the images whose layers lost something.
@@ -139,12 +134,7 @@ fn table(images: &[ImageRecord], now: i64) -> String {
         rows.extend(names.into_iter().map(|name| [name.to_owned(), id.clone(), size(image.size), created.clone()]));
     }
     rows[1..].sort();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths = [width(0), width(1), width(2)];
-    let line = |[a, b, c, d]: &[String; 4]| {
-        format!("{a:w0$}   {b:w1$}   {c:w2$}   {d}\n", w0 = widths[0], w1 = widths[1], w2 = widths[2])
-    };
-    rows.iter().map(line).collect()
+    columns(&rows, "   ")
 }
 
 /// Decimal units, as image tools count.

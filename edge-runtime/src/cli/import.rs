@@ -1,10 +1,9 @@
 //! `edge-runtime import FILE`: takes in an OCI layout or a docker archive, from a folder, a file or standard input.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use super::CliError;
 use super::verb::{Flag, Given, Operands, Verb};
+use super::{CliError, print};
 use crate::image::archive::Source;
 use crate::image::helper::Helper;
 use crate::image::import::Import;
@@ -21,17 +20,17 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let (file, reference) =
         (given.operands.first().map(PathBuf::from).unwrap_or_default(), given.one::<String>("reference")?);
     super::start_log();
     let paths = given.paths()?;
-    let records = import(&paths, &file, reference.as_deref()).map_err(CliError::failed)?;
+    let records = import(&paths, &file, reference.as_deref())?;
     for record in records {
         let name = record.references.iter().find(|name| !name.contains('@')).unwrap_or(&record.id);
-        super::version::print(&format!("{name} {}", record.id))?;
+        print(&format!("{name} {}", record.id))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn import(paths: &Paths, file: &Path, reference: Option<&str>) -> Result<Vec<ImageRecord>, ImageError> {

@@ -1,9 +1,7 @@
 //! `edge-runtime inspect POD`: all that is known of a pod, as JSON.
 
-use std::process::ExitCode;
-
-use super::CliError;
 use super::verb::{Given, Operands, Verb};
+use super::{CliError, print};
 
 pub(super) const VERB: Verb = Verb {
     name: "inspect",
@@ -13,16 +11,16 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let wanted = given.operand()?;
-    let pods = super::ps::stored_pods(&given.paths()?)?;
+    let pods = super::find::stored_pods(&given.paths()?)?;
     let matches = |record: &&crate::pod::record::PodRecord| {
         record.uid == wanted || record.name == wanted || format!("{}/{}", record.namespace, record.name) == wanted
     };
     let found: Vec<_> = pods.iter().filter(matches).collect();
     match found.as_slice() {
         [] => Err(CliError::Failed(format!("no pod {wanted} on this node"))),
-        [one] => super::version::print(&serde_json::to_string_pretty(one).map_err(CliError::failed)?),
+        [one] => print(&serde_json::to_string_pretty(one)?),
         many => Err(CliError::Failed(format!("{} pods are called {wanted}: give NAMESPACE/NAME", many.len()))),
     }
 }

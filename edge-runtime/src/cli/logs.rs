@@ -1,13 +1,12 @@
 //! `edge-runtime logs`: what a container printed, read from its log file; the daemon need not run.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use smol::future::or;
 
-use super::ps::stored_pods;
+use super::find::stored_pods;
 use super::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
 use super::{CliError, find};
 use crate::logs::read::{Chunk, LogOptions, LogReader};
@@ -35,7 +34,7 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let (options, previous, paths) = (options(&given)?, given.has("previous"), given.paths()?);
     let (pod, name) = find::container(&given, &paths)?;
     let container = &pod.containers[&name];
@@ -48,7 +47,7 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         (true, current) => current - 1,
     };
     let id = container_id(&pod.uid, &name, attempt);
-    let mut reader = LogReader::open(&directory, attempt, options).map_err(CliError::failed)?;
+    let mut reader = LogReader::open(&directory, attempt, options)?;
     let runs = |record: Option<&ContainerRecord>| record.is_some_and(|r| r.state.live_id() == Some(id.as_str()));
     if !runs(Some(container)) {
         reader.container_ended();
@@ -57,24 +56,19 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         let pods = stored_pods(&paths)?;
         Ok(runs(pods.iter().find(|p| p.uid == pod.uid).and_then(|p| p.containers.get(&name))))
     };
-    match smol::block_on(print(&mut reader, still_runs)) {
-        // `logs | head` has seen enough.
-        Err(Stop::Closed) | Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(Stop::Error(e)) => Err(e),
-    }
+    smol::block_on(print(&mut reader, still_runs))
 }
 
-enum Stop {
-    Closed,
-    Error(CliError),
-}
-
-async fn print(reader: &mut LogReader, still_runs: impl Fn() -> Result<bool, CliError>) -> Result<(), Stop> {
+async fn print(reader: &mut LogReader, still_runs: impl Fn() -> Result<bool, CliError>) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    let error = |e: crate::logs::read::LogError| Stop::Error(CliError::failed(e));
     loop {
-        match reader.next_chunk(CHUNK).map_err(error)? {
-            Chunk::Data(data) => out.write_all(&data).and_then(|()| out.flush()).map_err(|_| Stop::Closed)?,
+        match reader.next_chunk(CHUNK)? {
+            Chunk::Data(data) => {
+                // `logs | head` has seen enough.
+                if out.write_all(&data).and_then(|()| out.flush()).is_err() {
+                    return Ok(());
+                }
+            }
             Chunk::End => return Ok(()),
             Chunk::Wait => {
                 let late = async {
@@ -82,8 +76,8 @@ async fn print(reader: &mut LogReader, still_runs: impl Fn() -> Result<bool, Cli
                     None
                 };
                 match or(async { Some(reader.changed().await) }, late).await {
-                    Some(changed) => changed.map_err(error)?,
-                    None if still_runs().map_err(Stop::Error)? => {}
+                    Some(changed) => changed?,
+                    None if still_runs()? => {}
                     None => reader.container_ended(),
                 }
             }

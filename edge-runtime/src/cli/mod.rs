@@ -1,20 +1,16 @@
 //! The verbs of the binary, one file each, and what they share: finding the verb, `--root`, errors
 //! with exit codes, the log. Knows nothing of what a verb does.
 
-mod as_container;
 mod completion;
-mod copy;
 mod exec;
 mod find;
+mod helpers;
 mod images;
 mod import;
 mod inspect;
 mod join;
 mod logs;
-mod look;
 mod monitor;
-mod own;
-mod pause;
 mod ps;
 mod pull;
 mod reset;
@@ -22,18 +18,21 @@ mod run;
 mod selftest;
 mod shutdown;
 mod status;
-mod sweep;
-mod usage;
-mod userns;
 mod verb;
 mod version;
 
 use std::ffi::{CString, OsString};
-use std::process::ExitCode;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use verb::{Operands, Verb};
 
 use crate::sys::oom;
+
+/// Most of what is read: a few pull secrets, the looks and questions of all pods.
+const LONGEST: u64 = 4 << 20;
 
 /// In the order of `--help`; helpers last.
 const VERBS: &[Verb] = &[
@@ -52,15 +51,15 @@ const VERBS: &[Verb] = &[
     selftest::VERB,
     completion::VERB,
     version::VERB,
-    as_container::VERB,
-    copy::VERB,
-    look::VERB,
+    helpers::AS_CONTAINER,
+    helpers::COPY,
+    helpers::LOOK,
     monitor::VERB,
-    own::VERB,
-    pause::VERB,
-    sweep::VERB,
-    usage::VERB,
-    userns::VERB,
+    helpers::OWN,
+    helpers::PAUSE,
+    helpers::SWEEP,
+    helpers::USAGE,
+    helpers::USERNS,
 ];
 
 fn help() -> String {
@@ -71,35 +70,40 @@ fn help() -> String {
     out + "\nEvery verb takes --root DIR (default /), below which all state, sockets and logs are, and --help."
 }
 
-/// Why a verb could not do its job.
-#[derive(Debug, thiserror::Error)]
+/// Why a verb could not do its job. No [`std::error::Error`], so that any of those can become one.
+#[derive(Debug)]
 pub enum CliError {
-    #[error("{0}")]
+    /// It was called wrongly.
     Usage(String),
-    #[error("{0}")]
     Failed(String),
+    /// What there is to say has been said: this is how the process ends.
+    Exit(u8),
 }
 
-impl CliError {
-    /// 2 when called wrongly, 1 when it failed.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) => 2,
-            Self::Failed(_) => 1,
-        }
-    }
-
-    /// Wraps any error as a failure of the verb.
-    pub fn failed(error: impl std::fmt::Display) -> Self {
+impl<E: std::error::Error> From<E> for CliError {
+    fn from(error: E) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl From<lexopt::Error> for CliError {
-    fn from(error: lexopt::Error) -> Self {
-        Self::Usage(error.to_string())
-    }
+fn print(text: &str) -> Result<(), CliError> {
+    Ok(writeln!(std::io::stdout(), "{text}")?)
+}
+
+/// What a file holds, or standard input for `-`: other users of the machine can read a command line.
+fn read(file: &Path) -> Result<Vec<u8>, CliError> {
+    let mut bytes = Vec::new();
+    let done = match file.as_os_str() == "-" {
+        true => std::io::stdin().take(LONGEST).read_to_end(&mut bytes),
+        false => File::open(file).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)),
+    };
+    done.map_err(|error| CliError::Failed(format!("{}: {error}", file.display())))?;
+    Ok(bytes)
+}
+
+/// What the daemon asks of a helper.
+fn read_json<T: DeserializeOwned>() -> Result<T, CliError> {
+    Ok(serde_json::from_slice(&read(Path::new("-"))?)?)
 }
 
 /// No file of a crash, which would hold keys and Secrets (core(5)), wherever the host sends such files. What this process
@@ -122,7 +126,7 @@ fn name_process(verb: &Verb) {
 ///
 /// # Errors
 /// An unknown verb or flag, or the verb's own failure.
-pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliError> {
+pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
     let args: Vec<OsString> = args.collect();
     let see = |why: String| CliError::Usage(format!("{why}; see edge-runtime --help"));
     let Some((verb, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
@@ -131,7 +135,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
         "--version" | "-V" => "version",
         "help" | "--help" | "-h" => match rest.first() {
             Some(verb) => return print_help(&verb.to_string_lossy()),
-            None => return version::print(&help()),
+            None => return print(&help()),
         },
         other => other,
     };
@@ -141,7 +145,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
     // Of a command, flags are its own.
     let own = if matches!(verb.operands, Operands::Command(_)) { 1 } else { rest.len() };
     if !verb.is_helper() && rest.iter().take(own).any(|word| word == "--help" || word == "-h") {
-        return version::print(&verb.help());
+        return print(&verb.help());
     }
     name_process(verb);
     // What becomes another program begins again there, and of a pod's user namespace its mapped ids have to be written.
@@ -155,13 +159,13 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
     let done = verb.parse(lexopt::Parser::from_args(rest)).and_then(verb.run);
     done.map_err(|error| match error {
         CliError::Usage(why) => CliError::Usage(format!("{why}; see edge-runtime {} --help", verb.name)),
-        failed @ CliError::Failed(_) => failed,
+        other => other,
     })
 }
 
-fn print_help(name: &str) -> Result<ExitCode, CliError> {
+fn print_help(name: &str) -> Result<(), CliError> {
     match VERBS.iter().find(|verb| verb.name == name && !verb.is_helper()) {
-        Some(verb) => version::print(&verb.help()),
+        Some(verb) => print(&verb.help()),
         None => Err(CliError::Usage(format!("unknown verb {name}; see edge-runtime --help"))),
     }
 }
@@ -180,6 +184,15 @@ mod tests {
     use nix::sys::prctl::{get_dumpable, set_dumpable};
 
     use super::*;
+
+    #[test]
+    fn a_token_or_login_comes_from_a_file_too() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("token");
+        std::fs::write(&path, "smp1.abc\n").expect("written");
+        assert_eq!(read(&path).expect("read"), b"smp1.abc\n");
+        assert!(matches!(read(&folder.path().join("none")), Err(CliError::Failed(why)) if why.contains("none: ")));
+    }
 
     #[test]
     fn a_crash_writes_no_memory_to_disk() {

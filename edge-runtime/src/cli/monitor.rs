@@ -1,7 +1,6 @@
 //! `edge-runtime monitor`: the parent of the containers. Started by `run`, not by people.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use super::CliError;
@@ -24,7 +23,7 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let workers = given.one::<usize>("workers")?.unwrap_or(2);
     let timeout = given.one("runtime-timeout")?.map_or(RUNTIME_TIMEOUT, Duration::from_secs);
     let pair = |pair: &String| {
@@ -40,8 +39,8 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         for (name, value) in &environment {
             again.extend(["--env".into(), format!("{name}={value}").into()]);
         }
-        detach::launch(&again, &paths.run()).map_err(CliError::failed)?;
-        return Ok(ExitCode::SUCCESS);
+        detach::launch(&again, &paths.run())?;
+        return Ok(());
     }
     // Fails only where the caller has made us leader of a session already.
     let _ = nix::unistd::setsid();
@@ -51,6 +50,6 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
     let ready = || {
         let _ = detach::say_ready();
     };
-    process::run(options, ready).map_err(CliError::failed)?;
-    Ok(ExitCode::SUCCESS)
+    process::run(options, ready)?;
+    Ok(())
 }

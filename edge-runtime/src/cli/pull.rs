@@ -1,12 +1,8 @@
 //! `edge-runtime pull IMAGE`: fetches an image. Also the helper process of the daemon (`--helper`), which gets its
 //! request by standard input and answers with one line of JSON.
 
-use std::io::{self, Read, Write};
-use std::path::Path;
-use std::process::ExitCode;
-
-use super::CliError;
 use super::verb::{Flag, Given, Operands, Verb};
+use super::{CliError, print, read, read_json};
 use crate::config::ConfigFile;
 use crate::image::auth::Keyring;
 use crate::image::helper::Helper;
@@ -17,9 +13,6 @@ use crate::image::spawn::{Answer, Request};
 use crate::image::{ImageError, Reference};
 use crate::paths::Paths;
 use crate::store::image_record::ImageRecord;
-
-/// A request holds a few pull secrets.
-const LONGEST_REQUEST: u64 = 4 << 20;
 
 pub(super) const VERB: Verb = Verb {
     name: "pull",
@@ -33,16 +26,15 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let (image, auth) = (given.operand()?, given.path("auth"));
     super::start_log();
     let paths = given.paths()?;
     if given.has("helper") {
         return answer(&paths, &image, given.has("check"));
     }
-    let config = ConfigFile::read(&paths.config_file()).map_err(CliError::failed)?;
-    let document = auth.as_deref().map(read_auth).transpose()?;
-    let auth = document.map(String::from_utf8).transpose().map_err(CliError::failed)?;
+    let config = ConfigFile::read(&paths.config_file())?;
+    let auth = auth.as_deref().map(read).transpose()?.map(String::from_utf8).transpose()?;
     let request = Request {
         auth,
         secrets: Vec::new(),
@@ -50,24 +42,21 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         auth_file: config.pull.auth_file,
         bytes_per_second: config.pull.bytes_per_second,
     };
-    let record = pull(&paths, &image, &request).map_err(CliError::failed)?;
-    super::version::print(&format!("{image} {}", record.id))
+    let record = pull(&paths, &image, &request)?;
+    print(&format!("{image} {}", record.id))
 }
 
 /// The contract with `image::spawn`: whatever happens, one line says it.
-fn answer(paths: &Paths, image: &str, only_check: bool) -> Result<ExitCode, CliError> {
-    let mut text = Vec::new();
-    io::stdin().take(LONGEST_REQUEST).read_to_end(&mut text).map_err(CliError::failed)?;
-    let request: Request = serde_json::from_slice(&text).map_err(|e| CliError::Usage(format!("the request: {e}")))?;
+fn answer(paths: &Paths, image: &str, only_check: bool) -> Result<(), CliError> {
+    let request: Request = read_json()?;
     let done = if only_check { check(paths, image, &request) } else { pull(paths, image, &request).map(Some) };
     let answer = match &done {
         Ok(Some(record)) => Answer::Image(record.id.clone()),
         Ok(None) => Answer::Stale,
         Err(error) => Answer::Error { reason: error.reason().to_owned(), message: error.to_string() },
     };
-    let line = serde_json::to_string(&answer).map_err(CliError::failed)?;
-    writeln!(io::stdout(), "{line}").map_err(CliError::failed)?;
-    Ok(if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    print(&serde_json::to_string(&answer)?)?;
+    if done.is_ok() { Ok(()) } else { Err(CliError::Exit(1)) }
 }
 
 fn pull(paths: &Paths, image: &str, request: &Request) -> Result<ImageRecord, ImageError> {
@@ -129,15 +118,6 @@ fn keyring(image: &str, reference: &Reference, request: &Request) -> Result<Keyr
         add(&document, &path.display().to_string(), None)?;
     }
     Ok(keyring)
-}
-
-fn read_auth(path: &Path) -> Result<Vec<u8>, CliError> {
-    if path == Path::new("-") {
-        let mut document = Vec::new();
-        io::stdin().take(LONGEST_REQUEST).read_to_end(&mut document).map_err(CliError::failed)?;
-        return Ok(document);
-    }
-    std::fs::read(path).map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
 }
 
 pub(super) fn now() -> i64 {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use nix::mount::{MntFlags, umount2};
 use smol::channel::bounded;
 use smol::future::FutureExt;
 
-use super::CliError;
 use super::verb::{Flag, Given, Operands, Verb};
+use super::{CliError, print};
 use crate::config::{Config, Overrides};
 use crate::launch::runtimes::Runtimes;
 use crate::launch::teardown::Teardown;
@@ -34,22 +33,22 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     super::start_log();
     let paths = given.paths()?;
     if !paths.state().exists() && !paths.run().exists() {
-        return super::version::print("nothing to reset");
+        return print("nothing to reset");
     }
-    files::private_dir(&paths.run()).map_err(CliError::failed)?;
-    let _lock = crate::node::lock(&paths).map_err(CliError::failed)?;
+    files::private_dir(&paths.run())?;
+    let _lock = crate::node::lock(&paths)?;
     smol::block_on(end_containers(&paths))?;
     remove_from_host(&paths)?;
-    crate::sys::trash::sweep(&paths.trash()).map_err(CliError::failed)?;
+    crate::sys::trash::sweep(&paths.trash())?;
     if given.has("all") {
-        files::remove_tree(&paths.state()).map_err(CliError::failed)?;
-        files::remove_tree(&paths.root().join("var/log/pods")).map_err(CliError::failed)?;
+        files::remove_tree(&paths.state())?;
+        files::remove_tree(&paths.root().join("var/log/pods"))?;
     }
-    super::version::print("reset: no container, mount, namespace, link or cgroup of this node is left")
+    print("reset: no container, mount, namespace, link or cgroup of this node is left")
 }
 
 async fn end_containers(paths: &Paths) -> Result<(), CliError> {
@@ -66,13 +65,13 @@ async fn end_containers(paths: &Paths) -> Result<(), CliError> {
                         .map(|one| (one.id, !matches!(one.phase, Phase::Exited(_) | Phase::Failed { .. })))
                         .collect();
                     for id in running.iter().filter(|(_, alive)| **alive).map(|(id, _)| id) {
-                        monitor.kill(id, nix::sys::signal::Signal::SIGKILL as i32).await.map_err(CliError::failed)?;
+                        monitor.kill(id, nix::sys::signal::Signal::SIGKILL as i32).await?;
                     }
                 }
                 Ok(MonitorEvent::Exited(exit)) => drop(running.insert(exit.id, false)),
                 Ok(MonitorEvent::StartFailed { id, .. }) => drop(running.insert(id, false)),
                 Ok(MonitorEvent::Started { id, .. }) => {
-                    monitor.kill(&id, nix::sys::signal::Signal::SIGKILL as i32).await.map_err(CliError::failed)?;
+                    monitor.kill(&id, nix::sys::signal::Signal::SIGKILL as i32).await?;
                 }
                 Ok(MonitorEvent::LogTrouble(_)) => {}
                 Err(_) => return Err(CliError::Failed("the monitor cannot be reached".into())),
@@ -82,8 +81,8 @@ async fn end_containers(paths: &Paths) -> Result<(), CliError> {
             }
         }
         for id in running.keys() {
-            monitor.delete(id).await.map_err(CliError::failed)?;
-            monitor.forget(id).await.map_err(CliError::failed)?;
+            monitor.delete(id).await?;
+            monitor.forget(id).await?;
         }
         // A monitor that was never needed has nothing to end.
         let _ = monitor.shutdown_if_idle().await;
@@ -105,14 +104,13 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     // The configuration names bridge and cgroup; a broken one must not keep the host dirty.
     let overrides = Overrides { node_name: Some(name) };
     let config = Config::load_lenient(&paths.config_file(), paths.root(), &overrides, None)
-        .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides, None))
-        .map_err(CliError::failed)?
+        .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides, None))?
         .0;
-    Teardown::new(paths, Rc::new(config)).and_then(|mut teardown| teardown.node()).map_err(CliError::failed)?;
+    Teardown::new(paths, Rc::new(config)).and_then(|mut teardown| teardown.node())?;
     let run = std::fs::read_dir(paths.run()).into_iter().flatten().flatten();
     let others = run.map(|entry| entry.path()).filter(|path| Runtimes::is_state(path));
     for dir in ["containers", "ns", "runc"].map(|dir| paths.run().join(dir)).into_iter().chain(others) {
-        files::remove_tree(&dir).map_err(CliError::failed)?;
+        files::remove_tree(&dir)?;
     }
     let own_tmpfs = format!("{} {} tmpfs ", files::RUN_TMPFS, paths.run().display());
     if std::fs::read_to_string("/proc/self/mounts")
@@ -125,7 +123,7 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
 
 /// Newest first, so that mounts within mounts go before them.
 fn unmount_below(path: &Path) -> Result<(), CliError> {
-    let mounts = files::mounts_below(path).map_err(CliError::failed)?;
+    let mounts = files::mounts_below(path)?;
     // The folder itself may be a partition of the device.
     for mount in mounts.iter().rev().filter(|mount| *mount != path) {
         unmount(mount)?;

@@ -1,11 +1,11 @@
 //! `edge-runtime run`: be the node.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
-use super::CliError;
 use super::verb::{Flag, Given, Operands, Verb};
+use super::{CliError, print};
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::link::identity::Identity;
 use crate::node::{self, StartError};
@@ -31,19 +31,18 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let overrides = Overrides { node_name: given.one("node")? };
-    let (paths, print) = (given.paths()?, given.has("print-config"));
+    let (paths, shown) = (given.paths()?, given.has("print-config"));
     let file = given.path("config").unwrap_or_else(|| paths.config_file());
     // A damaged one is no reason not to run the pods that are known.
     let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
     let joined = identity.as_ref().map(|identity| identity.node.as_str());
     // Whoever asks to see it is told of a key that is wrong; a node runs, though its program was perhaps rolled back.
     let (typed, left_out) =
-        if print { ConfigFile::read(&file).map(|typed| (typed, Vec::new())) } else { ConfigFile::read_lenient(&file) }
-            .map_err(CliError::failed)?;
-    let printed = print.then(|| typed.clone());
-    let config = Config::from_file(typed, &file, paths.root(), &overrides, joined).map_err(CliError::failed)?;
+        if shown { ConfigFile::read(&file).map(|typed| (typed, Vec::new())) } else { ConfigFile::read_lenient(&file) }?;
+    let printed = shown.then(|| typed.clone());
+    let config = Config::from_file(typed, &file, paths.root(), &overrides, joined)?;
     if let Some(joined) = joined.filter(|joined| *joined != config.node_name) {
         return Err(CliError::Failed(format!(
             "this device joined as node {joined}, but is configured as {}: remove node-name from {} or join again",
@@ -52,9 +51,8 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         )));
     }
     if let Some(typed) = printed {
-        let yaml =
-            config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default()).map_err(CliError::failed)?;
-        return super::version::print(yaml.trim_end());
+        let yaml = config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default())?;
+        return print(yaml.trim_end());
     }
     super::start_log();
     if let Some(error) = tune_allocator() {
@@ -75,7 +73,7 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         Err(StartError::Store(error)) if error.is_passing() || error.is_damage() => Err(begin_again(&error, SHORT)),
         Err(StartError::Store(error)) if error.is_of_disk() && !error.is_full() => Err(begin_again(&error, MEMORY)),
         Err(StartError::Store(error)) if error.is_of_disk() => Err(begin_again(&error, PAUSE)),
-        done => done.map(|()| ExitCode::SUCCESS).map_err(CliError::failed),
+        done => Ok(done?),
     }
 }
 
@@ -117,5 +115,5 @@ fn begin_again(error: &StoreError, (pause, in_memory): (Duration, bool)) -> CliE
     if in_memory {
         again.env(node::STORE_IN_MEMORY, "1");
     }
-    CliError::failed(again.exec())
+    again.exec().into()
 }

@@ -1,13 +1,11 @@
 //! `edge-runtime selftest`: does this build work on this machine? Opens a store, decides about one pod,
 //! commits, reads it back. Starts nothing and needs no root: made for a new board, or an emulator.
 
-use std::process::ExitCode;
-
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::CliError;
 use super::verb::{Given, Operands, ROOT, Verb};
+use super::{CliError, print};
 use crate::clock::Clock;
 use crate::pod::reconcile::{World, reconcile};
 use crate::pod::record::{PodRecord, PodSource};
@@ -23,7 +21,7 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     if !given.has(ROOT.long) {
         return Err(CliError::Usage("selftest needs --root, an empty folder".into()));
     }
@@ -31,14 +29,14 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
     if paths.store().exists() {
         return Err(CliError::Failed(format!("{} is a node's: give an empty folder", paths.store().display())));
     }
-    private_dir(&paths.state()).map_err(CliError::failed)?;
+    private_dir(&paths.state())?;
     let (record, steps) = decide_and_store(&paths.store())?;
-    let store = Store::open(&paths.store()).map_err(CliError::failed)?.store;
-    let (pods, _) = store.pods().map_err(CliError::failed)?;
+    let store = Store::open(&paths.store())?.store;
+    let (pods, _) = store.pods()?;
     if pods.len() != 1 || pods[0].record != record {
         return Err(CliError::Failed("the pod read back is not the one stored".into()));
     }
-    super::version::print(&format!("selftest passed: stored and read back one pod, next steps {steps:?}"))
+    print(&format!("selftest passed: stored and read back one pod, next steps {steps:?}"))
 }
 
 fn decide_and_store(path: &std::path::Path) -> Result<(PodRecord, Vec<Step>), CliError> {
@@ -47,20 +45,18 @@ fn decide_and_store(path: &std::path::Path) -> Result<(PodRecord, Vec<Step>), Cl
         "metadata": {"name": "selftest", "namespace": "default", "uid": "selftest"},
         "spec": {"containers": [{"name": "c", "image": "docker.io/library/busybox:latest"}]},
     });
-    let pod: Pod = serde_json::from_value(manifest.clone()).map_err(CliError::failed)?;
-    let now = Clock::new().map_err(CliError::failed)?.now();
+    let pod: Pod = serde_json::from_value(manifest.clone())?;
+    let now = Clock::new()?.now();
     let record = PodRecord::new("selftest", "default", "selftest", PodSource::Static, &now);
     let world = World { image: &|_| None, admit: &|_| None, resize: &|_| None };
     let plan = reconcile(&pod, record, &world, &now);
     if !plan.steps.contains(&Step::PrepareSandbox) {
         return Err(CliError::Failed(format!("a new pod should be prepared first, but the plan is {:?}", plan.steps)));
     }
-    let mut store = Store::open(path).map_err(CliError::failed)?.store;
-    store
-        .write_durable(|writer| {
-            writer.put_pod(&plan.record)?;
-            writer.put_manifest("selftest", &manifest)
-        })
-        .map_err(CliError::failed)?;
+    let mut store = Store::open(path)?.store;
+    store.write_durable(|writer| {
+        writer.put_pod(&plan.record)?;
+        writer.put_manifest("selftest", &manifest)
+    })?;
     Ok((plan.record, plan.steps))
 }

@@ -1,7 +1,6 @@
 //! `edge-runtime shutdown`: the machine goes down; the daemon stops its pods in order and ends. For the service
 //! manager's stop at shutdown.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -24,7 +23,7 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let run = given.paths()?.run();
     let (lock, mark) = (run.join("daemon.lock"), run.join(SHUTDOWN_MARK));
     let pid = std::fs::read_to_string(&lock).ok().and_then(|text| text.trim().parse::<i32>().ok());
@@ -32,11 +31,11 @@ fn run(given: Given) -> Result<ExitCode, CliError> {
         return Err(CliError::Failed("no edge-runtime runs on this root".into()));
     };
     std::fs::write(&mark, "").map_err(|error| CliError::Failed(format!("{}: {error}", mark.display())))?;
-    kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(CliError::failed)?;
+    kill(Pid::from_raw(pid), Signal::SIGTERM)?;
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
         if is_free(&lock) {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         std::thread::sleep(PAUSE);
     }

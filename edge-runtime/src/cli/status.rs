@@ -1,16 +1,13 @@
 //! `edge-runtime status`: the node and its link, from the store and the link's file, while the daemon runs or not.
 
-use std::io::Write;
-use std::process::ExitCode;
-
 use serde_json::{Value, json};
 
-use super::CliError;
 use super::shutdown::is_free;
 use super::verb::{Given, JSON, Operands, Verb};
+use super::{CliError, find, print};
 use crate::link::identity::Identity;
 use crate::link::status::{self, LinkStatus};
-use crate::store::{Fact, Store};
+use crate::store::Fact;
 
 pub(super) const VERB: Verb = Verb {
     name: "status",
@@ -20,40 +17,36 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-fn run(given: Given) -> Result<ExitCode, CliError> {
+fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    if !paths.store().exists() {
-        return Err(CliError::Failed(format!("{} does not exist: no node has run here", paths.store().display())));
-    }
-    let store = Store::open_shared(&paths.store()).map_err(CliError::failed)?;
-    let fact = |fact| store.fact(fact).map_err(CliError::failed);
-    let identity = Identity::load(&paths).map_err(CliError::failed)?;
+    let store = find::store(&paths)?;
+    let identity = Identity::load(&paths)?;
     let running = !is_free(&paths.run().join("daemon.lock"));
     let mut link = LinkStatus::read(&status::file(&paths)).unwrap_or_default();
     if !running {
         link.connected = false;
         link.why = "edge-runtime does not run".to_owned();
     }
-    let (reports, bytes) = store.outbox_size().map_err(CliError::failed)?;
+    let (reports, bytes) = store.outbox_size()?;
     let view = json!({
         "node": identity.as_ref().map(|identity| identity.node.as_str()),
-        "cluster": fact(Fact::Cluster)?,
+        "cluster": store.fact(Fact::Cluster)?,
         "bridges": identity.iter().flat_map(|i| &i.bridges).map(ToString::to_string).collect::<Vec<_>>(),
         "running": running,
         "link": link,
-        "stream": fact(Fact::Stream)?,
-        "sequence": fact(Fact::LastSequence)?.and_then(|text| text.parse::<u64>().ok()),
-        "pods": store.pods().map_err(CliError::failed)?.0.len(),
+        "stream": store.fact(Fact::Stream)?,
+        "sequence": store.fact(Fact::LastSequence)?.and_then(|text| text.parse::<u64>().ok()),
+        "pods": store.pods()?.0.len(),
         "queuedReports": reports,
         "queuedBytes": bytes,
     });
     if given.has(JSON.long) {
-        return super::version::print(&view.to_string());
+        return print(&view.to_string());
     }
-    print(&view)
+    print(rows(&view).trim_end())
 }
 
-fn print(view: &Value) -> Result<ExitCode, CliError> {
+fn rows(view: &Value) -> String {
     let link = &view["link"];
     let text = |value: &Value| match value {
         Value::Null => "-".to_owned(),
@@ -80,9 +73,5 @@ fn print(view: &Value) -> Result<ExitCode, CliError> {
         ("pods", text(&view["pods"])),
         ("queue", format!("{} reports, {} bytes", view["queuedReports"], view["queuedBytes"])),
     ];
-    let mut out = std::io::stdout().lock();
-    for (name, value) in rows {
-        writeln!(out, "{name:<11} {value}").map_err(CliError::failed)?;
-    }
-    Ok(ExitCode::SUCCESS)
+    rows.map(|(name, value)| format!("{name:<11} {value}\n")).concat()
 }

@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::str::FromStr;
 
 use lexopt::{Arg, ValueExt};
@@ -18,7 +17,7 @@ pub(super) struct Verb {
     pub(super) about: &'static str,
     pub(super) operands: Operands,
     pub(super) flags: &'static [Flag],
-    pub(super) run: fn(Given) -> Result<ExitCode, CliError>,
+    pub(super) run: fn(Given) -> Result<(), CliError>,
 }
 
 /// What stands beside the flags, in the words of a synopsis.
@@ -62,6 +61,15 @@ impl Flag {
 }
 
 impl Verb {
+    pub(super) const fn helper(
+        name: &'static str,
+        operands: Operands,
+        flags: &'static [Flag],
+        run: fn(Given) -> Result<(), CliError>,
+    ) -> Self {
+        Self { name, about: "", operands, flags, run }
+    }
+
     /// Started by the daemon, and not shown to people.
     pub(super) fn is_helper(&self) -> bool {
         self.about.is_empty()
@@ -100,7 +108,17 @@ impl Verb {
 
     /// # Errors
     /// An unknown flag, one without its value, an operand too many or too few.
-    pub(super) fn parse(&'static self, mut parser: lexopt::Parser) -> Result<Given, CliError> {
+    pub(super) fn parse(&'static self, parser: lexopt::Parser) -> Result<Given, CliError> {
+        let given = self.read(parser).map_err(|error| CliError::Usage(error.to_string()))?;
+        let missing = match (self.operands, given.operands.len()) {
+            (Operands::One(name) | Operands::Command(name), 0) => format!("{name} is missing"),
+            (Operands::Command(_), 1) => "a command is missing: -- COMMAND".to_owned(),
+            _ => return Ok(given),
+        };
+        Err(CliError::Usage(format!("{}: {missing}", self.name)))
+    }
+
+    fn read(&'static self, mut parser: lexopt::Parser) -> Result<Given, lexopt::Error> {
         let mut given = Given { flags: Vec::new(), operands: Vec::new() };
         if matches!(self.operands, Operands::Raw) {
             given.operands.extend(parser.raw_args()?);
@@ -124,18 +142,10 @@ impl Verb {
                 (None, Arg::Value(word), Operands::One(_) | Operands::Command(_)) if given.operands.is_empty() => {
                     given.operands.push(word);
                 }
-                (None, other, _) => return Err(other.unexpected().into()),
+                (None, other, _) => return Err(other.unexpected()),
             }
         }
-        match (self.operands, given.operands.len()) {
-            (Operands::One(name) | Operands::Command(name), 0) => {
-                Err(CliError::Usage(format!("{}: {name} is missing", self.name)))
-            }
-            (Operands::Command(_), 1) => {
-                Err(CliError::Usage(format!("{}: a command is missing: -- COMMAND", self.name)))
-            }
-            _ => Ok(given),
-        }
+        Ok(given)
     }
 }
 

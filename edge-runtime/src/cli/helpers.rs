@@ -1,0 +1,120 @@
+//! What the daemon starts of this program, beside the monitor: each does what the daemon must not wait for, must not
+//! remember, or cannot do with its second thread. Not for people.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use super::verb::{Flag, Given, Operands, Verb};
+use super::{CliError, print, read_json};
+use crate::eviction::walk::{Answers, Question, usage_of};
+use crate::image::limits::{Limits, confine_process};
+use crate::launch::look::{Answer, Look};
+use crate::net::namespaces::kind_of;
+use crate::store::Store;
+use crate::sys::{oom, signal, trash};
+use crate::volume::Owning;
+
+/// `as-container BUNDLE PROGRAM [ARGUMENT]...`
+pub(super) const AS_CONTAINER: Verb = Verb::helper("as-container", Operands::Raw, &[], as_container);
+pub(super) const COPY: Verb = Verb::helper("copy", Operands::None, &[], copy);
+pub(super) const LOOK: Verb = Verb::helper("look", Operands::None, &[], look);
+pub(super) const OWN: Verb = Verb::helper("own", Operands::One("FOLDER"), OWN_FLAGS, own);
+const OWN_FLAGS: &[Flag] = &[Flag::value("group", "GID", ""), Flag::value("mark", "FILE", "")];
+pub(super) const PAUSE: Verb = Verb::helper("pause", Operands::Raw, &[], pause);
+pub(super) const SWEEP: Verb = Verb::helper("sweep", Operands::None, &[], sweep);
+pub(super) const USAGE: Verb = Verb::helper("usage", Operands::None, &[], usage);
+pub(super) const USERNS: Verb = Verb::helper("userns", Operands::Raw, &[], userns);
+
+/// Becomes a program with the `oom_score_adj` of a container and no signal blocked.
+fn as_container(given: Given) -> Result<(), CliError> {
+    let mut words = given.operands.into_iter();
+    let (Some(bundle), Some(program)) = (words.next().map(PathBuf::from), words.next()) else {
+        return Err(CliError::Usage("as-container: BUNDLE and PROGRAM are missing".into()));
+    };
+    if let Err(error) = oom::become_as_container(&bundle) {
+        // Where the kernel does not let it, containers have no value below this either.
+        log::debug!("{}: {error}", bundle.display());
+        oom::give_up_protection();
+    }
+    signal::unmask_self()?;
+    let error = Command::new(&program).args(words).exec();
+    Err(CliError::Failed(format!("{}: {error}", PathBuf::from(program).display())))
+}
+
+/// Makes the second copy of the store: the daemon waits for no disk.
+fn copy(given: Given) -> Result<(), CliError> {
+    let bytes = Store::open_shared(&given.paths()?.store())?.copy()?;
+    print(&format!("copied {bytes} bytes"))
+}
+
+/// Looks at paths behind which a foreign file system may lie: looks as JSON on standard input, one line of JSON for each
+/// on standard output, up to the first that fails.
+fn look(_: Given) -> Result<(), CliError> {
+    for look in read_json::<Vec<Look>>()? {
+        let answer = look.run();
+        print(&serde_json::to_string(&answer)?)?;
+        if answer != Answer::Done {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Gives all of a volume to a pod's group.
+fn own(given: Given) -> Result<(), CliError> {
+    let (group, mark) = (given.one("group")?, given.path("mark"));
+    let (Some(group), Some(mark), Some(path)) = (group, mark, given.operands.first().map(Into::into)) else {
+        return Err(CliError::Usage("own needs --group, --mark and a folder".into()));
+    };
+    Ok(Owning { path, group, mark }.run()?)
+}
+
+/// The first process of a shared pid namespace: takes in orphans until it is told to end.
+fn pause(_: Given) -> Result<(), CliError> {
+    // The pod's containers see it and may be of the same user: none of them traces it, writes its memory or follows its
+    // root (ptrace_access_mode).
+    nix::sys::prctl::set_dumpable(false)?;
+    let signals = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT]);
+    signals.thread_block()?;
+    while signals.wait()? == Signal::SIGCHLD {
+        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
+    }
+    Ok(())
+}
+
+/// Deletes what pods left. Ends when nothing is left.
+fn sweep(given: Given) -> Result<(), CliError> {
+    Ok(trash::sweep(&given.paths()?.trash())?)
+}
+
+/// How much disk pods hold: questions as JSON on standard input, answers on standard output.
+fn usage(given: Given) -> Result<(), CliError> {
+    let paths = given.paths()?;
+    // What containers wrote decides how much this remembers.
+    confine_process(&Limits::default());
+    let questions: Vec<Question> = read_json()?;
+    let answers: Answers = questions.iter().map(|one| (one.uid.clone(), usage_of(&paths, one))).collect();
+    print(&serde_json::to_string(&answers)?)
+}
+
+/// Makes a user namespace and others that it owns, and holds them until its input ends: only a process with a single
+/// thread may. The daemon maps the ids and pins the namespaces.
+fn userns(given: Given) -> Result<(), CliError> {
+    let mut flags = CloneFlags::CLONE_NEWUSER;
+    for name in &given.operands {
+        let name = name.to_string_lossy();
+        flags |= kind_of(&name).ok_or_else(|| CliError::Usage(format!("{name} is no kind of namespace")))?;
+    }
+    unshare(flags)?;
+    let mut out = std::io::stdout();
+    out.write_all(b"\n").and_then(|()| out.flush())?;
+    // Whatever comes: the end of it is what is waited for.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    Ok(())
+}
