@@ -26,7 +26,7 @@ need() {
     [ "$(id -u)" = 0 ] || fail "$1 is missing: install the package $2 (or run as root)"
     if [ -z "$apt_updated" ]; then say "updating the package list"; apt-get update -qq || say "apt-get update had errors; trying with what it got"; apt_updated=1; fi
     say "installing $2"
-    quietly env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2"
+    quietly env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$2"
 }
 
 rust_minimum=1.95

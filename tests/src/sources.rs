@@ -19,37 +19,14 @@ impl std::fmt::Display for Line {
     }
 }
 
-fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() && !matches!(name.as_str(), "tests" | "target") {
-            sources(&path, out);
-        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
-            out.push(path);
-        }
-    }
-}
-
-/// All lines of product code: no comments, nothing after the `cfg(test)` of a file's tests.
+/// All lines of product code but comments.
 fn lines() -> Vec<Line> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-    let mut files = Vec::new();
-    for one in PROGRAMS {
-        sources(&root.join(one), &mut files);
-    }
     let mut lines = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).expect("a source file");
-        let product = text.split_once("#[cfg(test)]\nmod tests {").map_or(text.as_str(), |(before, _)| before);
+    for (file, text) in PROGRAMS.iter().flat_map(|one| sampan_floors::sources::product_code(&root.join(one))) {
         let file = file.strip_prefix(root).unwrap_or(&file).to_owned();
-        lines.extend(
-            product
-                .lines()
-                .enumerate()
-                .filter(|(_, text)| !text.trim_start().starts_with("//"))
-                .map(|(number, text)| Line { file: file.clone(), number: number + 1, text: text.to_owned() }),
-        );
+        let code = text.lines().enumerate().filter(|(_, text)| !text.trim_start().starts_with("//"));
+        lines.extend(code.map(|(at, text)| Line { file: file.clone(), number: at + 1, text: text.to_owned() }));
     }
     lines
 }

@@ -2,36 +2,22 @@
 //! file itself.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::sources::product_code;
 
 /// Paths as they are written, by module path of the file.
 pub(crate) fn imports(root: &Path) -> BTreeMap<String, Vec<String>> {
-    let mut files = Vec::new();
-    walk(root, &mut files);
     let module = |file: &Path| {
         let relative = file.strip_prefix(root).unwrap_or(file).with_extension("");
         let parts = relative.iter().filter_map(|part| part.to_str());
         parts.filter(|part| !matches!(*part, "mod" | "lib" | "main")).collect::<Vec<_>>().join("::")
     };
-    let text = |file: &Path| std::fs::read_to_string(file).unwrap_or_default();
-    files.iter().map(|file| (module(file), used(&text(file)))).collect()
-}
-
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
-    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_test = name.contains("test") || name == "random.rs";
-        if path.is_dir() && name != "tests" {
-            walk(&path, files);
-        } else if name.ends_with(".rs") && !is_test {
-            files.push(path);
-        }
-    }
+    product_code(root).iter().map(|(file, text)| (module(file), used(text))).collect()
 }
 
 fn used(text: &str) -> Vec<String> {
-    let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let code: Vec<&str> = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
     let code = code.join("\n");
     let mut all = Vec::new();
     for item in code.split(';') {
