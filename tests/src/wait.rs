@@ -9,6 +9,9 @@ pub fn patient(limit: Duration) -> Duration {
     limit * factor
 }
 
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
 /// Asks `check` until it succeeds.
 ///
 /// # Panics
@@ -20,7 +23,8 @@ pub fn until<T>(limit: Duration, what: &str, mut check: impl FnMut() -> Result<T
         match check() {
             Ok(value) => return value,
             Err(last) if start.elapsed() > limit => panic!("not within {limit:?}: {what}; last: {last}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            // Most checks start a kubectl, a tenth of a second of a processor: a long wait is not to be spent on them.
+            Err(_) => std::thread::sleep((start.elapsed() / 10).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)),
         }
     }
 }
