@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use apimachinery::field::FieldError;
-use apiserver::kinds::builtin;
+use apiserver::kinds;
 use apiserver::resource::Resource;
 use apiserver::resource::object_meta::{validate_object_meta, validate_object_meta_update};
 use jiff::Timestamp;
@@ -135,7 +135,7 @@ fn assert_same(report: &str) {
 
 #[test]
 fn creation() {
-    let all = builtin::resources();
+    let all = kinds::resources();
     let mut report = String::new();
     for row in fixture("create") {
         let name = row["name"].as_str().expect("a name");
@@ -161,7 +161,7 @@ fn creation() {
 
 #[test]
 fn updates() {
-    let all = builtin::resources();
+    let all = kinds::resources();
     let mut report = String::new();
     for row in fixture("update") {
         let name = row["name"].as_str().expect("a name");
@@ -181,7 +181,7 @@ fn updates() {
 
 #[test]
 fn status_updates() {
-    let all = builtin::resources();
+    let all = kinds::resources();
     let mut report = String::new();
     for row in fixture("status") {
         let name = row["name"].as_str().expect("a name");
@@ -197,7 +197,7 @@ fn status_updates() {
 
 #[test]
 fn strategic_merge_patches() {
-    let all = builtin::resources();
+    let all = kinds::resources();
     let mut report = String::new();
     for row in fixture("patch") {
         let name = row["name"].as_str().expect("a name");
@@ -225,7 +225,7 @@ fn is_young(cell: &Value) -> bool {
 
 #[test]
 fn tables() {
-    let all = builtin::resources();
+    let all = kinds::resources();
     let mut report = String::new();
     for row in fixture("table") {
         let name = row["name"].as_str().expect("a name");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::auth::node;
 use super::storage::{Store, Stored};
-use crate::kinds::cluster_ip;
+use crate::kinds::service::cluster_ip;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::parse::{COMPLAINTS_MAX, shown_path};
 
@@ -115,6 +115,31 @@ pub(crate) fn drop_empty(value: &mut Value) {
     }
 }
 
+/// Quantities may be JSON numbers; the typed form takes strings only.
+pub(crate) fn quantities(value: &mut Value) {
+    let number = |v: &mut Value| {
+        if v.is_number() {
+            *v = Value::String(v.to_string());
+        }
+    };
+    let map = |v: &mut Value| v.as_object_mut().into_iter().flat_map(Map::values_mut).for_each(number);
+    match value {
+        Value::Object(fields) => {
+            for (key, inner) in fields.iter_mut() {
+                match key.as_str() {
+                    "limits" | "requests" | "capacity" | "allocatable" | "overhead" | "allocatedResources" => {
+                        map(inner)
+                    }
+                    "sizeLimit" | "divisor" => number(inner),
+                    _ => quantities(inner),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(quantities),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
@@ -143,7 +168,14 @@ mod tests {
         assert!(check::<Pod>(&containers(LIST_MAX + 1)).unwrap_err().contains("the list containers has 4097"));
         let long = vec![json!("a"); LIST_MAX + 1];
         assert!(check::<Pod>(&json!({"spec": {"containers": [{"name": "c", "args": long}]}})).is_ok());
-        let strange: serde_json::Map<_, _> = (0..10_000).map(|n| (format!("x{n}"), json!(1))).collect();
+        let strange: Map<_, _> = (0..10_000).map(|n| (format!("x{n}"), json!(1))).collect();
         assert_eq!(check::<Pod>(&json!({ "spec": strange })).unwrap().unknown.len(), COMPLAINTS_MAX);
+    }
+
+    #[test]
+    fn numbers_become_quantities() {
+        let mut value = json!({"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}});
+        quantities(&mut value);
+        assert_eq!(value["spec"]["containers"][0]["resources"]["limits"], json!({"cpu": "1", "memory": "1Gi"}));
     }
 }

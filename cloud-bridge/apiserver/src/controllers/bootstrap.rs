@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{definitions, garbage_collector};
-use crate::kinds::cluster_ip;
+use crate::kinds::service::cluster_ip;
 use crate::registry::write;
 use crate::resource::status::ApiError;
 use crate::state::Inner;

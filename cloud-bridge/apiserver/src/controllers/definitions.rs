@@ -12,7 +12,7 @@ use crate::kinds::custom::{FINALIZER, STORAGE};
 use crate::registry::delete::{Options, SLICE};
 use crate::registry::write;
 use crate::resource::status::ApiResult;
-use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Subresource, Text};
+use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Serves, Subresource, Text};
 use crate::state::work::Work;
 use crate::state::{Change, Inner};
 use crate::storage::{Store, Stored};
@@ -52,6 +52,7 @@ fn resource(spec: &Value, version: &Value, storage: &str) -> Resource {
             version: text(&version["name"]),
             kind: text(&names["kind"]),
             verbs: STATUS_VERBS,
+            serves: Serves::Part,
         });
     }
     if version["subresources"]["scale"].is_object() {
@@ -61,6 +62,7 @@ fn resource(spec: &Value, version: &Value, storage: &str) -> Resource {
             version: "v1".into(),
             kind: "Scale".into(),
             verbs: STATUS_VERBS,
+            serves: Serves::Scale,
         });
     }
     Resource {

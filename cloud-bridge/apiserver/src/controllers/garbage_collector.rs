@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::definitions;
-use crate::kinds::events;
 use crate::registry::delete::{self, Options, SLICE};
 use crate::registry::write;
 use crate::resource::Resource;
@@ -167,7 +166,7 @@ fn warn_of_owners(inner: &Inner, store: &mut Store, storage: &str, key: &ObjectK
     meta::fill_new(&mut event, now);
     let name = meta::generate_name(meta::text(&event, "generateName"));
     meta::set(&mut event, "name", name.into());
-    let expires = inner.registry.find("", "v1", "events").and_then(|events| events::expiry(&events, now));
+    let expires = inner.registry.find("", "v1", "events").and_then(|events| events.expiry(now));
     store.write("events", event, None, expires)?;
     Ok(())
 }

@@ -15,11 +15,6 @@ use crate::state::Inner;
 use kubelet_api::streaming::options::{self, Dialect};
 use kubelet_api::streaming::{self, ErrorResponse, StreamRequest};
 
-/// Whether a subresource is one of these.
-pub(crate) fn is(group: &str, resource: &str, subresource: &str) -> bool {
-    group.is_empty() && resource == "pods" && matches!(subresource, "exec" | "attach" | "portforward")
-}
-
 /// Answers 101, or why not.
 pub(crate) async fn connect(
     inner: &Arc<Inner>,

@@ -243,7 +243,7 @@ fn aggregated_resource(resource: &Resource) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::builtin;
+    use crate::kinds;
 
     #[test]
     fn versions_are_ordered_by_stability() {
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn lists_name_kinds_and_subresources() {
-        let all = builtin::resources();
+        let all = kinds::resources();
         let core = resource_list(&all, "", "v1").expect("the core group");
         let names: Vec<&str> =
             core["resources"].as_array().expect("rows").iter().filter_map(|r| r["name"].as_str()).collect();

@@ -23,7 +23,7 @@ use http::{HeaderMap, Response, StatusCode};
 use jiff::Timestamp;
 
 use super::auth::{self, Attributes};
-use super::resource::Resource;
+use super::resource::{Resource, Serves};
 use super::state::Inner;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
 use crate::registry::{self, Answer, Context, create, delete, list, patch, update};
@@ -176,17 +176,14 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         warnings: Vec::new(),
         managed: None,
     };
-    if connect::is(&path.group, &path.resource, &path.subresource) {
-        return connect::connect(inner, &ctx, attributes, parts).await;
-    }
     if path.group == crate::kinds::metrics::GROUP {
         return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
     }
-    if path.resource == "nodes" && path.subresource == "proxy" && path.group.is_empty() {
-        return node_proxy::answer(&ctx, parts).await;
-    }
-    if path.resource == "pods" && path.subresource == "log" && path.group.is_empty() {
-        return log(inner, &ctx, parts.method.as_str()).await;
+    match resource.subresource(&path.subresource) {
+        Some(Serves::Connect) => return connect::connect(inner, &ctx, attributes, parts).await,
+        Some(Serves::Proxy) => return node_proxy::answer(&ctx, parts).await,
+        Some(Serves::Log) => return log(inner, &ctx, parts.method.as_str()).await,
+        _ => {}
     }
     let form = Form::negotiate(&accept(&parts.headers), query)?;
     if attributes.verb == "watch" {
@@ -216,8 +213,7 @@ fn check_scope(resource: &Resource, path: &ResourcePath) -> ApiResult<()> {
         return Err(ApiError::no_resource());
     }
     let sub = path.subresource.as_str();
-    let finalize = resource.plural == "namespaces" && resource.group.is_empty() && sub == "finalize";
-    if !sub.is_empty() && !resource.has_subresource(sub) && !finalize {
+    if !sub.is_empty() && !resource.has_subresource(sub) {
         return Err(ApiError::no_resource());
     }
     Ok(())
@@ -225,29 +221,35 @@ fn check_scope(resource: &Resource, path: &ResourcePath) -> ApiResult<()> {
 
 fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> ApiResult<Answer> {
     let media = content_type.split(';').next().unwrap_or_default().trim().to_owned();
-    let sub = ctx.path.subresource.clone();
     if matches!(verb, "create" | "update") && !matches!(media.as_str(), "" | JSON | "*/*") {
         return Err(ApiError::unsupported_media_type(JSON));
     }
-    match (verb, sub.as_str()) {
-        ("get", "") => registry::get(ctx),
-        ("get", "status" | "ephemeralcontainers" | "resize") => registry::get(ctx),
-        ("list", "") if ctx.path.namespace.is_empty() || ctx.resource.namespaced => list::list(ctx),
-        ("create", "") if ctx.path.name.is_empty() && (!ctx.resource.namespaced || !ctx.path.namespace.is_empty()) => {
-            create::create(ctx, body)
-        }
-        ("create", "binding") => pod::bind(ctx, body),
-        ("create", "token") => token::create(ctx, body),
-        ("create", "eviction") => pod::evict(ctx, body),
-        ("update", "" | "status" | "ephemeralcontainers" | "resize") if !ctx.path.name.is_empty() => {
-            update::update(ctx, body)
-        }
-        ("update", "finalize") => finalize::finalize(ctx, body),
-        ("patch", "" | "status" | "ephemeralcontainers" | "resize") if !ctx.path.name.is_empty() => {
-            patch::patch(ctx, &media, body)
-        }
-        (_, "scale") => scale::scale(ctx, verb, &media, body),
-        ("delete", "") => delete::delete(ctx, body),
+    if !ctx.path.subresource.is_empty() {
+        return subresource(ctx, verb, &media, body);
+    }
+    let in_place = !ctx.resource.namespaced || !ctx.path.namespace.is_empty();
+    let named = !ctx.path.name.is_empty();
+    match verb {
+        "get" => registry::get(ctx),
+        "list" if ctx.path.namespace.is_empty() || ctx.resource.namespaced => list::list(ctx),
+        "create" if !named && in_place => create::create(ctx, body),
+        "update" if named => update::update(ctx, body),
+        "patch" if named => patch::patch(ctx, &media, body),
+        "delete" => delete::delete(ctx, body),
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+fn subresource(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {
+    match (verb, ctx.resource.subresource(&ctx.path.subresource)) {
+        ("get", Some(Serves::Part)) => registry::get(ctx),
+        ("update", Some(Serves::Part)) => update::update(ctx, body),
+        ("patch", Some(Serves::Part)) => patch::patch(ctx, media, body),
+        ("create", Some(Serves::Binding)) => pod::bind(ctx, body),
+        ("create", Some(Serves::Eviction)) => pod::evict(ctx, body),
+        ("create", Some(Serves::Token)) => token::create(ctx, body),
+        ("update", Some(Serves::Finalize)) => finalize::finalize(ctx, body),
+        (_, Some(Serves::Scale)) => scale::scale(ctx, verb, media, body),
         _ => Err(ApiError::method_not_allowed()),
     }
 }

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::auth::request_info::Query;
-use crate::kinds::events;
 use crate::registry::list::Listed;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
@@ -99,11 +98,11 @@ fn join(mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
 
 /// The stored body in the served form, without kind and apiVersion.
 fn served<'a>(resource: &Resource, stored: &'a Stored) -> std::borrow::Cow<'a, [u8]> {
-    if !events::converts(resource) {
+    if !resource.converts() {
         return stored.body.as_ref().into();
     }
     let mut value = stored.value().clone();
-    events::from_stored(resource, &mut value);
+    resource.to_served(&mut value);
     serde_json::to_vec(&value).unwrap_or_default().into()
 }
 
@@ -138,7 +137,7 @@ pub(crate) fn object(resource: &Resource, form: Form, value: &Value, now: Timest
 /// The object as served, with kind and apiVersion.
 pub(crate) fn full(resource: &Resource, value: &Value) -> Value {
     let mut value = value.clone();
-    events::from_stored(resource, &mut value);
+    resource.to_served(&mut value);
     let mut map = Map::new();
     map.insert("kind".into(), resource.kind.as_ref().into());
     map.insert("apiVersion".into(), resource.api_version().into());

@@ -15,7 +15,7 @@ use crate::auth::node::Related;
 use crate::controllers;
 use crate::controllers::{bootstrap, garbage_collector};
 use crate::http as front;
-use crate::kinds::builtin;
+use crate::kinds;
 use crate::resource::catalogue::Registry;
 use crate::resource::status::ApiError;
 use crate::state::inflight::Inflight;
@@ -51,7 +51,7 @@ impl Server {
     }
 
     fn on(config: Config, store: Store) -> Result<Self, StoreError> {
-        let registry = Registry::new(builtin::resources());
+        let registry = Registry::new(kinds::resources());
         let (collector, work) = work::channel();
         let inner = Arc::new(Inner {
             config,

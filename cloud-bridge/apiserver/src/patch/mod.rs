@@ -2,5 +2,5 @@
 
 pub(crate) mod fields;
 pub(crate) mod json;
-pub(crate) mod list_keys;
+pub(crate) mod merge_keys;
 pub(crate) mod strategic;

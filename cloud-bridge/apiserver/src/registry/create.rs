@@ -6,7 +6,6 @@ use serde_json::Value;
 use super::{Answer, Context};
 use super::{managed_fields, write};
 use crate::admission;
-use crate::kinds::events;
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Store;
@@ -80,7 +79,7 @@ fn insert(ctx: &Context<'_>, store: &mut Store, mut value: Value, generated: boo
         return Ok(value);
     }
     ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
-    let expires = events::expiry(resource, ctx.now);
+    let expires = resource.expiry(ctx.now);
     let stored = store.write(&resource.storage, value, None, expires)?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
     write::after_write(ctx.inner, store, resource, &stored, None)?;

@@ -44,7 +44,7 @@ impl Selection {
         if let Some(field) =
             fields.unsupported(resource.namespaced, |object, label| resource.strategy().field(object, label))
         {
-            return Err(ApiError::bad_request(if has_labels(&resource) {
+            return Err(ApiError::bad_request(if resource.strategy().has_field_labels() {
                 format!("field label not supported: {field}")
             } else {
                 format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
@@ -88,12 +88,6 @@ impl Selection {
         items.retain(|stored| self.matches(stored));
         Ok(items)
     }
-}
-
-/// Kinds with field labels of their own, which word the refusal of an unknown one differently.
-fn has_labels(resource: &Resource) -> bool {
-    resource.is_custom()
-        || matches!(resource.plural.as_ref(), "pods" | "nodes" | "events" | "secrets" | "namespaces" | "services")
 }
 
 /// The `resourceVersion` of a query; `None` for absent and `0`.

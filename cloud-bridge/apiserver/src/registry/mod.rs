@@ -25,9 +25,8 @@ use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
 use crate::admission::attributes::Attributes;
 use crate::auth::request_info::{Query, ResourcePath};
-use crate::codec::decode::Decoded;
+use crate::codec::decode::{Decoded, quantities};
 use crate::codec::parse;
-use crate::kinds::events;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;
 use apimachinery::key::ObjectKey;
@@ -193,7 +192,7 @@ impl Context<'_> {
         }
         let Decoded { mut value, unknown } = match self.resource.decode {
             Some(check) => {
-                events::quantities(&mut value);
+                quantities(&mut value);
                 check(&value)?
             }
             None => self.resource.strategy().decode(value)?,
@@ -201,12 +200,12 @@ impl Context<'_> {
         if let Some(map) = value.as_object_mut() {
             map.remove("kind");
             map.remove("apiVersion");
-            for field in present(&self.resource) {
+            for field in self.resource.rules().structures {
                 map.entry(*field).or_insert_with(|| Value::Object(serde_json::Map::new()));
             }
             map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
         }
-        events::to_stored(&self.resource, &mut value);
+        self.resource.to_stored(&mut value);
         let complaints = complaints(unknown, duplicates, source);
         match self.query.text("fieldValidation") {
             _ if complaints.is_empty() => {}
@@ -233,24 +232,6 @@ impl Context<'_> {
         } else {
             "the namespace of the provided object does not match the namespace sent on the request".to_owned()
         }))
-    }
-}
-
-/// Fields that are structures in the API and so are always there.
-fn present(resource: &Resource) -> &'static [&'static str] {
-    if resource.is_custom() {
-        return &[];
-    }
-    match resource.kind.as_ref() {
-        "Pod"
-        | "Node"
-        | "Namespace"
-        | "Service"
-        | "PersistentVolume"
-        | "PersistentVolumeClaim"
-        | "CustomResourceDefinition" => &["spec", "status"],
-        "Lease" => &["spec"],
-        _ => &[],
     }
 }
 

@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::apply;
 use super::{Answer, Context, update};
 use crate::codec::parse;
-use crate::kinds::events;
 use crate::patch::json::{JsonPatchError, json_patch};
 use crate::patch::strategic::PatchError;
 use crate::resource::Resource;
@@ -47,13 +46,13 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     let mut store = inner.store();
     let current = ctx.current(&store)?;
     let mut shown = current.value().clone();
-    events::from_stored(&resource, &mut shown);
+    resource.to_served(&mut shown);
     shown.set("kind", resource.kind.as_ref().into());
     shown.set("apiVersion", resource.api_version().into());
     let patched = apply_to(&resource, shown, &patch, content_type)?;
     let patched = typed(ctx, patched, &patch, duplicates, body)?;
     let mut patched = patched;
-    if meta::text(&patched, "name") != ctx.path.name && ctx.resource.plural != "events" {
+    if meta::text(&patched, "name") != ctx.path.name && resource.rules().patch_keeps_name {
         let mut error = ApiError::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({})",
             meta::text(&patched, "name"),

@@ -9,8 +9,6 @@ use serde_json::Value;
 use super::{Answer, Context, create};
 use super::{managed_fields, write};
 use crate::admission;
-use crate::kinds::custom;
-use crate::kinds::events;
 use crate::resource::Resource;
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
@@ -28,7 +26,7 @@ pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let mut store = inner.store();
     let current = store.get(&ctx.resource.storage, &ctx.key())?;
     let Some(current) = current else {
-        if ctx.path.subresource.is_empty() && creates_on_update(&ctx.resource) {
+        if ctx.path.subresource.is_empty() && ctx.resource.rules().allow_create_on_update {
             return Ok(Answer::Object(201, create::create_value(ctx, &mut store, value, dry_run)?));
         }
         return Err(ApiError::not_found(&ctx.resource, &ctx.path.name));
@@ -50,16 +48,6 @@ fn check_name(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
         )));
     }
     Ok(())
-}
-
-/// Kinds whose strategy lets a PUT create.
-fn creates_on_update(resource: &Resource) -> bool {
-    matches!(resource.plural.as_ref(), "events" | "services" | "endpoints" | "leases") && !resource.is_custom()
-}
-
-/// Kinds that take an update without a resourceVersion.
-fn unconditional(resource: &Resource) -> bool {
-    !(resource.is_custom() || matches!(resource.plural.as_ref(), "leases" | "customresourcedefinitions"))
 }
 
 /// Replaces `current` by `new` as the path's subresource allows, and returns what is stored then.
@@ -123,7 +111,7 @@ pub(crate) fn replace(
         return Ok(new);
     }
     ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
-    let expires = events::expiry(&resource, ctx.now);
+    let expires = resource.expiry(ctx.now);
     let stored = store.write(&resource.storage, new, Some(current), expires)?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
     write::after_write(ctx.inner, store, &resource, &stored, Some(current))?;
@@ -133,7 +121,7 @@ pub(crate) fn replace(
 fn check_version(resource: &Resource, current: &Stored, new: &mut Value, name: &str) -> ApiResult<()> {
     let version = meta::text(new, "resourceVersion");
     if version.is_empty() || version == "0" {
-        if !unconditional(resource) {
+        if !resource.rules().allow_unconditional_update {
             // The API server reports this one with the plural in place of the kind.
             let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
             let mut error = ApiError::invalid(resource, name, &[error]);
@@ -172,30 +160,10 @@ pub(crate) fn precondition(resource: &Resource, current: &Stored, uid: &str) -> 
 }
 
 fn raise_generation(resource: &Resource, new: &mut Value, old: &Value) {
-    if !resource.has_generation {
-        return;
-    }
-    let changed = if resource.is_custom() {
-        custom::generation_changed(resource, new, old)
-    } else {
-        changed_body(resource, new, old)
-    };
-    if changed {
+    if resource.has_generation && resource.strategy().generation_changed(new, old) {
         let next = old["metadata"]["generation"].as_i64().unwrap_or(0).saturating_add(1);
         meta::set(new, "generation", next.into());
     }
-}
-
-fn changed_body(resource: &Resource, new: &Value, old: &Value) -> bool {
-    if resource.plural == "endpointslices" {
-        let body = |v: &Value| {
-            let mut v = v.clone();
-            v.as_object_mut().map(|map| map.remove("metadata"));
-            v
-        };
-        return body(new) != body(old) || new["metadata"]["labels"] != old["metadata"]["labels"];
-    }
-    new["spec"] != old["spec"]
 }
 
 fn validate(resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -212,8 +180,6 @@ fn validate(resource: &Resource, subresource: &str, new: &Value, old: &Value) ->
 
 /// An object whose deletion waits for nothing but finalizers goes with the last of them.
 fn should_delete(resource: &Resource, new: &Value, old: &Value) -> bool {
-    let namespace_busy = resource.group.is_empty()
-        && resource.plural == "namespaces"
-        && new["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
-    meta::finalizers(new).is_empty() && meta::deleting(old) && meta::grace(old).unwrap_or(0) == 0 && !namespace_busy
+    let held = resource.rules().spec_finalizers && new["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
+    meta::finalizers(new).is_empty() && meta::deleting(old) && meta::grace(old).unwrap_or(0) == 0 && !held
 }

@@ -1,21 +1,45 @@
-//! The descriptor of a served resource, the same for built-in ones (`builtin`) and custom ones (`crd`). Knows neither.
+//! The descriptor of a served resource, the same for built-in ones and custom ones. Knows neither.
 
 pub(crate) mod catalogue;
 pub mod object_meta;
+pub(crate) mod rules;
 pub(crate) mod status;
 pub mod strategy;
 pub(crate) mod typed;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
 
 use crate::codec::decode;
+use rules::Rules;
 use strategy::Strategy;
 
 /// Text that is static for built-in resources and owned for custom ones.
 pub type Text = Cow<'static, str>;
 
-/// A subresource beside `status`.
+/// What answers requests of a subresource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Serves {
+    /// It is a part of the object, read and written as the object is (`status`).
+    Part,
+    Binding,
+    Eviction,
+    Finalize,
+    Scale,
+    Token,
+    /// Text that the object's node has.
+    Log,
+    /// A stream between the client and the object's node.
+    Connect,
+    /// What the kubelet of the node serves.
+    Proxy,
+}
+
+/// A subresource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subresource {
     /// `status`, `log`, `exec`, `binding`, `ephemeralcontainers`, `eviction`, `scale`, `token`…
@@ -25,6 +49,7 @@ pub struct Subresource {
     pub version: Text,
     pub kind: Text,
     pub verbs: &'static [&'static str],
+    pub(crate) serves: Serves,
 }
 
 /// How a hook is reached: built-in kinds are static, custom ones carry their schema.
@@ -76,15 +101,52 @@ impl Resource {
         if self.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.group) }
     }
 
+    /// What answers a subresource; `None` when there is none of this name.
+    pub(crate) fn subresource(&self, name: &str) -> Option<Serves> {
+        self.subresources.iter().find(|s| s.name == name).map(|s| s.serves)
+    }
+
     /// True when the resource has this subresource.
     pub fn has_subresource(&self, name: &str) -> bool {
-        self.subresources.iter().any(|s| s.name == name)
+        self.subresource(name).is_some()
+    }
+
+    /// What the verbs ask of the kind.
+    pub(crate) fn rules(&self) -> &Rules {
+        self.strategy().rules()
+    }
+
+    /// When an object that is written now expires.
+    pub(crate) fn expiry(&self, now: Timestamp) -> Option<SystemTime> {
+        self.rules().ttl.map(|ttl| SystemTime::from(now) + ttl)
+    }
+
+    /// True when the stored form is not the served one.
+    pub(crate) fn converts(&self) -> bool {
+        !self.rules().stored_names.is_empty()
+    }
+
+    /// From the served form to the stored one.
+    pub(crate) fn to_stored(&self, value: &mut Value) {
+        rename(value, self.rules().stored_names.iter().copied());
+    }
+
+    /// From the stored form to the served one.
+    pub(crate) fn to_served(&self, value: &mut Value) {
+        rename(value, self.rules().stored_names.iter().map(|(served, stored)| (*stored, *served)));
     }
 
     /// True for a resource that a CustomResourceDefinition made.
     pub fn is_custom(&self) -> bool {
         matches!(self.hooks, Hooks::Custom(_))
     }
+}
+
+fn rename(value: &mut Value, names: impl Iterator<Item = (&'static str, &'static str)>) {
+    let Some(map) = value.as_object_mut() else { return };
+    let renamed: Map<String, Value> =
+        names.filter_map(|(from, to)| map.remove(from).map(|value| (to.to_owned(), value))).collect();
+    map.extend(renamed);
 }
 
 /// All verbs of an ordinary resource.

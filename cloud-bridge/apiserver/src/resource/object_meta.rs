@@ -10,20 +10,10 @@ use apimachinery::names;
 /// Sum of the lengths of all annotation keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// The rule for the names of a resource.
-fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
-    match (resource.group.as_ref(), resource.kind.as_ref()) {
-        // Services were bound to RFC 1035 until Kubernetes 1.36.
-        ("", "Namespace" | "Service") => names::dns_label,
-        ("" | "events.k8s.io", "Event") => names::path_segment,
-        _ => names::dns_subdomain,
-    }
-}
-
 /// Validates `metadata` of a new or changed object (after `generateName` has made a name).
 pub fn validate_object_meta(obj: &Value, resource: &Resource) -> Vec<FieldError> {
     let meta = &obj["metadata"];
-    let rule = name_rule(resource);
+    let rule = resource.rules().name;
     let mut errors = Errors::new();
     let prefix = text(meta, "generateName");
     if !prefix.is_empty() {
@@ -173,7 +163,7 @@ mod tests {
     }
 
     fn resource(kind: &str) -> std::sync::Arc<Resource> {
-        let mut all = crate::kinds::builtin::resources().into_iter();
+        let mut all = crate::kinds::resources().into_iter();
         all.find(|r| r.kind == kind).expect("a built-in kind")
     }
 

@@ -12,8 +12,9 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::rules::Rules;
 use crate::codec::decode::Decoded;
-use crate::patch::list_keys;
+use crate::patch::merge_keys;
 use crate::patch::strategic::PatchError;
 use apimachinery::field::FieldError;
 
@@ -33,6 +34,11 @@ pub struct Column {
 /// The hooks of one kind. The default bodies suit a kind without opinions.
 #[allow(unused_variables)]
 pub trait Strategy: Send + Sync {
+    /// What the verbs ask of the kind.
+    fn rules(&self) -> &Rules {
+        &Rules::CUSTOM
+    }
+
     /// The check of a body for kinds without a Rust type (custom resources): pruning by schema. Built-in kinds
     /// never come here.
     fn decode(&self, value: Value) -> Result<Decoded, String> {
@@ -50,6 +56,11 @@ pub trait Strategy: Send + Sync {
     /// Puts back what a client may not change by an update of the main resource (status). `generation` is
     /// the caller's business: it is raised when `spec` changed and `has_generation` is true.
     fn prepare_update(&self, new: &mut Value, old: &Value) {}
+
+    /// Whether an update raises the generation of an object that has one.
+    fn generation_changed(&self, new: &Value, old: &Value) -> bool {
+        new["spec"] != old["spec"]
+    }
 
     /// Puts back all that an update of the status subresource may not change (everything but status and, in
     /// metadata, what the kind's strategy lets through).
@@ -120,6 +131,11 @@ pub trait Strategy: Send + Sync {
         vec![meta["name"].clone(), meta["creationTimestamp"].clone()]
     }
 
+    /// Whether the kind has field labels of its own; the refusal of an unknown one is worded by it.
+    fn has_field_labels(&self) -> bool {
+        true
+    }
+
     /// The value of a selectable field other than `metadata.name` and `metadata.namespace`; `None` when the
     /// field label is not supported for this kind, an empty string when the object lacks it.
     fn field<'a>(&self, obj: &'a Value, label: &str) -> Option<Cow<'a, str>> {
@@ -134,7 +150,7 @@ pub trait Strategy: Send + Sync {
     /// How the list at this path of field names merges in server-side apply: `None` as a whole, no keys as a
     /// set, else by these keys.
     fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
-        list_keys::builtin(names)
+        merge_keys::OBJECT.list_keys(names)
     }
 
     /// Applies a strategic merge patch to the current object.

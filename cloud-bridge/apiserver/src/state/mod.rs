@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::auth::accounts::Accounts;
 use crate::auth::node::Related;
-use crate::kinds::cluster_ip::ServiceRange;
+use crate::kinds::service::cluster_ip::ServiceRange;
 use crate::resource::Resource;
 use crate::resource::catalogue::Registry;
 use crate::resource::status::ApiResult;

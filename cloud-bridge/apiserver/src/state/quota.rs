@@ -83,7 +83,7 @@ impl Quotas {
     /// Before a write in the name of a node.
     pub(crate) fn admit(&self, user: &UserInfo, resource: &Resource) -> ApiResult<()> {
         let Some(node) = user.node_name() else { return Ok(()) };
-        if self.admits(node, Instant::now(), resource.storage == "events") {
+        if self.admits(node, Instant::now(), resource.rules().ttl.is_some()) {
             return Ok(());
         }
         let mut error =
@@ -96,7 +96,7 @@ impl Quotas {
     pub(crate) fn charge(&self, user: &UserInfo, resource: &Resource, stored: &Stored) {
         if let Some(node) = user.node_name() {
             let bytes = i64::try_from(stored.body.len()).unwrap_or(i64::MAX);
-            self.took(node, Instant::now(), resource.storage == "events", bytes);
+            self.took(node, Instant::now(), resource.rules().ttl.is_some(), bytes);
         }
     }
 }

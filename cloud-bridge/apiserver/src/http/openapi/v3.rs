@@ -155,11 +155,11 @@ fn content_hash(resources: &[Arc<Resource>], group: &str, version: &str) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::builtin;
+    use crate::kinds;
 
     #[test]
     fn every_kind_has_a_patch_operation_with_field_validation() {
-        let all = builtin::resources();
+        let all = kinds::resources();
         for resource in &all {
             let document = group_document(&all, &resource.group, &resource.version).expect("a document");
             let patch = &document["paths"][object_path(resource)]["patch"];

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::builtin;
+use crate::kinds;
 use apimachinery::field::FieldError;
 
 const ANNOTATION: &str = "api-approved.kubernetes.io";
@@ -41,7 +41,7 @@ fn approval(definition: &Value) -> Option<FieldError> {
 pub(crate) fn create(definition: &Value, errors: &mut Vec<FieldError>) {
     let spec = &definition["spec"];
     let (group, plural) = (spec["group"].as_str().unwrap_or_default(), spec["names"]["plural"].as_str());
-    if builtin::resources().iter().any(|known| known.group == group && Some(known.plural.as_ref()) == plural) {
+    if kinds::resources().iter().any(|known| known.group == group && Some(known.plural.as_ref()) == plural) {
         errors.push(FieldError::forbidden("spec.group", "a built-in resource of this group has the same plural"));
     }
     errors.extend(approval(definition));

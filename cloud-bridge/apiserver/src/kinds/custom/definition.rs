@@ -1,87 +1,91 @@
 //! The kind CustomResourceDefinition itself: defaults, preparation, validation.
 
 use edge_protocol::json::SetField;
-use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1;
 use serde_json::{Value, json};
 
-use super::approval;
-use crate::kinds;
-use crate::patch::strategic::PatchError;
-use crate::resource::strategy::{Column, Strategy};
+use super::{FINALIZER, approval};
+use crate::codec::decode;
+use crate::kinds::columns::{NAME, name};
+use crate::kinds::kind::{Kind, PLAIN, any_status, keep_status, spec_changed};
+use crate::patch::merge_keys::{META, Type, map, object};
+use crate::resource::rules::Rules;
 use apimachinery::field::FieldError;
 use apimachinery::json::items_mut;
 use apimachinery::meta;
 use apimachinery::names;
 
-/// The strategy of definitions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Definition;
-
-impl Strategy for Definition {
-    fn default(&self, obj: &mut Value) {
-        let Some(names) = obj.at_mut(&["spec", "names"]).filter(|names| names.is_object()) else { return };
-        let kind = names["kind"].as_str().unwrap_or_default().to_owned();
-        if names["singular"].as_str().unwrap_or_default().is_empty() {
-            names.set("singular", kind.to_lowercase().into());
-        }
-        if names["listKind"].as_str().unwrap_or_default().is_empty() && !kind.is_empty() {
-            names.set("listKind", format!("{kind}List").into());
-        }
-        if obj["spec"]["conversion"].is_null() {
-            obj.set_at(&["spec", "conversion"], json!({ "strategy": "None" }));
-        }
-        for version in obj.at_mut(&["spec", "versions"]).and_then(Value::as_array_mut).into_iter().flatten() {
-            for column in items_mut(version, "additionalPrinterColumns") {
-                if column["priority"] == 0
-                    && let Some(map) = column.as_object_mut()
-                {
-                    map.remove("priority");
-                }
-            }
-            if version["additionalPrinterColumns"].is_null()
-                && let Some(map) = version.as_object_mut()
-            {
-                map.remove("additionalPrinterColumns");
-            }
-        }
-    }
-
-    fn prepare_create(&self, obj: &mut Value) {
-        obj.set("status", json!({}));
-    }
-
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        new.set("status", old["status"].clone());
-    }
-
-    fn validate_create(&self, obj: &Value) -> Vec<FieldError> {
+pub(crate) static KIND: Kind = Kind {
+    group: "apiextensions.k8s.io",
+    kind: "CustomResourceDefinition",
+    plural: "customresourcedefinitions",
+    singular: "customresourcedefinition",
+    short_names: &["crd", "crds"],
+    categories: &["api-extensions"],
+    check: Some(decode::check::<v1::CustomResourceDefinition>),
+    rules: Rules {
+        allow_unconditional_update: false,
+        // It stays until its objects are gone.
+        deletion_finalizer: Some(FINALIZER),
+        ..Rules::SPEC_AND_STATUS
+    },
+    generation: Some(spec_changed),
+    default,
+    prepare_create: |obj| obj.set("status", json!({})),
+    prepare_update: keep_status,
+    create: |obj| {
         let mut errors = validate(obj);
         approval::create(obj, &mut errors);
         errors
-    }
+    },
+    update,
+    status: Some(any_status),
+    columns: &[NAME, ("Created At", "date", 0, "Time at which the server created the object.")],
+    row: |obj, _now| vec![name(obj), obj["metadata"]["creationTimestamp"].clone()],
+    keys: &KEYS,
+    ..PLAIN
+};
 
-    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = validate(new);
-        approval::update(new, old, &mut errors);
-        for field in ["group", "scope"] {
-            if new["spec"][field] != old["spec"][field] {
-                errors.push(FieldError::invalid(format!("spec.{field}"), &new["spec"][field], "field is immutable"));
+static KEYS: Type = Type { fields: &[META, object("status", &STATUS)] };
+static STATUS: Type = Type { fields: &[map("conditions", &["type"])] };
+
+fn default(obj: &mut Value) {
+    let Some(names) = obj.at_mut(&["spec", "names"]).filter(|names| names.is_object()) else { return };
+    let kind = names["kind"].as_str().unwrap_or_default().to_owned();
+    if names["singular"].as_str().unwrap_or_default().is_empty() {
+        names.set("singular", kind.to_lowercase().into());
+    }
+    if names["listKind"].as_str().unwrap_or_default().is_empty() && !kind.is_empty() {
+        names.set("listKind", format!("{kind}List").into());
+    }
+    if obj["spec"]["conversion"].is_null() {
+        obj.set_at(&["spec", "conversion"], json!({ "strategy": "None" }));
+    }
+    for version in obj.at_mut(&["spec", "versions"]).and_then(Value::as_array_mut).into_iter().flatten() {
+        for column in items_mut(version, "additionalPrinterColumns") {
+            if column["priority"] == 0
+                && let Some(map) = column.as_object_mut()
+            {
+                map.remove("priority");
             }
         }
-        errors
+        if version["additionalPrinterColumns"].is_null()
+            && let Some(map) = version.as_object_mut()
+        {
+            map.remove("additionalPrinterColumns");
+        }
     }
+}
 
-    fn columns(&self) -> Vec<Column> {
-        kinds::CRD.columns()
+fn update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = validate(new);
+    approval::update(new, old, &mut errors);
+    for field in ["group", "scope"] {
+        if new["spec"][field] != old["spec"][field] {
+            errors.push(FieldError::invalid(format!("spec.{field}"), &new["spec"][field], "field is immutable"));
+        }
     }
-
-    fn row(&self, obj: &Value, now: Timestamp) -> Vec<Value> {
-        kinds::CRD.row(obj, now)
-    }
-
-    fn strategic_merge(&self, current: &Value, patch: &Value) -> Result<Value, PatchError> {
-        kinds::CRD.strategic_merge(current, patch)
-    }
+    errors
 }
 
 fn validate(obj: &Value) -> Vec<FieldError> {

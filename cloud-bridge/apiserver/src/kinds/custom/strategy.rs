@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::{schema, validate};
 use crate::codec::decode::{self, Decoded};
 use crate::codec::jsonpath;
-use crate::kinds::table;
-use crate::patch::list_keys;
+use crate::kinds::columns::human_duration;
+use crate::patch::merge_keys;
 use crate::resource::strategy::{Column, Strategy};
 use apimachinery::field::FieldError;
 
@@ -118,7 +118,7 @@ impl Custom {
 /// A timestamp as an age, as kubectl shows dates.
 fn age(text: &str, now: Timestamp) -> String {
     match text.parse::<Timestamp>() {
-        Ok(then) => table::human_duration(now.as_second() - then.as_second()),
+        Ok(then) => human_duration(now.as_second() - then.as_second()),
         Err(_) => "<invalid>".to_owned(),
     }
 }
@@ -156,6 +156,20 @@ impl Strategy for Custom {
                 map.insert("status".into(), status.clone());
             }
         }
+    }
+
+    fn generation_changed(&self, new: &Value, old: &Value) -> bool {
+        let body = |value: &Value| {
+            let mut value = value.clone();
+            if let Some(map) = value.as_object_mut() {
+                map.remove("metadata");
+                if self.status {
+                    map.remove("status");
+                }
+            }
+            value
+        };
+        body(new) != body(old)
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
@@ -205,7 +219,7 @@ impl Strategy for Custom {
 
     fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
         if names.first() == Some(&"metadata") {
-            return list_keys::builtin(names);
+            return merge_keys::OBJECT.list_keys(names);
         }
         let mut schema = &self.schema;
         for name in names {

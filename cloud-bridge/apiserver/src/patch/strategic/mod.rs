@@ -2,7 +2,6 @@
 //! directives `$patch`, `$retainKeys`, `$setElementOrder/LIST` and `$deleteFromPrimitiveList/LIST` steer it.
 //! Follows apimachinery's util/strategicpatch. Pure.
 
-mod keys;
 #[cfg(test)]
 mod tests;
 
@@ -10,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use keys::{List, Type};
+use super::merge_keys::{List, Type};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -28,12 +27,12 @@ pub enum PatchError {
     Invalid(String),
 }
 
-/// Applies `patch` to `current`, with the merge keys of the built-in kind `kind`.
-pub(crate) fn apply(kind: &str, current: &Value, patch: &Value) -> Result<Value, PatchError> {
+/// Applies `patch` to `current`, with the merge keys of its kind.
+pub(crate) fn apply(keys: &Type, current: &Value, patch: &Value) -> Result<Value, PatchError> {
     let (Value::Object(current), Value::Object(patch)) = (current, patch) else {
         return Err(invalid("invalid JSON document"));
     };
-    merge_object(current.clone(), patch.clone(), keys::of_kind(kind)).map(Value::Object)
+    merge_object(current.clone(), patch.clone(), keys).map(Value::Object)
 }
 
 fn invalid(text: &str) -> PatchError {
@@ -144,14 +143,14 @@ fn ordered_lists(
 
 fn merge_list(old: Vec<Value>, new: Vec<Value>, of: &Type, list: List) -> Result<Vec<Value>, PatchError> {
     match list {
-        List::Replace => Ok(new.into_iter().filter_map(without_directives).collect()),
+        List::Replace | List::By { merge: None, .. } => Ok(new.into_iter().filter_map(without_directives).collect()),
         List::Set => {
             let mut merged = old.clone();
             let mut known: HashSet<String> = old.iter().map(|item| Key(None).name(item)).collect();
             merged.extend(new.iter().filter(|item| known.insert(Key(None).name(item))).cloned());
             Ok(arrange(merged, &new, &old, Key(None)))
         }
-        List::By(key) => merge_by_key(old, new, of, key),
+        List::By { merge: Some(key), .. } => merge_by_key(old, new, of, key),
     }
 }
 
@@ -232,10 +231,7 @@ struct Key(Option<&'static str>);
 
 impl Key {
     fn of(list: List) -> Self {
-        match list {
-            List::By(key) => Self(Some(key)),
-            List::Set | List::Replace => Self(None),
-        }
+        Self(list.merge_key())
     }
 
     fn value(self, item: &Value) -> &Value {

@@ -3,13 +3,15 @@
 use serde_json::{Value, json};
 
 use super::apply;
+use crate::kinds::node::KEYS as NODE;
+use crate::kinds::pod::KEYS as POD;
 
 fn pod(containers: Value) -> Value {
     json!({"metadata": {"name": "p", "labels": {"a": "1"}}, "spec": {"containers": containers}})
 }
 
 fn patched(current: &Value, patch: Value) -> Value {
-    apply("Pod", current, &patch).unwrap_or_else(|error| panic!("{error}"))
+    apply(&POD, current, &patch).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -104,7 +106,7 @@ fn conditions_merge_by_type() {
 
 #[test]
 fn a_patch_without_its_merge_key_is_refused() {
-    let error = apply("Pod", &pod(json!([])), &json!({"spec": {"containers": [{"image": "x"}]}}));
+    let error = apply(&POD, &pod(json!([])), &json!({"spec": {"containers": [{"image": "x"}]}}));
     let text = error.map(|_| ()).map_err(|e| e.to_string()).expect_err("no merge key");
     assert!(text.contains("does not contain declared merge key: name"), "{text}");
 }
@@ -117,7 +119,7 @@ fn long_lists_merge_in_time_that_grows_with_them_alone() {
     order.reverse();
     let patch = json!({"status": {"conditions": order, "$setElementOrder/conditions": order}});
     let start = std::time::Instant::now();
-    let merged = apply("Node", &current, &patch).unwrap();
+    let merged = apply(&NODE, &current, &patch).unwrap();
     assert_eq!(merged["status"]["conditions"][0]["type"], "t19999");
     // Some 400 million comparisons take minutes here.
     assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());

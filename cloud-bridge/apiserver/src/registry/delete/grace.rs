@@ -17,11 +17,9 @@ pub(crate) enum Graceful {
     Pending,
 }
 
-/// The API server's BeforeDelete with the pod strategy's CheckGracefulDelete; only pods are graceful.
+/// The API server's BeforeDelete with the pod strategy's CheckGracefulDelete; what the kind makes of the seconds asked for is its own.
 pub(crate) fn before(resource: &Resource, object: &mut Value, options: &mut Options, now: Timestamp) -> Graceful {
-    if !(resource.group.is_empty() && resource.plural == "pods") {
-        return Graceful::No;
-    }
+    let Some(grace_period) = resource.rules().grace_period else { return Graceful::No };
     let later = |from: Timestamp, seconds: i64| from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(from);
     if meta::deleting(object) {
         let Some(left) = meta::grace(object).filter(|g| *g != 0) else { return Graceful::No };
@@ -44,14 +42,7 @@ pub(crate) fn before(resource: &Resource, object: &mut Value, options: &mut Opti
         meta::set(object, "deletionGracePeriodSeconds", asked.into());
         return Graceful::Yes;
     }
-    let mut period = options.grace.or(object["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(0);
-    let unscheduled = object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
-    if unscheduled || matches!(object["status"]["phase"].as_str(), Some("Failed" | "Succeeded")) {
-        period = 0;
-    }
-    if period < 0 {
-        period = 1;
-    }
+    let period = grace_period(object, options.grace);
     options.grace = Some(period);
     meta::set(object, "deletionTimestamp", meta::rfc3339(later(now, period)).into());
     meta::set(object, "deletionGracePeriodSeconds", period.into());
@@ -78,8 +69,7 @@ pub(crate) fn mark_now(object: &mut Value, now: Timestamp) {
 /// The finalizers with those of the garbage collector as the options want them.
 pub(crate) fn collector_finalizers(resource: &Resource, object: &Value, options: &Options) -> Vec<String> {
     let had = meta::finalizers(object);
-    // Events take no part in garbage collection.
-    if resource.storage == "events" {
+    if !resource.rules().enable_garbage_collection {
         return had;
     }
     let has = |name: &str| had.iter().any(|f| f == name);

@@ -18,7 +18,6 @@ pub(crate) use options::Options;
 use super::write;
 use super::{Answer, Context, list};
 use crate::admission;
-use crate::kinds::custom;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
@@ -47,17 +46,8 @@ pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     Ok(answer(&ctx.resource, outcome))
 }
 
-/// Kinds that answer a deletion with the object; the others answer with a Status.
-fn returns_object(resource: &Resource) -> bool {
-    !resource.is_custom()
-        && matches!(
-            resource.plural.as_ref(),
-            "pods" | "services" | "namespaces" | "serviceaccounts" | "persistentvolumes" | "persistentvolumeclaims"
-        )
-}
-
 fn answer(resource: &Resource, outcome: Outcome) -> Answer {
-    if !outcome.deleted || returns_object(resource) {
+    if !outcome.deleted || resource.rules().return_deleted_object {
         return Answer::Object(200, outcome.object);
     }
     let mut details = json!({
@@ -114,7 +104,7 @@ pub(crate) fn remove(
     preconditions(resource, current, options)?;
     let mut options = options.clone();
     options.grace = options.grace.map(|g| if g < 0 { 1 } else { g });
-    if resource.group.is_empty() && resource.plural == "namespaces" {
+    if resource.rules().spec_finalizers {
         return remove_namespace(inner, store, resource, current, &options, now);
     }
     let mut object = current.value().clone();
@@ -124,9 +114,8 @@ pub(crate) fn remove(
         Graceful::Yes => true,
     };
     let mut finalizers = collector_finalizers(resource, &object, &options);
-    if resource.group == "apiextensions.k8s.io" && !meta::deleting(&object) {
-        // A definition stays until its objects are gone.
-        finalizers.push(custom::FINALIZER.into());
+    if !meta::deleting(&object) {
+        finalizers.extend(resource.rules().deletion_finalizer.map(str::to_owned));
     }
     meta::set_finalizers(&mut object, &finalizers);
     let held = !finalizers.is_empty();

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::grace::{Graceful, before, collector_finalizers};
 use super::options::Options;
-use crate::kinds::builtin;
+use crate::kinds;
 use crate::resource::Resource;
 use apimachinery::meta;
 
 fn pods() -> Arc<Resource> {
-    builtin::resources().into_iter().find(|r| r.plural == "pods").unwrap()
+    kinds::resources().into_iter().find(|r| r.plural == "pods").unwrap()
 }
 
 fn at(text: &str) -> Timestamp {

@@ -3,7 +3,7 @@
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
-use super::{claim_spec, drop_zero, resource_lists, size_limit};
+use crate::kinds::defaults::{claim_spec, drop_zero, resource_lists};
 use apimachinery::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
 use apimachinery::quantity::canonicalize;
 
@@ -207,7 +207,9 @@ fn volume(volume: &mut Value) {
     }
     if let Some(empty) = map.get_mut("emptyDir").filter(|e| e.is_object()) {
         drop_zero(empty, &["medium"]);
-        size_limit(empty);
+        if let Some(limit) = empty.get_mut("sizeLimit") {
+            canonicalize(limit);
+        }
     }
     if let Some(spec) = volume.pointer_mut("/ephemeral/volumeClaimTemplate/spec") {
         claim_spec(spec);

@@ -1,11 +1,11 @@
-//! Services and Endpoints.
+//! Rules of services.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::probe;
+use crate::kinds::pod::validate::probe;
 use crate::resource::object_meta;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_number, invalid_text, one_of};
 use apimachinery::json::{integer, items, present, text};
@@ -17,7 +17,7 @@ const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 const AFFINITY_MAX: i64 = 86400;
 
 /// Validates a Service.
-pub(crate) fn service(service: &Value) -> Vec<FieldError> {
+pub(crate) fn create(service: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let spec = &service["spec"];
     let kind = text(spec, "type");
@@ -60,14 +60,14 @@ pub(crate) fn service(service: &Value) -> Vec<FieldError> {
 }
 
 /// Validates a change of a Service.
-pub(crate) fn service_update(new: &Value, old: &Value) -> Vec<FieldError> {
+pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let (new_ip, old_ip) = (text(&new["spec"], "clusterIP"), text(&old["spec"], "clusterIP"));
     let both_have_ip = |s: &Value| text(&s["spec"], "type") != "ExternalName";
     if both_have_ip(new) && both_have_ip(old) && !old_ip.is_empty() && new_ip != old_ip {
         immutable(&mut errors, "spec.clusterIPs[0]", &new["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
     }
-    errors.extend(service(new));
+    errors.extend(create(new));
     errors
 }
 
@@ -82,7 +82,8 @@ fn external_name(errors: &mut Errors, spec: &Value) {
     }
 }
 
-fn port_name(errors: &mut Errors, path: &str, port: &Value, required: bool) {
+/// A port's name, which must be there if there are others.
+pub(crate) fn port_name(errors: &mut Errors, path: &str, port: &Value, required: bool) {
     match text(port, "name") {
         "" if required => errors.push(FieldError::required(format!("{path}.name"), "")),
         "" => {}
@@ -90,7 +91,8 @@ fn port_name(errors: &mut Errors, path: &str, port: &Value, required: bool) {
     }
 }
 
-fn port_and_protocol(errors: &mut Errors, path: &str, port: &Value) {
+/// A port's number and protocol.
+pub(crate) fn port_and_protocol(errors: &mut Errors, path: &str, port: &Value) {
     let number = integer(port, "port").unwrap_or_default();
     invalid_number(errors, &format!("{path}.port"), number, names::port_number(number));
     one_of(errors, format!("{path}.protocol"), text(port, "protocol"), PROTOCOLS);
@@ -138,34 +140,8 @@ fn duplicate_ports(errors: &mut Errors, ports: &[Value], kind: &str) {
     }
 }
 
-/// Validates an Endpoints object.
-pub(crate) fn endpoints(endpoints: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    for (i, subset) in items(endpoints, "subsets").iter().enumerate() {
-        let path = format!("subsets[{i}]");
-        if items(subset, "addresses").is_empty() && items(subset, "notReadyAddresses").is_empty() {
-            errors.push(FieldError::required(path.clone(), "must specify `addresses` or `notReadyAddresses`"));
-        }
-        for list in ["addresses", "notReadyAddresses"] {
-            for (j, address) in items(subset, list).iter().enumerate() {
-                let path = format!("{path}.{list}[{j}].ip");
-                let ip = text(address, "ip");
-                invalid_text(&mut errors, &path, ip, names::ip_address(ip));
-                endpoint_ip(&mut errors, &path, ip);
-            }
-        }
-        let ports = items(subset, "ports");
-        for (j, port) in ports.iter().enumerate() {
-            let path = format!("{path}.ports[{j}]");
-            port_name(&mut errors, &path, port, ports.len() > 1);
-            port_and_protocol(&mut errors, &path, port);
-        }
-    }
-    errors
-}
-
 /// Addresses that make no sense as the end of a connection from another machine.
-fn endpoint_ip(errors: &mut Errors, path: &str, text: &str) {
+pub(crate) fn endpoint_ip(errors: &mut Errors, path: &str, text: &str) {
     let Ok(ip) = text.parse::<IpAddr>() else {
         errors.push(FieldError::invalid(path, &text.into(), "must be a valid IP address"));
         return;

@@ -4,8 +4,8 @@
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
-use super::pod;
-use crate::kinds::qos;
+use super::spec;
+use crate::kinds::pod::qos;
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{items, items_mut, text};
 use apimachinery::well_known::MIRROR_ANNOTATION;
@@ -35,7 +35,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("", "static pods cannot be resized"));
         return errors;
     }
-    pod::spec_and_pod_rules(&mut errors, new);
+    spec::spec_and_pod_rules(&mut errors, new);
     let class = qos::class(&new["spec"]);
     if class != qos::class(&old["spec"]) {
         let detail = "Pod QOS Class may not change as a result of resizing";
@@ -75,7 +75,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kinds::defaults;
+    use crate::kinds::pod::defaults;
 
     fn pod(resources: &Value) -> Value {
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {

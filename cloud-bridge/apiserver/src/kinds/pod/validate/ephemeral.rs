@@ -79,7 +79,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kinds::defaults;
+    use crate::kinds::pod::defaults;
 
     fn pod(ephemeral: &Value) -> Value {
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {

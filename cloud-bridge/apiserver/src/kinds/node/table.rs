@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{AGE, NAME, Spec, age, name, or_none};
+use crate::kinds::columns::{AGE, NAME, Spec, age, name, or_none};
 use apimachinery::json::{flag, items, text, text_entries};
 
 /// Columns of nodes.
-pub(crate) const NODE_COLUMNS: &[Spec] = &[
+pub(crate) const COLUMNS: &[Spec] = &[
     NAME,
     ("Status", "string", 0, "The status of the node"),
     ("Roles", "string", 0, "The roles of the node"),
@@ -21,7 +21,7 @@ pub(crate) const NODE_COLUMNS: &[Spec] = &[
 ];
 
 /// The cells of one node.
-pub(crate) fn node(node: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn row(node: &Value, now: Timestamp) -> Vec<Value> {
     let status = &node["status"];
     let info = &status["nodeInfo"];
     let ready = items(status, "conditions").iter().find(|c| text(c, "type") == "Ready");

@@ -39,7 +39,8 @@ pub(crate) fn spec_and_pod_rules(errors: &mut Errors, pod: &Value) {
     }
 }
 
-fn pod_spec(errors: &mut Errors, spec: &Value) {
+/// The rules of a spec, also of one in a template.
+pub(crate) fn pod_spec(errors: &mut Errors, spec: &Value) {
     let grace = integer(spec, "terminationGracePeriodSeconds");
     if grace.is_none() {
         errors.push(FieldError::required("spec.terminationGracePeriodSeconds", ""));

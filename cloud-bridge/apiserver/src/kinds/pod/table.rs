@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{AGE, NAME, Spec, age, human_duration, name, or_none};
+use crate::kinds::columns::{AGE, NAME, Spec, age, human_duration, name, or_none};
 use apimachinery::json::{flag, integer, items, present, text};
 
 /// Columns of pods.
-pub(crate) const POD_COLUMNS: &[Spec] = &[
+pub(crate) const COLUMNS: &[Spec] = &[
     NAME,
     ("Ready", "string", 0, "Ready containers of all containers."),
     ("Status", "string", 0, "The aggregate status of the containers in this pod."),
@@ -20,7 +20,7 @@ pub(crate) const POD_COLUMNS: &[Spec] = &[
 ];
 
 /// The cells of one pod.
-pub(crate) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let summary = summary(pod);
     let restarts = match summary.last_restart {

@@ -1,9 +1,9 @@
-//! PersistentVolumes and claims.
+//! Rules of PersistentVolumes and claims.
 
 use edge_protocol::json::SetField;
 use serde_json::Value;
 
-use super::{affinity, resources};
+use crate::kinds::pod::validate::{affinity, resources};
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text};
 use apimachinery::json::{entries, items, present, text};
 use apimachinery::names;

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NAME, Spec, name, since};
+use crate::kinds::columns::{NAME, Spec, name, since};
 use apimachinery::json::{integer, present, text};
 
 /// Columns of events.
-pub(crate) const EVENT_COLUMNS: &[Spec] = &[
+pub(crate) const COLUMNS: &[Spec] = &[
     ("Last Seen", "string", 0, "The time at which the most recent occurrence of this event was recorded."),
     ("Type", "string", 0, "Normal or Warning."),
     ("Reason", "string", 0, "Why the transition happened, in one word."),
@@ -21,7 +21,7 @@ pub(crate) const EVENT_COLUMNS: &[Spec] = &[
 ];
 
 /// The cells of one event.
-pub(crate) fn event(event: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn row(event: &Value, now: Timestamp) -> Vec<Value> {
     // events.k8s.io renames the fields of the core form.
     let either = |core: &str, new: &str| present(event, core).or(present(event, new)).unwrap_or(&Value::Null);
     let about = either("involvedObject", "regarding");

@@ -3,7 +3,7 @@
 use edge_protocol::json::SetField;
 use serde_json::Value;
 
-use super::{affinity, pod, pod_annotations};
+use super::{affinity, annotations, spec};
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{integer, items, text};
 
@@ -23,8 +23,8 @@ const OWN_RULES: &[&str] = &[
 /// Validates an update of the main resource.
 pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    pod::spec_and_pod_rules(&mut errors, new);
-    pod_annotations::update(&mut errors, new, old);
+    spec::spec_and_pod_rules(&mut errors, new);
+    annotations::update(&mut errors, new, old);
     let (new, old) = (&new["spec"], &old["spec"]);
     for list in ["containers", "initContainers"] {
         if items(new, list).len() != items(old, list).len() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::pod_annotations;
+use super::annotations;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_struct, invalid_text};
 use apimachinery::json::{integer, items, present, text};
 use apimachinery::names;
@@ -12,7 +12,7 @@ use apimachinery::names;
 /// Validates an update of the status subresource.
 pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    pod_annotations::update(&mut errors, new, old);
+    annotations::update(&mut errors, new, old);
     let (status, before, spec) = (&new["status"], &old["status"], &old["spec"]);
     for (i, condition) in items(status, "conditions").iter().enumerate() {
         let kind = text(condition, "type");

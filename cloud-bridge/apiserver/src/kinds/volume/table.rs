@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{AGE, NAME, Spec, age, name};
+use crate::kinds::columns::{AGE, NAME, Spec, age, name};
 use apimachinery::json::{items, present, text};
 use apimachinery::quantity::Quantity;
 

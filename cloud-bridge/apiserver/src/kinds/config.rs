@@ -1,17 +1,75 @@
-//! ConfigMaps and Secrets: keys, sizes, immutability.
+//! ConfigMaps and Secrets.
 
 use base64::Engine as _;
-use serde_json::Value;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1;
+use serde_json::{Value, json};
 
+use super::columns::{AGE, NAME, age, name};
+use super::defaults::drop_zero;
+use super::kind::{Kind, PLAIN, Selectable};
+use crate::codec::decode;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text};
-use apimachinery::json::{text, text_entries};
+use apimachinery::json::{entries, object_mut, remove, set_default_text, text, text_entries};
 use apimachinery::names;
+
+pub(crate) static CONFIG_MAP: Kind = Kind {
+    kind: "ConfigMap",
+    plural: "configmaps",
+    singular: "configmap",
+    short_names: &["cm"],
+    namespaced: true,
+    check: Some(decode::check::<v1::ConfigMap>),
+    default: |map| drop_zero(map, &["data", "binaryData"]),
+    create: config_map,
+    update: config_map_update,
+    columns: &[NAME, ("Data", "string", 0, "Number of keys."), AGE],
+    row: config_map_row,
+    ..PLAIN
+};
+
+pub(crate) static SECRET: Kind = Kind {
+    kind: "Secret",
+    plural: "secrets",
+    singular: "secret",
+    namespaced: true,
+    check: Some(decode::check::<v1::Secret>),
+    default: default_secret,
+    create: secret,
+    update: secret_update,
+    columns: &[NAME, ("Type", "string", 0, "Type of the secret."), ("Data", "string", 0, "Number of keys."), AGE],
+    row: secret_row,
+    fields: &[Selectable::text("type", "/type")],
+    ..PLAIN
+};
+
+/// The type, and `stringData` written over `data`.
+fn default_secret(secret: &mut Value) {
+    set_default_text(secret, "type", "Opaque");
+    if let Some(Value::Object(plain)) = remove(secret, "stringData")
+        && let Some(data) = object_mut(secret, "data")
+    {
+        for (key, value) in plain {
+            let bytes = value.as_str().unwrap_or_default().as_bytes();
+            data.insert(key, base64::engine::general_purpose::STANDARD.encode(bytes).into());
+        }
+    }
+    drop_zero(secret, &["data"]);
+}
+
+fn config_map_row(obj: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(obj), json!(entries(obj, "data").count() + entries(obj, "binaryData").count()), age(obj, now)]
+}
+
+fn secret_row(obj: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(obj), obj["type"].clone(), json!(entries(obj, "data").count()), age(obj, now)]
+}
 
 /// Sum of all values, in bytes.
 const MAX_SIZE: usize = 1024 * 1024;
 
 /// Validates a ConfigMap.
-pub(crate) fn config_map(map: &Value) -> Vec<FieldError> {
+fn config_map(map: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let mut size = 0;
     for (key, value) in text_entries(map, "data") {
@@ -33,7 +91,7 @@ pub(crate) fn config_map(map: &Value) -> Vec<FieldError> {
 }
 
 /// Validates a change of a ConfigMap.
-pub(crate) fn config_map_update(new: &Value, old: &Value) -> Vec<FieldError> {
+fn config_map_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     frozen(&mut errors, new, old, &["data", "binaryData"]);
     errors.extend(config_map(new));
@@ -41,7 +99,7 @@ pub(crate) fn config_map_update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// Validates a Secret.
-pub(crate) fn secret(secret: &Value) -> Vec<FieldError> {
+fn secret(secret: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let mut size = 0;
     for (key, value) in text_entries(secret, "data") {
@@ -96,7 +154,7 @@ fn docker_config(errors: &mut Errors, data: &Value, key: &str) {
 }
 
 /// Validates a change of a Secret.
-pub(crate) fn secret_update(new: &Value, old: &Value) -> Vec<FieldError> {
+fn secret_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     immutable(&mut errors, "type", &new["type"], &old["type"]);
     frozen(&mut errors, new, old, &["data"]);

@@ -1,15 +1,33 @@
-//! RuntimeClasses (K8s pkg/apis/node/validation).
+//! RuntimeClasses.
 
+use jiff::Timestamp;
+use k8s_openapi::api::node::v1;
 use serde_json::{Value, json};
 
-use super::{affinity, resources};
+use super::columns::{AGE, NAME, age, name};
+use super::kind::{Kind, PLAIN};
+use super::pod::validate::{affinity, resources};
+use crate::codec::decode;
 use crate::resource::object_meta;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text};
 use apimachinery::json::{items, text};
 use apimachinery::names;
 
-/// Validates a new RuntimeClass.
-pub(crate) fn create(class: &Value) -> Vec<FieldError> {
+pub(crate) static KIND: Kind = Kind {
+    group: "node.k8s.io",
+    kind: "RuntimeClass",
+    plural: "runtimeclasses",
+    singular: "runtimeclass",
+    check: Some(decode::check::<v1::RuntimeClass>),
+    create,
+    update,
+    columns: &[NAME, ("Handler", "string", 0, "Handler specifies the underlying runtime."), AGE],
+    row,
+    ..PLAIN
+};
+
+/// K8s pkg/apis/node/validation.
+fn create(class: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     match text(class, "handler") {
         "" => errors.push(FieldError::required("handler", "")),
@@ -22,11 +40,14 @@ pub(crate) fn create(class: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a change of one.
-pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
+fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     immutable(&mut errors, "handler", &new["handler"], &old["handler"]);
     errors
+}
+
+fn row(obj: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(obj), text(obj, "handler").into(), age(obj, now)]
 }
 
 #[cfg(test)]

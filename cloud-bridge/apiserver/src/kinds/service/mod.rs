@@ -1,0 +1,116 @@
+//! Services.
+
+pub(crate) mod cluster_ip;
+mod table;
+pub(crate) mod validate;
+
+use edge_protocol::json::SetField;
+use k8s_openapi::api::core::v1;
+use serde_json::{Value, json};
+
+use super::defaults::drop_zero;
+use super::kind::{Kind, PLAIN, Selectable, any_status, keep_status};
+use crate::codec::decode;
+use crate::patch::merge_keys::{CONDITIONS, META, Type, by_all, object};
+use crate::resource::rules::Rules;
+use apimachinery::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
+use apimachinery::names;
+
+pub(crate) static KIND: Kind = Kind {
+    kind: "Service",
+    plural: "services",
+    singular: "service",
+    short_names: &["svc"],
+    categories: &["all"],
+    namespaced: true,
+    check: Some(decode::check::<v1::Service>),
+    rules: Rules {
+        // They were bound to RFC 1035 until Kubernetes 1.36.
+        name: names::dns_label,
+        allow_create_on_update: true,
+        return_deleted_object: true,
+        ..Rules::SPEC_AND_STATUS
+    },
+    default,
+    prepare_create: |service| {
+        service.set("status", json!({"loadBalancer": {}}));
+        cluster_ips(service);
+    },
+    prepare_update,
+    create: validate::create,
+    update: validate::update,
+    status: Some(any_status),
+    columns: table::COLUMNS,
+    row: table::row,
+    fields: &[Selectable::text("spec.clusterIP", "/spec/clusterIP"), Selectable::text("spec.type", "/spec/type")],
+    keys: &KEYS,
+    ..PLAIN
+};
+
+static KEYS: Type = Type { fields: &[META, object("spec", &SPEC), object("status", &CONDITIONS)] };
+static SPEC: Type = Type { fields: &[by_all("ports", &["port", "protocol"])] };
+
+fn default(service: &mut Value) {
+    let Some(spec) = service.get_mut("spec").filter(|s| s.is_object()) else { return };
+    set_default_text(spec, "sessionAffinity", "None");
+    set_default_text(spec, "type", "ClusterIP");
+    match text(spec, "sessionAffinity") {
+        "None" => drop(remove(spec, "sessionAffinityConfig")),
+        "ClientIP" if spec.pointer("/sessionAffinityConfig/clientIP/timeoutSeconds").is_none_or(Value::is_null) => {
+            spec.set("sessionAffinityConfig", serde_json::json!({"clientIP": {"timeoutSeconds": 10800}}));
+        }
+        _ => {}
+    }
+    for port in items_mut(spec, "ports") {
+        set_default_text(port, "protocol", "TCP");
+        let unset = match &port["targetPort"] {
+            Value::Null => true,
+            Value::String(name) => name.is_empty(),
+            number => number.as_i64() == Some(0),
+        };
+        if unset {
+            port.set("targetPort", port["port"].clone());
+        }
+        drop_zero(port, &["nodePort", "name"]);
+    }
+    let kind = text(spec, "type").to_owned();
+    if ["NodePort", "LoadBalancer"].contains(&kind.as_str()) {
+        set_default_text(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if kind != "ExternalName" {
+        set_default_text(spec, "internalTrafficPolicy", "Cluster");
+    }
+    if kind == "LoadBalancer" {
+        set_default(spec, "allocateLoadBalancerNodePorts", true);
+    }
+    if !flag(spec, "publishNotReadyAddresses") {
+        remove(spec, "publishNotReadyAddresses");
+    }
+}
+
+fn prepare_update(new: &mut Value, old: &Value) {
+    keep_status(new, old);
+    // What a manifest leaves out was chosen at creation and stays.
+    if text(&new["spec"], "clusterIP").is_empty() && text(&new["spec"], "type") != "ExternalName" {
+        for field in ["clusterIP", "clusterIPs"] {
+            if let (Some(spec), value @ (Value::String(_) | Value::Array(_))) =
+                (object_mut(new, "spec"), &old["spec"][field])
+            {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
+    }
+    cluster_ips(new);
+}
+
+/// `clusterIPs` repeats `clusterIP`.
+fn cluster_ips(service: &mut Value) {
+    let ip = text(&service["spec"], "clusterIP").to_owned();
+    if let Some(spec) = object_mut(service, "spec") {
+        if ip.is_empty() {
+            spec.remove("clusterIPs");
+        } else {
+            spec.entry("clusterIPs").or_insert_with(|| json!([ip]));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! PersistentVolumes and the claims to them.
+
+mod table;
+mod validate;
+
+use edge_protocol::json::SetField;
+use k8s_openapi::api::core::v1;
+use serde_json::{Value, json};
+
+use super::defaults::claim_spec;
+use super::kind::{Kind, PLAIN, any_status, keep_status};
+use crate::codec::decode;
+use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
+use crate::resource::rules::Rules;
+use apimachinery::json::{object_mut, set_default, set_default_text};
+use apimachinery::quantity::canonicalize_list;
+
+const RULES: Rules = Rules { return_deleted_object: true, ..Rules::SPEC_AND_STATUS };
+
+pub(crate) static PERSISTENT_VOLUME: Kind = Kind {
+    kind: "PersistentVolume",
+    plural: "persistentvolumes",
+    singular: "persistentvolume",
+    short_names: &["pv"],
+    check: Some(decode::check::<v1::PersistentVolume>),
+    rules: RULES,
+    default: default_volume,
+    prepare_create: pending,
+    prepare_update: keep_status,
+    create: validate::volume,
+    update: validate::volume_update,
+    status: Some(any_status),
+    columns: table::VOLUME_COLUMNS,
+    row: table::volume,
+    ..PLAIN
+};
+
+pub(crate) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
+    kind: "PersistentVolumeClaim",
+    plural: "persistentvolumeclaims",
+    singular: "persistentvolumeclaim",
+    short_names: &["pvc"],
+    namespaced: true,
+    check: Some(decode::check::<v1::PersistentVolumeClaim>),
+    rules: RULES,
+    default: default_claim,
+    prepare_create: pending,
+    prepare_update: keep_status,
+    create: validate::claim,
+    update: validate::claim_update,
+    status: Some(any_status),
+    columns: table::CLAIM_COLUMNS,
+    row: table::claim,
+    keys: &CLAIM_KEYS,
+    ..PLAIN
+};
+
+static CLAIM_KEYS: Type = Type { fields: &[META, object("status", &CONDITIONS)] };
+
+fn pending(obj: &mut Value) {
+    obj.set("status", json!({"phase": "Pending"}));
+}
+
+fn default_volume(volume: &mut Value) {
+    if let Some(status) = object_mut(volume, "status") {
+        status.entry("phase").or_insert_with(|| "Pending".into());
+    }
+    let Some(spec) = volume.get_mut("spec").filter(|s| s.is_object()) else { return };
+    set_default_text(spec, "persistentVolumeReclaimPolicy", "Retain");
+    set_default_text(spec, "volumeMode", "Filesystem");
+    if let Some(path) = spec.get_mut("hostPath").filter(|p| p.is_object()) {
+        set_default(path, "type", "");
+    }
+    if let Some(capacity) = spec.get_mut("capacity") {
+        canonicalize_list(capacity);
+    }
+}
+
+fn default_claim(claim: &mut Value) {
+    if let Some(status) = object_mut(claim, "status") {
+        status.entry("phase").or_insert_with(|| "Pending".into());
+        if let Some(capacity) = status.get_mut("capacity") {
+            canonicalize_list(capacity);
+        }
+    }
+    if let Some(spec) = claim.get_mut("spec").filter(|s| s.is_object()) {
+        claim_spec(spec);
+    }
+}

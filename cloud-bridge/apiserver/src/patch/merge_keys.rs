@@ -1,0 +1,102 @@
+//! How the lists of a kind merge, as its Kubernetes types declare it: `patchMergeKey` for strategic merge patch,
+//! `listType` and `listMapKey` for server-side apply. Knows no kind: each one has a value of this type, with only the
+//! fields that differ from the rule "objects merge, lists are replaced", and the way to them.
+
+/// The type of an object, or of one of its fields.
+#[derive(Debug)]
+pub(crate) struct Type {
+    pub(crate) fields: &'static [Field],
+}
+
+/// One field of a type.
+#[derive(Debug)]
+pub(crate) struct Field {
+    name: &'static str,
+    /// The field's own type, of its elements when it is a list.
+    of: &'static Type,
+    list: List,
+}
+
+/// How a list merges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum List {
+    /// No list, or replaced as a whole.
+    Replace,
+    /// A set of plain values.
+    Set,
+    /// Objects told apart by some of their fields.
+    By {
+        /// In a strategic merge patch; without it the list is replaced there.
+        merge: Option<&'static str>,
+        /// In server-side apply.
+        map: &'static [&'static str],
+    },
+}
+
+impl List {
+    /// The key of a strategic merge patch.
+    pub(super) fn merge_key(self) -> Option<&'static str> {
+        match self {
+            Self::By { merge, .. } => merge,
+            Self::Replace | Self::Set => None,
+        }
+    }
+}
+
+impl Type {
+    /// What is known of a field.
+    pub(super) fn field(&self, name: &str) -> (&'static Type, List) {
+        self.fields.iter().find(|f| f.name == name).map_or((&NONE, List::Replace), |f| (f.of, f.list))
+    }
+
+    /// How the list at this path of field names merges in server-side apply: `None` as a whole, no keys as a set, else
+    /// by these keys. Elements of lists have no name of their own.
+    pub(crate) fn list_keys(&'static self, names: &[&str]) -> Option<Vec<String>> {
+        let (last, way) = names.split_last()?;
+        let holder = way.iter().fold(self, |of, name| of.field(name).0);
+        match holder.field(last).1 {
+            List::Replace => None,
+            List::Set => Some(Vec::new()),
+            List::By { map, .. } => Some(map.iter().map(|key| (*key).to_owned()).collect()),
+        }
+    }
+}
+
+/// A field that is an object.
+pub(crate) const fn object(name: &'static str, of: &'static Type) -> Field {
+    Field { name, of, list: List::Replace }
+}
+
+/// A set of plain values.
+pub(crate) const fn set(name: &'static str) -> Field {
+    Field { name, of: &NONE, list: List::Set }
+}
+
+/// A list of objects that merges by one key.
+pub(crate) const fn by(name: &'static str, key: &'static [&'static str; 1]) -> Field {
+    by_of(name, key, &NONE)
+}
+
+/// As `by`, of objects with lists that merge.
+pub(crate) const fn by_of(name: &'static str, key: &'static [&'static str; 1], of: &'static Type) -> Field {
+    Field { name, of, list: List::By { merge: Some(key[0]), map: key } }
+}
+
+/// A list that merges by the first key in a patch, and by all of them in server-side apply.
+pub(crate) const fn by_all(name: &'static str, keys: &'static [&'static str; 2]) -> Field {
+    Field { name, of: &NONE, list: List::By { merge: Some(keys[0]), map: keys } }
+}
+
+/// A list that merges in server-side apply only.
+pub(crate) const fn map(name: &'static str, keys: &'static [&'static str]) -> Field {
+    Field { name, of: &NONE, list: List::By { merge: None, map: keys } }
+}
+
+static NONE: Type = Type { fields: &[] };
+static METADATA: Type = Type { fields: &[set("finalizers"), by("ownerReferences", &["uid"])] };
+/// `metadata`, as every kind has it.
+pub(crate) const META: Field = object("metadata", &METADATA);
+/// An object of which nothing but the metadata merges.
+pub(crate) static OBJECT: Type = Type { fields: &[META] };
+/// A status with conditions.
+pub(crate) static CONDITIONS: Type = Type { fields: &[by("conditions", &["type"])] };

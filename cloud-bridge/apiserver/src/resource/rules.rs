@@ -1,0 +1,62 @@
+//! What the verbs ask of a kind beside its hooks. The fields are called as in Kubernetes' strategies and in its generic
+//! store, where there is such a field.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use apimachinery::names;
+
+/// Whether an object has changed (new, old).
+pub(crate) type Changed = fn(&Value, &Value) -> bool;
+
+/// The answers of one kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// What is wrong with a name.
+    pub(crate) name: fn(&str) -> Vec<String>,
+    /// Fields that are structures in the API and so are always there.
+    pub(crate) structures: &'static [&'static str],
+    /// A PUT creates what is not there.
+    pub(crate) allow_create_on_update: bool,
+    /// An update needs no resourceVersion.
+    pub(crate) allow_unconditional_update: bool,
+    /// A patch may not leave another name than the path's, whatever validation says of it.
+    pub(crate) patch_keeps_name: bool,
+    /// A deletion answers with the object instead of a Status.
+    pub(crate) return_deleted_object: bool,
+    /// How many seconds an object has for its end, from those asked for; without it, it has none.
+    pub(crate) grace_period: Option<fn(&Value, Option<i64>) -> i64>,
+    /// What a deletion leaves to be done, and so holds the object.
+    pub(crate) deletion_finalizer: Option<&'static str>,
+    /// `spec.finalizers` hold the object, too: its deletion turns it Terminating first.
+    pub(crate) spec_finalizers: bool,
+    /// Objects take part in garbage collection.
+    pub(crate) enable_garbage_collection: bool,
+    /// Objects go after this time without a write.
+    pub(crate) ttl: Option<Duration>,
+    /// Fields that are stored under another name: as served, as stored.
+    pub(crate) stored_names: &'static [(&'static str, &'static str)],
+}
+
+impl Rules {
+    /// Of custom resources.
+    pub(crate) const CUSTOM: Self = Self {
+        name: names::dns_subdomain,
+        structures: &[],
+        allow_create_on_update: false,
+        allow_unconditional_update: false,
+        patch_keeps_name: true,
+        return_deleted_object: false,
+        grace_period: None,
+        deletion_finalizer: None,
+        spec_finalizers: false,
+        enable_garbage_collection: true,
+        ttl: None,
+        stored_names: &[],
+    };
+    /// Of a built-in kind without opinions.
+    pub(crate) const BUILT_IN: Self = Self { allow_unconditional_update: true, ..Self::CUSTOM };
+    /// Of a built-in kind with a spec and a status.
+    pub(crate) const SPEC_AND_STATUS: Self = Self { structures: &["spec", "status"], ..Self::BUILT_IN };
+}
