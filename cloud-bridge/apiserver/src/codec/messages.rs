@@ -1,11 +1,11 @@
 //! The shapes of the built-in kinds: which fields each message has, in JSON and in protobuf. Read by the
 //! protobuf decoder and by the OpenAPI documents; it knows neither.
 //!
-//! `messages.txt` has one message per line: its name, then its fields as `NUMBER=NAME:TYPE`. An empty name is an
-//! inlined message, `!` a field that counts even when it is zero, `*` a list and `%` a map with string keys.
-//! Types: `s` string, `i` integer, `b` boolean, `y` bytes, `q` quantity, `o` integer or string, `t` and `u` times
-//! in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message. Messages outside of the
-//! core and meta groups carry their group's name: `coordination.Lease`.
+//! `messages.txt` is written by `scripts/proto-messages`. It has one message per line: its name, then its fields as
+//! `NUMBER=NAME:TYPE`. An empty name is an inlined message, `!` a field that counts even when it is zero, `*` a list and
+//! `%` a map with string keys. Types: `s` string, `i` integer, `b` boolean, `y` bytes, `q` quantity, `o` integer or
+//! string, `t` and `u` times in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message. Messages
+//! outside of the core and meta groups carry their group's name: `coordination.Lease`.
 
 const MESSAGES: &str = include_str!("messages.txt");
 
