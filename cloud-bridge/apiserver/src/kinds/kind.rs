@@ -43,6 +43,8 @@ pub(crate) struct Kind {
     pub(crate) prepare_update: Prepare,
     pub(crate) create: Rule,
     pub(crate) update: ChangeRule,
+    /// What a client should know of a new object.
+    pub(crate) warnings: fn(&Value) -> Vec<String>,
     /// The rules of the status subresource, if the kind has one.
     pub(crate) status: Option<ChangeRule>,
     pub(crate) subresources: &'static [Sub],
@@ -123,6 +125,7 @@ pub(crate) const PLAIN: Kind = Kind {
     prepare_update: |_, _| {},
     create: |_| Vec::new(),
     update: |_, _| Vec::new(),
+    warnings: |_| Vec::new(),
     status: None,
     subresources: &[],
     columns: columns::PLAIN,
@@ -235,6 +238,10 @@ impl Strategy for Kind {
     fn validate_part_update(&self, part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
         let found = self.subresources.iter().find(|one| one.name == part);
         found.map(|one| (one.rule)(new, old)).unwrap_or_default()
+    }
+
+    fn warnings(&self, obj: &Value) -> Vec<String> {
+        (self.warnings)(obj)
     }
 
     fn columns(&self) -> Vec<Column> {

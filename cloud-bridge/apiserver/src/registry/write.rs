@@ -88,13 +88,8 @@ pub(crate) fn rewrite(
     current: &Arc<Stored>,
     new: Value,
 ) -> ApiResult<()> {
-    let spec_held = new["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
-    let namespace_held = is(resource, "", "namespaces") && spec_held;
-    if meta::deleting(&new)
-        && meta::finalizers(&new).is_empty()
-        && meta::grace(&new).unwrap_or(0) == 0
-        && !namespace_held
-    {
+    let held = resource.rules().spec_finalizers && new["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
+    if meta::deleting(&new) && meta::finalizers(&new).is_empty() && meta::grace(&new).unwrap_or(0) == 0 && !held {
         remove(inner, store, resource, current)?;
         return Ok(());
     }

@@ -33,7 +33,7 @@ pub fn validate_object_meta(obj: &Value, resource: &Resource) -> Vec<FieldError>
     }
     not_negative(&mut errors, "metadata.generation".into(), integer(meta, "generation").unwrap_or_default());
     labels(&mut errors, "metadata.labels", meta, "labels");
-    annotations(&mut errors, meta);
+    annotations(&mut errors, "metadata.annotations", meta);
     owners(&mut errors, meta);
     finalizers(&mut errors, meta, resource.group.is_empty() && !resource.is_custom());
     errors
@@ -76,14 +76,15 @@ pub(crate) fn labels(errors: &mut Errors, path: &str, holder: &Value, field: &st
     }
 }
 
-fn annotations(errors: &mut Errors, meta: &Value) {
+/// Keys and the size of annotations.
+pub(crate) fn annotations(errors: &mut Errors, path: &str, meta: &Value) {
     let mut size = 0;
     for (key, value) in text_entries(meta, "annotations") {
         size += key.len() + value.len();
-        invalid_text(errors, "metadata.annotations", key, names::qualified_name(&key.to_lowercase()));
+        invalid_text(errors, path, key, names::qualified_name(&key.to_lowercase()));
     }
     if size > ANNOTATIONS_MAX {
-        errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_MAX));
+        errors.push(FieldError::too_long(path, ANNOTATIONS_MAX));
     }
 }
 

@@ -13,6 +13,27 @@ const FILE_MODE: i64 = 0o644;
 /// Fills a pod's defaults.
 pub(crate) fn pod(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec").filter(|s| s.is_object()) else { return };
+    pod_spec(spec);
+    // A template has none of these: they come with the pod that is made of it.
+    set_default(spec, "enableServiceLinks", true);
+    let host_network = flag(spec, "hostNetwork");
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in items_mut(spec, list) {
+            if let Some(resources) = container.get_mut("resources") {
+                requests_from_limits(resources);
+            }
+            if host_network {
+                host_ports(container);
+            }
+        }
+    }
+    if let Some(resources) = spec.get_mut("resources").filter(|r| r.is_object()) {
+        requests_from_limits(resources);
+    }
+}
+
+/// Fills the defaults of a spec, also of one in a template.
+pub(crate) fn pod_spec(spec: &mut Value) {
     drop_zero(
         spec,
         &[
@@ -36,12 +57,10 @@ pub(crate) fn pod(pod: &mut Value) {
     set_default_text(spec, "restartPolicy", "Always");
     set_default_text(spec, "schedulerName", "default-scheduler");
     set_default(spec, "terminationGracePeriodSeconds", 30);
-    set_default(spec, "enableServiceLinks", true);
     set_default(spec, "securityContext", Value::Object(Map::new()));
-    let host_network = flag(spec, "hostNetwork");
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in items_mut(spec, list) {
-            self::container(container, host_network);
+            self::container(container);
         }
     }
     for volume in items_mut(spec, "volumes") {
@@ -49,7 +68,6 @@ pub(crate) fn pod(pod: &mut Value) {
     }
     if let Some(resources) = spec.get_mut("resources").filter(|r| r.is_object()) {
         resource_lists(resources);
-        requests_from_limits(resources);
     }
     for toleration in items_mut(spec, "tolerations") {
         drop_zero(toleration, &["key", "operator", "value", "effect"]);
@@ -88,7 +106,7 @@ fn same_account(spec: &mut Value) {
     }
 }
 
-fn container(container: &mut Value, host_network: bool) {
+fn container(container: &mut Value) {
     if !container.is_object() {
         return;
     }
@@ -115,14 +133,10 @@ fn container(container: &mut Value, host_network: bool) {
     set_default(container, "resources", Value::Object(Map::new()));
     if let Some(resources) = container.get_mut("resources") {
         resource_lists(resources);
-        requests_from_limits(resources);
     }
     for port in items_mut(container, "ports") {
         set_default_text(port, "protocol", "TCP");
         drop_zero(port, &["hostPort", "name", "hostIP"]);
-        if host_network && port["hostPort"].is_null() && !port["containerPort"].is_null() {
-            port.set("hostPort", port["containerPort"].clone());
-        }
     }
     for mount in items_mut(container, "volumeMounts") {
         drop_zero(mount, &["readOnly", "subPath", "subPathExpr"]);
@@ -141,6 +155,14 @@ fn container(container: &mut Value, host_network: bool) {
     for hook in ["postStart", "preStop"] {
         if let Some(get) = container.pointer_mut(&format!("/lifecycle/{hook}/httpGet")) {
             http_get(get);
+        }
+    }
+}
+
+fn host_ports(container: &mut Value) {
+    for port in items_mut(container, "ports") {
+        if port["hostPort"].is_null() && !port["containerPort"].is_null() {
+            port.set("hostPort", port["containerPort"].clone());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Pods.
 
-mod defaults;
+pub(crate) mod defaults;
 pub(crate) mod qos;
 mod table;
 pub(crate) mod validate;

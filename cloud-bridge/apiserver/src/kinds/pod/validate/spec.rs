@@ -107,7 +107,8 @@ fn host_network_ports(errors: &mut Errors, spec: &Value) {
     for (i, container) in items(spec, "containers").iter().enumerate() {
         for (j, port) in items(container, "ports").iter().enumerate() {
             let host = integer(port, "hostPort").unwrap_or_default();
-            if host != integer(port, "containerPort").unwrap_or_default() {
+            // In a template it may be left out: the pod's defaults fill it.
+            if host != 0 && host != integer(port, "containerPort").unwrap_or_default() {
                 let path = format!("spec.containers[{i}].ports[{j}].hostPort");
                 let detail = "must match `containerPort` when `hostNetwork` is true";
                 errors.push(FieldError::invalid(path, &host.into(), detail));
