@@ -76,7 +76,7 @@ fn huge_pages(pod: &Pod) -> Option<(String, i64)> {
 mod tests {
     use serde_json::json;
 
-    use super::super::record::{ContainerRecord, ResizePending};
+    use super::super::record::ContainerRecord;
     use super::super::testing::{Sim, pod};
     use super::*;
     use crate::record::ContainerKind;
@@ -114,7 +114,7 @@ mod tests {
         record.containers.insert("c".into(), container);
         assert_eq!(pod_request(&allocated(&wants, &record), "cpu"), 700, "it has been let in");
         let message = "no room".to_owned();
-        record.resize_pending = Some(ResizePending { reason: "OutOfcpu".into(), message });
+        record.resize_pending = Some(Refusal { reason: "OutOfcpu".into(), message });
         assert_eq!(pod_request(&allocated(&wants, &record), "cpu"), 100);
     }
 

@@ -1,5 +1,7 @@
 //! Environment, command and arguments of a container, resolved from the pod, ConfigMaps, Secrets and Services. Pure.
 
+use std::convert::Infallible;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, Pod, Secret};
 use thiserror::Error;
 
@@ -87,6 +89,18 @@ pub fn expand(text: &str, vars: &[(String, String)]) -> String {
 
 /// The first list that has a name says its value.
 fn expand_from(text: &str, lists: &[&[(String, String)]]) -> String {
+    let Ok(expanded) = expand_with(text, |name| {
+        let found = lists.iter().flat_map(|vars| vars.iter()).find(|(known, _)| known == name);
+        Ok::<_, Infallible>(found.map_or_else(|| format!("$({name})"), |(_, value)| value.clone()))
+    });
+    expanded
+}
+
+/// As [`expand`], with whatever `value` says of a name.
+///
+/// # Errors
+/// Those of `value`.
+pub fn expand_with<E>(text: &str, value: impl Fn(&str) -> Result<String, E>) -> Result<String, E> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -96,21 +110,14 @@ fn expand_from(text: &str, lists: &[&[(String, String)]]) -> String {
             out.push('$');
             rest = after;
         } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|r| r.split_once(')')) {
-            match lists.iter().flat_map(|vars| vars.iter()).find(|(n, _)| n == name) {
-                Some((_, value)) => out.push_str(value),
-                None => {
-                    out.push_str("$(");
-                    out.push_str(name);
-                    out.push(')');
-                }
-            }
+            out.push_str(&value(name)?);
             rest = after;
         } else {
             out.push('$');
         }
     }
     out.push_str(rest);
-    out
+    Ok(out)
 }
 
 fn set(env: &mut Environment, name: String, value: String) {

@@ -18,13 +18,15 @@ pub use self::container::{
     VolumeImage,
 };
 pub use self::hooks::{Hook, Hooks};
-pub use self::resources::{Resize, ResizePending, Resources};
+pub use self::resources::{Resize, Resources};
 use super::clock::{Mono, Now};
+use super::refusal::Refusal;
 
 /// Where the desired pod came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PodSource {
     /// The API, through the bridge.
+    #[default]
     Api,
     /// A manifest file on this node.
     Static,
@@ -113,7 +115,7 @@ pub struct ConditionMark {
 
 /// Everything remembered about one pod. Made by [`PodRecord::new`], changed only by
 /// [`super::transition::apply`] and [`super::reconcile::reconcile`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
     pub uid: String,
     pub namespace: String,
@@ -151,9 +153,10 @@ pub struct PodRecord {
     /// Beside `terminal` when the node decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_end: Option<NodeEnd>,
-    /// Its containers ask for more by now than there is room for.
+    /// Its containers ask for more by now than there is room for: reason (`Deferred`, `Infeasible`) and message of
+    /// `PodResizePending`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resize_pending: Option<ResizePending>,
+    pub resize_pending: Option<Refusal>,
     /// `metadata.generation` of a resize that has started and is not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resizing: Option<i64>,
@@ -173,23 +176,10 @@ impl PodRecord {
             boot_id: now.boot_id.to_string(),
             started_at: now.wall,
             active_since: now.mono,
-            active_before_s: 0,
-            admitted: false,
-            ips: Vec::new(),
-            sandbox: Sandbox::default(),
-            containers: BTreeMap::new(),
-            deletion: None,
-            image_volumes: BTreeMap::new(),
-            terminal: None,
-            node_end: None,
-            resize_pending: None,
-            resizing: None,
-            conditions: BTreeMap::new(),
+            ..Self::default()
         }
     }
-}
 
-impl PodRecord {
     /// Counts what has ended in the life of the pod, attempts of containers and the pod itself: it grows with each end.
     pub fn ends(&self) -> u64 {
         let of =

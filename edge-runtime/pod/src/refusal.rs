@@ -1,7 +1,9 @@
 //! The answer to a pod that will not run here. Owns its form only; who refuses has the reasons.
 
+use serde::{Deserialize, Serialize};
+
 /// A pod that will never run here: phase Failed with this reason and message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// CamelCase, as in `status.reason`.
     pub reason: String,

@@ -1,6 +1,6 @@
 //! The refusal table: every field of a pod that this build does not honour is named here, none is ignored silently.
 //!
-//! [`table`] has one row per field of the API's types; this file walks a pod along it. A field without a row, as a
+//! [`table`] names each field of the API's types; this file walks a pod along it. A field that is not there, as a
 //! newer API may bring, is refused too. There are three answers: refuse the pod for good (phase Failed), let it wait
 //! for what could come from outside (as a kubelet does with a volume it cannot mount), or run it and warn where
 //! the field only bounds or reports what the container does anyway.
@@ -30,7 +30,12 @@ enum Rule {
     Check(fn(&PodSpec, &Value) -> Option<Answer>),
 }
 
+/// The names of fields, apart by blanks, and what holds for each of them.
 type Table = &'static [(&'static str, Rule)];
+
+fn rows(table: Table) -> impl Iterator<Item = (&'static str, &'static Rule)> {
+    table.iter().flat_map(|(fields, rule)| fields.split_whitespace().map(move |field| (field, rule)))
+}
 
 #[derive(Clone, Copy)]
 enum Answer {
@@ -128,7 +133,7 @@ fn walk(spec: &PodSpec, value: &Value, table: Table, path: &str, out: &mut Vec<F
                 let extended = is_extended(name);
                 let huge = name.starts_with("hugepages-");
                 let is = |row: &str| row == name || (extended && row == EXTENDED) || (huge && row == HUGE_PAGES);
-                match table.iter().find(|(row, _)| is(row)) {
+                match rows(table).find(|(row, _)| is(row)) {
                     Some((_, Rule::In(table))) => walk(spec, value, table, &path, out),
                     Some((_, rule)) => {
                         if let Some(answer) = rule.judge(spec, value) {

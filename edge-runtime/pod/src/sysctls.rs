@@ -24,33 +24,15 @@ impl Namespace {
 }
 
 /// One that changes nothing outside of its pod; each is namespaced in every kernel this node can run on (4.15).
-const SAFE: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
-];
+const SAFE: &str = "
+    kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.tcp_syncookies net.ipv4.ping_group_range
+    net.ipv4.ip_unprivileged_port_start net.ipv4.ip_local_reserved_ports net.ipv4.tcp_keepalive_time
+    net.ipv4.tcp_fin_timeout net.ipv4.tcp_keepalive_intvl net.ipv4.tcp_keepalive_probes net.ipv4.tcp_rmem
+    net.ipv4.tcp_wmem";
 
-const IPC: [&str; 10] = [
-    "kernel.sem",
-    "kernel.shmall",
-    "kernel.shmmax",
-    "kernel.shmmni",
-    "kernel.shm_rmid_forced",
-    "kernel.shm",
-    "kernel.msgmax",
-    "kernel.msgmnb",
-    "kernel.msgmni",
-    "kernel.msg",
-];
+const IPC: &str = "
+    kernel.sem kernel.shmall kernel.shmmax kernel.shmmni kernel.shm_rmid_forced kernel.shm kernel.msgmax
+    kernel.msgmnb kernel.msgmni kernel.msg";
 
 /// What an administrator may add: a name, or the beginning of names followed by `*`.
 ///
@@ -71,7 +53,7 @@ pub fn forbidden(pod: &Pod, allowed: &[String]) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let (host_net, host_ipc) = (spec.host_network == Some(true), spec.host_ipc == Some(true));
     of(pod).find_map(|(name, _)| {
-        let patterns = SAFE.iter().copied().map(str::to_owned).chain(allowed.iter().map(|p| normalize(p)));
+        let patterns = SAFE.split_whitespace().map(str::to_owned).chain(allowed.iter().map(|p| normalize(p)));
         let matching = patterns.into_iter().find_map(|pattern| match pattern.split_once('*') {
             Some((stem, _)) => name.starts_with(stem).then(|| namespace_of(stem)),
             None => (name == pattern).then(|| namespace_of(&pattern)),
@@ -104,7 +86,7 @@ fn of(pod: &Pod) -> impl Iterator<Item = (String, String)> + '_ {
 }
 
 fn namespace_of(stem: &str) -> Option<Namespace> {
-    if IPC.contains(&stem) || stem.starts_with("fs.mqueue.") {
+    if IPC.split_whitespace().any(|name| name == stem) || stem.starts_with("fs.mqueue.") {
         return Some(Namespace::Ipc);
     }
     stem.starts_with("net.").then_some(Namespace::Net)

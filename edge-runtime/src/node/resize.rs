@@ -8,7 +8,7 @@ use super::context::Context;
 use super::sources::{News, Resized};
 use crate::launch::container::Containers;
 use crate::pod::event::PodEvent;
-use crate::pod::reconcile::resize_text::{self, Told};
+use crate::pod::reconcile::resize_text;
 use crate::pod::record::Resources;
 use crate::pod::spec::containers_of;
 
@@ -67,6 +67,6 @@ fn tell_error(cx: &mut Context, uid: &str, error: &str) {
     let Some(spec) = pod.spec.as_ref().filter(|_| entry.resize_error_of.replace(generation) != Some(generation)) else {
         return;
     };
-    let message = resize_text::text(spec, &Told { what: "error", generation, error });
+    let message = resize_text::text(spec, "error", generation, error);
     cx.warn_about_pod(uid, "ResizeError", message);
 }

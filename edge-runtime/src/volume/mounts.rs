@@ -10,6 +10,7 @@ use super::look::Look;
 use super::{VolumeError, VolumeHostPath, image_volume, subpath};
 use crate::net::etc_files;
 use crate::paths::Paths;
+use crate::pod::env::expand_with;
 use crate::pod::recursive_read_only::recursive_read_only;
 use crate::pod::spec::is_privileged;
 
@@ -119,7 +120,9 @@ fn volume_mount(
     let recursive_read_only = recursive_read_only(mount, ctx.recursive_read_only).map_err(invalid)?;
     let sub_path = match (mount.sub_path_expr.as_deref(), mount.sub_path.as_deref()) {
         (Some(expression), _) if !expression.is_empty() => {
-            expand(expression, ctx.env).map_err(VolumeError::SubPathExpr)?
+            // Unlike in `args` an unknown name is an error.
+            let value = |name: &str| (ctx.env)(name).ok_or_else(|| format!("missing value for {name}"));
+            expand_with(expression, value).map_err(VolumeError::SubPathExpr)?
         }
         (_, Some(path)) => path.to_string(),
         _ => String::new(),
@@ -164,25 +167,4 @@ fn volume_mount(
 fn is_image(pod: &Pod, volume: &str) -> bool {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.any(|one| one.name == volume && one.image.is_some())
-}
-
-/// `$(NAME)` by the container's environment; unlike in `args` an unknown name is an error.
-fn expand(expression: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-    let mut out = String::new();
-    let mut rest = expression;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('$') {
-            out.push('$');
-            rest = after;
-        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
-            out.push_str(&env(name).ok_or_else(|| format!("missing value for {name}"))?);
-            rest = after;
-        } else {
-            out.push('$');
-        }
-    }
-    out.push_str(rest);
-    Ok(out)
 }

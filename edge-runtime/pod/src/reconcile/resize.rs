@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 
-use super::super::record::{ContainerRecord, ContainerState, Resize, ResizePending, Resources, StopReason};
+use super::super::record::{ContainerRecord, ContainerState, Resize, Resources, StopReason};
 use super::super::step::{EventDraft, Step};
 use super::Turn;
-use super::resize_text::{Told, text};
+use super::resize_text::text;
 use super::stop::Order;
 
 /// Room may come with the end of another pod's containers, of which nobody tells (a kubelet's own interval is coarser);
@@ -28,8 +28,7 @@ impl Turn<'_> {
             self.complete_resize();
             return;
         }
-        if let Some(refusal) = (self.world.resize)(self.pod) {
-            let pending = ResizePending { reason: refusal.reason, message: refusal.message };
+        if let Some(pending) = (self.world.resize)(self.pod) {
             if self.record.resize_pending.as_ref() != Some(&pending) {
                 let reason = if pending.reason == "Infeasible" { "ResizeInfeasible" } else { "ResizeDeferred" };
                 let message = self.about_resize(&pending.reason, self.generation(), &pending.message);
@@ -105,7 +104,7 @@ impl Turn<'_> {
     }
 
     fn about_resize(&self, what: &str, generation: i64, error: &str) -> String {
-        text(self.spec, &Told { what, generation, error })
+        text(self.spec, what, generation, error)
     }
 
     fn has_changed(&self, container: &Container) -> bool {

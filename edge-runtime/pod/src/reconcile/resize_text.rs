@@ -3,16 +3,6 @@
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use serde::Serialize;
 
-/// What an event tells.
-pub struct Told<'a> {
-    /// `started`, `completed`, `error`, or the reason why it waits.
-    pub what: &'a str,
-    /// `metadata.generation` of the resize.
-    pub generation: i64,
-    /// Empty if there is none.
-    pub error: &'a str,
-}
-
 /// Fields and their order as in K8s pkg/kubelet/events/resize.go, `podResourceSummary`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,21 +22,18 @@ struct Allocation<'a> {
     resources: ResourceRequirements,
 }
 
-pub fn text(spec: &PodSpec, told: &Told<'_>) -> String {
-    let of = |c| Allocation::of(c);
+/// `what`: `started`, `completed`, `error`, or the reason why it waits. `generation`: `metadata.generation` of the resize.
+pub fn text(spec: &PodSpec, what: &str, generation: i64, error: &str) -> String {
+    fn of(c: &Container) -> Allocation<'_> {
+        Allocation { name: &c.name, resources: c.resources.clone().unwrap_or_default() }
+    }
     let summary = Summary {
         init_containers: spec.init_containers.iter().flatten().map(of).collect(),
         containers: spec.containers.iter().map(of).collect(),
-        generation: told.generation,
-        error: told.error,
+        generation,
+        error,
     };
-    format!("Pod resize {}: {}", told.what, serde_json::to_string(&summary).unwrap_or_default())
-}
-
-impl<'a> Allocation<'a> {
-    fn of(container: &'a Container) -> Self {
-        Self { name: &container.name, resources: container.resources.clone().unwrap_or_default() }
-    }
+    format!("Pod resize {what}: {}", serde_json::to_string(&summary).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -61,12 +48,10 @@ mod tests {
         let pod = pod(json!({"initContainers": [{"name": "i", "image": "x"}],
             "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "24m"}, "limits": {"cpu": "48m"}}}]}));
         let spec = pod.spec.as_ref().unwrap();
-        let told = Told { what: "OutOfcpu", generation: 2, error: "no \"room\"" };
         let expected = r#"Pod resize OutOfcpu: {"initContainers":[{"name":"i","resources":{}}],"containers":[{"name":"c","resources":{"limits":{"cpu":"48m"},"requests":{"cpu":"24m"}}}],"generation":2,"error":"no \"room\""}"#;
-        assert_eq!(text(spec, &told), expected);
+        assert_eq!(text(spec, "OutOfcpu", 2, "no \"room\""), expected);
         let bare = super::super::super::testing::pod(json!({"containers": [{"name": "c", "image": "x"}]}));
-        let told = Told { what: "started", generation: 1, error: "" };
         let expected = r#"Pod resize started: {"containers":[{"name":"c","resources":{}}],"generation":1}"#;
-        assert_eq!(text(bare.spec.as_ref().unwrap(), &told), expected);
+        assert_eq!(text(bare.spec.as_ref().unwrap(), "started", 1, ""), expected);
     }
 }

@@ -6,8 +6,6 @@
 use super::super::spec::containers;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Lifecycle};
-
 use super::super::clock::Mono;
 use super::super::event::HookKind;
 use super::super::pause::PAUSE;
@@ -55,7 +53,8 @@ impl Turn<'_> {
     /// Issues what is due to a container whose stop was decided.
     pub(super) fn press(&mut self, name: &str, order: Order) {
         let now = self.now.mono;
-        let hook = self.lifecycle(name).and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+        let container = containers(self.spec).find(|c| c.name == name);
+        let hook = container.and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref());
         let hook_wanted = hook.is_some();
         // A kubelet's command or request breaks with its container; a pause does not (K8s pkg/kubelet/kuberuntime,
         // `executePreStopHook`).
@@ -117,13 +116,5 @@ impl Turn<'_> {
         if hook_broken {
             self.container_event(name, true, "FailedPreStopHook", "PreStopHook failed".to_owned());
         }
-    }
-
-    fn lifecycle(&self, name: &str) -> Option<&Lifecycle> {
-        self.definition(name)?.lifecycle.as_ref()
-    }
-
-    fn definition(&self, name: &str) -> Option<&Container> {
-        containers(self.spec).find(|c| c.name == name)
     }
 }

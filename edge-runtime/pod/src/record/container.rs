@@ -9,12 +9,13 @@ use super::{Hooks, Resize, Resources};
 use crate::backoff::Backoff;
 use crate::clock::Mono;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerKind {
     /// Runs to completion before the next starts.
     Init,
     /// Init container with `restartPolicy: Always`.
     Sidecar,
+    #[default]
     App,
     /// Came later, runs once, and counts for nothing.
     Ephemeral,
@@ -195,7 +196,7 @@ pub struct ProcessUser {
     pub groups: Vec<u32>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRecord {
     pub kind: ContainerKind,
     /// Number of the current or, while waiting, newest attempt. Rises when an attempt is started after an end.
@@ -235,22 +236,7 @@ pub struct ContainerRecord {
 
 impl ContainerRecord {
     pub fn new(kind: ContainerKind) -> Self {
-        Self {
-            kind,
-            attempt: 0,
-            state: ContainerState::waiting(),
-            last: None,
-            image: String::new(),
-            image_id: String::new(),
-            restart_backoff: None,
-            pull_backoff: None,
-            probes: ProbeResults::default(),
-            user: None,
-            hooks: Hooks::default(),
-            resources: None,
-            resize: Resize::Idle,
-            garbage: BTreeMap::new(),
-        }
+        Self { kind, ..Self::default() }
     }
 
     /// The newest known end: of the current attempt, else of the one before.

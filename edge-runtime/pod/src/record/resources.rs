@@ -80,13 +80,6 @@ impl Resize {
     }
 }
 
-/// A resize that the node has no room for: reason (`Deferred`, `Infeasible`) and message of `PodResizePending`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResizePending {
-    pub reason: String,
-    pub message: String,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

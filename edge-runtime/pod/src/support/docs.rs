@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::tests::TABLES;
-use super::{Answer, Rule, Table};
+use super::{Answer, Rule, Table, rows};
 
 const INTRO: &str = "# What a pod may ask for
 
@@ -67,8 +67,8 @@ fn render(tables: &[(&str, Table)], notes: &BTreeMap<(String, String), String>) 
     let mut page = INTRO.to_owned();
     for (name, table) in tables {
         let _ = write!(page, "\n## {name}\n\n| field | answer | note |\n|---|---|---|\n");
-        for (field, rule) in *table {
-            let note = notes.get(&((*name).to_owned(), (*field).to_owned())).map_or("", String::as_str);
+        for (field, rule) in rows(table).collect::<BTreeMap<_, _>>() {
+            let note = notes.get(&((*name).to_owned(), field.to_owned())).map_or("", String::as_str);
             let _ = writeln!(page, "| `{field}` | {} | {note} |", answer(rule));
         }
     }
@@ -90,8 +90,8 @@ fn the_page_says_what_the_node_does() {
     }
     assert_eq!(page.lines().count(), wanted.lines().count(), "docs/pod-support.md; see the head of {}", file!());
     for (name, table) in TABLES {
-        for (field, _) in table.iter().filter(|(_, rule)| matches!(rule, Rule::Check(_))) {
-            let note = notes.get(&((*name).to_owned(), (*field).to_owned())).map_or("", String::as_str);
+        for (field, _) in rows(table).filter(|(_, rule)| matches!(rule, Rule::Check(_))) {
+            let note = notes.get(&((*name).to_owned(), field.to_owned())).map_or("", String::as_str);
             assert!(!note.is_empty(), "{name}.{field} is answered by value: say in docs/pod-support.md which");
         }
     }
