@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use sampan_sys::files::{replace, unless_missing};
+
 /// How a container's first process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
@@ -49,11 +51,7 @@ pub fn write_all(dir: &Path, records: &[ExitRecord]) -> io::Result<()> {
 }
 
 fn write_one(dir: &Path, record: &ExitRecord) -> io::Result<()> {
-    let temporary = dir.join(format!(".{}", record.id));
-    let written = fs::write(&temporary, serde_json::to_vec(record)?);
-    written.and_then(|()| fs::rename(&temporary, path(dir, &record.id))).inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
+    replace(&path(dir, &record.id), &serde_json::to_vec(record)?, false)
 }
 
 /// Removes what a monitor has left half-made.
@@ -83,10 +81,7 @@ pub fn read_all(dir: &Path) -> Vec<ExitRecord> {
 
 /// Removes the record; one that is not there is no error.
 pub fn remove(dir: &Path, id: &str) -> io::Result<()> {
-    match fs::remove_file(path(dir, id)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
+    unless_missing(fs::remove_file(path(dir, id))).map(drop)
 }
 
 fn path(dir: &Path, id: &str) -> PathBuf {

@@ -7,12 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use sampan_sys::files::unless_missing;
+
 /// Listens at `path`, replacing what is there; only root may connect.
 pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
+    unless_missing(fs::remove_file(path))?;
     let (_folder, short) = shorten(path)?;
     let listener = UnixListener::bind(short)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;

@@ -52,11 +52,19 @@ pub fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
+/// `metadata.name`; empty if it has none.
+pub fn name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// `metadata.namespace`; empty if it has none.
+pub fn namespace(pod: &Pod) -> &str {
+    pod.metadata.namespace.as_deref().unwrap_or_default()
+}
+
 /// `NAME_NAMESPACE(UID)`, as the kubelet names pods in messages (K8s pkg/kubelet/util/format).
 pub fn pod_ref(pod: &Pod) -> String {
-    let meta = &pod.metadata;
-    let text = |value: &'_ Option<String>| value.clone().unwrap_or_default();
-    format!("{}_{}({})", text(&meta.name), text(&meta.namespace), uid(pod))
+    format!("{}_{}({})", name(pod), namespace(pod), uid(pod))
 }
 
 /// The pod has the node's own network.

@@ -14,6 +14,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::image::ImageError;
 use crate::sys::delete::delete_tree;
+use crate::sys::files::{named, rename_to_free, unless_missing};
 
 /// Held while entries are taken, layers appear or go, and records of images change.
 pub type Lock = Flock<File>;
@@ -87,19 +88,14 @@ impl Incoming {
         let path = self.dir.join(name);
         loop {
             let lock = self.lock()?;
-            match File::open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-                Ok(left) => match take_or_wait(left, lock)? {
+            if let Some(left) = unless_missing(File::open(&path))? {
+                if let Some(held) = take_or_wait(left, lock)? {
                     // Under the lock again, where nobody else can have taken it since.
-                    Some(held) => {
-                        let lock = self.lock()?;
-                        self.set_aside(&path)?;
-                        drop((held, lock));
-                        continue;
-                    }
-                    None => continue,
-                },
+                    let lock = self.lock()?;
+                    self.set_aside(&path)?;
+                    drop((held, lock));
+                }
+                continue;
             }
             fs::create_dir(&path)?;
             let made = File::open(&path)?;
@@ -115,15 +111,8 @@ impl Incoming {
     /// It cannot be renamed; a missing one is fine.
     pub fn set_aside(&self, path: &Path) -> io::Result<()> {
         let process = std::process::id();
-        for number in 0.. {
-            match fs::rename(path, self.dir.join(format!("{GONE}{process}-{number}"))) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists) => {}
-                done => return done,
-            }
-        }
-        Ok(())
+        let moved = rename_to_free(path, |number| self.dir.join(format!("{GONE}{process}-{number}")));
+        unless_missing(moved).map(drop)
     }
 
     /// Entries whose names begin so.
@@ -131,12 +120,8 @@ impl Incoming {
     /// # Errors
     /// The folder cannot be read; one that is not there has none.
     pub fn entries(&self, prefix: &str) -> io::Result<Vec<PathBuf>> {
-        let entries = match fs::read_dir(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
         let mut paths = Vec::new();
-        for entry in entries {
+        for entry in unless_missing(fs::read_dir(&self.dir))?.into_iter().flatten() {
             let entry = entry?;
             if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
                 paths.push(entry.path());
@@ -164,7 +149,7 @@ impl Incoming {
                 continue;
             }
             let done = if path.is_dir() { self.set_aside(&path) } else { fs::remove_file(&path) };
-            result = result.and(done.map_err(|error| named(&path, &error)));
+            result = result.and(done.map_err(named(&path)));
         }
         result
     }
@@ -181,7 +166,7 @@ impl Incoming {
             drop(lock);
             // Gone by now, or being deleted by another process.
             let Ok(Ok(_held)) = held else { continue };
-            result = result.and(delete_tree(&path).map_err(|error| named(&path, &error)));
+            result = result.and(delete_tree(&path).map_err(named(&path)));
         }
         result
     }
@@ -214,8 +199,4 @@ pub(super) fn is_claimed(path: &Path) -> bool {
 pub(super) fn is_older(path: &Path, than: Duration) -> bool {
     let age = fs::metadata(path).and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
     than.is_zero() || age.is_some_and(|age| age > than)
-}
-
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

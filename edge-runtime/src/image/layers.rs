@@ -8,7 +8,7 @@
 mod records;
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,10 @@ use crate::image::rootfs::layer_dir;
 use crate::image::unpack::unpack;
 use crate::paths::Paths;
 use crate::sys::delete::delete_tree;
+use crate::sys::files::{replace, unless_missing};
 pub(in crate::image) use records::read_json;
 
-/// Extension of files that are not whole yet.
+/// Extension that earlier versions gave to files which were not whole yet; by now they begin with a dot.
 const DRAFT: &str = "draft";
 
 /// The layers of one node.
@@ -174,13 +175,9 @@ impl Layers {
         nix::unistd::syncfs(File::open(half)?)?;
         // Drafts are made under the lock: what the next to hold it finds of them is left over.
         let lock = self.incoming.lock()?;
-        let draft = self.counts_file(diff_id).with_extension(DRAFT);
-        let mut file = File::create(&draft)?;
-        file.write_all(&serde_json::to_vec(&contents)?)?;
-        file.sync_all()?;
         // An earlier copy is there only if it was found broken.
         self.incoming.set_aside(target)?;
-        fs::rename(&draft, self.counts_file(diff_id))?;
+        replace(&self.counts_file(diff_id), &serde_json::to_vec(&contents)?, true)?;
         fs::rename(half, target)?;
         drop(lock);
         File::open(&self.layers)?.sync_all()
@@ -192,11 +189,9 @@ impl Layers {
     /// The folder cannot be read.
     pub fn list(&self) -> Result<Vec<String>, ImageError> {
         let mut ids = Vec::new();
-        let entries = match fs::read_dir(&self.layers) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ids),
-            other => other.map_err(ImageError::io(&self.layers, "cannot read"))?,
-        };
-        for entry in entries {
+        let entries =
+            unless_missing(fs::read_dir(&self.layers)).map_err(ImageError::io(&self.layers, "cannot read"))?;
+        for entry in entries.into_iter().flatten() {
             let name = entry.map_err(ImageError::io(&self.layers, "cannot read"))?.file_name();
             let name = name.to_string_lossy();
             let id = format!("sha256:{}", name.strip_suffix(".layer").unwrap_or(&name));
@@ -213,11 +208,8 @@ impl Layers {
     /// The rename fails.
     pub fn retire(&self, diff_id: &str) -> Result<(), ImageError> {
         let dir = layer_dir(&self.layers, diff_id)?;
-        let gone = match fs::remove_file(self.counts_file(diff_id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => self.incoming.set_aside(&dir),
-        };
-        gone.map_err(ImageError::io(dir, "cannot remove the layer"))
+        let gone = unless_missing(fs::remove_file(self.counts_file(diff_id)));
+        gone.and_then(|_| self.incoming.set_aside(&dir)).map_err(ImageError::io(dir, "cannot remove the layer"))
     }
 }
 
@@ -226,7 +218,8 @@ impl Layers {
     pub(in crate::image) fn remove_drafts(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.layers)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == DRAFT) {
+            let is_partial = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            if is_partial || path.extension().is_some_and(|extension| extension == DRAFT) {
                 fs::remove_file(path)?;
             }
         }

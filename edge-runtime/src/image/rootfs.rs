@@ -8,13 +8,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 
 use crate::image::ImageError;
 use crate::image::digest::{hex, is_sha256};
+use crate::sys::files::{unless_there, unmount};
 use crate::sys::idmap;
 
 /// mount(2) takes one page of options, the last byte of which is a zero.
@@ -104,11 +104,8 @@ impl<'a> Lower<'a> {
         let Some(mapping) = mapping else { return Ok(Self { dirs, scratch: None }) };
         let scratch = mapping.scratch;
         let mut lower = Self { dirs: Vec::new(), scratch: Some(scratch) };
-        let made = |path: &Path| match std::fs::create_dir(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(ImageError::io(path, "cannot make a folder for a layer")(error))
-            }
-            _ => Ok(()),
+        let made = |path: &Path| {
+            unless_there(std::fs::create_dir(path)).map_err(ImageError::io(path, "cannot make a folder for a layer"))
         };
         made(scratch)?;
         for (n, dir) in dirs.iter().enumerate() {
@@ -130,7 +127,7 @@ impl Drop for Lower<'_> {
         let Some(scratch) = self.scratch else { return };
         for dir in &self.dirs {
             // Was perhaps not mounted; a folder in use cannot be deleted.
-            let _ = umount2(dir, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW);
+            let _ = unmount(dir);
             let _ = std::fs::remove_dir(dir);
         }
         let _ = std::fs::remove_dir(scratch);
@@ -143,10 +140,7 @@ impl Drop for Lower<'_> {
 /// # Errors
 /// The kernel refuses.
 pub fn unmount_rootfs(target: &Path) -> Result<(), ImageError> {
-    match umount2(target, MntFlags::MNT_DETACH.union(MntFlags::UMOUNT_NOFOLLOW)) {
-        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
-        Err(error) => Err(ImageError::io(target, "cannot unmount the root file system")(error.into())),
-    }
+    unmount(target).map(drop).map_err(ImageError::io(target, "cannot unmount the root file system"))
 }
 
 /// The folder of an unpacked layer.

@@ -1,9 +1,11 @@
 //! Why a pod or a container cannot be launched: what failed, and how Kubernetes tells it.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
 
 use super::oci_spec::SpecError;
+use super::runtimes::NoRuntime;
 use crate::net::NetError;
 use crate::net::hostname::HostnameTooLong;
 use crate::pod::event::StartFailure;
@@ -34,6 +36,8 @@ pub enum SandboxError {
     Volume(#[from] VolumeError),
     #[error(transparent)]
     Io(#[from] io::Error),
+    #[error(transparent)]
+    Runtime(#[from] NoRuntime),
     #[error("network is not ready: {0}")]
     NetworkNotReady(String),
     /// What a helper could not do at a volume.
@@ -60,12 +64,24 @@ impl SandboxError {
     }
 }
 
-/// A container that cannot be prepared: what it waits for, and why.
-#[derive(Debug, thiserror::Error)]
-#[error("{source}")]
+/// A container that cannot be prepared: what it waits for, and why. Any error becomes one of [`ContainerError::create`]
+/// by `?`, so that this is none itself.
+#[derive(Debug)]
 pub struct ContainerError {
     pub failure: StartFailure,
     source: Box<dyn Error>,
+}
+
+impl<E: Error + 'static> From<E> for ContainerError {
+    fn from(error: E) -> Self {
+        Self::create(error)
+    }
+}
+
+impl fmt::Display for ContainerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
 }
 
 impl ContainerError {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::user_ns;
-use crate::sys::idmap;
+use crate::sys::files::named;
 use crate::volume::{self, Owning, VolumeError};
 
 /// One thing to be done.
@@ -62,39 +62,35 @@ impl Look {
                 Err(VolumeError::Owning(owning)) => Answer::Own(*owning),
                 Err(error) => Answer::Failed(error.to_string()),
             },
-            Self::Map { source, namespace, target, config, .. } => {
-                map(source, namespace, target, config).map_or_else(Answer::Failed, |()| Answer::Done)
-            }
+            Self::Map { source, namespace, target, config, .. } => match map(source, namespace, target, config) {
+                Ok(()) => Answer::Done,
+                Err(error) => Answer::Failed(error.to_string()),
+            },
         }
     }
 }
 
-fn map(source: &Path, namespace: &Path, target: &Path, config: &Path) -> Result<(), String> {
-    let named = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
-    let user = File::open(namespace).map_err(|error| named(namespace, &error))?;
-    let made = if source.is_dir() { fs::create_dir(target) } else { File::create(target).map(drop) };
-    made.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
-        .map_err(|error| named(target, &error))?;
-    idmap::bind(source, &user, target).map_err(|error| user_ns::cannot_map(source, &error))?;
-    keep(target, &user_ns::locked(target), config)
+fn map(source: &Path, namespace: &Path, target: &Path, config: &Path) -> io::Result<()> {
+    let user = File::open(namespace).map_err(named(namespace))?;
+    user_ns::show(source, &user, target)?;
+    keep(target, &user_ns::locked(target), config).map_err(named(config))
 }
 
 /// Adds options that a mount of the configuration must keep.
-fn keep(source: &Path, locked: &[&str], config: &Path) -> Result<(), String> {
+fn keep(source: &Path, locked: &[&str], config: &Path) -> io::Result<()> {
     if locked.is_empty() {
         return Ok(());
     }
-    let named = |error: io::Error| format!("{}: {error}", config.display());
     // As the tree that it is in JSON: oci-spec's types read themselves with more than half a megabyte of code, an
     // engine for regular expressions among it.
-    let mut spec: Value = serde_json::from_slice(&fs::read(config).map_err(named)?).map_err(|e| named(e.into()))?;
+    let mut spec: Value = serde_json::from_slice(&fs::read(config)?)?;
     let mounts = spec.at_mut(&["mounts"]).and_then(Value::as_array_mut);
     for mount in mounts.into_iter().flatten().filter(|mount| mount["source"].as_str().map(Path::new) == Some(source)) {
         let mut options = mount["options"].as_array().cloned().unwrap_or_default();
         options.extend(locked.iter().map(|option| Value::from(*option)));
         mount.set("options", options.into());
     }
-    fs::write(config, spec.to_string()).map_err(named)
+    fs::write(config, spec.to_string())
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Launch {
         if base.config.network.mode != NetworkMode::Cni {
             warnings.extend(teardown.network.ensure()?);
         }
-        let oci_facts = oci_spec::HostFacts::detect();
+        let oci_facts = oci_spec::HostFacts::detect(base.cgroups.is_v2(), base.cgroups.controllers());
         if oci_facts.min_oom_score_adj > -999 {
             warnings.push(format!(
                 "oom_score_adj below {} is not allowed here (no CAP_SYS_RESOURCE): pods' values are clamped",

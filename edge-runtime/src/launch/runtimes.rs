@@ -38,6 +38,14 @@ pub struct Runtimes {
     handlers: BTreeMap<String, Handler>,
 }
 
+/// A pod asks for a handler that is not here.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no runtime for {handler:?} is configured on this node (config key runtimes; it has: {known})")]
+pub struct NoRuntime {
+    handler: String,
+    known: String,
+}
+
 impl Runtimes {
     /// Those of the configuration, for its cgroup driver.
     pub fn new(config: &Config) -> Self {
@@ -61,7 +69,7 @@ impl Runtimes {
     ///
     /// # Errors
     /// There is no such handler: what the waiting pod shows.
-    pub fn handler_of(&self, pod: &Pod, objects: Objects<'_>) -> Result<String, String> {
+    pub fn handler_of(&self, pod: &Pod, objects: Objects<'_>) -> Result<String, NoRuntime> {
         let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref()).unwrap_or_default();
         if class.is_empty() {
             return Ok(String::new());
@@ -75,10 +83,8 @@ impl Runtimes {
             return Ok(String::new());
         }
         let known: Vec<&str> = self.handlers.keys().map(String::as_str).collect();
-        Err(format!(
-            "no runtime for {handler:?} is configured on this node (config key runtimes; it has: {})",
-            if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-        ))
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(NoRuntime { handler: handler.to_owned(), known })
     }
 
     /// Program and state folder of a handler.
@@ -130,7 +136,7 @@ impl Runtimes {
     ///
     /// # Errors
     /// As [`Runtimes::handler_of`], for a pod prepared by a build that did not remember it.
-    pub fn of_prepared(&self, folder: &Path, pod: &Pod, objects: Objects<'_>) -> Result<String, String> {
+    pub fn of_prepared(&self, folder: &Path, pod: &Pod, objects: Objects<'_>) -> Result<String, NoRuntime> {
         Self::marked(folder).map_or_else(|| self.handler_of(pod, objects), Ok)
     }
 
@@ -159,7 +165,7 @@ mod tests {
                 let found = (kind, namespace, name) == ("RuntimeClass", "", "quick");
                 found.then(|| json!({"handler": "crun"}))
             };
-            runtimes.handler_of(&pod, &quick)
+            runtimes.handler_of(&pod, &quick).map_err(|error| error.to_string())
         };
         assert_eq!(of(Value::Null), Ok(String::new()));
         assert_eq!(of(json!("runc")), Ok(String::new()));

@@ -1,6 +1,7 @@
 //! Taking away what was made for pods, and, for `reset`, for the node. Needs to know nothing of how it was made.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -48,28 +49,23 @@ impl Teardown {
     /// # Errors
     /// Something of the pod is still in use.
     pub fn pod(&self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
-        let mut failures = Vec::new();
-        let mut note = |what: &str, result: Result<(), String>| {
-            if let Err(error) = result {
-                failures.push(format!("{what}: {error}"));
-            }
-        };
-        note("namespaces", namespaces::remove(&self.base.paths.namespaces(uid)).map_err(|error| error.to_string()));
+        let mut done = Ok(());
+        note(&mut done, "namespaces", namespaces::remove(&self.base.paths.namespaces(uid)));
         let stopping = if for_good { None } else { self.base.cgroups.stop_pod(class(pod), uid) };
         let removed = if stopping.is_some() { Ok(()) } else { self.base.cgroups.remove_pod(class(pod), uid) };
         match removed {
             // Dead processes leave a moment later, and those that nobody knows of are to: the caller's retry removes it.
             Err(CgroupError::Busy(path)) => {
                 let _ = self.base.cgroups.kill_pod(class(pod), uid);
-                note("cgroup", Err(format!("{} is busy", path.display())));
+                note(&mut done, "cgroup", Err(format!("{} is busy", path.display())));
             }
-            done => note("cgroup", done.map_err(|error| error.to_string())),
+            removed => note(&mut done, "cgroup", removed),
         }
         if for_good {
-            note("volumes", volume::teardown(&self.base.paths, uid).map_err(|error| error.to_string()));
-            note("folder", self.base.trash.throw(&self.base.paths.pod(uid)).map_err(|error| error.to_string()));
+            note(&mut done, "volumes", volume::teardown(&self.base.paths, uid));
+            note(&mut done, "folder", self.base.trash.throw(&self.base.paths.pod(uid)));
         }
-        failures.into_iter().next().map_or(Ok(()), Err)
+        done
     }
 
     pub fn has_cgroup(&self, pod: &Pod, uid: &str) -> bool {
@@ -176,5 +172,12 @@ impl Teardown {
                 log::error!("pod {uid}: {error}");
             }
         }
+    }
+}
+
+/// Remembers the first failure.
+fn note(first: &mut Result<(), String>, what: &str, done: Result<(), impl Display>) {
+    if let (Ok(()), Err(error)) = (&*first, done) {
+        *first = Err(format!("{what}: {error}"));
     }
 }

@@ -6,12 +6,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::mount::{MntFlags, umount2};
 use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
@@ -19,7 +17,8 @@ use super::look::Look;
 use crate::image::rootfs;
 use crate::net::namespaces::{self, IDS, NamespaceMaker, NamespaceRequest, UserNamespace};
 use crate::paths::Paths;
-use crate::sys::{files, idmap};
+use crate::sys::files::{self, named};
+use crate::sys::idmap;
 use crate::volume::mounts::Mount;
 
 /// In a pod's folder.
@@ -71,82 +70,80 @@ impl Ids {
 ///
 /// # Errors
 /// What this host lacks.
-pub(super) fn detect(paths: &Paths, maker: &NamespaceMaker, max_pods: u32) -> Result<Ids, String> {
+pub(super) fn detect(paths: &Paths, maker: &NamespaceMaker, max_pods: u32) -> io::Result<Ids> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
-    let ids = Ids::given(&text("/etc/subuid"), &text("/etc/subgid"), max_pods)?;
+    let ids = Ids::given(&text("/etc/subuid"), &text("/etc/subgid"), max_pods).map_err(io::Error::other)?;
     let dir = paths.run().join("userns-trial");
     let tried = trial(paths, maker, ids, &dir);
     unmap(&dir);
-    let cleared = namespaces::remove(&dir.join("ns")).map_err(|error| error.to_string());
-    let cleared = cleared.and_then(|()| files::remove_tree(&dir).map_err(|error| error.to_string()));
+    let cleared = namespaces::remove(&dir.join("ns")).map_err(io::Error::other);
+    let cleared = cleared.and_then(|()| files::remove_tree(&dir));
     tried.and(cleared).map(|()| ids)
 }
 
-fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> Result<(), String> {
+fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> io::Result<()> {
     unmap(dir);
     let request = NamespaceRequest { net: false, ipc: false, hostname: None, sysctls: &[], first_id: Some(ids.first) };
-    files::private_dir(dir).map_err(|error| error.to_string())?;
-    let made = maker.create(&dir.join("ns"), &request).map_err(|error| error.to_string())?;
-    let user = made.user.ok_or("no user namespace was made")?;
-    let user = File::open(&user.path).map_err(|error| error.to_string())?;
+    files::private_dir(dir)?;
+    let made = maker.create(&dir.join("ns"), &request).map_err(io::Error::other)?;
+    let user = made.user.ok_or_else(|| io::Error::other("no user namespace was made"))?;
+    let user = File::open(&user.path)?;
     let mounts = dir.join(MOUNTS);
-    files::open_dir(&mounts).map_err(|error| error.to_string())?;
-    let folder = |name: &str| {
-        let path = mounts.join(name);
-        files::open_dir(&path).map(|()| path).map_err(|error| error.to_string())
-    };
+    files::open_dir(&mounts)?;
     // Two folders of the disk, of which none holds the other (overlayfs refuses such layers), and one on a tmpfs.
-    fs::create_dir_all(paths.pods()).map_err(|error| error.to_string())?;
+    fs::create_dir_all(paths.pods())?;
     let sources = [paths.layers(), paths.pods(), paths.run()];
     let mut mapped = Vec::new();
     for (name, source) in ["1", "2", "3"].iter().zip(sources) {
-        let target = folder(name)?;
-        idmap::bind(&source, &user, &target).map_err(|error| cannot_map(&source, &error))?;
-        mapped.push(target);
+        mapped.push(mounts.join(name));
+        show(&source, &user, &mounts.join(name))?;
     }
     mapped.pop();
-    rootfs::overlay(&mapped, None, &folder("4")?, "").map_err(|error| format!("overlayfs with mapped layers: {error}"))
+    let merged = mounts.join("4");
+    files::open_dir(&merged)?;
+    let laid = rootfs::overlay(&mapped, None, &merged, "");
+    laid.map_err(|error| io::Error::other(format!("overlayfs with mapped layers: {error}")))
 }
 
-/// containerd's and runc's words.
-pub(super) fn cannot_map(source: &Path, error: &io::Error) -> String {
-    let hint = match error.raw_os_error() {
-        Some(nix::libc::EINVAL | nix::libc::ENOSYS) => {
-            " (maybe the filesystem used doesn't support idmap mounts on this kernel?)"
-        }
-        _ => "",
-    };
-    format!("failed to set MOUNT_ATTR_IDMAP on {}: {error}{hint}", source.display())
+/// Shows `source` at `target`, which is made, with the owners of the user namespace. What fails is told in containerd's
+/// and runc's words.
+pub(super) fn show(source: &Path, namespace: &File, target: &Path) -> io::Result<()> {
+    let made = if source.is_dir() { fs::create_dir(target) } else { File::create(target).map(drop) };
+    files::unless_there(made).map_err(named(target))?;
+    idmap::bind(source, namespace, target).map_err(|error| {
+        let hint = match error.raw_os_error() {
+            Some(nix::libc::EINVAL | nix::libc::ENOSYS) => {
+                " (maybe the filesystem used doesn't support idmap mounts on this kernel?)"
+            }
+            _ => "",
+        };
+        io::Error::other(format!("failed to set MOUNT_ATTR_IDMAP on {}: {error}{hint}", source.display()))
+    })
 }
 
 /// First id of the pod with this folder; chosen and written down if it has none yet.
 ///
 /// # Errors
 /// No range is free, or the file cannot be written.
-pub(super) fn first_id(paths: &Paths, uid: &str, ids: Ids) -> Result<u32, String> {
-    let of = |dir: &Path| fs::read_to_string(dir.join(FILE)).ok()?.trim().parse::<u32>().ok();
+pub(super) fn first_id(paths: &Paths, uid: &str, ids: Ids) -> io::Result<u32> {
     let dir = paths.pod(uid);
-    if let Some(kept) = of(&dir) {
+    if let Some(kept) = kept(&dir) {
         return Ok(kept);
     }
-    let others = fs::read_dir(paths.pods()).map_err(|error| error.to_string())?;
-    let taken = others.flatten().filter_map(|other| of(&other.path())).collect();
+    let taken = fs::read_dir(paths.pods())?.flatten().filter_map(|other| kept(&other.path())).collect();
     let first = ids.free(&taken).ok_or_else(|| {
-        format!("could not find an empty slot to allocate a user namespace: all {} ranges are in use", ids.pods)
+        let none = "could not find an empty slot to allocate a user namespace";
+        io::Error::other(format!("{none}: all {} ranges are in use", ids.pods))
     })?;
-    // Whole or not at all, and on the disk before it is used.
-    let (partial, path) = (dir.join("userns.partial"), dir.join(FILE));
-    let written = File::create(&partial).and_then(|mut file| {
-        writeln!(file, "{first}")?;
-        file.sync_all()
-    });
-    written.and_then(|()| fs::rename(&partial, &path)).map_err(|error| format!("{}: {error}", path.display()))?;
+    // On the disk before it is used.
+    let path = dir.join(FILE);
+    files::replace(&path, format!("{first}\n").as_bytes(), true).map_err(named(&path))?;
     Ok(first)
 }
 
-/// First id of a pod that has been prepared.
-pub(super) fn kept(paths: &Paths, uid: &str) -> Option<u32> {
-    fs::read_to_string(paths.pod(uid).join(FILE)).ok()?.trim().parse().ok()
+/// First id of a pod that has been prepared, by its folder.
+pub(super) fn kept(dir: &Path) -> Option<u32> {
+    fs::read_to_string(dir.join(FILE)).ok()?.trim().parse().ok()
 }
 
 /// Lets the pod's root, which is nobody here, come as far as the root file system in `bundle`, and makes it the owner
@@ -184,21 +181,15 @@ fn closed_door(run: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// A file system that cannot be mapped.
-pub(super) fn map(
-    user: &UserNamespace,
-    bundle: &Path,
-    pod_dir: &Path,
-    mounts: &mut [Mount],
-) -> Result<Vec<Look>, String> {
-    let named = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
-    let namespace = File::open(&user.path).map_err(|error| named(&user.path, &error))?;
+pub(super) fn map(user: &UserNamespace, bundle: &Path, pod_dir: &Path, mounts: &mut [Mount]) -> io::Result<Vec<Look>> {
+    let namespace = File::open(&user.path).map_err(named(&user.path))?;
     unmap(bundle);
     let dir = bundle.join(MOUNTS);
-    files::open_dir(&dir).map_err(|error| error.to_string())?;
+    files::open_dir(&dir)?;
     let mut looks = Vec::new();
     for (n, mount) in mounts.iter_mut().enumerate() {
+        let target = dir.join(n.to_string());
         if let Some(volume) = &mount.foreign {
-            let target = dir.join(n.to_string());
             let source = std::mem::replace(&mut mount.source, target.clone());
             let (volume, namespace, config) = (volume.clone(), user.path.clone(), bundle.join("config.json"));
             looks.push(Look::Map { volume, source, namespace, target, config });
@@ -209,11 +200,7 @@ pub(super) fn map(
         if mount.source.starts_with(pod_dir) && is_overlay() {
             continue;
         }
-        let target = dir.join(n.to_string());
-        let made = if mount.source.is_dir() { fs::create_dir(&target) } else { File::create(&target).map(drop) };
-        made.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
-            .map_err(|error| named(&target, &error))?;
-        idmap::bind(&mount.source, &namespace, &target).map_err(|error| cannot_map(&mount.source, &error))?;
+        show(&mount.source, &namespace, &target)?;
         mount.source = target;
     }
     Ok(looks)
@@ -230,7 +217,7 @@ pub(super) fn locked(source: &Path) -> Vec<&'static str> {
 pub(super) fn unmap(bundle: &Path) {
     let entries = fs::read_dir(bundle.join(MOUNTS)).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
-        while umount2(&path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) == Ok::<(), Errno>(()) {}
+        while files::unmount(&path).unwrap_or(false) {}
     }
 }
 
@@ -272,13 +259,13 @@ mod tests {
         for uid in ["a", "b", "c"] {
             fs::create_dir_all(paths.pod(uid)).unwrap();
         }
-        assert_eq!(first_id(&paths, "a", ids), Ok(131_072));
-        assert_eq!(first_id(&paths, "b", ids), Ok(196_608));
-        assert_eq!(first_id(&paths, "a", ids), Ok(131_072), "again");
-        assert!(first_id(&paths, "c", ids).unwrap_err().contains("all 2 ranges"));
+        assert_eq!(first_id(&paths, "a", ids).unwrap(), 131_072);
+        assert_eq!(first_id(&paths, "b", ids).unwrap(), 196_608);
+        assert_eq!(first_id(&paths, "a", ids).unwrap(), 131_072, "again");
+        assert!(first_id(&paths, "c", ids).unwrap_err().to_string().contains("all 2 ranges"));
         fs::remove_dir_all(paths.pod("a")).unwrap();
-        assert_eq!(first_id(&paths, "c", ids), Ok(131_072));
-        assert_eq!(kept(&paths, "c"), Some(131_072));
+        assert_eq!(first_id(&paths, "c", ids).unwrap(), 131_072);
+        assert_eq!(kept(&paths.pod("c")), Some(131_072));
         assert_eq!(Ids { first: u32::MAX - IDS + 1, pods: 9 }.free(&BTreeSet::new()), None);
     }
 }

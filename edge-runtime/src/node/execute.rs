@@ -119,7 +119,8 @@ impl Node {
         // One that no pod here owns has nothing but its bundle.
         let stranger = || ContainerRef { uid: "-".into(), container: "-".into(), attempt: 0 };
         let of = self.containers.get(id).cloned().unwrap_or_else(stranger);
-        match result.and_then(|()| self.launch.containers.remove(&of.uid, &of.container, of.attempt, id)) {
+        let remove = || self.launch.containers.remove(&of.uid, &of.container, of.attempt, id);
+        match result.and_then(|()| remove().map_err(|error| error.to_string())) {
             Ok(()) => {
                 self.containers.remove(id);
                 self.cx.tell(&of.uid, PodEvent::Removed { container: of.container, attempt: of.attempt });
@@ -152,8 +153,8 @@ impl Node {
     fn take_down(&mut self, uid: &str) -> Option<PodEvent> {
         for id in self.containers.ids_of(uid) {
             let Some(of) = self.containers.get(&id) else { continue };
-            if let Err(message) = self.launch.containers.remove(uid, &of.container, of.attempt, &id) {
-                return Some(PodEvent::TeardownFailed { message });
+            if let Err(error) = self.launch.containers.remove(uid, &of.container, of.attempt, &id) {
+                return Some(PodEvent::TeardownFailed { message: error.to_string() });
             }
             self.containers.remove(&id);
         }

@@ -1,10 +1,10 @@
 //! Which commits are on the medium, and how those that are not get there.
 
 use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 
 use super::{Store, StoreError};
+use crate::sys::files::unless_missing;
 
 /// Whether all commits so far are on the medium. Of a store just opened nobody knows.
 #[derive(Debug, Default)]
@@ -41,13 +41,10 @@ impl Store {
         }
         // Batched commits are in the log (sqlite.org/wal.html), or in the database behind a checkpoint, which syncs both.
         let log = PathBuf::from(format!("{}-wal", self.path.display()));
-        match File::open(&log).and_then(|file| file.sync_data()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::Io { path: log, source: error }),
-            _ => {
-                self.synced.all();
-                Ok(())
-            }
-        }
+        let synced = unless_missing(File::open(&log).and_then(|file| file.sync_data()));
+        synced.map_err(|source| StoreError::Io { path: log, source })?;
+        self.synced.all();
+        Ok(())
     }
 }
 

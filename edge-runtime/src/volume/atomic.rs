@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{At, PathError};
 use super::payload::{File, Payload};
+use crate::sys::files::unless_there;
 
 const DATA: &str = "..data";
 const DATA_NEW: &str = "..data_tmp";
@@ -121,10 +122,7 @@ fn publish_names(dir: &Path, payload: &Payload) -> Result<(), PathError> {
     let names: BTreeSet<&str> = payload.keys().filter_map(|path| path.split('/').next()).collect();
     for name in &names {
         let link = dir.join(name);
-        match symlink(Path::new(DATA).join(name), &link) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            result => result.at("create link", &link)?,
-        }
+        unless_there(symlink(Path::new(DATA).join(name), &link)).at("create link", &link)?;
     }
     for entry in fs::read_dir(dir).at("list", dir)?.flatten() {
         let name = entry.file_name();

@@ -17,23 +17,26 @@ use crate::pod::spec::is_privileged;
 const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
 /// How mounts made later travel between host and container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Propagation {
+    #[default]
     Private,
     HostToContainer,
     Bidirectional,
 }
 
 /// One bind mount of a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
+    /// Path on the node.
     pub source: PathBuf,
+    /// Absolute path in the container.
     pub target: PathBuf,
     pub read_only: bool,
-    /// Mounts below it, too.
+    /// Mounts below it, too (`recursiveReadOnly`; kernel 5.12 and a runtime that can).
     pub recursive_read_only: bool,
     pub propagation: Propagation,
-    /// What it must keep in a user namespace: `nosuid` and the like.
+    /// Options that it cannot lose in a user namespace, as `nosuid`: runc before 1.2 does not look for them.
     pub locked: Vec<&'static str>,
     /// The name of its volume, if that is not of the node's own making: only helpers look at the source.
     pub foreign: Option<String>,
@@ -87,10 +90,11 @@ fn pod_mounts(ctx: &MountContext<'_>) -> Vec<Mount> {
     let read_only_root =
         ctx.container.security_context.as_ref().and_then(|security| security.read_only_root_filesystem);
     let read_only_root = read_only_root.unwrap_or(false);
-    let mount = |source: PathBuf, target: &str, read_only: bool| {
-        let propagation = Propagation::Private;
-        let (recursive_read_only, locked, foreign) = (false, Vec::new(), None);
-        Mount { source, target: target.into(), read_only, recursive_read_only, propagation, locked, foreign }
+    let mount = |source: PathBuf, target: &str, read_only: bool| Mount {
+        source,
+        target: target.into(),
+        read_only,
+        ..Mount::default()
     };
     let termination = ctx.container.termination_message_path.as_deref().filter(|path| !path.is_empty());
     let mut mounts = vec![

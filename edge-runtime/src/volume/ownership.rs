@@ -20,6 +20,7 @@ use nix::unistd::{Gid, fchownat};
 use serde::{Deserialize, Serialize};
 
 use super::error::{At, PathError, VolumeError};
+use crate::sys::files::unless_there;
 
 /// A volume that a helper has to give to the pod's group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,10 +45,7 @@ impl Owning {
 /// Not in the folder of a pod that has gone.
 pub(super) fn set_mark(mark: &Path) -> Result<(), PathError> {
     let folder = mark.parent().unwrap_or(mark);
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        made => made.at("create folder", folder)?,
-    }
+    unless_there(fs::create_dir(folder)).at("create folder", folder)?;
     fs::write(mark, b"").at("write", mark)
 }
 

@@ -11,12 +11,13 @@ use std::path::{Component, Path};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 
 use super::error::{At, PathError};
 use super::layout::make_dir;
 use crate::sys::beneath::open_beneath;
+use crate::sys::files::{unless_missing, unmount};
 
 /// Relative and without `..`; the API server checks the same, but `subPathExpr` is expanded here.
 pub fn check(path: &str) -> Result<(), String> {
@@ -39,7 +40,7 @@ pub(super) fn bind(volume: &Path, sub_path: &str, target: &Path) -> Result<(), P
 
 /// Mounts `source`, opened as `wanted`, at `target`.
 pub(super) fn bind_at(source: &OwnedFd, wanted: &Path, target: &Path) -> Result<(), PathError> {
-    unmount(target).at("unmount", target)?;
+    while unmount(target).at("unmount", target)? {}
     if let Some(parent) = target.parent() {
         make_dir(parent)?;
     }
@@ -50,24 +51,12 @@ pub(super) fn bind_at(source: &OwnedFd, wanted: &Path, target: &Path) -> Result<
         .at("mount subPath at", target)
 }
 
-/// Unmounts what is there, however often; fine when nothing is.
-fn unmount(target: &Path) -> Result<(), Errno> {
-    loop {
-        match umount2(target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-            Ok(()) => {}
-            Err(Errno::EINVAL | Errno::ENOENT) => return Ok(()),
-            Err(errno) => return Err(errno),
-        }
-    }
-}
-
 fn prepare_target(target: &Path, is_dir: bool) -> io::Result<()> {
-    match fs::symlink_metadata(target) {
-        Ok(found) if found.is_dir() == is_dir => return Ok(()),
-        Ok(found) if found.is_dir() => fs::remove_dir(target)?,
-        Ok(_) => fs::remove_file(target)?,
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Err(_) => {}
+    match unless_missing(fs::symlink_metadata(target))? {
+        Some(found) if found.is_dir() == is_dir => return Ok(()),
+        Some(found) if found.is_dir() => fs::remove_dir(target)?,
+        Some(_) => fs::remove_file(target)?,
+        None => {}
     }
     if is_dir { fs::create_dir(target) } else { File::create_new(target).map(drop) }
 }

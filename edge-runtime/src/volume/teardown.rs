@@ -8,14 +8,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::mount::{MntFlags, umount2};
-
 use super::VolumeError;
 use super::layout::PodLayout;
 use crate::paths::Paths;
 use crate::sys::delete::delete_some;
-use crate::sys::files::mounts_below;
+use crate::sys::files::{mounts_below, unless_missing, unmount};
 
 /// Entries deleted here; a large emptyDir is left to whoever deletes the pod's folder.
 const IN_PASSING: usize = 500;
@@ -34,19 +31,18 @@ pub fn teardown(paths: &Paths, uid: &str) -> Result<(), VolumeError> {
     }
     let layout = PodLayout::new(paths, uid);
     // Mount tables hold real paths: with a link on the way no mount would be found.
-    let pod = match fs::canonicalize(layout.pod()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        result => result.map_err(|source| failed("resolve", layout.pod(), source))?,
-    };
+    let pod =
+        unless_missing(fs::canonicalize(layout.pod())).map_err(|source| failed("resolve", layout.pod(), source))?;
+    let Some(pod) = pod else { return Ok(()) };
     let owned = layout.all().map(|dir| pod.join(dir.file_name().unwrap_or_default()));
-    unmount(&pod, &owned)?;
+    unmount_all(&pod, &owned)?;
     for dir in &owned {
         delete_some(dir, IN_PASSING).map_err(|source| failed("delete", dir, source))?;
     }
     Ok(())
 }
 
-fn unmount(pod: &Path, owned: &[PathBuf]) -> Result<(), VolumeError> {
+fn unmount_all(pod: &Path, owned: &[PathBuf]) -> Result<(), VolumeError> {
     for _ in 0..ROUNDS {
         let mounts = mounts_below(pod).map_err(|source| failed("list mounts below", pod, source))?;
         let ours: Vec<PathBuf> =
@@ -56,11 +52,8 @@ fn unmount(pod: &Path, owned: &[PathBuf]) -> Result<(), VolumeError> {
         }
         // The last mounted first.
         for point in ours.iter().rev() {
-            match umount2(point, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-                // Gone with one above it.
-                Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
-                Err(errno) => return Err(failed("unmount", point, errno.into())),
-            }
+            // It may have gone with one above it.
+            unmount(point).map_err(|source| failed("unmount", point, source))?;
         }
     }
     let source = io::Error::new(io::ErrorKind::ResourceBusy, "mounts reappear");

@@ -13,7 +13,6 @@ mod types;
 mod units;
 mod usage;
 pub mod weight;
-mod working_set;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +23,8 @@ use hierarchy::Hierarchies;
 use names::Names;
 pub use names::{Driver, check_slice_parent};
 use slices::Slices;
-pub use types::{CgroupError, CgroupValues, CgroupVersion, Controllers, PodCgroupClass};
+use types::CgroupVersion;
+pub use types::{CgroupError, CgroupValues, Controllers, PodCgroupClass};
 pub use units::properties;
 pub use usage::{CgroupUsage, UsageReader};
 use weight::weight_of_shares;
@@ -69,8 +69,8 @@ impl Cgroups {
         Ok(Self { names: Names::new(driver, parent), hierarchies, burstable: Burstable::default(), slices })
     }
 
-    pub fn version(&self) -> CgroupVersion {
-        self.hierarchies.version
+    pub fn is_v2(&self) -> bool {
+        self.hierarchies.version == CgroupVersion::V2
     }
 
     pub fn controllers(&self) -> Controllers {
@@ -130,7 +130,7 @@ impl Cgroups {
 
     /// Shares of the burstable pods that a daemon before this one made.
     fn read_burstable(&self) {
-        let v2 = self.hierarchies.version == CgroupVersion::V2;
+        let v2 = self.is_v2();
         let file = if v2 { "cpu.weight" } else { "cpu.shares" };
         let Some(mount) = self.hierarchies.of("cpu") else { return };
         let class = self.below(mount, &self.names.class(PodCgroupClass::Burstable));
@@ -242,7 +242,7 @@ impl Cgroups {
     }
 
     fn apply(&self, path: &str, values: &CgroupValues) -> Result<(), CgroupError> {
-        let v2 = self.hierarchies.version == CgroupVersion::V2;
+        let v2 = self.is_v2();
         let set = |controller: &str, file: &str, value: String| match self.hierarchies.of(controller) {
             Some(mount) => tree::set(&self.below(mount, path).join(file), &value),
             None => Ok(()),
@@ -334,14 +334,14 @@ impl Cgroups {
         UsageReader::new(self.hierarchies.clone())
     }
 
-    /// How often the kernel killed in this cgroup for memory (`oom_kill`).
-    pub fn oom_kills(&self, path: &str) -> Option<u64> {
-        let file = match self.hierarchies.version {
-            CgroupVersion::V1 => "memory.oom_control",
-            CgroupVersion::V2 => "memory.events",
-        };
-        let mount = self.hierarchies.of("memory")?;
-        tree::keyed(&std::fs::read_to_string(self.below(mount, path).join(file)).ok()?, "oom_kill")
+    /// What the kubelet counts as used, in bytes; `None` without a memory controller or such a group.
+    pub fn working_set(&self, path: &str) -> Option<u64> {
+        self.reader().usage(path).working_set_bytes
+    }
+
+    /// Processes and threads.
+    pub fn processes(&self, path: &str) -> Option<u64> {
+        self.reader().usage(path).processes
     }
 
     /// Whether there is anything of this node.

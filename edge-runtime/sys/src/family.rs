@@ -2,7 +2,6 @@
 //! are.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use crate::pidfd;
 
@@ -30,10 +29,8 @@ pub fn kill_all(roots: &BTreeSet<i32>) {
 
 /// Every process of the machine: pid, parent, session.
 fn processes() -> Vec<(i32, i32, i32)> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| pidfd::stat(pid).filter(|stat| !stat.ended).map(|stat| (pid, stat.parent, stat.session)))
-        .collect()
+    let living = |pid| pidfd::stat(pid).filter(|stat| !stat.ended).map(|stat| (pid, stat.parent, stat.session));
+    pidfd::all().filter_map(living).collect()
 }
 
 /// `family`, what it and its like have started, and whoever is in a session that one of them leads. (The OCI runtime

@@ -1,8 +1,15 @@
 //! Folders and files with the modes and the care they need. Knows nothing of what is in them.
 
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+
+use super::delete::delete_tree;
 
 /// Source of the tmpfs that a daemon mounts for its run folder, as `/proc/mounts` shows it.
 pub const RUN_TMPFS: &str = "edge-runtime";
@@ -12,7 +19,7 @@ pub const RUN_TMPFS: &str = "edge-runtime";
 /// # Errors
 /// The path is named in the error.
 pub fn private_dir(path: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| named(path, &error))
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(named(path))
 }
 
 /// Makes a folder (its parents must exist) that everyone may enter.
@@ -20,13 +27,44 @@ pub fn private_dir(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The path is named in the error.
 pub fn open_dir(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    match std::fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(named(path, &error)),
-        _ => {}
-    }
+    let made = unless_there(fs::create_dir(path));
     // Set again: the umask of a service is often 077.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).map_err(|error| named(path, &error))
+    made.and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755))).map_err(named(path))
+}
+
+/// Puts `bytes` into a file for root alone, at once: a reader finds the old or the new ones, and so does whoever comes
+/// after a crash. `durable`: they and the name are on the medium when this returns. What is not whole yet is called
+/// `.NAME` beside it.
+///
+/// # Errors
+/// There is no room; nothing has changed.
+pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    let partial = path.with_file_name(name);
+    let write = || {
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+        file.write_all(bytes)?;
+        if durable { file.sync_all() } else { Ok(()) }
+    };
+    write().and_then(|()| fs::rename(&partial, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&partial);
+    })?;
+    if durable { path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all()) } else { Ok(()) }
+}
+
+/// Renames to the first of `targets`, by their numbers, that is free.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn rename_to_free(path: &Path, targets: impl Fn(u32) -> PathBuf) -> io::Result<()> {
+    for number in 0.. {
+        match fs::rename(path, targets(number)) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists) => {}
+            done => return done,
+        }
+    }
+    Ok(())
 }
 
 /// Deletes a folder and all in it; a missing one is fine. Refuses while anything is mounted in it: what
@@ -35,15 +73,55 @@ pub fn open_dir(path: &Path) -> io::Result<()> {
 /// # Errors
 /// A mount is left, or the path cannot be deleted; it is named.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let Some(real) = unmounted(path)? else { return Ok(()) };
+    delete_tree(&real).map_err(named(path))
+}
+
+/// The real path of a folder in which nothing is mounted; none for one that is missing.
+///
+/// # Errors
+/// A mount is left.
+pub(crate) fn unmounted(path: &Path) -> io::Result<Option<PathBuf>> {
     // The mount table holds real paths: behind a link no mount would be found.
-    let real = match path.canonicalize() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        result => result.map_err(|error| named(path, &error))?,
-    };
-    if let Some(mount) = mounts_below(&real)?.pop() {
-        return Err(io::Error::other(format!("{} is still mounted", mount.display())));
+    let Some(real) = unless_missing(path.canonicalize()).map_err(named(path))? else { return Ok(None) };
+    match mounts_below(&real)?.pop() {
+        Some(mount) => Err(io::Error::other(format!("{} is still mounted", mount.display()))),
+        None => Ok(Some(real)),
     }
-    super::delete::delete_tree(&real).map_err(|error| named(path, &error))
+}
+
+/// Takes away what was mounted last at `path`, whoever still uses it; false when nothing is mounted there.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn unmount(path: &Path) -> io::Result<bool> {
+    match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+        Ok(()) => Ok(true),
+        Err(Errno::EINVAL | Errno::ENOENT) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What there is; none where nothing has this name.
+///
+/// # Errors
+/// It cannot be known.
+pub fn unless_missing<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
+    match asked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        asked => asked.map(Some),
+    }
+}
+
+/// Made just now, or there already.
+///
+/// # Errors
+/// It is not there.
+pub fn unless_there(made: io::Result<()>) -> io::Result<()> {
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// Mount points at or below `path`, in the order they were mounted. `proc(5)`: field 5 of mountinfo,
@@ -52,7 +130,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
 /// # Errors
 /// `/proc` is not mounted.
 pub fn mounts_below(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let table = std::fs::read_to_string("/proc/thread-self/mountinfo")?;
+    let table = fs::read_to_string("/proc/thread-self/mountinfo")?;
     let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
     Ok(points.map(PathBuf::from).filter(|point| point.starts_with(path)).collect())
 }
@@ -66,6 +144,7 @@ fn unescape(field: &str) -> String {
     }
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+/// Adds the path to what went wrong there.
+pub fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -5,6 +5,8 @@ mod parse;
 use std::fs;
 use std::path::Path;
 
+use crate::pidfd;
+
 /// What does not change while the machine is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
@@ -74,10 +76,12 @@ fn first_line(paths: &[&str]) -> String {
 /// CAP_SYS_RESOURCE, else -1000.
 pub fn min_oom_score_adj() -> i32 {
     const CAP_SYS_RESOURCE: u32 = 24;
-    if parse::has_capability(&text("/proc/self/status"), CAP_SYS_RESOURCE) {
-        return -1000;
-    }
-    oom_score_adj()
+    if capabilities("CapEff") >> CAP_SYS_RESOURCE & 1 == 1 { -1000 } else { oom_score_adj() }
+}
+
+/// One of the capability sets of this process, by its name in `/proc/PID/status`.
+pub fn capabilities(set: &str) -> u64 {
+    parse::capabilities(&text("/proc/self/status"), set)
 }
 
 /// Of this process.
@@ -160,10 +164,7 @@ pub fn pid_usage() -> Option<(u64, u64)> {
 
 /// Whether a process is there and has not ended.
 pub fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The command name, in parentheses, may hold anything; the state follows it.
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    pidfd::stat(pid).is_some_and(|stat| !stat.ended)
 }
 
 #[cfg(test)]

@@ -90,6 +90,12 @@ impl Stat {
     }
 }
 
+/// The pids of this machine.
+pub fn all() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// When the process started; `None` also where that cannot be read now.
 pub fn start_time(pid: i32) -> Option<u64> {
     stat(pid).map(|stat| stat.start_time)

@@ -38,11 +38,25 @@ pub enum ResolveError {
 /// # Errors
 /// The name is malformed or unknown, or no server answered in time.
 pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
+    resolve_until(host, port, None).await
+}
+
+/// Addresses of a host; blocks for the time-outs of `/etc/resolv.conf`, at most for `patience`. For helper processes only.
+///
+/// # Errors
+/// The name is malformed or unknown, or no server answered in time.
+pub fn resolve_blocking(host: &str, port: u16, patience: Duration) -> Result<Vec<SocketAddr>, ResolveError> {
+    smol::block_on(resolve_until(host, port, Some(Instant::now() + patience)))
+}
+
+async fn resolve_until(host: &str, port: u16, end: Option<Instant>) -> Result<Vec<SocketAddr>, ResolveError> {
     let mut search = match Search::begin(host)? {
         Begin::Found(addresses) => return Ok(with_port(addresses, port)),
         Begin::Ask(search) => search,
     };
-    while let Some(question) = search.next_question()? {
+    while end.is_none_or(|end| Instant::now() < end)
+        && let Some(question) = search.next_question()?
+    {
         let socket = Async::<UdpSocket>::bind(any_address(question.server)).map_err(|e| search.io(e))?;
         let sent = async {
             socket.get_ref().connect(question.server)?;
@@ -54,8 +68,9 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveEr
         let mut buffer = [0; MAX_REPLY];
         if sent.await.is_ok() {
             while search.waiting() {
+                let until = search.until(&question);
                 let timeout = async {
-                    Timer::at(search.until(&question)).await;
+                    Timer::at(end.map_or(until, |end| until.min(end))).await;
                     Err(io::ErrorKind::TimedOut.into())
                 };
                 match smol::future::or(socket.recv(&mut buffer), timeout).await {
@@ -63,40 +78,6 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveEr
                     // Refused by ICMP, or out of time: the next server may do better.
                     Err(_) => break,
                 }
-            }
-        }
-        if let Some(addresses) = search.take() {
-            return Ok(with_port(addresses, port));
-        }
-    }
-    Err(search.failure())
-}
-
-/// Addresses of a host; blocks for the time-outs of `/etc/resolv.conf`, at most for `patience`. For helper processes only.
-///
-/// # Errors
-/// The name is malformed or unknown, or no server answered in time.
-pub fn resolve_blocking(host: &str, port: u16, patience: Duration) -> Result<Vec<SocketAddr>, ResolveError> {
-    let mut search = match Search::begin(host)? {
-        Begin::Found(addresses) => return Ok(with_port(addresses, port)),
-        Begin::Ask(search) => search,
-    };
-    let end = Instant::now() + patience;
-    while Instant::now() < end
-        && let Some(question) = search.next_question()?
-    {
-        let socket = UdpSocket::bind(any_address(question.server)).map_err(|e| search.io(e))?;
-        let sent = socket.connect(question.server);
-        let sent = sent.and_then(|()| question.queries.iter().try_for_each(|q| socket.send(q).map(drop)));
-        let mut buffer = [0; MAX_REPLY];
-        if sent.is_ok() {
-            while search.waiting() {
-                let left = search.until(&question).min(end).saturating_duration_since(Instant::now());
-                if left.is_zero() || socket.set_read_timeout(Some(left)).is_err() {
-                    break;
-                }
-                let Ok(length) = socket.recv(&mut buffer) else { break };
-                search.reply(&buffer[..length]);
             }
         }
         if let Some(addresses) = search.take() {

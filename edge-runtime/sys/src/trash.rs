@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::delete::{delete_some, delete_tree};
-use super::files::mounts_below;
+use super::files::{named, private_dir, rename_to_free, unless_missing, unmounted};
 
 /// Entries deleted at once: what a usual pod leaves. A millisecond or two on a slow card.
 const IN_PASSING: usize = 500;
@@ -35,35 +35,17 @@ impl Trash {
     /// # Errors
     /// A mount is left, or the kernel refuses; the path is named.
     pub fn throw(&self, path: &Path) -> io::Result<()> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        // The mount table holds real paths: behind a link no mount would be found.
-        let real = match path.canonicalize() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            result => result.map_err(named)?,
-        };
-        if let Some(mount) = mounts_below(&real)?.pop() {
-            return Err(io::Error::other(format!("{} is still mounted", mount.display())));
-        }
-        if delete_some(&real, IN_PASSING).map_err(named)? {
+        let Some(real) = unmounted(path)? else { return Ok(()) };
+        if delete_some(&real, IN_PASSING).map_err(named(path))? {
             return Ok(());
         }
-        self.keep(&real).map_err(named)
+        self.keep(&real).map_err(named(path))
     }
 
     fn keep(&self, path: &Path) -> io::Result<()> {
-        super::files::private_dir(&self.dir)?;
+        private_dir(&self.dir)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        for number in 0.. {
-            let target = self.dir.join(format!("{name}.{number}"));
-            match fs::rename(path, &target) {
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists) => {}
-                result => {
-                    result?;
-                    break;
-                }
-            }
-        }
+        rename_to_free(path, |number| self.dir.join(format!("{name}.{number}")))?;
         self.waits.set(true);
         Ok(())
     }
@@ -80,10 +62,7 @@ impl Trash {
 /// # Errors
 /// What could not be deleted, the rest is.
 pub fn sweep(dir: &Path) -> io::Result<()> {
-    let lock = match fs::File::create(dir.join(LOCK)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        result => result?,
-    };
+    let Some(lock) = unless_missing(fs::File::create(dir.join(LOCK)))? else { return Ok(()) };
     let Ok(_lock) = Flock::lock(lock, FlockArg::LockExclusiveNonblock) else { return Ok(()) };
     loop {
         let items = items(dir);

@@ -14,6 +14,7 @@ use super::folder::{Folder, open_file};
 use super::limit::Limit;
 use super::losses::Losses;
 use super::rotate;
+use sampan_sys::files::unless_missing;
 
 /// Write once this much is formatted, so that a flood of short lines needs no large buffer.
 const FLUSH_AT: usize = 32 * 1024;
@@ -253,7 +254,7 @@ impl LogWriter {
         let old = rotate::rotated_files(&path);
         let keep = (self.max_files as usize).saturating_sub(2);
         for path in old.iter().take(old.len().saturating_sub(keep)) {
-            absent_is_fine(fs::remove_file(path))?;
+            unless_missing(fs::remove_file(path))?;
         }
         if self.max_files == 1 {
             self.file.as_ref().map_or(Ok(()), |file| file.set_len(0))?;
@@ -261,7 +262,7 @@ impl LogWriter {
             let newest = old.last().and_then(|path| path.file_name()?.to_str());
             let rotated = folder.path().join(rotate::rotated_name(&self.name(), stamp, newest));
             // Absent: put away by an attempt that could not make the new file, nor undo what it had done.
-            absent_is_fine(fs::rename(&path, &rotated))?;
+            unless_missing(fs::rename(&path, &rotated))?;
             match open_file(&path, true) {
                 Ok(file) => {
                     self.identity = file.metadata().ok().map(|meta| identity(&meta));
@@ -285,13 +286,6 @@ impl LogWriter {
 
 fn identity(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
-}
-
-fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
 }
 
 #[cfg(test)]

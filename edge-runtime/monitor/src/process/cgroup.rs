@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sampan_sys::files::unless_missing;
+
 const MOUNT: &str = "/sys/fs/cgroup";
 
 /// Ends the names of units whose cgroups systemd takes away.
@@ -33,10 +35,7 @@ pub(crate) fn remove(cgroup: &str) -> io::Result<()> {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
     for hierarchy in hierarchies()? {
-        match fs::remove_dir(hierarchy.join(relative)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
+        unless_missing(fs::remove_dir(hierarchy.join(relative)))?;
     }
     Ok(())
 }

@@ -5,9 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use nix::errno::Errno;
 use nix::libc::SIGKILL;
-use nix::mount::{MntFlags, umount2};
 
 use super::container::{Container, State};
 use super::jobs::JobKind;
@@ -18,6 +16,7 @@ use crate::exit::{self, ExitRecord};
 use crate::files;
 use crate::oci;
 use crate::protocol::{Answer, Event};
+use sampan_sys::files::{unless_missing, unmount};
 use sampan_sys::pidfd;
 
 impl Monitor {
@@ -187,26 +186,16 @@ impl Monitor {
 
 fn remove_folder(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
+        // runc that is killed early in an `exec` leaves the copy of its own program mounted there, and can then not
+        // remove the folder itself.
         Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
-            unmount_below(folder)?;
+            for entry in fs::read_dir(folder)?.flatten() {
+                unmount(&entry.path())?;
+            }
             fs::remove_dir_all(folder)
         }
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
+        done => unless_missing(done).map(drop),
     }
-}
-
-/// runc that is killed early in an `exec` leaves the copy of its own program mounted in the container's state folder,
-/// and can then not remove that folder itself.
-fn unmount_below(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)?.flatten() {
-        match umount2(&entry.path(), MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-            // Not mounted.
-            Ok(()) | Err(Errno::EINVAL) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::container::State;
 use super::saved;
 use super::{Monitor, note};
 use crate::protocol::StartContainer;
-use sampan_sys::family;
+use sampan_sys::{family, pidfd};
 
 /// One that takes longer than this keeps no other from starting...
 const SLOW: Duration = Duration::from_secs(5);
@@ -152,7 +152,5 @@ fn starters(spec: &StartContainer) -> BTreeSet<i32> {
         fds.into_iter().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == lock))
     };
     let own = std::process::id();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| u32::try_from(*pid) != Ok(own) && holds(*pid)).collect()
+    pidfd::all().filter(|pid| u32::try_from(*pid) != Ok(own) && holds(*pid)).collect()
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::files;
 use crate::protocol::StartContainer;
 use sampan_sys::descriptors;
+use sampan_sys::files::replace;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Saved {
@@ -36,10 +37,7 @@ pub(crate) enum SavedPhase {
 
 /// Replaces the file at once: a reader sees the old or the new one.
 pub(crate) fn save(saved: &Saved) -> io::Result<()> {
-    let bundle = &saved.spec.bundle;
-    let temporary = bundle.join(".monitor.json");
-    fs::write(&temporary, serde_json::to_vec(saved)?)?;
-    fs::rename(temporary, file(bundle))
+    replace(&file(&saved.spec.bundle), &serde_json::to_vec(saved)?, false)
 }
 
 /// All containers of former monitors, from the bundles in `containers`. What cannot be read is left out.

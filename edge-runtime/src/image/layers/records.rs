@@ -2,14 +2,15 @@
 //! still knows what it has. The store is asked first; these come back into it at the start ([`crate::image::settle`]).
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::{DRAFT, Layers};
+use super::Layers;
 use crate::image::ImageError;
 use crate::image::digest::{hex, is_sha256};
 use crate::image::incoming::DROP;
 use crate::store::image_record::ImageRecord;
+use crate::sys::files::replace;
 
 /// A record has the image's environment and labels in it, which come in a document of at most 4 MiB.
 const LONGEST: u64 = 32 << 20;
@@ -21,21 +22,11 @@ impl Layers {
     /// The disk takes it not, or the id is no digest.
     pub fn put_record(&self, image: &ImageRecord, durable: bool) -> Result<(), ImageError> {
         let path = self.record_file(&image.id);
-        let write = || -> io::Result<()> {
-            if !is_sha256(&image.id) {
-                return Err(io::Error::other("an image's id must be a sha256 digest"));
-            }
-            use std::os::unix::fs::OpenOptionsExt;
-            let draft = path.with_extension(format!("image.{DRAFT}"));
-            let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-            file.write_all(&serde_json::to_vec(image)?)?;
-            if durable {
-                file.sync_all()?;
-            }
-            fs::rename(&draft, &path)?;
-            if durable { File::open(&self.layers)?.sync_all() } else { Ok(()) }
+        let done = match is_sha256(&image.id) {
+            true => serde_json::to_vec(image).map_err(io::Error::from).and_then(|text| replace(&path, &text, durable)),
+            false => Err(io::Error::other("an image's id must be a sha256 digest")),
         };
-        write().map_err(ImageError::io(&path, "cannot write"))
+        done.map_err(ImageError::io(&path, "cannot write"))
     }
 
     /// All records; what cannot be read is none.

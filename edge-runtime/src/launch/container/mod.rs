@@ -23,7 +23,7 @@ use super::devices::{Devices, Grant};
 use super::error::ContainerError;
 use super::look::Look;
 use super::runtimes::Runtimes;
-use super::sandbox::{Sandbox, spec, uid};
+use super::sandbox::Sandbox;
 use super::security::{apparmor, seccomp};
 use super::{oci_spec, resources, user, user_ns};
 use crate::clock;
@@ -32,6 +32,7 @@ use crate::image::rootfs::Mapping;
 use crate::net::namespaces::UserNamespace;
 use crate::pod::ephemeral::definition;
 use crate::pod::record::ProcessUser;
+use crate::pod::spec::{name, namespace, uid};
 use crate::store::image_record::ImageRecord;
 use crate::sys::cgroup::Driver;
 use crate::sys::files;
@@ -107,10 +108,10 @@ impl Containers {
         image: &ImageRecord,
         objects: Objects<'_>,
     ) -> Result<Ready, ContainerError> {
-        let grants = self.devices.allocate(pod, attempt.container, &self.base.paths).map_err(ContainerError::create)?;
+        let grants = self.devices.allocate(pod, attempt.container, &self.base.paths)?;
         let done = self.steps(sandbox, pod, attempt, image, objects, &grants);
         if done.is_err()
-            && let Err(error) = self.remove(&uid(pod), &attempt.container.name, attempt.number, attempt.id)
+            && let Err(error) = self.remove(uid(pod), &attempt.container.name, attempt.number, attempt.id)
         {
             log::warn!("container {}: undoing a failed preparation: {error}", attempt.id);
         }
@@ -126,25 +127,24 @@ impl Containers {
         objects: Objects<'_>,
         grants: &[Grant],
     ) -> Result<Ready, ContainerError> {
-        let (Base { paths, config: settings, cgroups, .. }, container) = (&*self.base, attempt.container);
+        let (Base { paths, config: settings, .. }, container) = (&*self.base, attempt.container);
         let (uid, bundle) = (uid(pod), paths.bundle(attempt.id));
-        let dir = paths.attempt(&uid, &container.name, attempt.number);
+        let dir = paths.attempt(uid, &container.name, attempt.number);
         // First: it fails most often (a ConfigMap that is not there yet) and costs nothing.
         let Process { argv, env, cwd, warnings } = process::of(sandbox, pod, container, image, objects)?;
         let seccomp = seccomp::of(pod, container, &paths.seccomp(), settings.security.seccomp_default)?;
-        let apparmor = apparmor::of(pod, container, self.apparmor, apparmor::loaded).map_err(ContainerError::create)?;
+        let apparmor = apparmor::of(pod, container, self.apparmor, apparmor::loaded)?;
         let own_users = sandbox.prepared.namespaces.user.as_ref();
-        let own_ids = own_users.map(|user| File::open(&user.path)).transpose().map_err(ContainerError::create)?;
+        let own_ids = own_users.map(|user| File::open(&user.path)).transpose()?;
         let root = self.root_file_system(&dir, &bundle, image, own_users.zip(own_ids.as_ref()))?;
         let user = user::resolve(pod, container, &image.config.user, &root).map_err(ContainerError::config)?;
         for (volume, image) in attempt.image_volumes {
-            image_volume::mount(paths, &uid, volume, &image.layers, own_ids.as_ref())
-                .map_err(ContainerError::create)?;
+            image_volume::mount(paths, uid, volume, &image.layers, own_ids.as_ref())?;
         }
         let (mounts, looks) = self.mounts(sandbox, pod, container, &env, &dir, &bundle)?;
-        let handler = self.runtimes.of_prepared(&paths.pod(&uid), pod, objects).map_err(ContainerError::create)?;
-        cwd::check(&root, &cwd).map_err(ContainerError::create)?;
-        Runtimes::mark(&bundle, &handler, &cwd).map_err(ContainerError::create)?;
+        let handler = self.runtimes.of_prepared(&paths.pod(uid), pod, objects)?;
+        cwd::check(&root, &cwd)?;
+        Runtimes::mark(&bundle, &handler, &cwd)?;
         let memory = self.host.memory_bytes;
         let input = oci_spec::Input {
             pod,
@@ -152,34 +152,58 @@ impl Containers {
             argv,
             env,
             cwd,
-            rootfs: root,
-            mounts: mounts.into_iter().map(bind).collect(),
-            namespaces: namespaces(pod, sandbox, attempt.join_pid),
-            cgroup_path: cgroups.runtime_path(class(pod), &uid, attempt.id),
-            systemd: settings.cgroup_driver == Driver::Systemd,
-            devices: granted(grants, &user).map_err(ContainerError::create)?,
+            mounts,
+            pid: pid_namespace(pod, attempt.join_pid),
+            devices: granted(grants, &user)?,
             oom_score_adj: resources::oom_score_adj(pod, container, memory),
             swap_limit: resources::swap_limit(pod, container, settings.resources.swap, memory, self.host.swap_bytes),
             user,
             seccomp,
             apparmor,
-            host: &self.oci_facts,
+            ..self.input(sandbox, pod, container, attempt.id, root)
         };
         let user = ProcessUser { uid: input.user.uid, gid: input.user.gid, groups: input.user.all_groups() };
-        let spec = oci_spec::build(&input).map_err(ContainerError::config)?;
-        spec.save(bundle.join("config.json")).map_err(ContainerError::create)?;
-        let meta = &pod.metadata;
-        let (namespace, name) =
-            (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+        write_config(&bundle, &input)?;
         let start = StartContainer {
-            log_path: paths.container_log(namespace, name, &uid, &container.name, attempt.number),
+            log_path: paths.container_log(namespace(pod), name(pod), uid, &container.name, attempt.number),
             log_bytes_per_second: settings.logs.bytes_per_second,
             stdin: container.stdin.unwrap_or(false),
             stdin_once: container.stdin_once.unwrap_or(false),
             terminal: container.tty.unwrap_or(false),
-            ..self.start(pod, &uid, attempt.id, &handler)
+            ..self.start(pod, uid, attempt.id, &handler)
         };
         Ok(Ready { start, user, warnings, looks })
+    }
+
+    /// What the OCI configurations of all containers of a pod have in common.
+    fn input<'a>(
+        &'a self,
+        sandbox: &Sandbox,
+        pod: &'a Pod,
+        container: &'a Container,
+        id: &str,
+        rootfs: PathBuf,
+    ) -> oci_spec::Input<'a> {
+        oci_spec::Input {
+            pod,
+            container,
+            argv: Vec::new(),
+            env: Vec::new(),
+            cwd: "/".to_owned(),
+            rootfs,
+            mounts: Vec::new(),
+            namespaces: sandbox.prepared.namespaces.clone(),
+            pid: oci_spec::PidNamespace::Private,
+            cgroup_path: self.base.cgroups.runtime_path(class(pod), uid(pod), id),
+            systemd: self.base.config.cgroup_driver == Driver::Systemd,
+            user: user::User::default(),
+            oom_score_adj: 0,
+            devices: Vec::new(),
+            swap_limit: None,
+            seccomp: oci_spec::Seccomp::RuntimeDefault,
+            apparmor: None,
+            host: &self.oci_facts,
+        }
     }
 
     /// What the monitor is told of every container.
@@ -211,7 +235,7 @@ impl Containers {
     ) -> Result<(Vec<mounts::Mount>, Vec<Look>), ContainerError> {
         let (paths, uid) = (&self.base.paths, uid(pod));
         let termination_log = dir.join("termination-log");
-        termination_file(&termination_log).map_err(ContainerError::create)?;
+        termination_file(&termination_log)?;
         let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let (mut mounts, looks) = mounts::container_mounts(&MountContext {
             paths,
@@ -219,7 +243,7 @@ impl Containers {
             container,
             volumes: &sandbox.prepared.volumes,
             env: &|name| lookup.get(name).map(|value| (*value).to_owned()),
-            pod_files: &paths.pod_files(&uid),
+            pod_files: &paths.pod_files(uid),
             termination_log: &termination_log,
             recursive_read_only: self.recursive_read_only,
         })
@@ -228,7 +252,7 @@ impl Containers {
         })?;
         let mut looks: Vec<Look> = looks.into_iter().map(Look::Volume).collect();
         if let Some(user) = &sandbox.prepared.namespaces.user {
-            looks.extend(user_ns::map(user, bundle, &paths.pod(&uid), &mut mounts).map_err(ContainerError::create)?);
+            looks.extend(user_ns::map(user, bundle, &paths.pod(uid), &mut mounts)?);
         }
         Ok((mounts, looks))
     }
@@ -241,25 +265,22 @@ impl Containers {
         user: Option<(&UserNamespace, &File)>,
     ) -> Result<PathBuf, ContainerError> {
         let (upper, work, root) = (dir.join("upper"), dir.join("work"), bundle.join("rootfs"));
-        files::private_dir(dir).map_err(ContainerError::create)?;
-        files::private_dir(bundle).map_err(ContainerError::create)?;
-        files::open_dir(&root).map_err(ContainerError::create)?;
-        if !rootfs::is_mounted(&root, &upper).map_err(ContainerError::create)? {
-            clock::boot_id()
-                .and_then(|boot| own_boot::renew(dir, &boot, &self.base.trash))
-                .map_err(ContainerError::create)?;
+        files::private_dir(dir)?;
+        files::private_dir(bundle)?;
+        files::open_dir(&root)?;
+        if !rootfs::is_mounted(&root, &upper)? {
+            clock::boot_id().and_then(|boot| own_boot::renew(dir, &boot, &self.base.trash))?;
         }
         // The container's root folder itself must be open to its users.
         for path in [&upper, &work] {
-            files::open_dir(path).map_err(ContainerError::create)?;
+            files::open_dir(path)?;
         }
         if let Some((user, _)) = user {
-            user_ns::give(&self.base.paths, bundle, &upper, user).map_err(ContainerError::create)?;
+            user_ns::give(&self.base.paths, bundle, &upper, user)?;
         }
         let scratch = user_ns::scratch(bundle);
         let mapping = user.map(|(_, user_ns)| Mapping { user_ns, scratch: &scratch });
-        rootfs::mount_rootfs(&self.base.paths.layers(), &image.layers, &upper, &work, &root, mapping.as_ref())
-            .map_err(ContainerError::create)?;
+        rootfs::mount_rootfs(&self.base.paths.layers(), &image.layers, &upper, &work, &root, mapping.as_ref())?;
         Ok(root)
     }
 
@@ -268,44 +289,45 @@ impl Containers {
     ///
     /// # Errors
     /// Something is still in use.
-    pub fn remove(&self, uid: &str, container: &str, attempt: u32, id: &str) -> Result<(), String> {
+    pub fn remove(&self, uid: &str, container: &str, attempt: u32, id: &str) -> std::io::Result<()> {
         let bundle = self.base.paths.bundle(id);
-        rootfs::unmount_rootfs(&bundle.join("rootfs")).map_err(|error| error.to_string())?;
+        rootfs::unmount_rootfs(&bundle.join("rootfs")).map_err(std::io::Error::other)?;
         user_ns::unmap(&bundle);
-        files::remove_tree(&bundle).map_err(|error| error.to_string())?;
-        self.base.trash.throw(&self.base.paths.attempt(uid, container, attempt)).map_err(|error| error.to_string())
+        files::remove_tree(&bundle)?;
+        self.base.trash.throw(&self.base.paths.attempt(uid, container, attempt))
     }
 
     /// What an ended container left at its `terminationMessagePath`, or, if it `failed` and its policy says so, at
     /// the end of its log.
     pub fn termination_message(&self, pod: &Pod, container: &str, attempt: u32, failed: bool) -> String {
-        let (uid, meta) = (uid(pod), &pod.metadata);
-        let file = self.base.paths.attempt(&uid, container, attempt).join("termination-log");
+        let (paths, uid) = (&self.base.paths, uid(pod));
+        let file = paths.attempt(uid, container, attempt).join("termination-log");
         let definition = definition(pod, container);
         let policy = definition.as_ref().and_then(|c| c.termination_message_policy.as_deref());
-        let log = (failed && policy == Some("FallbackToLogsOnError")).then(|| {
-            let of = |text: &Option<String>| text.clone().unwrap_or_default();
-            self.base.paths.container_log(&of(&meta.namespace), &of(&meta.name), &uid, container, attempt)
-        });
+        let log = (failed && policy == Some("FallbackToLogsOnError"))
+            .then(|| paths.container_log(namespace(pod), name(pod), uid, container, attempt));
         termination::message(&file, log.as_deref())
     }
 }
 
-fn namespaces(pod: &Pod, sandbox: &Sandbox, join_pid: Option<i32>) -> oci_spec::Namespaces {
-    let host_pid = spec(pod).and_then(|spec| spec.host_pid).unwrap_or(false);
-    let pid = match join_pid {
+fn pid_namespace(pod: &Pod, join_pid: Option<i32>) -> oci_spec::PidNamespace {
+    let host_pid = pod.spec.as_ref().and_then(|spec| spec.host_pid).unwrap_or(false);
+    match join_pid {
         _ if host_pid => oci_spec::PidNamespace::Host,
         Some(pid) => oci_spec::PidNamespace::Shared(format!("/proc/{pid}/ns/pid").into()),
         None => oci_spec::PidNamespace::Private,
-    };
-    let pinned = sandbox.prepared.namespaces.clone();
-    oci_spec::Namespaces { net: pinned.net, ipc: pinned.ipc, uts: pinned.uts, user: pinned.user, pid }
+    }
+}
+
+fn write_config(bundle: &Path, input: &oci_spec::Input<'_>) -> Result<(), ContainerError> {
+    let spec = oci_spec::build(input).map_err(ContainerError::config)?;
+    Ok(std::fs::write(bundle.join("config.json"), spec.to_string())?)
 }
 
 /// The nodes as they are now. A container that is not root gets them as its own: that is what they are for.
-fn granted(grants: &[Grant], user: &user::User) -> Result<Vec<oci_spec::GrantedDevice>, String> {
+fn granted(grants: &[Grant], user: &user::User) -> std::io::Result<Vec<oci_spec::GrantedDevice>> {
     let one = |grant: &Grant| {
-        let error = |why| format!("device {}: {why}", grant.path.display());
+        let error = |why| std::io::Error::other(format!("device {}: {why}", grant.path.display()));
         let mut device = oci_spec::HostDevice::at(&grant.path).map_err(error)?;
         if user.uid != 0 {
             (device.uid, device.gid) = (user.uid, user.gid);
@@ -313,22 +335,6 @@ fn granted(grants: &[Grant], user: &user::User) -> Result<Vec<oci_spec::GrantedD
         Ok(oci_spec::GrantedDevice { device, access: grant.access.clone() })
     };
     grants.iter().map(one).collect()
-}
-
-fn bind(mount: mounts::Mount) -> oci_spec::Mount {
-    let propagation = match mount.propagation {
-        mounts::Propagation::Private => oci_spec::Propagation::None,
-        mounts::Propagation::HostToContainer => oci_spec::Propagation::HostToContainer,
-        mounts::Propagation::Bidirectional => oci_spec::Propagation::Bidirectional,
-    };
-    oci_spec::Mount {
-        source: mount.source,
-        target: mount.target,
-        read_only: mount.read_only,
-        recursive_read_only: mount.recursive_read_only,
-        propagation,
-        locked: mount.locked,
-    }
 }
 
 /// Any user of the container may write its last words.

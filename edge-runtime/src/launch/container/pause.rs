@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::json;
 
-use super::Containers;
 use super::variables::default_path;
+use super::{Containers, write_config};
 use crate::launch::base::Objects;
-use crate::launch::cgroups::class;
 use crate::launch::error::ContainerError;
 use crate::launch::runtimes::Runtimes;
-use crate::launch::sandbox::{Sandbox, uid};
+use crate::launch::sandbox::Sandbox;
 use crate::launch::security::apparmor;
-use crate::launch::{oci_spec, resources, user, user_ns};
+use crate::launch::{oci_spec, resources, user_ns};
 use crate::pod::pause::PAUSE;
-use crate::sys::cgroup::Driver;
+use crate::pod::spec::uid;
 use crate::sys::files;
+use crate::volume::mounts::Mount;
 use sampan_monitor::protocol::StartContainer;
 
 /// Where the program lies in its container.
@@ -37,52 +37,33 @@ impl Containers {
         id: &str,
         objects: Objects<'_>,
     ) -> Result<StartContainer, ContainerError> {
-        let (uid, prepared) = (uid(pod), &sandbox.prepared);
+        let uid = uid(pod);
         let bundle = self.base.paths.bundle(id);
         let root = bundle.join("rootfs");
-        files::private_dir(&bundle).map_err(ContainerError::create)?;
-        files::open_dir(&root).map_err(ContainerError::create)?;
-        if let Some(user) = &prepared.namespaces.user {
-            user_ns::give(&self.base.paths, &bundle, &root, user).map_err(ContainerError::create)?;
+        files::private_dir(&bundle)?;
+        files::open_dir(&root)?;
+        if let Some(user) = &sandbox.prepared.namespaces.user {
+            user_ns::give(&self.base.paths, &bundle, &root, user)?;
         }
-        let handler =
-            self.runtimes.of_prepared(&self.base.paths.pod(&uid), pod, objects).map_err(ContainerError::create)?;
-        Runtimes::mark(&bundle, &handler, "/").map_err(ContainerError::create)?;
-        let container = definition().map_err(ContainerError::create)?;
-        let own = &prepared.namespaces;
+        let handler = self.runtimes.of_prepared(&self.base.paths.pod(uid), pod, objects)?;
+        Runtimes::mark(&bundle, &handler, "/")?;
+        let container = definition()?;
         let input = oci_spec::Input {
-            pod,
-            container: &container,
             argv: vec![PROGRAM.to_owned(), "pause".to_owned()],
             env: vec![default_path()],
-            cwd: "/".to_owned(),
-            rootfs: root,
-            mounts: mounts().map_err(ContainerError::create)?,
-            namespaces: oci_spec::Namespaces {
-                net: own.net.clone(),
-                ipc: own.ipc.clone(),
-                uts: own.uts.clone(),
-                user: own.user.clone(),
-                pid: oci_spec::PidNamespace::Private,
-            },
-            cgroup_path: self.base.cgroups.runtime_path(class(pod), &uid, id),
-            systemd: self.base.config.cgroup_driver == Driver::Systemd,
-            user: user::User { uid: 0, gid: 0, groups: Vec::new() },
+            mounts: mounts()?,
             oom_score_adj: resources::PAUSE_OOM_SCORE_ADJ,
-            devices: Vec::new(),
-            swap_limit: None,
             // Whatever the pod's containers have: through it they would get rid of their own confinement.
             seccomp: oci_spec::Seccomp::RuntimeDefault,
             apparmor: apparmor::of_pause(self.apparmor),
-            host: &self.oci_facts,
+            ..self.input(sandbox, pod, &container, id, root)
         };
-        let spec = oci_spec::build(&input).map_err(ContainerError::config)?;
-        spec.save(bundle.join("config.json")).map_err(ContainerError::create)?;
+        write_config(&bundle, &input)?;
         log::debug!("attempt {number} of {PAUSE} in pod {uid}");
         Ok(StartContainer {
             // It says nothing, and the log folders are for containers of the pod.
             log_path: bundle.join("0.log"),
-            ..self.start(pod, &uid, id, &handler)
+            ..self.start(pod, uid, id, &handler)
         })
     }
 }
@@ -98,7 +79,7 @@ fn definition() -> Result<Container, serde_json::Error> {
 }
 
 /// The program, and the system's libraries for a build that needs them.
-fn mounts() -> std::io::Result<Vec<oci_spec::Mount>> {
+fn mounts() -> std::io::Result<Vec<Mount>> {
     let own = std::env::current_exe()?;
     // So the kernel shows a file that an upgrade has replaced: its successor does as well.
     let path = own.to_string_lossy();
@@ -111,15 +92,9 @@ fn mounts() -> std::io::Result<Vec<oci_spec::Mount>> {
     Ok(all)
 }
 
-fn bind(source: &Path, target: &str) -> oci_spec::Mount {
-    oci_spec::Mount {
-        source: source.to_path_buf(),
-        target: target.into(),
-        read_only: true,
-        recursive_read_only: false,
-        propagation: oci_spec::Propagation::None,
-        locked: user_ns::locked(source),
-    }
+fn bind(source: &Path, target: &str) -> Mount {
+    let locked = user_ns::locked(source);
+    Mount { source: source.to_path_buf(), target: target.into(), read_only: true, locked, ..Mount::default() }
 }
 
 /// A dynamically linked program names its loader near its beginning.

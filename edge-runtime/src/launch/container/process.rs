@@ -8,9 +8,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::variables;
 use crate::launch::base::Objects;
 use crate::launch::error::ContainerError;
-use crate::launch::sandbox::{Sandbox, spec};
+use crate::launch::sandbox::Sandbox;
 use crate::pod::env::{self, Environment, Sources};
 use crate::pod::services;
+use crate::pod::spec::namespace;
 use crate::store::image_record::ImageRecord;
 use crate::store::secrets;
 use crate::volume::{DownwardFacts, downward};
@@ -50,9 +51,8 @@ fn environment(
     facts: &DownwardFacts,
     objects: Objects<'_>,
 ) -> Result<Environment, ContainerError> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let typed = |kind: &str, name: &str| objects(kind, namespace, name);
-    let all = spec(pod).and_then(|spec| spec.enable_service_links).unwrap_or(true);
+    let typed = |kind: &str, name: &str| objects(kind, namespace(pod), name);
+    let all = pod.spec.as_ref().and_then(|spec| spec.enable_service_links).unwrap_or(true);
     let all = all.then(|| typed(services::KIND, services::ALL)).flatten();
     let services = services::variables(all, objects(services::KIND, services::API_NAMESPACE, services::API));
     let withheld = Cell::new(None);

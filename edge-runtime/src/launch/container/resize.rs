@@ -56,7 +56,7 @@ impl Containers {
             self.resize_container(pod, uid, name, id)
         });
         let containers = containers.collect();
-        Resizing { containers, pod: pod_cgroup(&self.base, pod, uid).map_err(|error| error.to_string()) }
+        Resizing { containers, pod: pod_cgroup(&self.base, pod).map_err(|error| error.to_string()) }
     }
 
     /// On cgroup v1 no child may have more than its parent, whichever of them is written first.

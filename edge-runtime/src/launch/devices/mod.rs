@@ -9,6 +9,7 @@ mod glob;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -17,7 +18,7 @@ use crate::config::devices::DeviceClass;
 use crate::paths::Paths;
 use crate::pod::extended_resources;
 use crate::pod::record::ContainerKind;
-use crate::pod::spec::with_kinds;
+use crate::pod::spec::{uid, with_kinds};
 
 /// Resource name to the device nodes of one container.
 type Held = BTreeMap<String, Vec<PathBuf>>;
@@ -66,13 +67,14 @@ impl Devices {
     ///
     /// # Errors
     /// Too few are there or free; what the waiting container shows.
-    pub fn allocate(&mut self, pod: &Pod, container: &Container, paths: &Paths) -> Result<Vec<Grant>, String> {
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let mut mine = self.held.get(&uid).and_then(|of| of.get(&container.name)).cloned().unwrap_or_default();
+    pub fn allocate(&mut self, pod: &Pod, container: &Container, paths: &Paths) -> io::Result<Vec<Grant>> {
+        let uid = uid(pod);
+        let mut mine = self.held.get(uid).and_then(|of| of.get(&container.name)).cloned().unwrap_or_default();
         let (before, mut grants) = (mine.clone(), Vec::new());
         for (resource, wanted) in extended_resources::of(container) {
-            let class = self.classes.get(&resource);
-            let Some(class) = class else { return Err(format!("this node has no resource {resource}")) };
+            let Some(class) = self.classes.get(&resource) else {
+                return Err(io::Error::other(format!("this node has no resource {resource}")));
+            };
             let there = present(class);
             let had = mine.entry(resource.clone()).or_default();
             had.retain(|path| there.contains(path));
@@ -80,22 +82,23 @@ impl Devices {
             for path in &there {
                 if had.len() < wanted
                     && !had.contains(path)
-                    && self.users(&uid, pod, &container.name, &resource, path) < class.share
+                    && self.users(uid, pod, &container.name, &resource, path) < class.share
                 {
                     had.push(path.clone());
                 }
             }
             if had.len() < wanted {
                 let free = had.len();
-                return Err(format!("{resource}: {wanted} wanted, {free} of {} present are free", there.len()));
+                let why = format!("{resource}: {wanted} wanted, {free} of {} present are free", there.len());
+                return Err(io::Error::other(why));
             }
             grants.extend(had.iter().map(|path| Grant { path: path.clone(), access: class.access.clone() }));
         }
         if mine != before {
-            self.held.entry(uid.clone()).or_default().insert(container.name.clone(), mine);
-            let text = serde_json::to_vec(&self.held.get(&uid)).map_err(|error| error.to_string())?;
+            let of_pod = self.held.entry(uid.to_owned()).or_default();
+            of_pod.insert(container.name.clone(), mine);
             // Half a file counts as none: then the containers may get other devices at their next start.
-            std::fs::write(file(paths, &uid), &text).map_err(|error| error.to_string())?;
+            std::fs::write(file(paths, uid), serde_json::to_vec(of_pod)?)?;
         }
         Ok(grants)
     }

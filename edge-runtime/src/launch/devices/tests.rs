@@ -27,7 +27,7 @@ fn classes(share: u32) -> BTreeMap<String, DeviceClass> {
     BTreeMap::from([(GPIO.to_owned(), DeviceClass { patterns, share, access: "rw".into() })])
 }
 
-fn names(grants: Result<Vec<Grant>, String>) -> Vec<String> {
+fn names(grants: io::Result<Vec<Grant>>) -> Vec<String> {
     grants.unwrap().iter().map(|grant| grant.path.display().to_string()).collect()
 }
 
@@ -44,7 +44,7 @@ fn one_each_until_none_is_left_and_the_same_after_a_restart() {
     assert_eq!(names(devices.allocate(&a, container(&a, false), &paths)), ["/dev/zero"]);
     assert_eq!(names(devices.allocate(&b, container(&b, false), &paths)), ["/dev/null"]);
     let none = devices.allocate(&c, container(&c, false), &paths).unwrap_err();
-    assert_eq!(none, "sampan.dev/gpio: 1 wanted, 0 of 2 present are free");
+    assert_eq!(none.to_string(), "sampan.dev/gpio: 1 wanted, 0 of 2 present are free");
 
     let mut devices = Devices::load(classes(1), &paths);
     assert_eq!(names(devices.allocate(&b, container(&b, false), &paths)), ["/dev/null"]);

@@ -4,40 +4,14 @@ use std::collections::HashSet;
 use std::str::FromStr;
 
 use crate::pod::spec::is_privileged;
-use oci_spec::runtime::{Capability, LinuxCapabilities};
+use oci_spec::runtime::Capability;
 
 use super::{Input, SpecError, security};
 
 /// What containerd and Docker give without being asked.
-const DEFAULT: [Capability; 14] = [
-    Capability::Chown,
-    Capability::DacOverride,
-    Capability::Fsetid,
-    Capability::Fowner,
-    Capability::Mknod,
-    Capability::NetRaw,
-    Capability::Setgid,
-    Capability::Setuid,
-    Capability::Setfcap,
-    Capability::Setpcap,
-    Capability::NetBindService,
-    Capability::SysChroot,
-    Capability::Kill,
-    Capability::AuditWrite,
-];
-
-/// Bounding, permitted and effective set. Nothing is inheritable or ambient: a process that is not root has none of
-/// them, unless a file's capabilities say so.
-pub(super) fn capabilities(input: &Input) -> Result<LinuxCapabilities, SpecError> {
-    let set = set(input)?;
-    let mut all = LinuxCapabilities::default();
-    all.set_bounding(Some(set.clone()));
-    all.set_effective(Some(set.clone()));
-    all.set_permitted(Some(set));
-    all.set_inheritable(None);
-    all.set_ambient(None);
-    Ok(all)
-}
+const DEFAULT: &str = "
+    CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT KILL
+    AUDIT_WRITE";
 
 /// All that the process can ever have.
 pub(super) fn set(input: &Input) -> Result<HashSet<Capability>, SpecError> {
@@ -52,7 +26,8 @@ fn asked_for(input: &Input, own: &HashSet<Capability>) -> Result<HashSet<Capabil
     let list = |names: Option<&Vec<String>>| names.cloned().unwrap_or_default();
     let (add, drop) = wish.map_or_else(Default::default, |w| (list(w.add.as_ref()), list(w.drop.as_ref())));
     let is_all = |name: &String| name.eq_ignore_ascii_case("ALL");
-    let mut set: HashSet<Capability> = DEFAULT.into_iter().filter(|c| own.is_empty() || own.contains(c)).collect();
+    let given = DEFAULT.split_whitespace().filter_map(|name| parse(name).ok());
+    let mut set: HashSet<Capability> = given.filter(|c| own.is_empty() || own.contains(c)).collect();
     if add.iter().any(is_all) {
         set.clone_from(own);
     }

@@ -5,33 +5,29 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{HostDevice, HostFacts};
+use crate::sys::cgroup::{Controllers, MOUNT_POINT};
+use crate::sys::host;
 
 /// Below `/dev`, but no devices to hand on: other file systems, terminals of the host, the runtime's own links.
 const SKIPPED: [&str; 9] = ["pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev", "console", "ptmx"];
 
 impl HostFacts {
-    /// Looks at this machine.
-    pub fn detect() -> Self {
-        let cgroup = Path::new("/sys/fs/cgroup");
-        let v2 = fs::read_to_string(cgroup.join("cgroup.controllers")).ok();
-        let has = |name: &str| match &v2 {
-            Some(list) => list.split_whitespace().any(|c| c == name),
-            // An empty folder is no hierarchy.
-            None => cgroup.join(name).join("cgroup.procs").exists(),
-        };
-        let swap_accounting = match &v2 {
+    /// Looks at this machine, of whose cgroups this is known already.
+    pub fn detect(cgroup_v2: bool, controllers: Controllers) -> Self {
+        let cgroup = Path::new(MOUNT_POINT);
+        let swap_accounting = match cgroup_v2 {
             // The root has no such file, any group below it does once memory is delegated.
-            Some(_) => has_below(cgroup, "memory.swap.max"),
-            None => cgroup.join("memory/memory.memsw.limit_in_bytes").exists(),
+            true => has_below(cgroup, "memory.swap.max"),
+            false => cgroup.join("memory/memory.memsw.limit_in_bytes").exists(),
         };
         let mut devices = Vec::new();
         list_devices(Path::new("/dev"), 0, &mut devices);
         Self {
-            cgroup_v2: v2.is_some(),
-            memory_controller: has("memory"),
-            cpu_controller: has("cpu"),
+            cgroup_v2,
+            memory_controller: controllers.memory,
+            cpu_controller: controllers.cpu,
             swap_accounting,
-            min_oom_score_adj: crate::sys::host::min_oom_score_adj(),
+            min_oom_score_adj: host::min_oom_score_adj(),
             capabilities: bounding_set(),
             devices,
             thermal_throttle: thermal_throttle(),
@@ -43,61 +39,18 @@ fn has_below(folder: &Path, file: &str) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| entry.path().join(file).exists())
 }
 
-fn capability_mask(field: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-}
-
 fn bounding_set() -> Vec<String> {
-    let mask = capability_mask("CapBnd:") & capability_mask("CapPrm:");
-    NAMES.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, name)| format!("CAP_{name}")).collect()
+    let mask = host::capabilities("CapBnd") & host::capabilities("CapPrm");
+    let named = NAMES.split_whitespace().enumerate();
+    named.filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, name)| format!("CAP_{name}")).collect()
 }
 
 /// By number, as linux/capability.h counts them.
-const NAMES: [&str; 41] = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "DAC_READ_SEARCH",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "SETGID",
-    "SETUID",
-    "SETPCAP",
-    "LINUX_IMMUTABLE",
-    "NET_BIND_SERVICE",
-    "NET_BROADCAST",
-    "NET_ADMIN",
-    "NET_RAW",
-    "IPC_LOCK",
-    "IPC_OWNER",
-    "SYS_MODULE",
-    "SYS_RAWIO",
-    "SYS_CHROOT",
-    "SYS_PTRACE",
-    "SYS_PACCT",
-    "SYS_ADMIN",
-    "SYS_BOOT",
-    "SYS_NICE",
-    "SYS_RESOURCE",
-    "SYS_TIME",
-    "SYS_TTY_CONFIG",
-    "MKNOD",
-    "LEASE",
-    "AUDIT_WRITE",
-    "AUDIT_CONTROL",
-    "SETFCAP",
-    "MAC_OVERRIDE",
-    "MAC_ADMIN",
-    "SYSLOG",
-    "WAKE_ALARM",
-    "BLOCK_SUSPEND",
-    "AUDIT_READ",
-    "PERFMON",
-    "BPF",
-    "CHECKPOINT_RESTORE",
-];
+const NAMES: &str = "
+    CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE
+    NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN
+    SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE
+    MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE";
 
 fn list_devices(folder: &Path, depth: u32, devices: &mut Vec<HostDevice>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -106,11 +59,10 @@ fn list_devices(folder: &Path, depth: u32, devices: &mut Vec<HostDevice>) {
             continue;
         }
         let Ok(metadata) = entry.metadata() else { continue };
-        let kind = metadata.file_type();
-        if kind.is_dir() && depth < 4 {
+        if metadata.is_dir() && depth < 4 {
             list_devices(&entry.path(), depth + 1, devices);
-        } else if kind.is_char_device() || kind.is_block_device() {
-            devices.push(described(entry.path(), &metadata));
+        } else {
+            devices.extend(described(entry.path(), &metadata));
         }
     }
 }
@@ -121,26 +73,21 @@ impl HostDevice {
     /// # Errors
     /// There is none.
     pub fn at(path: &Path) -> std::io::Result<Self> {
-        let metadata = fs::metadata(path)?;
-        let kind = metadata.file_type();
-        if kind.is_char_device() || kind.is_block_device() {
-            return Ok(described(path.to_path_buf(), &metadata));
-        }
-        Err(std::io::Error::other("is no device"))
+        described(path.to_path_buf(), &fs::metadata(path)?).ok_or_else(|| std::io::Error::other("is no device"))
     }
 }
 
-fn described(path: PathBuf, metadata: &fs::Metadata) -> HostDevice {
-    let number = metadata.rdev();
-    HostDevice {
+fn described(path: PathBuf, metadata: &fs::Metadata) -> Option<HostDevice> {
+    let (kind, number) = (metadata.file_type(), metadata.rdev());
+    (kind.is_char_device() || kind.is_block_device()).then(|| HostDevice {
         path,
-        block: metadata.file_type().is_block_device(),
+        block: kind.is_block_device(),
         major: i64::try_from(nix::sys::stat::major(number)).unwrap_or(0),
         minor: i64::try_from(nix::sys::stat::minor(number)).unwrap_or(0),
         mode: metadata.mode(),
         uid: metadata.uid(),
         gid: metadata.gid(),
-    }
+    })
 }
 
 fn thermal_throttle() -> Vec<String> {
@@ -160,7 +107,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_facts() {
-        let facts = HostFacts::detect();
+        let facts = HostFacts::detect(true, Controllers::default());
         assert!(facts.devices.iter().any(|d| d.path == Path::new("/dev/null") && (d.major, d.minor) == (1, 3)));
         assert!((-1000..=1000).contains(&facts.min_oom_score_adj));
     }

@@ -7,7 +7,8 @@ use oci_spec::runtime::LinuxSeccomp;
 use thiserror::Error;
 
 use crate::launch::user::User;
-use crate::net::namespaces::UserNamespace;
+use crate::net::namespaces::PodNamespaces;
+use crate::volume::mounts::Mount;
 
 /// Everything the OCI configuration of one container attempt depends on.
 #[derive(Clone, Debug)]
@@ -25,7 +26,9 @@ pub struct Input<'a> {
     /// Volumes and files made by the node (`/etc/hosts`, `/etc/resolv.conf`, `/dev/termination-log`, a shared
     /// `/dev/shm`, ...). One at the place of a default mount replaces it.
     pub mounts: Vec<Mount>,
-    pub namespaces: Namespaces,
+    /// Pinned namespace files of the pod; `None` shares the host's.
+    pub namespaces: PodNamespaces,
+    pub pid: PidNamespace,
     /// `linux.cgroupsPath`: absolute below each hierarchy's root, or slice, prefix and name of a scope of systemd's.
     pub cgroup_path: String,
     /// systemd makes the container's cgroup.
@@ -61,40 +64,6 @@ pub enum Seccomp {
     RuntimeDefault,
     /// Given by the administrator.
     Profile(Box<LinuxSeccomp>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// Path on the node.
-    pub source: PathBuf,
-    /// Absolute path in the container.
-    pub target: PathBuf,
-    pub read_only: bool,
-    /// Mounts below the source are made read-only too (`recursiveReadOnly`; kernel 5.12 and a runtime that can).
-    pub recursive_read_only: bool,
-    pub propagation: Propagation,
-    /// Options that a mount cannot lose in a user namespace: runc before 1.2 does not look for them.
-    pub locked: Vec<&'static str>,
-}
-
-/// `mountPropagation` of a volume mount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Propagation {
-    /// `None`: private.
-    #[default]
-    None,
-    HostToContainer,
-    Bidirectional,
-}
-
-/// Pinned namespace files of the pod; `None` shares the host's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Namespaces {
-    pub net: Option<PathBuf>,
-    pub ipc: Option<PathBuf>,
-    pub uts: Option<PathBuf>,
-    pub user: Option<UserNamespace>,
-    pub pid: PidNamespace,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,6 +104,13 @@ pub struct HostDevice {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
+}
+
+impl HostDevice {
+    /// As the OCI runtime spells it.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.block { "b" } else { "c" }
+    }
 }
 
 /// Each is a `CreateContainerConfigError` or `CreateContainerError` to the pod.

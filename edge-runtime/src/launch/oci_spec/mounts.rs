@@ -1,17 +1,17 @@
 //! The container's mounts: what every container has, then the pod's own, shorter paths first. Pure.
 
+use serde_json::{Value, json};
+
+use super::{Input, SpecError, text};
 use crate::pod::spec::is_privileged;
-use oci_spec::runtime::Mount as OciMount;
+use crate::volume::mounts::{Mount, Propagation};
 
-use super::{Input, Mount, Propagation, SpecError};
-
-pub(super) fn mounts(input: &Input) -> Result<Vec<OciMount>, SpecError> {
+pub(super) fn mounts(input: &Input) -> Result<Vec<Value>, SpecError> {
     if let Some(relative) = input.mounts.iter().find(|m| !m.target.is_absolute()) {
         return Err(SpecError::RelativeMount(relative.target.clone()));
     }
     let replaced = |target: &str| input.mounts.iter().any(|m| m.target.as_os_str() == target);
-    let mut all: Vec<OciMount> =
-        defaults(input).into_iter().filter(|(target, ..)| !replaced(target)).map(mount).collect();
+    let mut all: Vec<Value> = defaults(input).into_iter().filter(|(target, ..)| !replaced(target)).map(mount).collect();
     let mut own: Vec<&Mount> = input.mounts.iter().collect();
     // A mount would hide what is mounted below it earlier. Stable: equal depths keep the pod's order.
     own.sort_by_key(|m| m.target.components().count());
@@ -21,13 +21,15 @@ pub(super) fn mounts(input: &Input) -> Result<Vec<OciMount>, SpecError> {
 
 /// Propagation of the root, which bounds that of the mounts in it.
 pub(super) fn rootfs_propagation(mounts: &[Mount]) -> Option<&'static str> {
-    let has = |propagation| mounts.iter().any(|m| m.propagation == propagation);
-    if has(Propagation::Bidirectional) {
-        Some("rshared")
-    } else if has(Propagation::HostToContainer) {
-        Some("rslave")
-    } else {
-        None
+    let most = mounts.iter().map(|m| m.propagation).max()?;
+    (most != Propagation::Private).then(|| option(most))
+}
+
+fn option(propagation: Propagation) -> &'static str {
+    match propagation {
+        Propagation::Private => "rprivate",
+        Propagation::HostToContainer => "rslave",
+        Propagation::Bidirectional => "rshared",
     }
 }
 
@@ -41,15 +43,11 @@ fn defaults(input: &Input) -> Vec<Default> {
     } else {
         ("/dev/shm", "tmpfs", "shm", vec!["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"])
     };
+    let terminals = vec!["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"];
     vec![
         ("/proc", "proc", "proc", vec!["nosuid", "noexec", "nodev"]),
         ("/dev", "tmpfs", "tmpfs", vec!["nosuid", "strictatime", "mode=755", "size=65536k"]),
-        (
-            "/dev/pts",
-            "devpts",
-            "devpts",
-            vec!["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
-        ),
+        ("/dev/pts", "devpts", "devpts", terminals),
         shm,
         ("/dev/mqueue", "mqueue", "mqueue", vec!["nosuid", "noexec", "nodev"]),
         ("/sys", "sysfs", "sysfs", vec!["nosuid", "noexec", "nodev", write]),
@@ -57,37 +55,17 @@ fn defaults(input: &Input) -> Vec<Default> {
     ]
 }
 
-fn mount((target, typ, source, options): Default) -> OciMount {
-    let mut mount = OciMount::default();
-    mount.set_destination(target.into());
-    mount.set_typ(Some(typ.to_owned()));
-    mount.set_source(Some(source.into()));
-    mount.set_options(Some(options.into_iter().map(str::to_owned).collect()));
-    mount
+fn mount((target, kind, source, options): Default) -> Value {
+    json!({"destination": target, "type": kind, "source": source, "options": options})
 }
 
-fn volume(own: &Mount) -> OciMount {
-    let mut mount = OciMount::default();
-    mount.set_destination(own.target.clone());
-    mount.set_source(Some(own.source.clone()));
-    mount.set_typ(Some("bind".to_owned()));
-    let propagation = match own.propagation {
-        Propagation::None => "rprivate",
-        Propagation::HostToContainer => "rslave",
-        Propagation::Bidirectional => "rshared",
+fn volume(own: &Mount) -> Value {
+    let access = match (own.recursive_read_only, own.read_only) {
+        (true, _) => "rro",
+        (false, true) => "ro",
+        (false, false) => "rw",
     };
-    let mut options = vec!["rbind".to_owned(), propagation.to_owned()];
-    options.extend(own.locked.iter().map(|option| (*option).to_owned()));
-    options.push(
-        if own.recursive_read_only {
-            "rro"
-        } else if own.read_only {
-            "ro"
-        } else {
-            "rw"
-        }
-        .to_owned(),
-    );
-    mount.set_options(Some(options));
-    mount
+    let mut options = vec!["rbind", option(own.propagation)];
+    options.extend(own.locked.iter().chain([&access]));
+    json!({"destination": text(&own.target), "type": "bind", "source": text(&own.source), "options": options})
 }

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::launch::user::User;
+use crate::net::namespaces::PodNamespaces;
+use crate::volume::mounts::{Mount, Propagation};
 
 fn host(cgroup_v2: bool) -> HostFacts {
     HostFacts {
@@ -42,13 +44,13 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
         cwd: String::new(),
         rootfs: "/r".into(),
         mounts: Vec::new(),
-        namespaces: Namespaces {
+        namespaces: PodNamespaces {
             net: Some("/ns/net".into()),
             ipc: Some("/ns/ipc".into()),
             uts: Some("/ns/uts".into()),
             user: None,
-            pid: PidNamespace::Private,
         },
+        pid: PidNamespace::Private,
         cgroup_path: "/kubepods/podx/c".into(),
         systemd: false,
         user: User { uid: 1000, gid: 2000, groups: vec![5] },
@@ -60,7 +62,7 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
         host,
     };
     change(&mut input);
-    serde_json::to_value(build(&input).unwrap()).unwrap()
+    build(&input).unwrap()
 }
 
 fn sorted(list: &Value) -> Vec<String> {
@@ -165,14 +167,7 @@ fn security_contexts() {
 
 #[test]
 fn volumes_come_after_the_defaults_and_replace_them() {
-    let bind = |source: &str, target: &str| Mount {
-        source: source.into(),
-        target: target.into(),
-        read_only: false,
-        recursive_read_only: false,
-        locked: Vec::new(),
-        propagation: Propagation::None,
-    };
+    let bind = |source: &str, target: &str| Mount { source: source.into(), target: target.into(), ..Mount::default() };
     let spec = built(json!({}), &host(false), |input| {
         let slave = Mount { propagation: Propagation::HostToContainer, ..bind("/b", "/data/deep") };
         let memory = Mount { read_only: true, ..bind("/c", "/m") };
@@ -194,7 +189,7 @@ fn volumes_come_after_the_defaults_and_replace_them() {
 #[test]
 fn the_hosts_namespaces() {
     let spec = built(json!({}), &host(false), |input| {
-        input.namespaces = Namespaces { pid: PidNamespace::Host, ..Namespaces::default() };
+        (input.namespaces, input.pid) = (PodNamespaces::default(), PidNamespace::Host);
     });
     assert_eq!(spec["linux"]["namespaces"], json!([{"type": "mount"}]));
     assert_eq!(spec.get("hostname"), None);
@@ -216,7 +211,8 @@ fn what_cannot_be_expressed_is_named() {
         cwd: "/".into(),
         rootfs: Path::new("/r").into(),
         mounts: Vec::new(),
-        namespaces: Namespaces::default(),
+        namespaces: PodNamespaces::default(),
+        pid: PidNamespace::Private,
         cgroup_path: "/x".into(),
         systemd: false,
         user: User::default(),

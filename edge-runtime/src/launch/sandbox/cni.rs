@@ -10,6 +10,7 @@ use crate::launch::error::SandboxError;
 use crate::net::bandwidth;
 use crate::net::cni::{Attachment, NetworkList, conf, stdin};
 use crate::pod::ports::host_ports;
+use crate::pod::spec::{name, namespace};
 
 impl Sandboxes {
     /// The CNI network that new pods are attached to; `None` means the built-in bridge.
@@ -50,8 +51,7 @@ impl Sandboxes {
         let limits = bandwidth::of_pod(pod).map_err(SandboxError::Other)?;
         // Nodes that share a host share the plugins' state too.
         let container_id = format!("{}-{uid}", self.base.config.network.bridge);
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let (namespace, name) = (text(&pod.metadata.namespace), text(&pod.metadata.name));
+        let (namespace, name) = (namespace(pod), name(pod));
         let args = format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};\
              K8S_POD_INFRA_CONTAINER_ID={container_id};K8S_POD_UID={uid}"

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::Pod;
 
 use self::network::{main_family_first, unreachable_ports};
 use self::ownership::OwnershipHelpers;
@@ -27,8 +27,9 @@ use super::user_ns::{self, Ids};
 use crate::net::cni::Attachment;
 use crate::net::host_addresses;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
-use crate::pod::spec::host_network;
+use crate::pod::spec::{host_network, uid};
 use crate::sys::cgroup::{CgroupValues, Pending};
+use crate::sys::files::private_dir;
 use crate::sys::host::{self, HostFacts};
 use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError, VolumeHostPath};
 
@@ -89,7 +90,8 @@ impl Sandboxes {
         host: Rc<HostFacts>,
         runtimes: Rc<Runtimes>,
     ) -> Self {
-        let user_ids = user_ns::detect(&base.paths, &namespaces, base.config.max_pods);
+        let user_ids =
+            user_ns::detect(&base.paths, &namespaces, base.config.max_pods).map_err(|error| error.to_string());
         if let Err(why) = &user_ids {
             log::info!("pods cannot have users of their own (hostUsers: false): {why}");
         }
@@ -117,7 +119,7 @@ impl Sandboxes {
         let looks = volume::look::looks(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts });
         if !looks.is_empty() {
             // What is done is marked there.
-            crate::sys::files::private_dir(&self.base.paths.pod(&uid(pod)))?;
+            private_dir(&self.base.paths.pod(uid(pod)))?;
         }
         Ok(looks.into_iter().map(Look::Volume).collect())
     }
@@ -146,9 +148,9 @@ impl Sandboxes {
         objects: Objects<'_>,
     ) -> Result<Preparation, SandboxError> {
         let uid = uid(pod);
-        let done = self.steps(pod, &uid, taken, keep, objects);
+        let done = self.steps(pod, uid, taken, keep, objects);
         if done.is_err()
-            && let Err(error) = self.teardown(pod, &uid, false)
+            && let Err(error) = self.teardown(pod, uid, false)
         {
             log::warn!("pod {uid}: undoing a failed preparation: {error}");
         }
@@ -163,13 +165,13 @@ impl Sandboxes {
         keep: &[IpAddr],
         objects: Objects<'_>,
     ) -> Result<Preparation, SandboxError> {
-        let handler = self.runtimes.handler_of(pod, objects).map_err(SandboxError::Other)?;
+        let handler = self.runtimes.handler_of(pod, objects)?;
         let dir = self.base.paths.pod(uid);
-        crate::sys::files::private_dir(&dir)?;
-        if spec(pod).is_some_and(|spec| spec.runtime_class_name.is_some()) {
+        private_dir(&dir)?;
+        if pod.spec.as_ref().is_some_and(|spec| spec.runtime_class_name.is_some()) {
             Runtimes::remember(&dir, &handler)?;
         }
-        if let Some(pending) = pod_cgroup(&self.base, pod, uid)? {
+        if let Some(pending) = pod_cgroup(&self.base, pod)? {
             return Ok(Preparation::Cgroup(pending));
         }
         let namespaces = self.pod_namespaces(pod, uid)?;
@@ -188,9 +190,8 @@ impl Sandboxes {
     /// # Errors
     /// The first step that fails; nothing is undone.
     pub fn finish(&mut self, pod: &Pod, ips: Vec<IpAddr>, objects: Objects<'_>) -> Result<SandboxDone, SandboxError> {
-        let uid = uid(pod);
-        let namespaces = self.existing_namespaces(pod, &uid)?;
-        let mut warnings = self.pod_etc_files(pod, &uid, &ips)?;
+        let namespaces = self.existing_namespaces(pod)?;
+        let mut warnings = self.pod_etc_files(pod, &ips)?;
         warnings.extend(unreachable_ports(pod, &ips));
         if !self.base.memory_controller() && admit::has_memory_limit(pod) {
             warnings.push(("MemoryLimitNotEnforced", admit::NO_MEMORY_CONTROLLER.to_owned()));
@@ -205,20 +206,20 @@ impl Sandboxes {
     /// Its namespaces are gone, or its volumes cannot be made again.
     pub fn open(&mut self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Sandbox, SandboxError> {
         let uid = uid(pod);
-        if !self.prepared.contains_key(&uid) {
-            let namespaces = self.existing_namespaces(pod, &uid)?;
+        if !self.prepared.contains_key(uid) {
+            let namespaces = self.existing_namespaces(pod)?;
             self.set_up_volumes(pod, ips, objects, namespaces)?;
         }
         // The pod may have been resized since it was made: while init containers ran, or by the end of an attempt.
         // The cgroup is there: with systemd's driver nothing has to wait for them.
-        if let Err(error) = pod_cgroup(&self.base, pod, &uid) {
+        if let Err(error) = pod_cgroup(&self.base, pod) {
             log::warn!("pod {uid}: its cgroup keeps its former values: {error}");
         }
-        if !self.base.paths.pod_files(&uid).exists() {
+        if !self.base.paths.pod_files(uid).exists() {
             // An earlier version prepared the pod, and kept them elsewhere.
-            self.pod_etc_files(pod, &uid, ips)?;
+            self.pod_etc_files(pod, ips)?;
         }
-        let prepared = self.prepared.get(&uid).cloned().unwrap_or_default();
+        let prepared = self.prepared.get(uid).cloned().unwrap_or_default();
         Ok(Sandbox { prepared, facts: self.downward(pod, ips), host_name: self.host_name(pod)? })
     }
 
@@ -232,7 +233,7 @@ impl Sandboxes {
         let facts = self.downward(pod, ips);
         let context = VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts };
         let volumes = volume::setup(&context)?;
-        self.prepared.insert(uid(pod), Prepared { volumes, namespaces });
+        self.prepared.insert(uid(pod).to_owned(), Prepared { volumes, namespaces });
         Ok(())
     }
 
@@ -283,17 +284,9 @@ impl Sandboxes {
     }
 }
 
-pub(super) fn spec(pod: &Pod) -> Option<&PodSpec> {
-    pod.spec.as_ref()
-}
-
-pub(super) fn uid(pod: &Pod) -> String {
-    pod.metadata.uid.clone().unwrap_or_default()
-}
-
 /// Gives the pod's cgroup the values of its newest spec; makes it if there is none.
-pub(super) fn pod_cgroup(base: &Base, pod: &Pod, uid: &str) -> Result<Option<Pending>, SandboxError> {
+pub(super) fn pod_cgroup(base: &Base, pod: &Pod) -> Result<Option<Pending>, SandboxError> {
     let values = resources::pod_values(pod)?;
     let values = CgroupValues { pids_limit: base.config.security.pod_pids_limit, ..values };
-    Ok(base.cgroups.create_pod(class(pod), uid, &values)?)
+    Ok(base.cgroups.create_pod(class(pod), uid(pod), &values)?)
 }

@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Sandboxes, spec, uid};
+use super::Sandboxes;
 use crate::launch::error::SandboxError;
 use crate::launch::user_ns;
 use crate::net::hostname;
 use crate::net::namespaces::{self, NamespaceRequest, PodNamespaces};
-use crate::pod::spec::host_network;
+use crate::pod::spec::{host_network, uid};
 use crate::pod::sysctls;
 
 impl Sandboxes {
@@ -16,7 +16,7 @@ impl Sandboxes {
         let sysctls = sysctls::of_sandbox(pod);
         let first_id = if own_users(pod) {
             let ids = self.user_ids.clone().map_err(SandboxError::Other)?;
-            Some(user_ns::first_id(&self.base.paths, uid, ids).map_err(SandboxError::Other)?)
+            Some(user_ns::first_id(&self.base.paths, uid, ids)?)
         } else {
             None
         };
@@ -24,10 +24,17 @@ impl Sandboxes {
         Ok(self.namespaces.create(&self.base.paths.namespaces(uid), &request)?)
     }
 
-    pub(super) fn existing_namespaces(&self, pod: &Pod, uid: &str) -> Result<PodNamespaces, SandboxError> {
+    /// Those of a pod that has been prepared, if they are still there.
+    ///
+    /// # Errors
+    /// The pod can have no name in them.
+    fn found_namespaces(&self, pod: &Pod) -> Result<Option<PodNamespaces>, SandboxError> {
         let name = hostname::pod_hostname(pod, &self.base.config.network.cluster_domain)?;
-        namespaces::existing(&self.base.paths.namespaces(uid), &self.namespace_request(pod, &name))
-            .ok_or_else(|| SandboxError::Other("the pod's namespaces are gone".to_owned()))
+        Ok(namespaces::existing(&self.base.paths.namespaces(uid(pod)), &self.namespace_request(pod, &name)))
+    }
+
+    pub(super) fn existing_namespaces(&self, pod: &Pod) -> Result<PodNamespaces, SandboxError> {
+        self.found_namespaces(pod)?.ok_or_else(|| SandboxError::Other("the pod's namespaces are gone".to_owned()))
     }
 
     /// What `hostname` says in the pod: its own name, or the node's on the node's network.
@@ -40,22 +47,19 @@ impl Sandboxes {
 
     /// Whether the namespaces of a pod prepared before this start of the daemon are still there.
     pub fn exists(&self, pod: &Pod) -> bool {
-        let uid = uid(pod);
-        hostname::pod_hostname(pod, &self.base.config.network.cluster_domain).is_ok_and(|name| {
-            namespaces::existing(&self.base.paths.namespaces(&uid), &self.namespace_request(pod, &name)).is_some()
-        })
+        matches!(self.found_namespaces(pod), Ok(Some(_)))
     }
 
     /// Of a pod that has been prepared.
     fn namespace_request<'a>(&self, pod: &Pod, name: &'a str) -> NamespaceRequest<'a> {
         let own_network = !host_network(pod);
-        let host_ipc = spec(pod).and_then(|spec| spec.host_ipc).unwrap_or(false);
+        let host_ipc = pod.spec.as_ref().and_then(|spec| spec.host_ipc).unwrap_or(false);
         let hostname = own_network.then_some(name);
-        let first_id = if own_users(pod) { user_ns::kept(&self.base.paths, &uid(pod)) } else { None };
+        let first_id = if own_users(pod) { user_ns::kept(&self.base.paths.pod(uid(pod))) } else { None };
         NamespaceRequest { net: own_network, ipc: !host_ipc, hostname, sysctls: &[], first_id }
     }
 }
 
 fn own_users(pod: &Pod) -> bool {
-    spec(pod).and_then(|spec| spec.host_users) == Some(false)
+    pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false)
 }

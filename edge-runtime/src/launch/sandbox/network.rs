@@ -11,7 +11,7 @@ use crate::launch::error::SandboxError;
 use crate::net::resolv::NodeDns;
 use crate::net::{Subnet, address, bandwidth, etc_files, host_addresses, hosts, resolv};
 use crate::pod::ports;
-use crate::pod::spec::host_network;
+use crate::pod::spec::{host_network, uid};
 
 impl Sandboxes {
     /// Looks which addresses the machine has by now; whether that changed. One without any keeps those it had.
@@ -41,12 +41,7 @@ impl Sandboxes {
         Ok(ips)
     }
 
-    pub(super) fn pod_etc_files(
-        &self,
-        pod: &Pod,
-        uid: &str,
-        ips: &[IpAddr],
-    ) -> Result<Vec<(&'static str, String)>, SandboxError> {
+    pub(super) fn pod_etc_files(&self, pod: &Pod, ips: &[IpAddr]) -> Result<Vec<(&'static str, String)>, SandboxError> {
         let hosts = if host_network(pod) {
             let own = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
             hosts::hosts_file_host_network(pod, &own)
@@ -64,7 +59,7 @@ impl Sandboxes {
         };
         let resolv = resolv::resolv_conf(pod, &dns);
         let files = etc_files::EtcFiles { hosts, hostname: hostname + "\n", resolv_conf: resolv.content };
-        let folder = self.base.paths.pod_files(uid);
+        let folder = self.base.paths.pod_files(uid(pod));
         crate::sys::files::private_dir(&folder)?;
         etc_files::write(&folder, &files)?;
         Ok(resolv.warnings)

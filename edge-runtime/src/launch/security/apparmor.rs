@@ -1,7 +1,7 @@
 //! Which AppArmor profile a container gets (K8s pkg/security/apparmor), and the one that `RuntimeDefault` means.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod};
@@ -78,12 +78,12 @@ pub fn loaded(name: &str) -> bool {
     list.lines().any(|line| line.rsplit_once(" (").is_some_and(|(known, _)| known == name))
 }
 
-fn load() -> Result<(), String> {
+fn load() -> io::Result<()> {
     let spawn = |program: &str| {
         Command::new(program).args(["-Kr"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
     };
     // Not in the path of every service.
-    let mut child = spawn("apparmor_parser").or_else(|_| spawn("/usr/sbin/apparmor_parser")).map_err(text)?;
+    let mut child = spawn("apparmor_parser").or_else(|_| spawn("/usr/sbin/apparmor_parser"))?;
     // The abi of a parser older than 3.0 is the only one it knows.
     let body = if fs::exists("/etc/apparmor.d/abi/3.0").unwrap_or(false) {
         DEFAULT_TEXT
@@ -92,14 +92,12 @@ fn load() -> Result<(), String> {
     };
     let variable = "@{PROC}=/proc/\n";
     let written = child.stdin.take().map(|mut pipe| pipe.write_all(with_variable(body, variable).as_bytes()));
-    let done = child.wait_with_output().map_err(text)?;
-    if let Some(Err(error)) = written {
-        return Err(text(error));
+    let done = child.wait_with_output()?;
+    written.transpose()?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
     }
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(String::from_utf8_lossy(&done.stderr).trim().to_owned())
 }
 
 /// The abi rule has to come first.
@@ -107,18 +105,13 @@ fn with_variable(body: &str, variable: &str) -> String {
     body.replacen("profile ", &format!("{variable}profile "), 1)
 }
 
-fn text(error: std::io::Error) -> String {
-    error.to_string()
-}
-
 /// Why the pod cannot have the profiles it names, in the kubelet's words.
 pub fn refusal(pod: &Pod, support: Support) -> Option<String> {
-    let host = || format!("Cannot enforce AppArmor: {}", "AppArmor is not enabled on the host");
     if !required(pod) {
         return None;
     }
     if support == Support::Off {
-        return Some(host());
+        return Some("Cannot enforce AppArmor: AppArmor is not enabled on the host".to_owned());
     }
     containers_of(pod).filter_map(|container| chosen(pod, container)).find_map(|profile| match profile.type_.as_str() {
         "Localhost" if profile.localhost_profile.as_deref().is_none_or(|name| name.trim().is_empty()) => {
@@ -131,6 +124,11 @@ pub fn refusal(pod: &Pod, support: Support) -> Option<String> {
     })
 }
 
+/// A container names a profile that the kernel does not know.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("apparmor profile not found {0}")]
+pub struct NotLoaded(String);
+
 /// `process.apparmorProfile`; without a wish the default profile, as containerd does, but never for `privileged`.
 ///
 /// # Errors
@@ -140,7 +138,7 @@ pub fn of(
     container: &Container,
     support: Support,
     is_loaded: impl Fn(&str) -> bool,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, NotLoaded> {
     if support == Support::Off {
         return Ok(None);
     }
@@ -150,7 +148,7 @@ pub fn of(
         Some("Unconfined") => Ok(None),
         Some("Localhost") => {
             let name = profile.and_then(|p| p.localhost_profile).unwrap_or_default();
-            if is_loaded(&name) { Ok(Some(name)) } else { Err(format!("apparmor profile not found {name}")) }
+            if is_loaded(&name) { Ok(Some(name)) } else { Err(NotLoaded(name)) }
         }
         _ => Ok((support == Support::Full && !privileged).then(|| DEFAULT_PROFILE.to_owned())),
     }
@@ -209,7 +207,8 @@ mod tests {
     }
 
     fn got(pod: &Pod, support: Support) -> Result<Option<String>, String> {
-        of(pod, &pod.spec.as_ref().unwrap().containers[0], support, |name| name == "mine")
+        let got = of(pod, &pod.spec.as_ref().unwrap().containers[0], support, |name| name == "mine");
+        got.map_err(|error| error.to_string())
     }
 
     #[test]

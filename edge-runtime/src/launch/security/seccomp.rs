@@ -3,14 +3,15 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, Pod, SeccompProfile};
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::OFlag;
 use oci_spec::runtime::LinuxSeccomp;
 
 use crate::launch::error::ContainerError;
 use crate::launch::oci_spec::Seccomp;
+use crate::sys::beneath::open_beneath;
 
 /// More than any profile that a kernel takes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -65,10 +66,8 @@ fn load(folder: &Path, name: &str) -> Result<LinuxSeccomp, String> {
     let path = folder.join(name.trim_start_matches('/'));
     let error = |why: &dyn std::fmt::Display| format!("cannot load seccomp profile {:?}: {why}", path.display());
     let root = File::open(folder).map_err(|why| error(&why))?;
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
-        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let file = openat2(&root, &PathBuf::from(name), how).map_err(|errno| error(&std::io::Error::from(errno)))?;
+    let file = open_beneath(&root, name, OFlag::O_RDONLY | OFlag::O_NONBLOCK);
+    let file = file.map_err(|errno| error(&std::io::Error::from(errno)))?;
     let mut text = String::new();
     File::from(file).take(MAX_BYTES).read_to_string(&mut text).map_err(|why| error(&why))?;
     serde_json::from_str(&text).map_err(|why| error(&why))

@@ -22,6 +22,7 @@ use self::found::Found;
 use self::pages::Pages;
 use super::facts::Fact;
 use super::{StoreError, schema};
+use crate::sys::files::unless_missing;
 
 /// Damaged stores that are kept.
 const KEPT: usize = 2;
@@ -117,10 +118,7 @@ pub(super) fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     let number = numbers(path).last().map_or(0, |last| last.saturating_add(1));
     let aside = beside(path, &format!(".corrupt-{number}"));
     for extra in ["-wal", "-shm", ""] {
-        match std::fs::rename(beside(path, extra), beside(&aside, extra)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
-            _ => {}
-        }
+        unless_missing(std::fs::rename(beside(path, extra), beside(&aside, extra))).map_err(io)?;
     }
     sync_folder(path).map_err(io)?;
     let all: Vec<u32> = numbers(path).into_iter().collect();
@@ -152,10 +150,7 @@ pub(super) fn beside(path: &Path, extra: &str) -> PathBuf {
 }
 
 pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    unless_missing(std::fs::remove_file(path)).map(drop)
 }
 
 /// A name is durable when its folder is.

@@ -35,7 +35,7 @@ pub enum CgroupError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CgroupVersion {
+pub(super) enum CgroupVersion {
     /// Controllers on v1 hierarchies (a "hybrid" host counts as this: its v2 tree has no controllers).
     V1,
     V2,

@@ -23,10 +23,10 @@ pub(super) fn pretty_name(text: &str) -> Option<String> {
     Some(value.trim().trim_matches(['"', '\'']).to_string())
 }
 
-/// Whether the effective set in `/proc/PID/status` has capability number `bit`.
-pub(super) fn has_capability(status: &str, bit: u32) -> bool {
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    set.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|set| set >> bit & 1 == 1)
+/// A capability set in `/proc/PID/status`, a bit for each by its number.
+pub(super) fn capabilities(status: &str, set: &str) -> u64 {
+    let hex = status.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(':'));
+    hex.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Number of tasks in `/proc/loadavg`: the second half of `2/345`.
@@ -46,8 +46,8 @@ mod tests {
         assert_eq!(cpu_list_len("0\n"), Some(1));
         assert_eq!(cpu_list_len(""), None);
         assert_eq!(tasks("0.00 0.01 0.05 2/345 6789\n"), Some(345));
-        assert!(has_capability("CapEff:\t0000000001000000\n", 24));
-        assert!(!has_capability("CapEff:\t0000000000ffffff\n", 24));
+        assert_eq!(capabilities("CapEff:\t0000000001000000\n", "CapEff"), 1 << 24);
+        assert_eq!(capabilities("CapPrm:\t0000000001000000\n", "CapEff"), 0);
     }
 
     #[test]
