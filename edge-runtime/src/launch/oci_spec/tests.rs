@@ -62,7 +62,20 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
         host,
     };
     change(&mut input);
-    build(&input).unwrap()
+    let spec = build(&input).unwrap();
+    let typed: ::oci_spec::runtime::Spec = serde_json::from_value(spec.clone()).expect("of the OCI's types");
+    let known = serde_json::to_value(typed).unwrap();
+    assert_eq!(in_order(known), in_order(spec.clone()), "a name that the OCI's types do not know");
+    spec
+}
+
+/// The OCI's types hold capabilities as sets.
+fn in_order(mut spec: Value) -> Value {
+    let sets = spec.pointer_mut("/process/capabilities").and_then(Value::as_object_mut);
+    for set in sets.into_iter().flatten().filter_map(|(_, set)| set.as_array_mut()) {
+        set.sort_by_key(ToString::to_string);
+    }
+    spec
 }
 
 fn sorted(list: &Value) -> Vec<String> {
