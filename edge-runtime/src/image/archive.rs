@@ -17,7 +17,7 @@ use crate::image::error::one_line;
 use crate::image::limits::Limits;
 
 /// Archives hold a few files per layer.
-const MOST_FILES: usize = 16 * 1024;
+const MOST_FILES: u64 = 16 * 1024;
 /// Older `docker save` writes a repeated layer as a link to its first copy.
 const MOST_LINKS: usize = 4;
 
@@ -67,15 +67,10 @@ impl Source {
         let file =
             open(spool, flags, Mode::from_bits_truncate(0o600)).map_err(|e| failed("cannot spool in")(e.into()))?;
         let file = File::from(file);
-        let broken = |error: io::Error| ImageError::Broken {
-            image: name.into(),
-            what: "archive".into(),
-            why: error.to_string(),
-        };
+        let broken = |error: io::Error| ImageError::broken(name, "archive", error);
         let mut bytes = plain(stream).map_err(broken)?.take(limits.layer_bytes + 1);
-        if io::copy(&mut bytes, &mut &file).map_err(broken)? > limits.layer_bytes {
-            return Err(ImageError::Limit { what: format!("size of {name}"), limit: limits.layer_bytes });
-        }
+        let copied = io::copy(&mut bytes, &mut &file).map_err(broken)?;
+        ImageError::bound(copied, limits.layer_bytes, || format!("size of {name}"))?;
         let index = index(&file, name)?;
         Ok(Self { name: name.to_owned(), files: Files::Tar { file, index } })
     }
@@ -92,8 +87,7 @@ impl Source {
     /// # Errors
     /// It is not there (named).
     pub fn stream(&self, name: &str) -> Result<Box<dyn BufRead + '_>, ImageError> {
-        let missing =
-            |why: &str| ImageError::Broken { image: self.name.clone(), what: name.to_owned(), why: why.to_owned() };
+        let missing = |why: &str| ImageError::broken(&self.name, name, why);
         match &self.files {
             Files::Folder(dir) => {
                 if name.split('/').any(|part| part == "..") || name.starts_with('/') {
@@ -116,15 +110,8 @@ impl Source {
     pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, ImageError> {
         let mut bytes = Vec::new();
         let read = self.stream(name)?.take(limit + 1).read_to_end(&mut bytes);
-        let what = || format!("{name} of {}", self.name);
-        read.map_err(|error| ImageError::Broken {
-            image: self.name.clone(),
-            what: name.into(),
-            why: error.to_string(),
-        })?;
-        if bytes.len() as u64 > limit {
-            return Err(ImageError::Limit { what: format!("size of {}", what()), limit });
-        }
+        read.map_err(|error| ImageError::broken(&self.name, name, error))?;
+        ImageError::bound(bytes.len() as u64, limit, || format!("size of {name} of {}", self.name))?;
         Ok(bytes)
     }
 
@@ -151,11 +138,8 @@ impl Source {
 
 /// Where each file of a tar begins.
 fn index(file: &File, name: &str) -> Result<BTreeMap<String, Place>, ImageError> {
-    let broken = |error: io::Error| ImageError::Broken {
-        image: name.to_owned(),
-        what: "archive".into(),
-        why: format!("cannot be read as a tar: {}", one_line(error)),
-    };
+    let broken =
+        |error: io::Error| ImageError::broken(name, "archive", format!("cannot be read as a tar: {}", one_line(error)));
     let size = file.metadata().map_err(broken)?.len();
     let mut files = BTreeMap::new();
     let mut archive = tar::Archive::new(Section { file, offset: 0, left: u64::MAX });
@@ -180,9 +164,7 @@ fn index(file: &File, name: &str) -> Result<BTreeMap<String, Place>, ImageError>
             _ => continue,
         };
         files.insert(path, place);
-        if files.len() > MOST_FILES {
-            return Err(ImageError::Limit { what: format!("number of files in {name}"), limit: MOST_FILES as u64 });
-        }
+        ImageError::bound(files.len() as u64, MOST_FILES, || format!("number of files in {name}"))?;
     }
     Ok(files)
 }

@@ -3,10 +3,32 @@
 
 use crate::image::ImageError;
 use crate::image::limits::Limits;
-use crate::image::manifest::{Configuration, Manifest};
+use crate::image::manifest::{Configuration, Document, Manifest, parse_document};
 use crate::image::platform::Wanted;
-use crate::store::image_record::Access;
-use crate::store::image_record::ImageRecord;
+use crate::store::image_record::{Access, ImageRecord};
+
+/// The manifest that a document of this digest leads to, through an index of platforms if it is one; `fetch` gets what
+/// another digest names.
+///
+/// # Errors
+/// Those of `fetch`; no build for this machine, or what is neither index nor manifest.
+pub(super) fn manifest(
+    document: &[u8],
+    digest: &str,
+    wanted: &Wanted,
+    image: &str,
+    mut fetch: impl FnMut(&str) -> Result<Vec<u8>, ImageError>,
+) -> Result<Manifest, ImageError> {
+    let builds = match parse_document(document, image, digest)? {
+        Document::Manifest(manifest) => return Ok(manifest),
+        Document::Index(builds) => builds,
+    };
+    let build = &wanted.select(&builds, image)?.digest;
+    match parse_document(&fetch(build)?, image, build)? {
+        Document::Manifest(manifest) => Ok(manifest),
+        Document::Index(_) => Err(ImageError::broken(image, digest, "is an index inside an index")),
+    }
+}
 
 /// Checks a configuration before anything large is fetched.
 ///
@@ -20,20 +42,13 @@ pub(super) fn check(
     image: &str,
 ) -> Result<(), ImageError> {
     wanted.check(&configuration.platform, image)?;
-    if layers > limits.layers {
-        return Err(ImageError::Limit { what: format!("number of layers of {image}"), limit: limits.layers as u64 });
+    ImageError::bound(layers as u64, limits.layers as u64, || format!("number of layers of {image}"))?;
+    let named = configuration.diff_ids.len();
+    if named == layers {
+        return Ok(());
     }
-    if configuration.diff_ids.len() != layers {
-        return Err(ImageError::Broken {
-            image: image.to_owned(),
-            what: "image configuration".to_owned(),
-            why: format!(
-                "names {} layers where the manifest has {layers}; push the image again",
-                configuration.diff_ids.len()
-            ),
-        });
-    }
-    Ok(())
+    let why = format!("names {named} layers where the manifest has {layers}; push the image again");
+    Err(ImageError::broken(image, "image configuration", why))
 }
 
 /// Checks what all layers together hold.
@@ -41,10 +56,7 @@ pub(super) fn check(
 /// # Errors
 /// It is too much.
 pub(super) fn check_unpacked(bytes: u64, limits: &Limits, image: &str) -> Result<(), ImageError> {
-    if bytes > limits.image_bytes {
-        return Err(ImageError::Limit { what: format!("size of {image}, unpacked,"), limit: limits.image_bytes });
-    }
-    Ok(())
+    ImageError::bound(bytes, limits.image_bytes, || format!("size of {image}, unpacked,"))
 }
 
 /// Bytes of an image as the manifest claims them.

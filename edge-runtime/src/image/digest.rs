@@ -1,5 +1,6 @@
 //! SHA-256 digests as registries write them. Knows bytes, not what they are the digest of.
 
+use std::fmt::Write;
 use std::io::{self, Read};
 
 use ring::digest::{Context, SHA256};
@@ -27,17 +28,10 @@ pub fn sha256(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// Those of the reader.
-pub fn sha256_of(mut reader: impl Read) -> io::Result<String> {
-    let mut hasher = Hasher::default();
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match reader.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.finish()),
-            Ok(n) => hasher.update(&buffer[..n]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+pub fn sha256_of(reader: impl Read) -> io::Result<String> {
+    let mut reader = HashingReader::new(reader, u64::MAX);
+    io::copy(&mut reader, &mut io::sink())?;
+    Ok(reader.finish().0)
 }
 
 /// A digest in the making.
@@ -57,12 +51,10 @@ impl Hasher {
 
     /// `sha256:<hex>`.
     pub fn finish(self) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = String::with_capacity(71);
-        text.push_str("sha256:");
+        let mut text = "sha256:".to_owned();
         for byte in self.0.finish().as_ref() {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
         }
         text
     }
@@ -71,8 +63,8 @@ impl Hasher {
 /// Passes bytes through and hashes them; refuses to pass more than `limit`.
 pub struct HashingReader<R> {
     inner: R,
-    hasher: Hasher,
-    read: u64,
+    pub(super) hasher: Hasher,
+    pub(super) read: u64,
     limit: u64,
 }
 

@@ -10,7 +10,7 @@ use ureq::Body;
 use ureq::http::{Response, StatusCode};
 
 use crate::image::ImageError;
-use crate::image::digest::{Hasher, hex};
+use crate::image::digest::{Hasher, HashingReader, hex};
 use crate::image::incoming::{BLOB, Claim, Incoming};
 use crate::image::limits::Limits;
 use crate::image::manifest::Descriptor;
@@ -36,10 +36,8 @@ pub fn blob(
     incoming: &Incoming,
     limits: &Limits,
 ) -> Result<Claim, ImageError> {
-    if blob.size > limits.blob_bytes {
-        let what = format!("size of blob {} of {}", blob.digest, repository.image());
-        return Err(ImageError::Limit { what, limit: limits.blob_bytes });
-    }
+    let what = || format!("size of blob {} of {}", blob.digest, repository.image());
+    ImageError::bound(blob.size, limits.blob_bytes, what)?;
     let claim = incoming.claim_file(&format!("{BLOB}{}", hex(&blob.digest)));
     let claim = claim.map_err(incoming.error("cannot make a download in"))?;
     let path = claim.path.clone();
@@ -54,12 +52,8 @@ pub fn blob(
         part.fill(repository, blob)?;
         found = part.hasher.clone().finish();
     }
-    if found == blob.digest {
-        return Ok(claim);
-    }
-    let _ = fs::remove_file(&path);
-    let what = format!("blob {} of {}", blob.digest, repository.image());
-    Err(ImageError::WrongDigest { what, wanted: blob.digest.clone(), found })
+    let right = ImageError::compare(found, &blob.digest, || format!("blob {} of {}", blob.digest, repository.image()));
+    right.map(|()| claim).inspect_err(|_| drop(fs::remove_file(&path)))
 }
 
 /// A file that holds the first `length` bytes of a blob.
@@ -81,21 +75,14 @@ enum Failure {
 
 impl Part {
     fn open(path: PathBuf, size: u64) -> io::Result<Self> {
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
         if file.metadata()?.len() > size {
             file.set_len(0)?;
         }
-        let mut hasher = Hasher::default();
-        let mut buffer = vec![0; 64 * 1024];
-        let mut length = 0;
-        loop {
-            let n = file.read(&mut buffer)?;
-            if n == 0 {
-                return Ok(Self { file, path, length, hasher, pace: None, writeback: Writeback::default() });
-            }
-            hasher.update(&buffer[..n]);
-            length += n as u64;
-        }
+        let mut reader = HashingReader::new(&file, u64::MAX);
+        io::copy(&mut reader, &mut io::sink())?;
+        let HashingReader { hasher, read: length, .. } = reader;
+        Ok(Self { file, path, length, hasher, pace: None, writeback: Writeback::default() })
     }
 
     /// Bytes a minute that count as progress; half of what a configured pace would let through.

@@ -41,6 +41,23 @@ impl ImageError {
         }
     }
 
+    pub(crate) fn broken(image: &str, what: impl Into<String>, why: impl ToString) -> Self {
+        Self::Broken { image: image.to_owned(), what: what.into(), why: why.to_string() }
+    }
+
+    /// Refuses more than the limit.
+    pub(crate) fn bound(amount: u64, limit: u64, what: impl FnOnce() -> String) -> Result<(), Self> {
+        if amount > limit { Err(Self::Limit { what: what(), limit }) } else { Ok(()) }
+    }
+
+    /// Refuses what has another digest than it was announced with.
+    pub(crate) fn compare(found: String, wanted: &str, what: impl FnOnce() -> String) -> Result<(), Self> {
+        if found == wanted {
+            return Ok(());
+        }
+        Err(Self::WrongDigest { what: what(), wanted: wanted.to_owned(), found })
+    }
+
     pub(crate) fn io(path: impl Into<PathBuf>, what: &'static str) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, what, source }

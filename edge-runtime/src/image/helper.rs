@@ -11,8 +11,7 @@ use crate::image::limits::{Limits, confine_process};
 use crate::image::wants::{self, Wants};
 use crate::paths::Paths;
 use crate::store::Store;
-use crate::store::image_record::Access;
-use crate::store::image_record::ImageRecord;
+use crate::store::image_record::{Access, ImageRecord};
 use crate::sys::files::private_dir;
 
 /// What a helper works with. Others may be at work, too: see [`crate::image::incoming`].
@@ -86,8 +85,11 @@ impl Helper {
         let mut losing = Vec::new();
         for record in &mut records {
             if let Some(gone) = record.layers.iter().find(|layer| !self.layers.has(layer)) {
-                let why = "was removed meanwhile; try again".to_owned();
-                return Err(ImageError::Broken { image: record.id.clone(), what: format!("layer {gone}"), why });
+                return Err(ImageError::broken(
+                    &record.id,
+                    format!("layer {gone}"),
+                    "was removed meanwhile; try again",
+                ));
             }
             for earlier in self.known(&record.id).map(|known| known.references).unwrap_or_default() {
                 if !record.references.contains(&earlier) {

@@ -11,8 +11,7 @@ use crate::image::manifest::{Configuration, Descriptor, Document, parse_configur
 use crate::image::platform::Wanted;
 use crate::image::wants::Wants;
 use crate::image::{ImageError, Reference, assemble};
-use crate::store::image_record::Access;
-use crate::store::image_record::ImageRecord;
+use crate::store::image_record::{Access, ImageRecord};
 
 /// What an import needs to know besides the archive.
 pub struct Import<'a> {
@@ -83,14 +82,8 @@ impl Import<'_> {
         references: Vec<String>,
     ) -> Result<ImageRecord, ImageError> {
         let image = references.first().map_or(source.name.as_str(), String::as_str).to_owned();
-        let mut document = parse_document(&self.document(source, &entry.digest)?, &image, &entry.digest)?;
-        if let Document::Index(builds) = &document {
-            let digest = self.wanted.select(builds, &image)?.digest.clone();
-            document = parse_document(&self.document(source, &digest)?, &image, &digest)?;
-        }
-        let Document::Manifest(manifest) = document else {
-            return Err(self.broken(source, &entry.digest, "is an index inside an index"));
-        };
+        let document = |digest: &str| self.document(source, digest);
+        let manifest = assemble::manifest(&document(&entry.digest)?, &entry.digest, self.wanted, &image, document)?;
         let configuration = parse_configuration(&self.document(source, &manifest.config.digest)?, &image)?;
         assemble::check(&configuration, manifest.layers.len(), self.wanted, self.limits, &image)?;
         self.begin(&manifest.config.digest, &configuration)?;
@@ -100,10 +93,7 @@ impl Import<'_> {
             }
             let path = blob(&layer.digest);
             let found = sha256_of(source.stream(&path)?).map_err(|error| self.broken(source, &path, error))?;
-            if found != layer.digest {
-                let what = format!("{path} of {}", source.name);
-                return Err(ImageError::WrongDigest { what, wanted: layer.digest.clone(), found });
-            }
+            ImageError::compare(found, &layer.digest, || format!("{path} of {}", source.name))?;
             self.layers.add(diff_id, source.stream(&path)?, self.limits, &image)?;
             self.wants.brought(diff_id);
         }
@@ -166,11 +156,8 @@ impl Import<'_> {
     fn document(&self, source: &Source, digest: &str) -> Result<Vec<u8>, ImageError> {
         let path = blob(digest);
         let bytes = source.read(&path, self.limits.document_bytes)?;
-        let found = sha256(&bytes);
-        if found == digest {
-            return Ok(bytes);
-        }
-        Err(ImageError::WrongDigest { what: format!("{path} of {}", source.name), wanted: digest.to_owned(), found })
+        ImageError::compare(sha256(&bytes), digest, || format!("{path} of {}", source.name))?;
+        Ok(bytes)
     }
 
     fn references(&self, source: &Source, entry: &Descriptor) -> Result<Vec<String>, ImageError> {
@@ -195,7 +182,7 @@ impl Import<'_> {
     }
 
     fn broken(&self, source: &Source, what: &str, why: impl ToString) -> ImageError {
-        ImageError::Broken { image: source.name.clone(), what: what.to_owned(), why: why.to_string() }
+        ImageError::broken(&source.name, what, why)
     }
 }
 

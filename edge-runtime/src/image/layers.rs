@@ -233,15 +233,11 @@ fn stream_limit(limits: &Limits) -> u64 {
 }
 
 fn broken(diff_id: &str, what: &str, error: &io::Error) -> ImageError {
-    ImageError::Broken { image: what.to_owned(), what: format!("layer {diff_id}"), why: error.to_string() }
+    ImageError::broken(what, format!("layer {diff_id}"), error)
 }
 
 fn same(diff_id: &str, found: String, what: &str) -> Result<(), ImageError> {
-    if found == diff_id {
-        return Ok(());
-    }
-    let what = format!("the unpacked content of a layer of {what}");
-    Err(ImageError::WrongDigest { what, wanted: diff_id.to_owned(), found })
+    ImageError::compare(found, diff_id, || format!("the unpacked content of a layer of {what}"))
 }
 
 fn count(dir: &Path) -> io::Result<Contents> {

@@ -110,7 +110,7 @@ struct RawRootfs {
 /// # Errors
 /// No JSON, schema 1, a digest that is none, or an artifact that is no image.
 pub fn parse_document(bytes: &[u8], image: &str, what: &str) -> Result<Document, ImageError> {
-    let broken = |why: String| ImageError::Broken { image: image.to_owned(), what: what.to_owned(), why };
+    let broken = |why: String| ImageError::broken(image, what, why);
     let raw: RawDocument = serde_json::from_slice(bytes).map_err(|error| broken(format!("not a manifest: {error}")))?;
     if raw.schema_version != 2 {
         return Err(broken(format!(
@@ -139,7 +139,7 @@ pub fn parse_document(bytes: &[u8], image: &str, what: &str) -> Result<Document,
 /// # Errors
 /// No JSON, or a diff id that is no digest.
 pub fn parse_configuration(bytes: &[u8], image: &str) -> Result<Configuration, ImageError> {
-    let broken = |why: String| ImageError::Broken { image: image.to_owned(), what: "image configuration".into(), why };
+    let broken = |why: String| ImageError::broken(image, "image configuration", why);
     let raw: RawConfiguration = serde_json::from_slice(bytes).map_err(|error| broken(error.to_string()))?;
     if let Some(bad) = raw.rootfs.diff_ids.iter().find(|d| !is_sha256(d)) {
         return Err(broken(format!("diff id {bad:?} is not a sha256 digest")));

@@ -8,7 +8,7 @@ use std::io::BufReader;
 use crate::image::auth::Keyring;
 use crate::image::layers::Layers;
 use crate::image::limits::Limits;
-use crate::image::manifest::{Descriptor, Document, Manifest, parse_configuration, parse_document};
+use crate::image::manifest::{Descriptor, parse_configuration};
 use crate::image::platform::Wanted;
 use crate::image::registry::{Endpoint, Repository, endpoints, without_tls};
 use crate::image::registry_config::{RegistryConfig, registry_for};
@@ -103,16 +103,11 @@ impl Pull<'_> {
         if let Some(record) = self.complete(&names[1]) {
             return Ok(self.named(record, names, repository, reference));
         }
-        let mut document = parse_document(&top.bytes, &image, &top.digest)?;
-        if let Document::Index(builds) = &document {
-            let digest = self.wanted.select(builds, &image)?.digest.clone();
-            document = parse_document(&repository.manifest(&digest)?.bytes, &image, &digest)?;
-        }
-        let Document::Manifest(manifest) = document else {
-            let why = "is an index inside an index".to_owned();
-            return Err(ImageError::Broken { image, what: top.digest, why });
-        };
-        self.check_size(&manifest, &image)?;
+        let more = |digest: &str| Ok(repository.manifest(digest)?.bytes);
+        let manifest = assemble::manifest(&top.bytes, &top.digest, self.wanted, &image, more)?;
+        // By what the manifest says, before any of it is fetched.
+        let size = assemble::size(&manifest);
+        ImageError::bound(size, self.limits.image_bytes, || format!("size of {image}"))?;
         let configuration = parse_configuration(&repository.small_blob(&manifest.config.digest)?, &image)?;
         // Not before it was sent: to know a digest is no right to what it is of.
         let keys = repository.used().map(access::keys).unwrap_or_default();
@@ -130,7 +125,6 @@ impl Pull<'_> {
             unpacked = unpacked.saturating_add(self.layers.contents(diff_id).unwrap_or_default().bytes);
             assemble::check_unpacked(unpacked, self.limits, &image)?;
         }
-        let size = assemble::size(&manifest);
         let record = assemble::record(manifest.config.digest, names.to_vec(), configuration, size, self.now);
         Ok(self.named(record, names, repository, reference))
     }
@@ -163,15 +157,6 @@ impl Pull<'_> {
         }
         added?;
         self.wants.brought(diff_id);
-        Ok(())
-    }
-
-    /// By what the manifest says, before any of it is fetched.
-    fn check_size(&self, manifest: &Manifest, image: &str) -> Result<(), ImageError> {
-        let limit = self.limits.image_bytes;
-        if assemble::size(manifest) > limit {
-            return Err(ImageError::Limit { what: format!("size of {image}"), limit });
-        }
         Ok(())
     }
 

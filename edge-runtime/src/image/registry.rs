@@ -169,16 +169,10 @@ impl<'a> Repository<'a> {
         let limit = self.limits.document_bytes;
         let bytes = read_within(response, limit + 1, http::DOCUMENT).map_err(|error| self.unreachable(error))?;
         let what = format!("{what} of {}", self.reference);
-        if bytes.len() as u64 > limit {
-            return Err(ImageError::Limit { what: format!("size of {what}"), limit });
-        }
+        ImageError::bound(bytes.len() as u64, limit, || format!("size of {what}"))?;
         let digest = sha256(&bytes);
-        match wanted {
-            Some(wanted) if wanted != digest => {
-                Err(ImageError::WrongDigest { what, wanted: wanted.to_owned(), found: digest })
-            }
-            _ => Ok(Fetched { bytes, digest }),
-        }
+        ImageError::compare(digest.clone(), wanted.unwrap_or(&digest), || what)?;
+        Ok(Fetched { bytes, digest })
     }
 
     /// Sends one request; answers a 401 by logging in with each fitting credential in turn.

@@ -42,11 +42,7 @@ pub fn mount_rootfs(
         return mount(Some(upper), target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .map_err(|error| ImageError::io(target, "cannot bind the writable layer")(error.into()));
     }
-    let mut lower = Vec::with_capacity(layers.len());
-    for layer in layers {
-        lower.push(layer_dir(layers_dir, layer)?);
-    }
-    let lower = Lower::of(lower, mapping)?;
+    let lower = Lower::of(layer_dirs(layers_dir, layers).collect::<Result<_, _>>()?, mapping)?;
     // The mark of `volatile` outlives the mount and refuses the next one; a writable layer is of one boot
     // (`launch/container/own_boot`), so only a repeated start meets it here.
     let _ = std::fs::remove_dir_all(work.join("work/incompat"));
@@ -77,11 +73,8 @@ pub fn mount_layers(
         return Ok(());
     }
     // An overlay wants two layers at least, and without one a single layer would show its whiteouts.
-    let mut lower = vec![target.to_owned()];
-    for layer in layers {
-        lower.push(layer_dir(layers_dir, layer)?);
-    }
-    let lower = Lower::of(lower, mapping)?;
+    let first = std::iter::once(Ok(target.to_owned()));
+    let lower = Lower::of(first.chain(layer_dirs(layers_dir, layers)).collect::<Result<_, _>>()?, mapping)?;
     overlay(&lower.dirs, None, target, "").map_err(|error| explain(error, &lower.dirs, target))
 }
 
@@ -143,13 +136,16 @@ pub fn unmount_rootfs(target: &Path) -> Result<(), ImageError> {
     unmount(target).map(drop).map_err(ImageError::io(target, "cannot unmount the root file system"))
 }
 
+fn layer_dirs(folder: &Path, layers: &[String]) -> impl Iterator<Item = Result<PathBuf, ImageError>> {
+    layers.iter().map(move |layer| layer_dir(folder, layer))
+}
+
 /// The folder of an unpacked layer.
 pub(crate) fn layer_dir(layers_dir: &Path, diff_id: &str) -> Result<PathBuf, ImageError> {
     if is_sha256(diff_id) {
         return Ok(layers_dir.join(hex(diff_id)));
     }
-    let why = "a layer's id must be a sha256 digest".to_owned();
-    Err(ImageError::Broken { image: "image record".to_owned(), what: diff_id.to_owned(), why })
+    Err(ImageError::broken("image record", diff_id, "a layer's id must be a sha256 digest"))
 }
 
 /// An overlay is a device of its own; a bind mount is the folder it shows.

@@ -16,16 +16,16 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use smol::Async;
 use smol::future::{or, yield_now, zip};
 use smol::io::AsyncReadExt;
-use smol::process::{Command, Stdio};
+use smol::process::Command;
 use thiserror::Error;
 
 use crate::sys::descriptors;
 use process::Process;
 pub use process::sweep;
 use sampan_monitor::oci;
+use session::{Session, Wanted};
 
 /// Output beyond this is read and thrown away (the kubelet's limit for probes).
 pub const OUTPUT_CAP: usize = 10 * 1024;
@@ -74,21 +74,11 @@ pub enum ExecError {
 /// # Errors
 /// It could not be started, or took longer than `timeout`.
 pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duration) -> Result<Output, ExecError> {
-    let failed = |source| ExecError::Runtime { program: runtime.program.clone(), source };
-    let mut process = Process::new(&runtime.root, id).map_err(failed)?;
-    let (reader, stdout) = io::pipe().map_err(failed)?;
-    let (error_reader, stderr) = io::pipe().map_err(failed)?;
-    let mut command = runtime.exec(&process);
-    command.arg(id).args(argv);
-    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-    let mut child = command.spawn().map_err(failed)?;
-    // It holds our copies of the pipes' writing ends.
-    drop(command);
-    process.runs_as(child.id());
-
-    let mut readers = [Async::new(reader).map_err(failed)?, Async::new(error_reader).map_err(failed)?];
+    let wanted = Wanted { stdout: true, stderr: true, ..Wanted::default() };
+    let (mut session, streams) = Session::start(runtime, id, argv, wanted)?;
+    let mut readers = [streams.stdout, streams.stderr];
     let mut outputs = [Vec::new(), Vec::new()];
-    let ended = or(async { Some(child.status().await) }, async {
+    let ended = or(async { Some(session.ended().await) }, async {
         collect(&mut readers, &mut outputs).await;
         // The process has closed its output and runs on.
         std::future::pending().await
@@ -97,23 +87,16 @@ pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duratio
         smol::Timer::after(timeout).await;
         None
     };
-    let Some(status) = or(ended, timer).await else {
+    let Some(code) = or(ended, timer).await else {
         return Err(ExecError::TimedOut(timeout));
     };
-    let status = status.map_err(failed)?;
-    process.has_ended();
+    let code = code?;
     // What was written last is in the pipes.
     or(collect(&mut readers, &mut outputs), yield_now()).await;
     let [mut output, errors] = outputs;
     output.extend(errors);
     output.truncate(OUTPUT_CAP);
-    let message = oci::failure(process.folder(), "");
-    match status.code() {
-        Some(0) => {}
-        Some(_) if oci::has_failed(process.folder()) => return Err(ExecError::NotStarted(message)),
-        _ => {}
-    }
-    Ok(Output { code: code(status), output })
+    Ok(Output { code, output })
 }
 
 impl Runtime {
@@ -147,12 +130,13 @@ fn code(status: ExitStatus) -> i32 {
 }
 
 /// Reads both to the end; keeps the first [`OUTPUT_CAP`] bytes of each.
-async fn collect(readers: &mut [Async<io::PipeReader>; 2], outputs: &mut [Vec<u8>; 2]) {
+async fn collect(readers: &mut [Option<output::Output>; 2], outputs: &mut [Vec<u8>; 2]) {
     let ([out, err], [output, errors]) = (readers, outputs);
     zip(collect_one(out, output), collect_one(err, errors)).await;
 }
 
-async fn collect_one(reader: &mut Async<io::PipeReader>, output: &mut Vec<u8>) {
+async fn collect_one(reader: &mut Option<output::Output>, output: &mut Vec<u8>) {
+    let Some(reader) = reader else { return };
     let mut chunk = [0; 2048];
     while let Ok(count @ 1..) = reader.read(&mut chunk).await {
         let room = OUTPUT_CAP - output.len();

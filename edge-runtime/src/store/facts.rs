@@ -1,7 +1,5 @@
 //! Single values worth remembering.
 
-use rusqlite::OptionalExtension;
-
 use super::{Store, StoreError, Writer};
 
 /// The facts there are.
@@ -30,36 +28,25 @@ pub enum Fact {
 }
 
 impl Fact {
-    const ALL: [Self; 10] = [
-        Self::Stream,
-        Self::LastSequence,
-        Self::Cluster,
-        Self::TimeFloor,
-        Self::BootId,
-        Self::Conditions,
-        Self::Dropped,
-        Self::Incomplete,
-        Self::Manifests,
-        Self::ReadableFrom,
+    const KEYS: [(Self, &str); 10] = [
+        (Self::Stream, "stream"),
+        (Self::LastSequence, "last-sequence"),
+        (Self::Cluster, "cluster"),
+        (Self::TimeFloor, "time-floor"),
+        (Self::BootId, "boot-id"),
+        (Self::Conditions, "conditions"),
+        (Self::Dropped, "dropped"),
+        (Self::Incomplete, "incomplete"),
+        (Self::Manifests, "manifests"),
+        (Self::ReadableFrom, "readable-from"),
     ];
 
     pub(super) fn is_key(text: &str) -> bool {
-        Self::ALL.iter().any(|fact| fact.key() == text)
+        Self::KEYS.iter().any(|(_, key)| *key == text)
     }
 
     pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::Stream => "stream",
-            Self::LastSequence => "last-sequence",
-            Self::Cluster => "cluster",
-            Self::TimeFloor => "time-floor",
-            Self::BootId => "boot-id",
-            Self::Conditions => "conditions",
-            Self::Dropped => "dropped",
-            Self::Incomplete => "incomplete",
-            Self::Manifests => "manifests",
-            Self::ReadableFrom => "readable-from",
-        }
+        Self::KEYS.iter().find(|(fact, _)| *fact == self).map_or("", |(_, key)| key)
     }
 }
 
@@ -75,10 +62,7 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn fact(&self, fact: Fact) -> Result<Option<String>, StoreError> {
-        self.db
-            .query_row("SELECT value FROM facts WHERE key = ?1", [fact.key()], |row| row.get(0))
-            .optional()
-            .map_err(|source| self.sqlite(source))
+        self.one("SELECT value FROM facts WHERE key = ?1", [fact.key()])
     }
 }
 

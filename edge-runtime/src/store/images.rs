@@ -14,11 +14,7 @@ impl Store {
         let sql = "SELECT record FROM images WHERE id = ?1
                    UNION ALL SELECT record FROM image_references r JOIN images i ON i.id = r.image WHERE reference = ?1
                    LIMIT 1";
-        let text: Option<String> = self
-            .db
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.query_row([reference], |row| row.get(0)).optional())
-            .map_err(|source| self.sqlite(source))?;
+        let text: Option<String> = self.one(sql, [reference])?;
         text.map(|text| self.parse(&format!("image {reference}"), &text)).transpose()
     }
 
@@ -27,11 +23,7 @@ impl Store {
     /// # Errors
     /// SQLite fails or a row is no image record.
     pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
-        let run = || {
-            let mut statement = self.db.prepare("SELECT record FROM images ORDER BY id")?;
-            statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()
-        };
-        let texts = run().map_err(|source| self.sqlite(source))?;
+        let texts: Vec<String> = self.all("SELECT record FROM images ORDER BY id", [], |row| row.get(0))?;
         texts.iter().map(|text| self.parse("image", text)).collect()
     }
 

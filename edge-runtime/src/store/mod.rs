@@ -23,7 +23,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
 
 use crate::paths::Paths;
 use crate::sys::reserve::Reserve;
@@ -278,9 +279,8 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn limit(&self, full: bool) -> Result<(), StoreError> {
-        let pages: i64 =
-            self.db.query_row("PRAGMA page_count", [], |row| row.get(0)).map_err(|source| self.sqlite(source))?;
-        let most = if full { pages } else { i64::from(u32::MAX >> 1) };
+        let pages: Option<i64> = self.one("PRAGMA page_count", [])?;
+        let most = pages.filter(|_| full).unwrap_or_else(|| i64::from(u32::MAX >> 1));
         self.db
             .query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))
             .map_err(|source| self.sqlite(source))
@@ -296,6 +296,23 @@ impl Store {
         self.db.pragma_update(None, "synchronous", mode).map_err(|source| self.sqlite(source))
     }
 
+    /// The first column of the first row, if there is one.
+    fn one<T: FromSql>(&self, sql: &str, values: impl Params) -> Result<Option<T>, StoreError> {
+        let asked = self.db.prepare_cached(sql);
+        let found = asked.and_then(|mut statement| statement.query_row(values, |row| row.get(0)).optional());
+        found.map_err(|source| self.sqlite(source))
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let run = || -> rusqlite::Result<Vec<T>> { self.db.prepare(sql)?.query_map(values, read)?.collect() };
+        run().map_err(|source| self.sqlite(source))
+    }
+
     fn sqlite(&self, source: rusqlite::Error) -> StoreError {
         StoreError::Sqlite { path: self.path.clone(), source }
     }
@@ -309,7 +326,7 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<usize, StoreError> {
+    fn execute(&self, sql: &str, values: impl Params) -> Result<usize, StoreError> {
         self.tx
             .prepare_cached(sql)
             .and_then(|mut statement| statement.execute(values))

@@ -1,17 +1,8 @@
 //! Objects the cloud sent: the pods to run here and the ConfigMaps and Secrets they name.
 
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
-use rusqlite::{OptionalExtension, Row};
 
 use super::{Store, StoreError, Writer};
-
-fn digest_of(row: &Row<'_>) -> rusqlite::Result<ObjectDigest> {
-    Ok(ObjectDigest {
-        key: ObjectKey { kind: row.get(0)?, namespace: row.get(1)?, name: row.get(2)? },
-        uid: row.get(3)?,
-        digest: row.get(4)?,
-    })
-}
 
 impl Store {
     /// What is held, without bodies, for the full sync by digest.
@@ -19,13 +10,12 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn held(&self) -> Result<Vec<ObjectDigest>, StoreError> {
-        let run = || {
-            let (digest, join) = self.digest_sources();
-            let sql = format!("SELECT o.kind, o.namespace, o.name, o.uid, {digest} FROM objects o{join}");
-            let mut statement = self.db.prepare(&sql)?;
-            statement.query_map([], digest_of)?.collect::<rusqlite::Result<Vec<_>>>()
-        };
-        run().map_err(|source| self.sqlite(source))
+        let (digest, join) = self.digest_sources();
+        let sql = format!("SELECT o.kind, o.namespace, o.name, o.uid, {digest} FROM objects o{join}");
+        self.all(&sql, [], |row| {
+            let key = ObjectKey { kind: row.get(0)?, namespace: row.get(1)?, name: row.get(2)? };
+            Ok(ObjectDigest { key, uid: row.get(3)?, digest: row.get(4)? })
+        })
     }
 
     /// The body of one object. Null is one that [is withheld](super::secrets::is_withheld).
@@ -34,13 +24,9 @@ impl Store {
     /// SQLite fails or the stored body is no JSON.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<serde_json::Value>, StoreError> {
         let sql = "SELECT body FROM objects WHERE kind = ?1 AND namespace = ?2 AND name = ?3";
-        let body: Option<String> = self
-            .db
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.query_row([kind, namespace, name], |row| row.get(0)).optional())
-            .map_err(|source| self.sqlite(source))?;
+        let body: Option<String> = self.one(sql, [kind, namespace, name])?;
         let body = match body.as_deref() {
-            Some("") => match self.body_in_memory(kind, namespace, name).map_err(|source| self.sqlite(source))? {
+            Some("") => match self.body_in_memory(kind, namespace, name)? {
                 None => return Ok(Some(serde_json::Value::Null)),
                 found => found,
             },
@@ -54,13 +40,10 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn objects_of(&self, kind: &str) -> Result<(Vec<serde_json::Value>, Vec<StoreError>), StoreError> {
-        let run = || {
-            let mut statement = self.db.prepare("SELECT namespace, name, body FROM objects WHERE kind = ?1")?;
-            let rows = statement.query_map([kind], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<rusqlite::Result<Vec<(String, String, String)>>>()
-        };
+        let sql = "SELECT namespace, name, body FROM objects WHERE kind = ?1";
+        let rows: Vec<[String; 3]> = self.all(sql, [kind], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?;
         let (mut good, mut bad) = (Vec::new(), Vec::new());
-        for (namespace, name, body) in run().map_err(|source| self.sqlite(source))? {
+        for [namespace, name, body] in rows {
             match self.parse(&format!("{kind} {namespace}/{name}"), &body) {
                 Ok(body) => good.push(body),
                 Err(error) => bad.push(error),

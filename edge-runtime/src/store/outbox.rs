@@ -3,7 +3,6 @@
 //! counted, so that one event can say so.
 
 use edge_protocol::message::Report;
-use rusqlite::OptionalExtension;
 
 use super::{Fact, Store, StoreError, Writer};
 
@@ -46,28 +45,22 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn outbox(&self) -> Result<Vec<OutboxRow>, StoreError> {
-        let run = || {
-            let mut statement = self.db.prepare("SELECT id, report FROM outbox ORDER BY id")?;
-            let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
-            rows.collect::<rusqlite::Result<Vec<(i64, String)>>>()
-        };
-        let rows = run().map_err(|source| self.sqlite(source))?;
+        let sql = "SELECT id, report FROM outbox ORDER BY id";
+        let rows: Vec<(i64, String)> = self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         // A row of a version that knew more is kept and skipped: it is still that version's to send.
         let known = |(id, text): (i64, String)| {
             Some(OutboxRow { id: u64::try_from(id).ok()?, report: serde_json::from_str(&text).ok()? })
         };
         Ok(rows.into_iter().filter_map(known).collect())
     }
-}
 
-impl Store {
     /// Whether there are events that wait.
     ///
     /// # Errors
     /// SQLite fails.
     pub fn has_events(&self) -> Result<bool, StoreError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE subject IS NULL)";
-        self.db.query_row(sql, [], |row| row.get(0)).map_err(|source| self.sqlite(source))
+        Ok(self.one(sql, [])?.unwrap_or_default())
     }
 
     /// How many reports wait, and their bytes.
@@ -75,11 +68,9 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn outbox_size(&self) -> Result<(i64, i64), StoreError> {
-        self.db
-            .query_row("SELECT count(*), ifnull(sum(length(report)), 0) FROM outbox", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .map_err(|source| self.sqlite(source))
+        let sql = "SELECT count(*), ifnull(sum(length(report)), 0) FROM outbox";
+        let rows = self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.into_iter().next().unwrap_or_default())
     }
 
     /// The unacknowledged report with this number, if it still waits.
@@ -88,11 +79,7 @@ impl Store {
     /// SQLite fails.
     pub fn outbox_row(&self, id: u64) -> Result<Option<Report>, StoreError> {
         let id = i64::try_from(id).unwrap_or(i64::MAX);
-        let text: Option<String> = self
-            .db
-            .query_row("SELECT report FROM outbox WHERE id = ?1", [id], |row| row.get(0))
-            .optional()
-            .map_err(|source| self.sqlite(source))?;
+        let text: Option<String> = self.one("SELECT report FROM outbox WHERE id = ?1", [id])?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 }

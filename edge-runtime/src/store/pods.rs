@@ -1,7 +1,5 @@
 //! What the runtime knows of each pod it runs, and the manifest it was last told to run.
 
-use rusqlite::OptionalExtension;
-
 use super::{Store, StoreError, Writer};
 use crate::pod::record::PodRecord;
 
@@ -21,13 +19,11 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn pods(&self) -> Result<(Vec<StoredPod>, BadRows), StoreError> {
-        let run = || {
-            let mut statement = self.db.prepare("SELECT uid, record, manifest FROM pods")?;
-            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<rusqlite::Result<Vec<(String, String, Option<String>)>>>()
-        };
+        let sql = "SELECT uid, record, manifest FROM pods";
+        let rows: Vec<(String, String, Option<String>)> =
+            self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let (mut good, mut bad) = (Vec::new(), Vec::new());
-        for (uid, record, manifest) in run().map_err(|source| self.sqlite(source))? {
+        for (uid, record, manifest) in rows {
             let what = format!("pod {uid}");
             let parsed = self.parse(&what, &record).and_then(|record| {
                 let manifest = manifest.map(|text| self.parse(&what, &text)).transpose()?;
@@ -40,17 +36,13 @@ impl Store {
         }
         Ok((good, bad))
     }
-}
 
-impl Store {
     /// What is recorded of one pod; none as well if it does not parse.
     ///
     /// # Errors
     /// SQLite fails.
     pub fn pod_record(&self, uid: &str) -> Result<Option<PodRecord>, StoreError> {
-        let sql = "SELECT record FROM pods WHERE uid = ?1";
-        let text: Option<String> =
-            self.db.query_row(sql, [uid], |row| row.get(0)).optional().map_err(|source| self.sqlite(source))?;
+        let text: Option<String> = self.one("SELECT record FROM pods WHERE uid = ?1", [uid])?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 }

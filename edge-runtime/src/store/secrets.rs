@@ -35,10 +35,9 @@ impl Store {
             moved.map_err(|source| self.sqlite(source))?;
         }
         let bodiless = "SELECT count(*) FROM objects WHERE kind = ?1 AND digest = ''";
-        let bodiless: i64 =
-            self.db.query_row(bodiless, [KIND], |row| row.get(0)).map_err(|source| self.sqlite(source))?;
+        let bodiless: Option<i64> = self.one(bodiless, [KIND])?;
         // A connection that resumes would not bring what was there before.
-        if bodiless > 0 && self.fact(Fact::LastSequence)?.is_some_and(|seq| !seq.is_empty()) {
+        if bodiless > Some(0) && self.fact(Fact::LastSequence)?.is_some_and(|seq| !seq.is_empty()) {
             self.write(|writer| {
                 writer.set_fact(Fact::Stream, "")?;
                 writer.set_fact(Fact::LastSequence, "")
@@ -80,13 +79,11 @@ impl Store {
         }
     }
 
-    pub(super) fn body_in_memory(&self, kind: &str, namespace: &str, name: &str) -> rusqlite::Result<Option<String>> {
-        use rusqlite::OptionalExtension;
+    pub(super) fn body_in_memory(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<String>, StoreError> {
         if kind != KIND || !self.secrets_in_memory {
             return Ok(None);
         }
-        let sql = "SELECT body FROM temp.secrets WHERE namespace = ?1 AND name = ?2";
-        self.db.prepare_cached(sql)?.query_row([namespace, name], |row| row.get(0)).optional()
+        self.one("SELECT body FROM temp.secrets WHERE namespace = ?1 AND name = ?2", [namespace, name])
     }
 }
 

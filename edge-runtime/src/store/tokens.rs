@@ -1,7 +1,7 @@
 //! Service account tokens of the pods here. They go with their pod and with nothing else, least of all because they
 //! have expired.
 
-use rusqlite::OptionalExtension;
+use serde::de::DeserializeOwned;
 
 use super::{Store, StoreError, Writer};
 use crate::pod::token::{self, Held, Wanted};
@@ -10,27 +10,20 @@ impl Store {
     /// # Errors
     /// SQLite fails or the row is not what was written.
     pub fn token(&self, uid: &str, wanted: &Wanted) -> Result<Option<Held>, StoreError> {
-        let sql = "SELECT record FROM tokens WHERE uid = ?1 AND name = ?2";
-        let name = wanted.name();
-        let record: Option<String> = self
-            .db
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.query_row([uid, &name], |row| row.get(0)).optional())
-            .map_err(|source| self.sqlite(source))?;
+        self.token_by_name(uid, &wanted.name())
+    }
+
+    fn token_by_name<T: DeserializeOwned>(&self, uid: &str, name: &str) -> Result<Option<T>, StoreError> {
+        let record: Option<String> = self.one("SELECT record FROM tokens WHERE uid = ?1 AND name = ?2", [uid, name])?;
         record.map(|record| self.parse(&format!("token {name} of pod {uid}"), &record)).transpose()
     }
 
     /// What volumes and environments are made from: an object of the cloud, or, for the kind of
     /// [`token::KIND`], a token. A row that cannot be read counts as missing, and is logged.
     pub fn lookup(&self, kind: &str, namespace: &str, name: &str) -> Option<serde_json::Value> {
-        let found = if kind == token::KIND {
-            let sql = "SELECT record FROM tokens WHERE uid = ?1 AND name = ?2";
-            let record: Result<Option<String>, _> =
-                self.db.query_row(sql, [namespace, name], |row| row.get(0)).optional();
-            let record = record.map_err(|source| self.sqlite(source));
-            record.and_then(|record| record.map(|text| self.parse("token", &text)).transpose())
-        } else {
-            self.object(kind, namespace, name)
+        let found = match kind {
+            token::KIND => self.token_by_name(namespace, name),
+            _ => self.object(kind, namespace, name),
         };
         found.unwrap_or_else(|error| {
             log::error!("{error}");

@@ -39,10 +39,28 @@ pub fn itself(verb: &str) -> Command {
 ///
 /// # Errors
 /// It cannot be run, printed more than `limit` bytes, or did not end within `patience`.
-pub async fn run(mut command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
+pub async fn run(command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
+    run_with(command, Stdio::piped(), stdin, limit, patience).await
+}
+
+/// As [`run`], with the standard error of this process: what a helper logs is ours.
+///
+/// # Errors
+/// As [`run`].
+pub async fn help(command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
+    run_with(command, Stdio::inherit(), stdin, limit, patience).await
+}
+
+async fn run_with(
+    mut command: Command,
+    stderr: Stdio,
+    stdin: &[u8],
+    limit: usize,
+    patience: Duration,
+) -> io::Result<Output> {
     command.process_group(0);
     let mut command = smol::process::Command::from(command);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
     let mut child = command.spawn()?;
     let mut family = Family::of(child.id());
     let work = async {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::token;
 use crate::frame;
 use crate::logs::cri::Stream;
-use crate::protocol::{Answer, Call, Event};
+use crate::protocol::{Call, Event};
 
 /// More connections than any node needs; beyond, the newcomer is refused.
 const MAX_CLIENTS: usize = 16;
@@ -100,14 +100,6 @@ impl Clients {
         }
     }
 
-    pub(crate) fn answer(&mut self, serial: u64, answer: &Answer, epoll: &Epoll) {
-        self.send(serial, answer, epoll);
-    }
-
-    pub(crate) fn tell(&mut self, serial: u64, event: &Event, epoll: &Epoll) {
-        self.send(serial, event, epoll);
-    }
-
     pub(crate) fn tell_all(&mut self, event: &Event, epoll: &Epoll) {
         let greeted: Vec<u64> = self.open.iter().filter(|(_, c)| c.greeted).map(|(serial, _)| *serial).collect();
         for serial in greeted {
@@ -164,7 +156,8 @@ impl Clients {
         }
     }
 
-    fn send(&mut self, serial: u64, message: &impl Serialize, epoll: &Epoll) {
+    /// An answer or an event.
+    pub(crate) fn send(&mut self, serial: u64, message: &impl Serialize, epoll: &Epoll) {
         let Some(client) = self.open.get_mut(&serial) else { return };
         let sent = frame::encode(message, &mut client.unsent).map_err(io::Error::other);
         if sent.and_then(|()| client.flush(serial, epoll)).is_err() || client.unsent.len() > MAX_UNSENT {

@@ -93,10 +93,10 @@ impl Monitor {
                 return running.signal(signal).map_err(|e| format!("signal {signal} to {id}: {e}"));
             }
             // Whoever asks has missed the news.
-            State::Exited(record) => self.clients.tell(client, &Event::Exited(record.clone()), &self.epoll),
+            State::Exited(record) => self.clients.send(client, &Event::Exited(record.clone()), &self.epoll),
             State::Failed { message } => {
                 let event = Event::StartFailed { id: id.to_owned(), message: message.clone() };
-                self.clients.tell(client, &event, &self.epoll);
+                self.clients.send(client, &event, &self.epoll);
             }
             State::CleaningUp { .. } => {}
         }
@@ -161,7 +161,7 @@ impl Monitor {
             let Some(container) = self.containers.get(id) else { return };
             answer.error = Some(format!("deleting {id}: {}", oci::failure(&container.spec.bundle, "")));
         }
-        self.clients.answer(client, &answer, &self.epoll);
+        self.clients.send(client, &answer, &self.epoll);
     }
 
     /// The OCI runtime has not come back from deleting it.
@@ -172,7 +172,7 @@ impl Monitor {
         }
         if let Some((client, seq)) = asked {
             let error = Some(format!("deleting {id}: {why}"));
-            self.clients.answer(client, &Answer { answer: seq, error, ..Answer::default() }, &self.epoll);
+            self.clients.send(client, &Answer { answer: seq, error, ..Answer::default() }, &self.epoll);
         }
     }
 

@@ -31,7 +31,7 @@ impl Monitor {
 
     pub(crate) fn tell_log_trouble_to(&mut self, client: u64) {
         if let Some(reason) = self.log_trouble.clone() {
-            self.clients.tell(client, &Event::LogTrouble { reason: Some(reason) }, &self.epoll);
+            self.clients.send(client, &Event::LogTrouble { reason: Some(reason) }, &self.epoll);
         }
     }
 }

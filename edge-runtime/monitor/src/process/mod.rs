@@ -214,7 +214,7 @@ impl Monitor {
                         Err((seq, error)) => Some(Answer { answer: seq, error: Some(error), ..Answer::default() }),
                     };
                     if let Some(answer) = answer {
-                        self.clients.answer(serial, &answer, &self.epoll);
+                        self.clients.send(serial, &answer, &self.epoll);
                     }
                 }
             }

@@ -75,24 +75,14 @@ struct Unpacker<'a> {
 impl Unpacker<'_> {
     fn entry(&mut self, mut entry: Entry<'_, impl Read>) -> Result<(), ImageError> {
         self.entries += 1;
-        if self.entries > self.limits.entries {
-            return Err(ImageError::Limit {
-                what: "number of entries of the layer".into(),
-                limit: self.limits.entries,
-            });
-        }
+        ImageError::bound(self.entries, self.limits.entries, || "number of entries of the layer".into())?;
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             return Ok(());
         }
         let name = entry.path_bytes().into_owned();
         self.bytes = self.bytes.saturating_add(entry.size());
-        if self.bytes > self.limits.layer_bytes {
-            return Err(ImageError::Limit {
-                what: "size of the unpacked layer".into(),
-                limit: self.limits.layer_bytes,
-            });
-        }
+        ImageError::bound(self.bytes, self.limits.layer_bytes, || "size of the unpacked layer".into())?;
         let done = match place(&name)? {
             Place::Ignored => Ok(()),
             Place::Root => self.root(&mut entry),

@@ -2,7 +2,7 @@
 //! A row that is not what its table holds is left behind, except that a pod's is kept for its name: that something of it
 //! may run is worth knowing.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ToSql};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::btree::{Column, Row};
@@ -87,31 +87,20 @@ impl Found {
     /// Adds it to the store unless it has one of that name. Objects lose their digest: a changed letter does not show,
     /// so that the next list brings each of them again. Whether it was added.
     pub(super) fn add(&self, db: &Connection) -> rusqlite::Result<bool> {
-        let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
-            db.prepare_cached(sql).and_then(|mut statement| statement.execute(values)).map(|rows| rows > 0)
+        let (table, columns, values): (_, _, &[&dyn ToSql]) = match self {
+            Self::Fact { key, value } => ("facts", "key, value", &[key, value]),
+            Self::Object { kind, namespace, name, uid, body } => {
+                ("objects", "kind, namespace, name, uid, body, digest", &[kind, namespace, name, uid, body, &""])
+            }
+            Self::Pod { uid, record, manifest } => ("pods", "uid, record, manifest", &[uid, record, manifest]),
+            Self::Image { id, record } => ("images", "id, record", &[id, record]),
+            Self::Reference { reference, image } => ("image_references", "reference, image", &[reference, image]),
+            Self::Token { uid, name, record } => ("tokens", "uid, name, record", &[uid, name, record]),
+            Self::Report { id, subject, report } => ("outbox", "id, subject, report", &[id, subject, report]),
         };
-        match self {
-            Self::Fact { key, value } => run("INSERT OR IGNORE INTO facts (key, value) VALUES (?1, ?2)", &[key, value]),
-            Self::Object { kind, namespace, name, uid, body } => run(
-                "INSERT OR IGNORE INTO objects (kind, namespace, name, uid, digest, body) VALUES (?1, ?2, ?3, ?4, '', ?5)",
-                &[kind, namespace, name, uid, body],
-            ),
-            Self::Pod { uid, record, manifest } => {
-                run("INSERT OR IGNORE INTO pods (uid, record, manifest) VALUES (?1, ?2, ?3)", &[uid, record, manifest])
-            }
-            Self::Image { id, record } => {
-                run("INSERT OR IGNORE INTO images (id, record) VALUES (?1, ?2)", &[id, record])
-            }
-            Self::Reference { reference, image } => {
-                run("INSERT OR IGNORE INTO image_references (reference, image) VALUES (?1, ?2)", &[reference, image])
-            }
-            Self::Token { uid, name, record } => {
-                run("INSERT OR IGNORE INTO tokens (uid, name, record) VALUES (?1, ?2, ?3)", &[uid, name, record])
-            }
-            Self::Report { id, subject, report } => {
-                run("INSERT OR IGNORE INTO outbox (id, subject, report) VALUES (?1, ?2, ?3)", &[id, subject, report])
-            }
-        }
+        let marks = vec!["?"; values.len()].join(", ");
+        let sql = format!("INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})");
+        db.prepare_cached(&sql)?.execute(values).map(|rows| rows > 0)
     }
 }
 
