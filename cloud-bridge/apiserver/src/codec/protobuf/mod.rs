@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(decode(b"{}"), Err(DecodeError::NoMagic));
         assert_eq!(decode(&body("v1", "ConfigMap", &[0x0a, 0x7f])), Err(DecodeError::Malformed));
         assert_eq!(decode(&body("v1", "ConfigMap", &[0xff; 12])), Err(DecodeError::Malformed));
-        let unknown = decode(&body("apps/v1", "Deployment", &[]));
+        let unknown = decode(&body("batch/v1", "Job", &[]));
         assert!(matches!(unknown, Err(DecodeError::UnknownKind { .. })), "{unknown:?}");
     }
 }
