@@ -19,11 +19,13 @@ fn old_and_new_kubectl_feel_at_home() {
         if let Some(program) = std::env::var_os(variable) {
             let kubectl = Kubectl { program: program.into(), ..cluster.kubectl.clone() };
             everyday_use(&kubectl, &node.name);
+            deployments(&kubectl);
             tried += 1;
         }
     }
     if tried == 0 {
         everyday_use(&cluster.kubectl, &node.name);
+        deployments(&cluster.kubectl);
     }
 }
 
@@ -98,4 +100,41 @@ fn everyday_use(kubectl: &Kubectl, node: &str) {
     assert!(deleted.contains("deleted") && kubectl.run(&["get", "pod", "p"]).is_err_and(|e| e.contains("NotFound")));
     let _ = kubectl.ok(&["delete", "configmap/cm", "secret/s"]);
     let _ = kubectl.ok(&["delete", "namespace", &space]);
+}
+
+/// A Deployment as an object; nothing makes pods of it here.
+fn deployments(kubectl: &Kubectl) {
+    let made = kubectl.ok(&["create", "deployment", "web", "--image=busybox:1"]);
+    assert_eq!(made, "deployment.apps/web created\n");
+    let wide = kubectl.ok(&["get", "deploy", "-o", "wide"]);
+    let (head, row) = wide.split_once('\n').expect("two lines");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(head), ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE", "CONTAINERS", "IMAGES", "SELECTOR"]);
+    let row = words(row);
+    assert_eq!(row[..4], ["web", "0/1", "0", "0"]);
+    assert_eq!(row[5..], ["busybox", "busybox:1", "app=web"]);
+    assert!(kubectl.ok(&["get", "all"]).contains("deployment.apps/web"));
+    let about = kubectl.ok(&["describe", "deployment", "web"]);
+    assert!(about.contains("25% max unavailable, 25% max surge") && about.contains("app=web"), "{about}");
+
+    assert!(kubectl.ok(&["set", "image", "deployment/web", "busybox=busybox:2"]).contains("image updated"));
+    let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"busybox","workingDir":"/tmp"}]}}}}"#;
+    assert!(kubectl.ok(&["patch", "deployment", "web", "-p", patch]).contains("patched"));
+    let mut edit = kubectl.command(&["edit", "deployment", "web"]);
+    let edited = edit.env("EDITOR", "sed -i s/replicas:.1/replicas:\\ 3/").output().expect("kubectl starts");
+    assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
+    let seen = kubectl.ok(&["get", "deployment", "web", "-o", "json"]);
+    let seen: serde_json::Value = serde_json::from_str(&seen).expect("JSON");
+    let container = &seen["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!((&container["image"], &container["workingDir"]), (&json!("busybox:2"), &json!("/tmp")));
+    assert_eq!((&seen["spec"]["replicas"], &seen["metadata"]["generation"]), (&json!(3), &json!(4)));
+
+    let template =
+        json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "c", "image": "db:1"}]}});
+    let manifest = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "db"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}, "template": template}});
+    assert_eq!(kubectl.try_apply(&manifest.to_string()).expect("accepted"), "deployment.apps/db created\n");
+    assert_eq!(kubectl.try_apply(&manifest.to_string()).expect("accepted"), "deployment.apps/db unchanged\n");
+    let deleted = kubectl.ok(&["delete", "deployment", "web", "db"]);
+    assert!(deleted.contains("\"web\" deleted") && deleted.contains("\"db\" deleted"), "{deleted}");
 }

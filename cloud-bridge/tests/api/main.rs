@@ -7,6 +7,7 @@ mod accounts;
 mod apply;
 mod custom;
 mod deletion;
+mod deployments;
 mod harness;
 mod lists;
 mod node;

@@ -5,6 +5,7 @@ mod columns;
 mod config;
 pub(crate) mod custom;
 mod defaults;
+mod deployment;
 mod endpoint_slice;
 mod endpoints;
 mod event;
@@ -37,6 +38,7 @@ static KINDS: &[&Kind] = &[
     &config::SECRET,
     &service_account::KIND,
     &service::KIND,
+    &deployment::KIND,
     &lease::KIND,
     &endpoint_slice::KIND,
     &event::IN_ITS_GROUP,

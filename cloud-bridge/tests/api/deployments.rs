@@ -1,0 +1,133 @@
+//! Deployments as objects: what is filled in, what is refused, and how they are shown. On a real cluster their controller
+//! acts on them meanwhile; nothing here depends on it.
+
+use serde_json::{Value, json};
+
+use crate::harness::{APPLY, Api, MERGE, STRATEGIC, TABLE};
+
+fn deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}}},
+    })
+}
+
+#[tokio::test]
+async fn what_raises_a_generation() {
+    let api = Api::open().await;
+    let all = api.group_path("apps/v1", "deployments");
+    let made = api.post(&all, deployment("d")).await.ok();
+    assert_eq!(made["metadata"]["generation"], 1);
+    assert_eq!(made["spec"]["strategy"]["rollingUpdate"]["maxSurge"], "25%");
+    assert_eq!(made["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"], "IfNotPresent");
+    let path = format!("{all}/d");
+    let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox:2"}]}}}});
+    let patched = api.patch(&path, STRATEGIC, image).await.ok();
+    let containers = patched["spec"]["template"]["spec"]["containers"].as_array().map(Vec::as_slice);
+    assert!(matches!(containers, Some([one]) if one["image"] == "busybox:2"), "{patched}");
+    assert_eq!(patched["metadata"]["generation"], 2);
+    // Its ReplicaSets take over annotations, not labels.
+    let annotated = api.patch(&path, MERGE, json!({"metadata": {"annotations": {"a": "1"}}})).await.ok();
+    assert_eq!(annotated["metadata"]["generation"], 3);
+    let labelled = api.patch(&path, MERGE, json!({"metadata": {"labels": {"a": "1"}}})).await.ok();
+    assert_eq!(labelled["metadata"]["generation"], 3);
+    let status =
+        json!({"status": {"conditions": [{"type": "x.example/A", "status": "True"}]}, "spec": {"replicas": 9}});
+    let told = api.patch(&format!("{path}/status"), STRATEGIC, status).await.ok();
+    assert_eq!((&told["spec"]["replicas"], &told["metadata"]["generation"]), (&json!(0), &json!(3)));
+    let gone = api.delete(&path, Value::Null).await.ok();
+    assert_eq!((&gone["kind"], &gone["details"]["group"]), (&json!("Status"), &json!("apps")));
+}
+
+#[tokio::test]
+async fn a_deployment_that_cannot_work_is_refused() {
+    let api = Api::open().await;
+    let all = api.group_path("apps/v1", "deployments");
+    let mut wrong = deployment("d");
+    json_patch(&mut wrong, json!({"spec": {"template": {"spec": {"restartPolicy": "Never"}}}}));
+    api.post(&all, wrong).await.fails(
+        422,
+        "Deployment.apps \"d\" is invalid: spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported \
+         values: \"Always\"",
+    );
+    api.post(&all, deployment("d")).await.ok();
+    let other = json!({"spec": {"selector": {"matchLabels": {"app": "e"}},
+        "template": {"metadata": {"labels": {"app": "e"}}}}});
+    api.patch(&format!("{all}/d"), MERGE, other).await.fails_with(422, "spec.selector: Invalid value: ");
+    let named = api.post(&all, deployment("a.b")).await;
+    let warned = named.warnings.iter().any(|warning| warning.contains("a DNS label is recommended"));
+    // What a dot in a name says is told to whoever names it.
+    assert!(named.code == 201 && warned, "{named:?}");
+}
+
+#[tokio::test]
+async fn an_applier_owns_one_container_of_the_template() {
+    let api = Api::open().await;
+    let path = format!("{}?fieldManager=one", api.group_path("apps/v1", "deployments/d"));
+    api.patch(&path, APPLY, deployment("d")).await.ok();
+    let mut second = deployment("d");
+    json_patch(
+        &mut second,
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "e", "image": "busybox:1"}]}}}}),
+    );
+    let both = api.patch(&path.replace("=one", "=two"), APPLY, second).await.ok();
+    let names: Vec<&Value> = both["spec"]["template"]["spec"]["containers"]
+        .as_array()
+        .map(|list| list.iter().map(|container| &container["name"]).collect())
+        .unwrap_or_default();
+    assert_eq!(names, ["c", "e"]);
+}
+
+#[tokio::test]
+async fn a_table_has_the_columns_of_kubectl() {
+    let api = Api::open().await;
+    let all = api.group_path("apps/v1", "deployments");
+    api.post(&all, deployment("d")).await.ok();
+    let table = api.send("GET", &all, &[("accept", TABLE)], Vec::new()).await.ok();
+    let names: Vec<&str> =
+        table["columnDefinitions"].as_array().unwrap().iter().filter_map(|c| c["name"].as_str()).collect();
+    assert_eq!(names, ["Name", "Ready", "Up-to-date", "Available", "Age", "Containers", "Images", "Selector"]);
+    let cells = table["rows"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells[..4], [json!("d"), json!("0/0"), json!(0), json!(0)]);
+    assert_eq!(cells[5..], [json!("c"), json!("busybox:1"), json!("app=d")]);
+}
+
+/// `kubectl create deployment` sends this form without asking.
+#[tokio::test]
+async fn a_body_in_protobuf_is_one_too() {
+    fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
+        let content = content.as_ref();
+        let length = u8::try_from(content.len()).expect("a short field");
+        assert!(length < 0x80, "one byte tells the length");
+        [&[number << 3 | 2, length], content].concat()
+    }
+    let api = Api::open().await;
+    let labels = field(1, [field(1, "app"), field(2, "d")].concat());
+    let container = [field(1, "c"), field(2, "busybox:1")].concat();
+    let label = field(11, [field(1, "app"), field(2, "d")].concat());
+    let template = [field(1, label), field(2, field(2, container))].concat();
+    // spec: replicas 0, selector, template.
+    let spec = [vec![1 << 3, 0], field(2, labels), field(3, template)].concat();
+    let object = [field(1, field(1, "d")), field(2, spec)].concat();
+    let meta = [field(1, "apps/v1"), field(2, "Deployment")].concat();
+    let body = [b"k8s\0".to_vec(), field(1, meta), field(2, object)].concat();
+    let headers = [("content-type", "application/vnd.kubernetes.protobuf"), ("accept", "application/json")];
+    let made = api.send("POST", &api.group_path("apps/v1", "deployments"), &headers, body).await.ok();
+    assert_eq!(made["spec"]["replicas"], 0);
+    assert_eq!(made["spec"]["selector"]["matchLabels"], json!({"app": "d"}));
+    assert_eq!(made["spec"]["template"]["spec"]["containers"][0]["image"], "busybox:1");
+}
+
+/// Merges a change into an object.
+fn json_patch(object: &mut Value, change: Value) {
+    match change {
+        Value::Object(fields) => {
+            let Some(object) = object.as_object_mut() else { return };
+            for (name, value) in fields {
+                json_patch(object.entry(name).or_insert_with(|| json!({})), value);
+            }
+        }
+        other => *object = other,
+    }
+}
