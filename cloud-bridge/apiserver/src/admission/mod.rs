@@ -19,18 +19,16 @@ use apimachinery::meta;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 use attributes::Attributes;
 
-/// The namespaces that may not be deleted.
-const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
-
 /// Before a creation.
 pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
     if ctx.resource.namespaced {
         namespace_lives(store, ctx, value)?;
     }
-    if is_pod(ctx) {
+    let rules = ctx.resource.rules();
+    if rules.admit_pods {
         pod(store, ctx, value)?;
     }
-    if is_service(ctx)
+    if rules.cluster_ip
         && let Some(range) = ctx.inner.config.services
     {
         cluster_ip::allocate(range, store, &ctx.resource, value)?;
@@ -45,7 +43,7 @@ pub(crate) fn update(ctx: &Attributes<'_>, new: &mut Value, old: &Value) -> ApiR
 
 /// Gives an updated object what it has of the cluster: the address of a Service that had none.
 pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
-    if is_service(ctx)
+    if ctx.resource.rules().cluster_ip
         && let Some(range) = ctx.inner.config.services
         && old["spec"]["clusterIP"] != new["spec"]["clusterIP"]
     {
@@ -57,18 +55,11 @@ pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old
 /// Before a deletion.
 pub(crate) fn delete(ctx: &Attributes<'_>, _store: &Store, current: &Stored) -> ApiResult<()> {
     let name = current.key.name.as_str();
-    if ctx.resource.group.is_empty() && ctx.resource.plural == "namespaces" && IMMORTAL.contains(&name) {
-        return Err(ApiError::forbidden(&ctx.resource, name, "this namespace may not be deleted"));
+    if ctx.resource.rules().immortal.contains(&name) {
+        let why = format!("this {} may not be deleted", ctx.resource.singular);
+        return Err(ApiError::forbidden(&ctx.resource, name, &why));
     }
     node_restriction::restrict_delete(ctx, current)
-}
-
-fn is_service(ctx: &Attributes<'_>) -> bool {
-    ctx.resource.group.is_empty() && ctx.resource.plural == "services"
-}
-
-fn is_pod(ctx: &Attributes<'_>) -> bool {
-    ctx.resource.group.is_empty() && ctx.resource.plural == "pods"
 }
 
 fn namespace_lives(store: &Store, ctx: &Attributes<'_>, value: &Value) -> ApiResult<()> {

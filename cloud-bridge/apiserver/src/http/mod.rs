@@ -23,7 +23,7 @@ use http::{HeaderMap, Response, StatusCode};
 use jiff::Timestamp;
 
 use super::auth::{self, Attributes};
-use super::resource::{Resource, Serves};
+use super::resource::{Hooks, Resource, Serves};
 use super::state::Inner;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
 use crate::registry::{self, Answer, Context, create, delete, list, patch, update};
@@ -176,7 +176,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         warnings: Vec::new(),
         managed: None,
     };
-    if path.group == crate::kinds::metrics::GROUP {
+    if matches!(resource.hooks, Hooks::Measured) {
         return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
     }
     match resource.subresource(&path.subresource) {

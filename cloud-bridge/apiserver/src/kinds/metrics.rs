@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::resource::strategy::Plain;
 use crate::resource::{ALL_VERBS, Hooks, Resource};
 
 /// The group of these resources.
-pub(crate) const GROUP: &str = "metrics.k8s.io";
+const GROUP: &str = "metrics.k8s.io";
 /// Read only.
 pub(crate) const VERBS: &[&str] = &["get", "list"];
 
@@ -31,7 +30,7 @@ pub(crate) fn resources() -> Vec<Arc<Resource>> {
                 has_generation: false,
                 decode: None,
                 storage: format!("{plural}.{GROUP}").into(),
-                hooks: Hooks::Builtin(&Plain),
+                hooks: Hooks::Measured,
             })
         })
         .collect()

@@ -50,3 +50,30 @@ static KINDS: &[&Kind] = &[
 pub fn resources() -> Vec<Arc<Resource>> {
     KINDS.iter().map(|kind| kind.resource()).chain(metrics::resources()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::codec::messages;
+
+    #[test]
+    fn each_kind_has_names_of_its_own_a_type_and_a_shape() {
+        let mut names = BTreeSet::new();
+        for kind in KINDS {
+            assert!(names.insert((kind.group, kind.plural)) && names.insert((kind.group, kind.kind)), "{}", kind.kind);
+            assert!(kind.check.is_some(), "{} has no typed check", kind.kind);
+            // Definitions come as JSON only: their Go types are none of k8s.io/api.
+            let shape = messages::message(&messages::message_name(kind.group, kind.kind));
+            assert!(
+                shape.is_some() || kind.group == "apiextensions.k8s.io",
+                "{}: run scripts/proto-messages",
+                kind.kind
+            );
+        }
+        for short in KINDS.iter().flat_map(|kind| kind.short_names) {
+            assert!(names.insert(("", short)) || *short == "ev", "{short} stands for two kinds");
+        }
+    }
+}

@@ -25,6 +25,8 @@ pub(crate) static KIND: Kind = Kind {
         name: names::dns_label,
         return_deleted_object: true,
         spec_finalizers: true,
+        // The NamespaceLifecycle admission keeps these.
+        immortal: &["default", "kube-system", "kube-public"],
         ..Rules::SPEC_AND_STATUS
     },
     default,

@@ -35,6 +35,12 @@ pub struct Rules {
     pub(crate) enable_garbage_collection: bool,
     /// Objects go after this time without a write.
     pub(crate) ttl: Option<Duration>,
+    /// Objects of these names may not be deleted.
+    pub(crate) immortal: &'static [&'static str],
+    /// Objects run: admission gives them account, priority, tolerations and class.
+    pub(crate) admit_pods: bool,
+    /// Objects get an address of the range of Services.
+    pub(crate) cluster_ip: bool,
     /// Fields that are stored under another name: as served, as stored.
     pub(crate) stored_names: &'static [(&'static str, &'static str)],
 }
@@ -53,6 +59,9 @@ impl Rules {
         spec_finalizers: false,
         enable_garbage_collection: true,
         ttl: None,
+        immortal: &[],
+        admit_pods: false,
+        cluster_ip: false,
         stored_names: &[],
     };
     /// Of a built-in kind without opinions.

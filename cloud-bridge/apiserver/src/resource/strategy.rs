@@ -3,7 +3,7 @@
 //! and its siblings.
 //!
 //! Everything here is a pure function over `serde_json::Value`: no storage, no clock, no identity. The verbs
-//! in `rest` call the hooks in this order: create = decode, `default`, `prepare_create`, metadata filling,
+//! in `registry` call the hooks in this order: create = decode, `default`, `prepare_create`, metadata filling,
 //! `validate_create`; update = decode, `default`, `prepare_update`, `validate_update`; update of the status
 //! subresource = decode, `default`, `prepare_status_update`, `validate_status_update`.
 

@@ -27,7 +27,12 @@ pub(crate) static KIND: Kind = Kind {
     categories: &["all"],
     namespaced: true,
     check: Some(decode::check::<v1::Pod>),
-    rules: Rules { return_deleted_object: true, grace_period: Some(grace_period), ..Rules::SPEC_AND_STATUS },
+    rules: Rules {
+        return_deleted_object: true,
+        grace_period: Some(grace_period),
+        admit_pods: true,
+        ..Rules::SPEC_AND_STATUS
+    },
     generation: Some(spec_changed),
     default: defaults::pod,
     prepare_create,

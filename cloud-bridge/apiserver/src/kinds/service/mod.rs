@@ -29,6 +29,7 @@ pub(crate) static KIND: Kind = Kind {
         name: names::dns_label,
         allow_create_on_update: true,
         return_deleted_object: true,
+        cluster_ip: true,
         ..Rules::SPEC_AND_STATUS
     },
     default,
