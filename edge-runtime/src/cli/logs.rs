@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use smol::future::or;
 
 use super::find::stored_pods;
 use super::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
@@ -12,6 +11,7 @@ use super::{CliError, find};
 use crate::logs::read::{Chunk, LogOptions, LogReader};
 use crate::pod::id::container_id;
 use crate::pod::record::ContainerRecord;
+use crate::sys::time::within;
 
 /// Bytes written at once.
 const CHUNK: usize = 32 * 1024;
@@ -70,17 +70,11 @@ async fn print(reader: &mut LogReader, still_runs: impl Fn() -> Result<bool, Cli
                 }
             }
             Chunk::End => return Ok(()),
-            Chunk::Wait => {
-                let late = async {
-                    smol::Timer::after(LOOK).await;
-                    None
-                };
-                match or(async { Some(reader.changed().await) }, late).await {
-                    Some(changed) => changed?,
-                    None if still_runs()? => {}
-                    None => reader.container_ended(),
-                }
-            }
+            Chunk::Wait => match within(LOOK, reader.changed()).await {
+                Some(changed) => changed?,
+                None if still_runs()? => {}
+                None => reader.container_ended(),
+            },
         }
     }
 }

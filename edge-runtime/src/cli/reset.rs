@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use nix::mount::{MntFlags, umount2};
 use smol::channel::bounded;
-use smol::future::FutureExt;
 
 use super::verb::{Flag, Given, Operands, Verb};
 use super::{CliError, print};
@@ -20,6 +19,7 @@ use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use crate::paths::Paths;
 use crate::sys::files;
 use crate::sys::tasks::Tasks;
+use crate::sys::time::within;
 use sampan_monitor::protocol::Phase;
 
 /// SIGKILL is quick; a process in uninterruptible sleep is not.
@@ -88,11 +88,8 @@ async fn end_containers(paths: &Paths) -> Result<(), CliError> {
         let _ = monitor.shutdown_if_idle().await;
         Ok(())
     };
-    let late = async {
-        smol::Timer::after(PATIENCE).await;
-        Err(CliError::Failed(format!("containers still run after {} s", PATIENCE.as_secs())))
-    };
-    executor.run(work.or(late)).await
+    let late = || Err(CliError::Failed(format!("containers still run after {} s", PATIENCE.as_secs())));
+    executor.run(within(PATIENCE, work)).await.unwrap_or_else(late)
 }
 
 fn remove_from_host(paths: &Paths) -> Result<(), CliError> {

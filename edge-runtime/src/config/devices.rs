@@ -9,21 +9,36 @@ use super::Wrong;
 use crate::pod::extended_resources::is_extended;
 
 /// What stands behind one resource name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DeviceClass {
     /// Absolute paths below `/dev`; `*` and `?` within a part.
+    #[serde(rename = "paths")]
     pub patterns: Vec<String>,
     /// How many containers may have one device at the same time.
+    #[serde(default = "one")]
     pub share: u32,
     /// Of `rwm`.
+    #[serde(default = "read_write")]
     pub access: String,
 }
 
+fn one() -> u32 {
+    1
+}
+
+fn read_write() -> String {
+    "rw".to_owned()
+}
+
 /// An OCI runtime as it is called.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Handler {
+    #[serde(rename = "command")]
     pub program: PathBuf,
     /// Before the subcommand.
+    #[serde(default)]
     pub args: Vec<String>,
 }
 
@@ -32,24 +47,7 @@ pub struct Handler {
 #[serde(untagged)]
 pub enum DeviceFile {
     Paths(Vec<String>),
-    Full(FullDeviceFile),
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct FullDeviceFile {
-    pub paths: Vec<String>,
-    pub share: Option<u32>,
-    pub access: Option<String>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct HandlerFile {
-    pub command: PathBuf,
-    /// Before the subcommand.
-    #[serde(default)]
-    pub args: Vec<String>,
+    Full(DeviceClass),
 }
 
 /// Checked device classes by resource name.
@@ -65,14 +63,9 @@ fn device(name: &str, file: DeviceFile) -> Result<DeviceClass, Wrong> {
     if !is_extended(name) || !name.split('/').all(part_ok) || name.matches('/').count() != 1 {
         return wrong("is no resource name like example.com/gpio".to_owned());
     }
-    let full = match file {
-        DeviceFile::Paths(paths) => FullDeviceFile { paths, share: None, access: None },
-        DeviceFile::Full(full) => full,
-    };
-    let class = DeviceClass {
-        patterns: full.paths,
-        share: full.share.unwrap_or(1),
-        access: full.access.unwrap_or_else(|| "rw".to_owned()),
+    let class = match file {
+        DeviceFile::Paths(patterns) => DeviceClass { patterns, share: one(), access: read_write() },
+        DeviceFile::Full(class) => class,
     };
     if let Some(path) = class.patterns.iter().find(|path| !path.starts_with("/dev/") || path.contains("..")) {
         return wrong(format!("{path:?} is no path below /dev"));
@@ -87,7 +80,7 @@ fn device(name: &str, file: DeviceFile) -> Result<DeviceClass, Wrong> {
 }
 
 /// Checked handlers by name.
-pub(super) fn runtimes(typed: BTreeMap<String, HandlerFile>) -> Result<BTreeMap<String, Handler>, Wrong> {
+pub(super) fn runtimes(typed: BTreeMap<String, Handler>) -> Result<BTreeMap<String, Handler>, Wrong> {
     let name_ok = |name: &str| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
@@ -95,9 +88,6 @@ pub(super) fn runtimes(typed: BTreeMap<String, HandlerFile>) -> Result<BTreeMap<
         Some(name) => {
             Err((format!("runtimes.{name}"), "a handler is named by lower-case letters, digits and '-'".into()))
         }
-        None => Ok(typed
-            .into_iter()
-            .map(|(name, file)| (name, Handler { program: file.command, args: file.args }))
-            .collect()),
+        None => Ok(typed),
     }
 }

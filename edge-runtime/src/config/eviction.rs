@@ -10,12 +10,18 @@ use crate::eviction::{Signal, Threshold, manager, threshold};
 use crate::sys::host;
 
 /// As typed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct EvictionFile {
     /// Threshold by signal, as the kubelet's `evictionHard`.
     pub hard: BTreeMap<String, String>,
-    pub pressure_transition_seconds: Option<u64>,
+    pub pressure_transition_seconds: u64,
+}
+
+impl Default for EvictionFile {
+    fn default() -> Self {
+        Self { hard: BTreeMap::new(), pressure_transition_seconds: manager::TRANSITION.as_secs() }
+    }
 }
 
 /// When pods must go.
@@ -30,8 +36,16 @@ impl EvictionConfig {
     pub(super) fn from_file(file: &EvictionFile) -> Result<Self, Wrong> {
         let thresholds = threshold::effective(&file.hard, host::memory_total())
             .map_err(|(signal, why)| (format!("eviction.hard.{signal}"), why))?;
-        let transition = file.pressure_transition_seconds.map_or(manager::TRANSITION, Duration::from_secs);
-        Ok(Self { thresholds, transition })
+        Ok(Self { thresholds, transition: Duration::from_secs(file.pressure_transition_seconds) })
+    }
+
+    /// As typed, with the defaults that were not.
+    pub(super) fn filled(&self, mut file: EvictionFile) -> EvictionFile {
+        for threshold in &self.thresholds {
+            let name = threshold.signal.name().to_owned();
+            file.hard.entry(name).or_insert_with(|| threshold.amount.to_string());
+        }
+        file
     }
 }
 

@@ -1,21 +1,23 @@
-//! The shape of `config.yaml`: every key optional, an unknown one refused (or, see `lenient`, left out). Knows no defaults.
+//! The shape of `config.yaml`: every key optional, an unknown one refused (or, see `lenient`, left out). A section that needs nothing of
+//! the host for its defaults has them at once; the others are checked and filled when the configuration is made.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_yaml_ng::Value;
 
-use super::devices::{DeviceFile, HandlerFile};
+use super::devices::{DeviceFile, Handler};
 use super::eviction::EvictionFile;
-use super::images::ImagesFile;
-use super::logs::LogFile;
+use super::images::ImagesConfig;
+use super::logs::LogConfig;
 use super::network::NetworkFile;
-use super::node::ReservedFile;
-use super::pull::PullFile;
+use super::node::Reserved;
+use super::pull::PullConfig;
 use super::resources::ResourcesConfig;
-use super::runtime::RuntimeFile;
-use super::security::SecurityFile;
-use super::shutdown::ShutdownFile;
+use super::runtime::RuntimeConfig;
+use super::security::SecurityConfig;
+use super::shutdown::ShutdownConfig;
 use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
 
@@ -27,21 +29,21 @@ pub struct ConfigFile {
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<String>,
     pub max_pods: Option<u32>,
-    pub reserved: ReservedFile,
+    pub reserved: Reserved,
     pub network: NetworkFile,
     pub cgroup_parent: Option<String>,
     pub cgroup_driver: Driver,
-    pub runtime: RuntimeFile,
-    pub logs: LogFile,
-    pub security: SecurityFile,
+    pub runtime: RuntimeConfig,
+    pub logs: LogConfig,
+    pub security: SecurityConfig,
     pub resources: ResourcesConfig,
     pub devices: BTreeMap<String, DeviceFile>,
-    pub runtimes: BTreeMap<String, HandlerFile>,
+    pub runtimes: BTreeMap<String, Handler>,
     pub registry: Vec<RegistryConfig>,
     pub eviction: EvictionFile,
-    pub images: ImagesFile,
-    pub pull: PullFile,
-    pub shutdown: ShutdownFile,
+    pub images: ImagesConfig,
+    pub pull: PullConfig,
+    pub shutdown: ShutdownConfig,
 }
 
 /// Why the configuration was refused.
@@ -74,7 +76,28 @@ impl ConfigFile {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        serde_yaml_ng::from_str(text)
-            .map_err(|error| ConfigError::Parse { file: file.into(), message: error.to_string().trim().to_owned() })
+        let parsed = serde_yaml_ng::from_str(text).or_else(|error| match without_empty(text) {
+            Some(text) => serde_yaml_ng::from_str(&text),
+            None => Err(error),
+        });
+        parsed.map_err(|error| ConfigError::Parse { file: file.into(), message: error.to_string().trim().to_owned() })
     }
+}
+
+/// The text without keys that have no value: they are not set. None if there are none.
+fn without_empty(text: &str) -> Option<String> {
+    fn clear(value: &mut Value) {
+        match value {
+            Value::Mapping(all) => {
+                all.retain(|_, value| !value.is_null());
+                all.values_mut().for_each(clear);
+            }
+            Value::Sequence(all) => all.iter_mut().for_each(clear),
+            _ => {}
+        }
+    }
+    let value: Value = serde_yaml_ng::from_str(text).ok()?;
+    let mut cleared = value.clone();
+    clear(&mut cleared);
+    (cleared != value).then(|| serde_yaml_ng::to_string(&cleared).ok())?
 }

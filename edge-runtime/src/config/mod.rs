@@ -25,7 +25,7 @@ pub use images::ImagesConfig;
 pub use logs::LogConfig;
 pub use network::{NetworkConfig, NetworkMode};
 pub use node::{Reserved, instance_suffix};
-pub use pull::PullConfig;
+pub use pull::{PullConfig, Window};
 pub use resources::ResourcesConfig;
 pub use runtime::RuntimeConfig;
 pub use security::SecurityConfig;
@@ -111,20 +111,20 @@ impl Config {
 
     fn checked(file: ConfigFile, root: &Path, flag: Option<String>, joined: Option<String>) -> Result<Self, Wrong> {
         file.taints.iter().try_for_each(|taint| node::check_taint(taint))?;
-        let pull = PullConfig::from_file(file.pull)?;
-        let mut images = ImagesConfig::from_file(&file.images)?;
+        let pull = file.pull.check()?;
+        let mut images = file.images.check()?;
         images.pinned.extend(pull.images.iter().cloned());
         Ok(Self {
             node_name: node::name(flag.or(file.node_name).or(joined))?,
             labels: file.labels,
             taints: file.taints,
             max_pods: node::max_pods(file.max_pods)?,
-            reserved: Reserved::from_file(&file.reserved),
+            reserved: file.reserved,
             network: NetworkConfig::from_file(file.network, root)?,
             cgroup_parent: node::cgroup_parent(file.cgroup_parent, file.cgroup_driver, root)?,
             cgroup_driver: file.cgroup_driver,
-            runtime: RuntimeConfig::from_file(file.runtime)?,
-            logs: LogConfig::from_file(&file.logs)?,
+            runtime: file.runtime.check()?,
+            logs: file.logs.check()?,
             security: file.security.check()?,
             resources: file.resources,
             devices: devices::devices(file.devices)?,
@@ -133,7 +133,7 @@ impl Config {
             eviction: EvictionConfig::from_file(&file.eviction)?,
             images,
             pull,
-            shutdown: ShutdownConfig::from_file(&file.shutdown),
+            shutdown: file.shutdown,
         })
     }
 }

@@ -36,11 +36,19 @@ pub enum NetworkMode {
     Auto,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CniFile {
     pub conf_dir: Option<PathBuf>,
-    pub bin_dirs: Option<Vec<PathBuf>>,
+    pub bin_dirs: Vec<PathBuf>,
+}
+
+impl Default for CniFile {
+    /// Where distributions (Debian, Fedora) and Kubernetes' own packages put plugins.
+    fn default() -> Self {
+        let bin_dirs = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"].map(PathBuf::from).into();
+        Self { conf_dir: None, bin_dirs }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -78,8 +86,20 @@ impl NetworkConfig {
             cluster_domain: file.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
             mode: file.mode,
             cni_conf_dir: file.cni.conf_dir.unwrap_or_else(|| root.join("etc/cni/net.d")),
-            cni_bin_dirs: file.cni.bin_dirs.unwrap_or_else(cni_bin_dirs),
+            cni_bin_dirs: file.cni.bin_dirs,
         })
+    }
+
+    /// As typed, with the defaults that were not.
+    pub(super) fn filled(&self, mut file: NetworkFile) -> NetworkFile {
+        file.bridge = Some(self.bridge.clone());
+        // The same by two names, of which a file may have one.
+        if file.subnet.is_none() {
+            file.pod_cidrs = Some(self.subnets.iter().map(ToString::to_string).collect());
+        }
+        file.cluster_domain = Some(self.cluster_domain.clone());
+        file.cni.conf_dir = Some(self.cni_conf_dir.clone());
+        file
     }
 }
 
@@ -106,9 +126,4 @@ fn parse_subnets(texts: &[String]) -> Result<Vec<Subnet>, String> {
         [one, other] if one.is_ipv4() != other.is_ipv4() => Ok(subnets),
         _ => Err("give one subnet, or one of IPv4 and one of IPv6".into()),
     }
-}
-
-/// Where distributions (Debian, Fedora) and Kubernetes' own packages put plugins.
-fn cni_bin_dirs() -> Vec<PathBuf> {
-    ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"].map(PathBuf::from).into()
 }

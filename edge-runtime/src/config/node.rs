@@ -9,30 +9,12 @@ use crate::pod::dns;
 use crate::pod::id::sha256_hex;
 use crate::sys::cgroup::{Driver, check_slice_parent};
 
-/// As typed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct ReservedFile {
-    pub cpu_millis: Option<u64>,
-    pub memory_bytes: Option<u64>,
-    pub storage_bytes: Option<u64>,
-}
-
-#[derive(Clone, Debug)]
 pub struct Reserved {
     pub cpu_millis: u64,
     pub memory_bytes: u64,
     pub storage_bytes: u64,
-}
-
-impl Reserved {
-    pub(super) fn from_file(file: &ReservedFile) -> Self {
-        Self {
-            cpu_millis: file.cpu_millis.unwrap_or(0),
-            memory_bytes: file.memory_bytes.unwrap_or(0),
-            storage_bytes: file.storage_bytes.unwrap_or(0),
-        }
-    }
 }
 
 /// Distinguishes nodes that share a host: nothing for `/`, otherwise 8 hex digits of the root's path.

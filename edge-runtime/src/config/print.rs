@@ -4,7 +4,6 @@
 use serde::ser::Error as _;
 use serde_yaml_ng::{Error, Mapping, Value};
 
-use super::devices::DeviceFile;
 use super::{Config, ConfigFile};
 
 impl Config {
@@ -15,7 +14,7 @@ impl Config {
     /// A value cannot be written as YAML.
     pub fn to_yaml(&self, typed: &ConfigFile, text: &str) -> Result<String, Error> {
         let known: Option<Value> = serde_yaml_ng::from_str(text).ok();
-        let Value::Mapping(all) = serde_yaml_ng::to_value(self.filled(typed))? else {
+        let Value::Mapping(all) = serde_yaml_ng::to_value(self.filled(typed.clone()))? else {
             return Err(Error::custom("a configuration is a mapping"));
         };
         let mut out = String::new();
@@ -23,47 +22,16 @@ impl Config {
         Ok(out)
     }
 
-    fn filled(&self, typed: &ConfigFile) -> ConfigFile {
-        let mut file = typed.clone();
-        file.node_name = Some(self.node_name.clone());
-        file.max_pods = Some(self.max_pods);
-        file.cgroup_parent = Some(self.cgroup_parent.clone());
-        let reserved = &mut file.reserved;
-        reserved.cpu_millis = Some(self.reserved.cpu_millis);
-        reserved.memory_bytes = Some(self.reserved.memory_bytes);
-        reserved.storage_bytes = Some(self.reserved.storage_bytes);
-        let network = &mut file.network;
-        network.bridge = Some(self.network.bridge.clone());
-        // The same by two names, of which a file may have one.
-        if network.subnet.is_none() {
-            network.pod_cidrs = Some(self.network.subnets.iter().map(ToString::to_string).collect());
+    fn filled(&self, typed: ConfigFile) -> ConfigFile {
+        ConfigFile {
+            node_name: Some(self.node_name.clone()),
+            max_pods: Some(self.max_pods),
+            cgroup_parent: Some(self.cgroup_parent.clone()),
+            network: self.network.filled(typed.network),
+            eviction: self.eviction.filled(typed.eviction),
+            images: typed.images.filled(),
+            ..typed
         }
-        network.cluster_domain = Some(self.network.cluster_domain.clone());
-        network.cni.conf_dir = Some(self.network.cni_conf_dir.clone());
-        network.cni.bin_dirs = Some(self.network.cni_bin_dirs.clone());
-        file.runtime.command = Some(self.runtime.command.clone());
-        file.runtime.parallel = Some(self.runtime.parallel);
-        file.runtime.request_timeout_seconds = Some(self.runtime.request_timeout.as_secs());
-        file.logs.max_bytes = Some(self.logs.max_bytes);
-        file.logs.max_files = Some(self.logs.max_files);
-        file.logs.bytes_per_second = Some(self.logs.bytes_per_second.unwrap_or(0));
-        for threshold in &self.eviction.thresholds {
-            let name = threshold.signal.name().to_owned();
-            file.eviction.hard.entry(name).or_insert_with(|| threshold.amount.to_string());
-        }
-        file.eviction.pressure_transition_seconds = Some(self.eviction.transition.as_secs());
-        file.images.gc_high_percent = Some(self.images.gc_high_percent);
-        file.images.gc_low_percent = Some(self.images.gc_low_percent);
-        file.images.gc_min_age_seconds = Some(self.images.gc_min_age.as_secs());
-        file.shutdown.grace_seconds = u32::try_from(self.shutdown.grace.as_secs()).ok();
-        file.shutdown.critical_grace_seconds = u32::try_from(self.shutdown.critical_grace.as_secs()).ok();
-        for (name, class) in &self.devices {
-            if let Some(DeviceFile::Full(device)) = file.devices.get_mut(name) {
-                device.share = Some(class.share);
-                device.access = Some(class.access.clone());
-            }
-        }
-        file
     }
 }
 

@@ -8,48 +8,31 @@ use serde::{Deserialize, Serialize};
 use super::images::normalized;
 use super::{Wrong, wrong};
 
-/// As typed.
+/// Pulls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct PullFile {
-    pub bytes_per_second: Option<u64>,
-    pub window: Option<String>,
-    pub images: Vec<String>,
-    pub auth_file: Option<PathBuf>,
-}
-
-/// Pulls.
-#[derive(Clone, Debug, Default)]
 pub struct PullConfig {
     /// Of one download; there is only one at a time.
     pub bytes_per_second: Option<u64>,
     pub window: Option<Window>,
-    /// Normalized names of images to have before a pod asks for them; never collected.
+    /// Names of images to have before a pod asks for them, normalized once they are checked; never collected.
     pub images: Vec<String>,
     /// Docker config JSON for all registries, behind pull secrets and a registry's own file.
     pub auth_file: Option<PathBuf>,
 }
 
 impl PullConfig {
-    pub(super) fn from_file(file: PullFile) -> Result<Self, Wrong> {
-        if file.bytes_per_second.is_some_and(|rate| rate < 1024) {
+    pub(super) fn check(self) -> Result<Self, Wrong> {
+        if self.bytes_per_second.is_some_and(|rate| rate < 1024) {
             return Err(wrong("pull.bytes-per-second", "less than 1024 would time out at most registries"));
         }
-        Ok(Self {
-            bytes_per_second: file.bytes_per_second,
-            window: file
-                .window
-                .map(|text| Window::parse(&text))
-                .transpose()
-                .map_err(|why| wrong("pull.window", why))?,
-            images: normalized("pull.images", &file.images)?,
-            auth_file: file.auth_file,
-        })
+        Ok(Self { images: normalized("pull.images", &self.images)?, ..self })
     }
 }
 
 /// A time of day, in UTC because a board's time zone is rarely set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Window {
     /// Seconds since midnight.
     from: u32,
@@ -58,6 +41,20 @@ pub struct Window {
 }
 
 const DAY: u32 = 24 * 3600;
+
+impl From<Window> for String {
+    fn from(window: Window) -> Self {
+        window.text
+    }
+}
+
+impl TryFrom<String> for Window {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
+    }
+}
 
 impl Window {
     /// `02:00-05:00`; over midnight when the end is before the beginning.

@@ -5,18 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{Wrong, wrong};
 use crate::pod::sysctls;
 
-/// As typed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct SecurityFile {
-    pub seccomp_default: bool,
-    pub allowed_unsafe_sysctls: Vec<String>,
-    pub pod_pids_limit: Option<u64>,
-    pub secrets_in_memory: bool,
-}
-
-/// Checked.
-#[derive(Clone, Debug, Default)]
 pub struct SecurityConfig {
     /// A container without a seccomp profile gets `RuntimeDefault` (the kubelet's `seccompDefault`).
     pub seccomp_default: bool,
@@ -28,20 +18,15 @@ pub struct SecurityConfig {
     pub secrets_in_memory: bool,
 }
 
-impl SecurityFile {
+impl SecurityConfig {
     /// The key and what is wrong with its value.
-    pub(super) fn check(self) -> Result<SecurityConfig, Wrong> {
+    pub(super) fn check(self) -> Result<Self, Wrong> {
         for pattern in &self.allowed_unsafe_sysctls {
             sysctls::check_pattern(pattern).map_err(|why| wrong("security.allowed-unsafe-sysctls", why))?;
         }
         if self.pod_pids_limit == Some(0) {
             return Err(wrong("security.pod-pids-limit", "must be at least 1"));
         }
-        Ok(SecurityConfig {
-            seccomp_default: self.seccomp_default,
-            allowed_unsafe_sysctls: self.allowed_unsafe_sysctls,
-            pod_pids_limit: self.pod_pids_limit,
-            secrets_in_memory: self.secrets_in_memory,
-        })
+        Ok(self)
     }
 }

@@ -1,17 +1,6 @@
 //! The `shutdown` section: what becomes of pods at the end of the machine.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
-
-/// As typed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct ShutdownFile {
-    pub grace_seconds: Option<u32>,
-    pub critical_grace_seconds: Option<u32>,
-    pub pods: AtShutdown,
-}
 
 /// What becomes of pods when the machine shuts down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,22 +14,18 @@ pub enum AtShutdown {
 }
 
 /// How long pods get when the machine shuts down.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ShutdownConfig {
     /// For pods that are not critical, which stop first.
-    pub grace: Duration,
+    pub grace_seconds: u32,
     /// For critical ones, after the others.
-    pub critical_grace: Duration,
+    pub critical_grace_seconds: u32,
     pub pods: AtShutdown,
 }
 
-impl ShutdownConfig {
-    pub(super) fn from_file(file: &ShutdownFile) -> Self {
-        let seconds = |given: Option<u32>, default| Duration::from_secs(given.unwrap_or(default).into());
-        Self {
-            grace: seconds(file.grace_seconds, 20),
-            critical_grace: seconds(file.critical_grace_seconds, 10),
-            pods: file.pods,
-        }
+impl Default for ShutdownConfig {
+    fn default() -> Self {
+        Self { grace_seconds: 20, critical_grace_seconds: 10, pods: AtShutdown::default() }
     }
 }

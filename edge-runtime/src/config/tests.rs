@@ -15,7 +15,7 @@ fn empty_file_gives_the_defaults_of_a_board() {
     assert_eq!(config.network.subnets, ["10.85.0.0/24".parse().expect("a subnet")]);
     assert_eq!(config.max_pods, 110);
     assert_eq!(config.logs.max_bytes, 10 << 20);
-    assert_eq!(config.logs.bytes_per_second, Some(32_768));
+    assert_eq!(config.logs.bytes_per_second(), Some(32_768));
 }
 
 #[test]
@@ -60,6 +60,18 @@ fn wrong_values_name_their_key() {
 }
 
 #[test]
+fn a_key_without_a_value_is_not_set() {
+    let text = "max-pods:\nlogs:\n  max-files:\n  max-bytes: 8192\nreserved:\nregistry:\n- host: a\n  ca:\n";
+    let config = load(text).expect("valid");
+    assert_eq!((config.max_pods, config.logs.max_files, config.logs.max_bytes), (110, 5, 8192));
+    let file = Path::new("/etc/edge-runtime/config.yaml");
+    let (parsed, left_out) =
+        ConfigFile::parse_lenient(format!("{text}logs2: {{a: 1}}\nimages: {{b: 2, gc-high-percent: }}\n"), file)
+            .expect("runs");
+    assert_eq!((parsed.logs.max_bytes, left_out.len()), (8192, 2), "{left_out:?}");
+}
+
+#[test]
 fn two_roots_share_nothing() {
     let at = |root: &str| {
         Config::from_file(ConfigFile::default(), Path::new("x"), Path::new(root), &Overrides::default(), Some("n"))
@@ -85,7 +97,7 @@ fn keys_of_another_version_are_left_out_of_a_node_that_has_to_run() {
                 network:\n  bridge: br7\n  cni: {more: [1]}\nruntimes: {a: {command: crun, colour: red}}\nnew: {a: {b: 1}}\n";
     assert!(load(text).is_err(), "whoever checks a configuration is told");
     let (parsed, left_out) = ConfigFile::parse_lenient(text.to_owned(), file).expect("runs");
-    assert_eq!((parsed.max_pods, parsed.logs.max_files), (Some(3), Some(3)));
+    assert_eq!((parsed.max_pods, parsed.logs.max_files), (Some(3), 3));
     assert_eq!((parsed.network.bridge.as_deref(), parsed.registry.len(), parsed.runtimes.len()), (Some("br7"), 1, 1));
     for key in ["max-podz", "colour", "speed", "more", "`new`"] {
         assert!(left_out.iter().any(|said| said.contains(key) && said.contains("config.yaml")), "{key}: {left_out:?}");

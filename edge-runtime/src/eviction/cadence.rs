@@ -37,10 +37,6 @@ impl Cadence {
     pub fn changed(&mut self) {
         self.due = None;
     }
-
-    pub fn last(&self) -> &Answers {
-        &self.last
-    }
 }
 
 #[cfg(test)]

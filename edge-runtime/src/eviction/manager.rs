@@ -38,21 +38,14 @@ impl Manager {
         let mut met: Vec<Threshold> = self.thresholds.iter().filter(met).copied().collect();
         met.sort_by_key(|threshold| threshold.signal.shortage());
         for threshold in &met {
-            self.last[place(threshold.signal.shortage())] = Some(now);
+            self.last[threshold.signal.shortage() as usize] = Some(now);
         }
         let transition = self.transition;
-        let under = |shortage| self.last[place(shortage)].is_some_and(|at| now.since(at) < transition || at == now);
+        let under =
+            |shortage: Shortage| self.last[shortage as usize].is_some_and(|at| now.since(at) < transition || at == now);
         let pressure =
             Pressure { memory: under(Shortage::Memory), disk: under(Shortage::Disk), pid: under(Shortage::Pid) };
         Verdict { pressure, met }
-    }
-}
-
-fn place(shortage: Shortage) -> usize {
-    match shortage {
-        Shortage::Memory => 0,
-        Shortage::Disk => 1,
-        Shortage::Pid => 2,
     }
 }
 

@@ -66,17 +66,6 @@ impl Signal {
     pub fn in_bytes(self) -> bool {
         matches!(self, Self::MemoryAvailable | Self::NodeFsAvailable | Self::ImageFsAvailable)
     }
-
-    fn index(self) -> usize {
-        match self {
-            Self::MemoryAvailable => 0,
-            Self::NodeFsAvailable => 1,
-            Self::NodeFsInodesFree => 2,
-            Self::ImageFsAvailable => 3,
-            Self::ImageFsInodesFree => 4,
-            Self::PidAvailable => 5,
-        }
-    }
 }
 
 /// Bytes, inodes or process ids.
@@ -92,10 +81,10 @@ pub struct Observations([Option<Observation>; 6]);
 
 impl Observations {
     pub fn set(&mut self, signal: Signal, available: u64, capacity: u64) {
-        self.0[signal.index()] = Some(Observation { available, capacity });
+        self.0[signal as usize] = Some(Observation { available, capacity });
     }
 
     pub fn get(&self, signal: Signal) -> Option<Observation> {
-        self.0[signal.index()]
+        self.0[signal as usize]
     }
 }

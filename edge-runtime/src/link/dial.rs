@@ -4,6 +4,7 @@ use super::address::BridgeAddress;
 use super::tls::TlsError;
 use crate::sys::resolve::{ResolveError, resolve};
 use crate::sys::tcp::limit_unsent;
+use crate::sys::time::{io_within, within};
 use async_tungstenite::WebSocketStream;
 use async_tungstenite::tungstenite::client::IntoClientRequest;
 use async_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -14,8 +15,7 @@ use futures_rustls::client::TlsStream;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use smol::{Async, Timer};
-use std::future::Future;
+use smol::Async;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -59,11 +59,11 @@ pub async fn connect(bridge: &BridgeAddress, config: Arc<ClientConfig>) -> Resul
     let name = ServerName::try_from(bridge.host.clone()).map_err(|_| DialError::Name(bridge.clone()))?;
     let mut failure = None;
     for address in resolve(&bridge.host, bridge.port).await? {
-        match within(CONNECT, Async::<TcpStream>::connect(address)).await {
+        match io_within(CONNECT, Async::<TcpStream>::connect(address)).await {
             Ok(tcp) => {
                 prepare(&tcp).map_err(|source| DialError::Connect { address, source })?;
                 let handshake = TlsConnector::from(config).connect(name, tcp);
-                let mut tls = within(HANDSHAKE, handshake).await.map_err(|source| DialError::Handshake {
+                let mut tls = io_within(HANDSHAKE, handshake).await.map_err(|source| DialError::Handshake {
                     bridge: bridge.clone(),
                     action: "tls handshake",
                     source,
@@ -92,14 +92,11 @@ pub async fn upgrade(bridge: &BridgeAddress, tls: Tls) -> Result<Socket, DialErr
     let websocket = |source| DialError::Websocket { bridge: bridge.clone(), source: Box::new(source) };
     let request = format!("wss://{}/v1/link", bridge.authority()).into_client_request().map_err(websocket)?;
     let handshake = async_tungstenite::client_async_with_config(request, tls, Some(websocket_config()));
-    let timeout = async {
-        Timer::after(HANDSHAKE).await;
-        Err(tungstenite::Error::Io(io::ErrorKind::TimedOut.into()))
-    };
-    match smol::future::or(handshake, timeout).await {
-        Ok((socket, _response)) => Ok(socket),
-        Err(tungstenite::Error::Http(response)) => Err(refusal(bridge, &response)),
-        Err(source) => Err(websocket(source)),
+    match within(HANDSHAKE, handshake).await {
+        Some(Ok((socket, _response))) => Ok(socket),
+        Some(Err(tungstenite::Error::Http(response))) => Err(refusal(bridge, &response)),
+        Some(Err(source)) => Err(websocket(source)),
+        None => Err(websocket(io::Error::from(io::ErrorKind::TimedOut).into())),
     }
 }
 
@@ -117,12 +114,4 @@ fn refusal(bridge: &BridgeAddress, response: &http::Response<Option<Vec<u8>>>) -
     let body = response.body().as_deref().unwrap_or_default();
     let status = response.status().as_u16();
     DialError::Status { bridge: bridge.clone(), status, message: super::http::status_message(body) }
-}
-
-pub(super) async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let timeout = async {
-        Timer::after(limit).await;
-        Err(io::ErrorKind::TimedOut.into())
-    };
-    smol::future::or(work, timeout).await
 }

@@ -1,7 +1,12 @@
-//! One small HTTP/1.1 exchange with a JSON body each way, for `join`. Nothing reusable, nothing streamed.
+//! One small HTTP/1.1 exchange with a JSON body each way, for joining and renewing. Nothing reusable, nothing streamed.
 
+use super::address::BridgeAddress;
+use super::dial::{self, DialError};
+use crate::sys::time::io_within;
 use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// No answer to a join is larger.
 const MAX_RESPONSE: usize = 64 << 10;
@@ -13,8 +18,19 @@ pub(super) struct Response {
     pub(super) body: Vec<u8>,
 }
 
-/// Sends a POST and reads the whole answer; the connection is used up.
-pub(super) async fn post_json<S: AsyncRead + AsyncWrite + Unpin>(
+/// Dials the bridge for one POST and the whole answer, for which it has so long.
+pub(super) async fn ask<E: From<DialError>>(
+    bridge: &BridgeAddress,
+    config: &Arc<rustls::ClientConfig>,
+    (path, body): (&str, &[u8]),
+    limit: Duration,
+    broken: impl FnOnce(io::Error) -> E,
+) -> Result<Response, E> {
+    let mut stream = dial::connect(bridge, Arc::clone(config)).await?;
+    io_within(limit, post_json(&mut stream, &bridge.authority(), path, body)).await.map_err(broken)
+}
+
+async fn post_json<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     host: &str,
     path: &str,

@@ -4,7 +4,7 @@
 //! bridge, and carries a secret that the bridge accepts once, for one node name.
 
 use super::address::BridgeAddress;
-use super::dial::{self, DialError};
+use super::dial::DialError;
 use super::http;
 use super::identity::{Identity, IdentityError};
 use super::tls::{Time, TlsError, node_config, pinned_config};
@@ -92,13 +92,8 @@ pub async fn join(token: &Token, bridges: &[BridgeAddress], node: &str) -> Resul
     let mut failure = JoinError::NoBridge;
     for bridge in bridges {
         let exchange = async {
-            let mut stream = dial::connect(bridge, Arc::clone(&tls)).await?;
-            let host = bridge.authority();
-            let post = http::post_json(&mut stream, &host, "/v1/join", &body);
-            let response = dial::within(ANSWER, post)
-                .await
-                .map_err(|source| JoinError::Exchange { bridge: bridge.clone(), source })?;
-            accept(bridge, token, &response)
+            let broken = |source| JoinError::Exchange { bridge: bridge.clone(), source };
+            accept(bridge, token, &http::ask(bridge, &tls, ("/v1/join", &body), ANSWER, broken).await?)
         };
         match exchange.await {
             Ok((certificate, ca, cluster)) => {

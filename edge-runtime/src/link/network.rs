@@ -12,7 +12,7 @@ use smol::channel::Sender;
 use smol::{Async, Timer};
 use std::cell::Cell;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -27,10 +27,6 @@ const GROUPS: [libc::c_int; 5] = [
     libc::RTMGRP_IPV6_IFADDR,
     libc::RTMGRP_IPV6_ROUTE,
 ];
-
-/// Any address far away: stands for a bridge whose address is not known yet.
-const FAR: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 /// Passes the kernel's notices on to the link's task, for ever. Without them the link still mends itself, by its
 /// heartbeats and its back-off.
@@ -84,7 +80,7 @@ pub(super) struct Way {
 /// The way to a host as the kernel knows it now; `None` without a route, or while its link has no carrier.
 fn way_to(peer: Option<IpAddr>) -> Option<Way> {
     let mut socket = Socket::open().ok()?;
-    let targets = peer.map_or_else(|| FAR.to_vec(), |peer| vec![peer]);
+    let targets = peer.map_or_else(|| address::FAR.to_vec(), |peer| vec![peer]);
     let route = targets.into_iter().find_map(|target| address::route_towards(&mut socket, target).ok().flatten())?;
     let carrier = |index| link::by_index(&mut socket, index).ok().flatten().is_none_or(|link| link.carrier);
     route.link.is_none_or(carrier).then_some(Way { source: route.source, link: route.link })
@@ -126,6 +122,8 @@ impl<'a> Network<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]

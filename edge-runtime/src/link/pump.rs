@@ -11,6 +11,7 @@ use super::network::Network;
 use super::status::{LinkStatus, ago};
 use super::{LinkEvent, Shared, Wakers, renew, tls};
 use crate::sys::random::random;
+use crate::sys::time::within;
 use async_tungstenite::tungstenite;
 use async_tungstenite::tungstenite::protocol::CloseFrame;
 use async_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -196,25 +197,15 @@ impl Link<'_> {
                 self.wakers.woken.recv().await.map_err(|_| LinkError::Stopped)?;
             }
         };
-        let timeout = async {
-            Timer::after(FACTS).await;
-            Err(LinkError::NoFacts)
-        };
-        let facts = future::or(answer, timeout).await?;
+        let facts = within(FACTS, answer).await.unwrap_or(Err(LinkError::NoFacts))?;
         *self.shared.session.borrow_mut() = Some(EdgeSession::new(facts, self.clock.elapsed()));
         let Err(error) = self.pump(&mut socket).await;
         if let LinkError::Session(reason) = &error {
             let text = reason.to_string();
             // RFC 6455, 5.5: a control frame holds 125 bytes, two of them the code.
             let reason = text[..text.floor_char_boundary(120)].to_owned().into();
-            let goodbye = async {
-                // The peer may be gone already; the reason is for its log only.
-                let _ = socket.close(Some(CloseFrame { code: CloseCode::Policy, reason })).await;
-            };
-            let limit = async {
-                Timer::after(GOODBYE).await;
-            };
-            future::or(goodbye, limit).await;
+            // The peer may be gone already; the reason is for its log only.
+            let _ = within(GOODBYE, socket.close(Some(CloseFrame { code: CloseCode::Policy, reason }))).await;
         }
         Err(error)
     }

@@ -4,17 +4,18 @@
 //! When it is due the bridge's clock decides, told with each welcome; from then on a timer runs. The device's wall clock
 //! is not asked.
 
-use super::dial::{self, DialError};
+use super::dial::DialError;
 use super::identity::{Identity, IdentityError};
 use super::tls::{self, TlsError};
 use super::{Shared, http, join, pump};
 use crate::sys::random::random;
+use crate::sys::time::within;
 use edge_protocol::message::RenewAnswer;
 use edge_protocol::version::IdentityTerms;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls_pki_types::CertificateDer;
+use smol::Timer;
 use smol::channel::Receiver;
-use smol::{Timer, future};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -86,23 +87,14 @@ pub(super) async fn run(shared: Rc<Shared>, news: Receiver<News>) {
             continue;
         };
         log::debug!("the certificate of this node will be renewed in {wait:?}");
-        let sooner = async { Some(news.recv().await) };
-        let due = async {
-            Timer::after(wait).await;
-            None
-        };
-        match future::or(sooner, due).await {
-            None => {}
-            Some(Ok(News::Welcome(terms))) => {
-                next = Some((terms, due_in(&terms, random())));
-                continue;
-            }
-            Some(Ok(News::Answer(_))) => {
-                next = Some((terms, wait));
-                continue;
-            }
-            Some(Ok(News::Ended)) => continue,
-            Some(Err(_)) => return,
+        if let Some(sooner) = within(wait, news.recv()).await {
+            next = match sooner {
+                Ok(News::Welcome(terms)) => Some((terms, due_in(&terms, random()))),
+                Ok(News::Answer(_)) => Some((terms, wait)),
+                Ok(News::Ended) => None,
+                Err(_) => return,
+            };
+            continue;
         }
         match renew(&shared, &news).await {
             Ok(()) => log::info!("the certificate of this node was renewed"),
@@ -132,11 +124,7 @@ async fn renew(shared: &Shared, news: &Receiver<News>) -> Result<(), RenewError>
             }
         }
     };
-    let silence = async {
-        Timer::after(ANSWER).await;
-        Err(RenewError::Silent)
-    };
-    let new = match future::or(answer, silence).await? {
+    let new = match within(ANSWER, answer).await.unwrap_or(Err(RenewError::Silent))? {
         RenewAnswer::Issued { certificate, authorities } => {
             let authorities: Vec<CertificateDer<'_>> = authorities.into_iter().map(|der| der.0.into()).collect();
             if authorities.is_empty() {
@@ -172,13 +160,8 @@ async fn prove(shared: &Shared, new: &Identity) -> Result<(), RenewError> {
     let mut bridges = new.bridges.iter().cycle();
     for attempt in 1.. {
         let Some(bridge) = bridges.next() else { break };
-        let exchange = async {
-            let mut stream = dial::connect(bridge, Arc::clone(&config)).await?;
-            let host = bridge.authority();
-            let post = http::post_json(&mut stream, &host, "/v1/identity", b"{}");
-            dial::within(ANSWER, post).await.map_err(RenewError::Exchange)
-        };
-        let problem = match exchange.await {
+        let answer = http::ask(bridge, &config, ("/v1/identity", b"{}"), ANSWER, RenewError::Exchange).await;
+        let problem = match answer {
             Err(RenewError::Exchange(error) | RenewError::Dial(DialError::Handshake { source: error, .. }))
                 if pump::refused_certificate(&error).is_some() =>
             {

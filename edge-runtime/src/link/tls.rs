@@ -5,14 +5,12 @@
 
 use super::certificate;
 use super::identity::{Identity, IdentityError};
+use crate::net::tls::{Trust, client_config, provider};
 use crate::sys::board::clock_synchronized;
-use ring::digest::{SHA256, digest};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::client::Resumption;
 use rustls::time_provider::TimeProvider;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::UnixTime;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -46,31 +44,20 @@ impl Default for Time {
     }
 }
 
-/// A clock, but never before the floor.
-#[derive(Debug)]
-struct FlooredTime {
-    built: Duration,
-    stored: Duration,
-    clock: fn() -> SystemTime,
-    synchronized: fn() -> bool,
-}
-
-impl FlooredTime {
-    fn new(Time { floor: stored, clock, synchronized }: Time) -> Self {
-        let stored = stored.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+impl Time {
+    fn at(&self, clock: SystemTime) -> Duration {
+        let [clock, floor] =
+            [clock, self.floor].map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         // Packagers set it (reproducible-builds.org); a build at a desk has the constant.
         let built = option_env!("SOURCE_DATE_EPOCH").and_then(|s| s.parse().ok()).unwrap_or(SOURCE_EPOCH);
-        Self { built: Duration::from_secs(built), stored, clock, synchronized }
-    }
-
-    fn at(&self, clock: SystemTime) -> Duration {
-        let clock = clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let built = Duration::from_secs(built);
         // A kernel that was told wrong before this program was built is not right, whatever it believes.
-        if clock >= self.built && (self.synchronized)() { clock } else { clock.max(self.built).max(self.stored) }
+        if clock >= built && (self.synchronized)() { clock } else { clock.max(built).max(floor) }
     }
 }
 
-impl TimeProvider for FlooredTime {
+/// The clock, but never before the floor.
+impl TimeProvider for Time {
     fn current_time(&self) -> Option<UnixTime> {
         Some(UnixTime::since_unix_epoch(self.at((self.clock)())))
     }
@@ -91,7 +78,9 @@ pub fn node_config(identity: &Identity, time: Time) -> Result<ClientConfig, TlsE
     let ceiling = certificate::not_after(&certificate).unwrap_or(time.floor);
     let time = Time { floor: time.floor.min(ceiling), ..time };
     let chain = vec![certificate];
-    let mut config = builder(time)?.with_root_certificates(roots).with_client_auth_cert(chain, identity.key()?)?;
+    let builder = ClientConfig::builder_with_details(provider(), Arc::new(time));
+    let builder = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots);
+    let mut config = builder.with_client_auth_cert(chain, identity.key()?)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // The default has room for 256 servers; there is one, or a few replicas.
     config.resumption = Resumption::in_memory_sessions(4);
@@ -103,83 +92,9 @@ pub fn node_config(identity: &Identity, time: Time) -> Result<ClientConfig, TlsE
 /// # Errors
 /// Only if the crypto provider lacks the protocol versions.
 pub fn pinned_config(pin: [u8; 32], time: Time) -> Result<ClientConfig, TlsError> {
-    let verifier = Pinned { pin, provider: provider() };
-    let mut config = builder(time)?
-        .dangerous() // the name of the method that takes a verifier of one's own
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+    let mut config = client_config(Trust::Pinned(pin), Arc::new(time))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-fn builder(time: Time) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
-    let time = Arc::new(FlooredTime::new(time));
-    ClientConfig::builder_with_details(provider(), time).with_safe_default_protocol_versions()
-}
-
-/// Finds the pinned authority in the chain the server sends, and then checks the server as usual.
-#[derive(Debug)]
-struct Pinned {
-    pin: [u8; 32],
-    provider: Arc<CryptoProvider>,
-}
-
-impl Pinned {
-    fn authority(&self, chain: &[CertificateDer<'_>]) -> Option<CertificateDer<'static>> {
-        let pinned = chain.iter().find(|c| digest(&SHA256, c).as_ref() == self.pin)?;
-        Some(pinned.clone().into_owned())
-    }
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(ca) = self.authority(intermediates) else {
-            return Err(rustls::Error::General(
-                "the bridge does not have the authority that the token names: wrong bridge, or wrong token".into(),
-            ));
-        };
-        let mut roots = RootCertStore::empty();
-        roots.add(ca)?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))
-            .build()
-            .map_err(|e| rustls::Error::General(e.to_string()))?;
-        verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]
@@ -190,7 +105,7 @@ mod tests {
     fn g25_time_never_falls_below_the_floor() {
         let day = Duration::from_secs(86_400);
         let epoch = SystemTime::UNIX_EPOCH;
-        let floored = |floor| FlooredTime::new(Time { floor, synchronized: || false, ..Time::default() });
+        let floored = |floor| Time { floor, synchronized: || false, ..Time::default() };
         let built = floored(epoch);
         assert!(built.at(epoch) >= Duration::from_secs(SOURCE_EPOCH), "a clock in 1970 reads as the build's time");
         let late = Duration::from_secs(4_000_000_000);
@@ -198,7 +113,7 @@ mod tests {
         assert_eq!(stored.at(epoch + day), late, "and not before what was stored");
         assert_eq!(stored.at(epoch + late + day), late + day, "a later clock is believed");
         assert_eq!(floored(epoch - day).at(epoch - day), built.at(epoch), "before 1970 is no panic");
-        let right = FlooredTime::new(Time { floor: epoch + late, synchronized: || true, ..Time::default() });
+        let right = Time { floor: epoch + late, synchronized: || true, ..Time::default() };
         let now = Duration::from_secs(SOURCE_EPOCH * 2);
         assert_eq!(right.at(epoch + now), now, "a clock that is kept right is believed, whatever a bridge once said");
         assert_eq!(right.at(epoch), late, "but not in 1970");

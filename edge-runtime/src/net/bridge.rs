@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -119,13 +119,13 @@ impl Network {
         let name = self.settings.bridge.clone();
         let mtu = self.mtu();
         let failed = |action, source| NetError::Netlink { action, object: format!("bridge {name}"), source };
-        let find = |socket: &mut Socket| link::by_name(socket, &name).map_err(|source| failed("look up", source));
-        let bridge = match find(&mut self.socket)? {
+        let found = link::by_name(&mut self.socket, &name).map_err(|source| failed("look up", source))?;
+        let bridge = match found {
             Some(bridge) => bridge,
             None => {
                 let made = link::add_bridge(&mut self.socket, &name, self.settings.hardware_address(), mtu);
                 made.map_err(|source| unsupported(source, "bridge").unwrap_or_else(|source| failed("make", source)))?;
-                find(&mut self.socket)?.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?
+                link::named(&mut self.socket, &name).map_err(|source| failed("find", source))?
             }
         };
         if bridge.kind != "bridge" {
@@ -144,13 +144,12 @@ impl Network {
 
     /// The uplink's MTU, so that no pod sends packets that the next hop cannot take; 1500 while there is no uplink.
     fn mtu(&mut self) -> u32 {
-        let far = [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
         let mut of = |far| {
             let route = address::route_towards(&mut self.socket, far).ok()??;
             let uplink = link::by_index(&mut self.socket, route.link?).ok()??;
             Some(uplink.mtu)
         };
-        let uplink = far.into_iter().filter_map(&mut of).min();
+        let uplink = address::FAR.into_iter().filter_map(&mut of).min();
         uplink.unwrap_or(DEFAULT_MTU).clamp(LEAST_MTU, MOST_MTU)
     }
 
@@ -209,16 +208,14 @@ impl Network {
             Socket::open()
         })?;
         let mut socket = inside.map_err(|source| failed("open netlink socket for", source))?;
-        let found = link::by_name(&mut socket, POD_LINK).map_err(|source| failed("look up", source))?;
-        let eth0 = found.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?;
+        let eth0 = link::named(&mut socket, POD_LINK).map_err(|source| failed("find", source))?;
         address::configure(&mut socket, eth0.index, &addresses).map_err(|source| failed("set address of", source))?;
         // Each end limits what goes out of it: what the pod receives here, what it sends there.
         if let Some(bits) = limits.egress {
             qdisc::limit(&mut socket, eth0.index, bits).map_err(|source| not_limited(uid, source))?;
         }
         if let Some(bits) = limits.ingress {
-            let found = link::by_name(&mut self.socket, &host).map_err(|source| failed("look up", source))?;
-            let port = found.ok_or_else(|| failed("find", io::Error::from_raw_os_error(libc::ENODEV)))?;
+            let port = link::named(&mut self.socket, &host).map_err(|source| failed("find", source))?;
             qdisc::limit(&mut self.socket, port.index, bits).map_err(|source| not_limited(uid, source))?;
         }
         Ok(())
@@ -231,11 +228,8 @@ impl Network {
         let known: BTreeSet<String> = known.iter().map(|uid| link_name(&self.settings.bridge, uid)).collect();
         let mut deleted = 0;
         for name in self.pod_links()?.into_iter().filter(|name| !known.contains(name)) {
-            link::delete(&mut self.socket, &name).map_err(|source| NetError::Netlink {
-                action: "delete",
-                object: format!("link {name}"),
-                source,
-            })?;
+            let failed = |source| NetError::Netlink { action: "delete", object: format!("link {name}"), source };
+            link::delete(&mut self.socket, &name).map_err(failed)?;
             deleted += 1;
         }
         Ok(deleted)

@@ -11,10 +11,10 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
 use smol::Async;
-use smol::future::or;
 
 use super::NetError;
 use super::namespaces::OwnNetwork;
+use crate::sys::time::io_within;
 
 /// A port on the loopback answers at once, unless a firewall of the pod swallows the question.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,11 +41,7 @@ async fn to(namespace: Option<&Path>, address: IpAddr, port: u16) -> io::Result<
         Err(errno) => return Err(errno.into()),
     }
     let stream = Async::new(TcpStream::from(fd))?;
-    let late = async {
-        smol::Timer::after(PATIENCE).await;
-        Err(io::ErrorKind::TimedOut.into())
-    };
-    or(stream.writable(), late).await?;
+    io_within(PATIENCE, stream.writable()).await?;
     match stream.get_ref().take_error()? {
         Some(error) => Err(error),
         None => Ok(stream),

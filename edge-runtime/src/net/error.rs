@@ -11,8 +11,6 @@ pub enum NetError {
     Namespace { action: &'static str, source: io::Error },
     #[error("{action} {object}: {source}")]
     Netlink { action: &'static str, object: String, source: io::Error },
-    #[error("netlink answer is malformed: {0}")]
-    Malformed(&'static str),
     #[error("{name:?} is no usable bridge name: 1 to 15 letters, digits, '-', '_' or '.'")]
     BridgeName { name: String },
     #[error("{text:?} is no usable pod subnet: {reason}")]

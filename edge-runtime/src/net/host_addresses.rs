@@ -1,6 +1,6 @@
 //! The addresses by which others reach this machine.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::netlink::{Socket, address};
 
@@ -11,10 +11,9 @@ pub fn internal_ips() -> Vec<IpAddr> {
     let Ok(mut socket) = Socket::open() else { return Vec::new() };
     let mut all = address::list(&mut socket).unwrap_or_default();
     all.retain(|one| one.global && is_reachable(&one.address));
-    // Any address far away: the kernel answers from its tables which source it would use.
-    let far = [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+    // The kernel answers from its tables which source it would use.
     let mut routed = |far| address::route_towards(&mut socket, far).ok()??.source.filter(is_reachable);
-    let found: Vec<IpAddr> = far.into_iter().filter_map(&mut routed).collect();
+    let found: Vec<IpAddr> = address::FAR.into_iter().filter_map(&mut routed).collect();
     if !found.is_empty() {
         return found;
     }

@@ -18,6 +18,7 @@ pub mod namespaces;
 pub mod netlink;
 pub mod resolv;
 pub mod sysctl;
+pub mod tls;
 
 pub use address::Subnet;
 pub use bridge::{Network, NetworkSettings};

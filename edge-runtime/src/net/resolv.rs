@@ -1,6 +1,8 @@
 //! Content of a pod's `/etc/resolv.conf` for the four `dnsPolicy` values and `dnsConfig`. Pure but for reading the
 //! node's own file.
 
+use std::collections::BTreeSet;
+
 use crate::pod::spec::{host_network, pod_ref};
 use k8s_openapi::api::core::v1::{Pod, PodDNSConfig};
 
@@ -118,10 +120,11 @@ fn parse(text: &str) -> Settings {
 }
 
 fn merge(settings: &mut Settings, config: &PodDNSConfig) {
-    settings.nameservers.extend(config.nameservers.iter().flatten().cloned());
-    settings.nameservers = unique(std::mem::take(&mut settings.nameservers));
-    settings.searches.extend(config.searches.iter().flatten().cloned());
-    settings.searches = unique(std::mem::take(&mut settings.searches));
+    for (names, more) in [(&mut settings.nameservers, &config.nameservers), (&mut settings.searches, &config.searches)]
+    {
+        names.extend(more.iter().flatten().cloned());
+        *names = unique(std::mem::take(names));
+    }
     for option in config.options.iter().flatten() {
         let Some(name) = option.name.as_deref() else { continue };
         let text = match option.value.as_deref() {
@@ -141,16 +144,16 @@ fn set_option(options: &mut Vec<String>, option: String) {
 }
 
 fn fit(settings: &mut Settings, warnings: &mut Vec<(&'static str, String)>) {
+    let mut warn = |(limits, left_out, line): (&str, &str, &str), applied: &[String]| {
+        let applied = applied.join(" ");
+        let text = format!(
+            "{limits} limits were exceeded, some {left_out} have been omitted, the applied {line} line is: {applied}"
+        );
+        warnings.push(("DNSConfigForming", text));
+    };
     if settings.nameservers.len() > MAX_NAMESERVERS {
         settings.nameservers.truncate(MAX_NAMESERVERS);
-        warnings.push((
-            "DNSConfigForming",
-            format!(
-                "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line \
-                 is: {}",
-                settings.nameservers.join(" ")
-            ),
-        ));
+        warn(("Nameserver", "nameservers", "nameserver"), &settings.nameservers);
     }
     let wanted = settings.searches.len();
     settings.searches.truncate(MAX_SEARCHES);
@@ -159,14 +162,7 @@ fn fit(settings: &mut Settings, warnings: &mut Vec<(&'static str, String)>) {
         settings.searches.pop();
     }
     if settings.searches.len() < wanted {
-        warnings.push((
-            "DNSConfigForming",
-            format!(
-                "Search Line limits were exceeded, some search paths have been omitted, the applied search line \
-                 is: {}",
-                settings.searches.join(" ")
-            ),
-        ));
+        warn(("Search Line", "search paths", "search"), &settings.searches);
     }
 }
 
@@ -185,13 +181,8 @@ fn render(settings: &Settings) -> String {
 }
 
 fn unique(names: Vec<String>) -> Vec<String> {
-    let mut kept: Vec<String> = Vec::with_capacity(names.len());
-    for name in names {
-        if !kept.contains(&name) {
-            kept.push(name);
-        }
-    }
-    kept
+    let mut seen = BTreeSet::new();
+    names.into_iter().filter(|name| seen.insert(name.clone())).collect()
 }
 
 #[cfg(test)]

@@ -29,10 +29,21 @@ impl Context {
         reason: &'static str,
         message: String,
     ) -> Result<(), StoreError> {
-        let kind =
-            self.pods.get(uid).and_then(|entry| entry.record.containers.get(container)).map(|record| record.kind);
-        let kind = kind.unwrap_or(ContainerKind::App);
-        self.pod_event(uid, &EventDraft::container(true, reason, message, kind, container))
+        let draft = self.about_container(uid, container, true, reason, message);
+        self.pod_event(uid, &draft)
+    }
+
+    pub(super) fn about_container(
+        &self,
+        uid: &str,
+        container: &str,
+        warning: bool,
+        reason: &'static str,
+        message: String,
+    ) -> EventDraft {
+        let record = self.pods.get(uid).and_then(|entry| entry.record.containers.get(container));
+        let kind = record.map_or(ContainerKind::App, |record| record.kind);
+        EventDraft::container(warning, reason, message, kind, container)
     }
 
     pub(super) fn pod_event(&mut self, uid: &str, draft: &EventDraft) -> Result<(), StoreError> {

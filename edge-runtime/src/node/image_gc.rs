@@ -78,7 +78,7 @@ impl ImageGc {
             return Ok(());
         }
         self.next = Some(now.after(PERIOD));
-        let free = space.capacity / 100 * (100 - policy.gc_low_percent);
+        let free = space.capacity / 100 * (100 - policy.gc_low_percent());
         let wanted = free.saturating_sub(space.available);
         let freed = self.collect(cx, wanted, in_doubt)?;
         let layers = Layers::new(&cx.paths);
@@ -163,7 +163,7 @@ impl ImageGc {
         images.append(&mut damaged);
         self.used_at.retain(|id, _| images.iter().any(|image| image.id == *id));
         self.used_at.extend(used.iter().map(|id| (id.clone(), wall)));
-        let min_age = i64::try_from(cx.config.images.gc_min_age.as_secs()).unwrap_or(i64::MAX);
+        let min_age = i64::try_from(cx.config.images.gc_min_age_seconds).unwrap_or(i64::MAX);
         let rules = gc::Rules { used: &used, used_at: &self.used_at, min_age, now: wall };
         let chosen = gc::select_unused(&images, &rules, bytes);
         if chosen.is_empty() {

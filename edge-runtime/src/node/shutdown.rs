@@ -70,7 +70,9 @@ impl Node {
         log::info!("the machine shuts down: stopping {} and then {} critical pods", normal.len(), critical.len());
         self.shutdown.under_way = true;
         self.shutdown.frozen = config.pods == AtShutdown::Resume;
-        self.shutdown.groups = VecDeque::from([(normal, config.grace), (critical, config.critical_grace)]);
+        let [grace, critical_grace] =
+            [config.grace_seconds, config.critical_grace_seconds].map(|seconds| Duration::from_secs(seconds.into()));
+        self.shutdown.groups = VecDeque::from([(normal, grace), (critical, critical_grace)]);
         self.cx.node_event(false, "Shutdown", "Shutdown manager detected shutdown event")?;
         self.node_status.force();
         self.cx.look_now();

@@ -61,8 +61,7 @@ impl Slot {
     }
 
     fn is_due(&self, now: &Now) -> bool {
-        let fresh = self.held.as_ref().is_some_and(|held| now.wall < held.refresh_at(self.random));
-        self.asked.is_none() && !fresh && self.not_before.is_none_or(|at| at <= now.mono)
+        self.due(now).is_some_and(|at| at <= now.mono)
     }
 }
 
@@ -77,14 +76,17 @@ impl Tokens {
         self.waiting.remove(uid);
     }
 
+    fn lacking(&self, uid: &str) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(move |((owner, _), slot)| owner == uid && slot.held.is_none()).map(|(_, slot)| slot)
+    }
+
     fn lacks(&self, uid: &str) -> bool {
-        self.slots.iter().any(|((owner, _), slot)| owner == uid && slot.held.is_none())
+        self.lacking(uid).next().is_some()
     }
 
     /// Whether an answer about a token that this pod lacks is to be expected.
     fn can_still_come(&self, uid: &str) -> bool {
-        let mut lacking = self.slots.iter().filter(|((owner, _), slot)| owner == uid && slot.held.is_none());
-        lacking.all(|(_, slot)| slot.asked.is_some() || slot.not_before.is_none())
+        self.lacking(uid).all(|slot| slot.asked.is_some() || slot.not_before.is_none())
     }
 
     /// The tokens that this pod's volumes ask for, from now on.
@@ -202,8 +204,7 @@ impl Tokens {
 
     /// Why a token that the pod lacks is not there.
     pub(super) fn problem(&self, cx: &Context, uid: &str) -> Option<String> {
-        let lacking = self.slots.iter().find(|((owner, _), slot)| owner == uid && slot.held.is_none());
-        let (_, slot) = lacking?;
+        let slot = self.lacking(uid).next()?;
         Some(match cx.connection() {
             _ if !slot.problem.is_empty() => slot.problem.clone(),
             Some(_) => "no answer from the bridge yet".to_owned(),

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::NodeCondition;
 
-use super::conditions::condition;
+use super::conditions::either;
 
 /// What the board's sensors say; `None` where there is no sensor, and then no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,41 +24,39 @@ const MEMORY_CONTROLLER_HINT: &str = "the kernel has no memory cgroup controller
 
 impl Board {
     pub(super) fn conditions(&self) -> Vec<NodeCondition> {
-        let mut all = vec![if self.memory_controller {
-            condition("CgroupMemory", true, "MemoryControllerPresent", "memory limits are enforced")
-        } else {
-            condition("CgroupMemory", false, "MemoryControllerMissing", MEMORY_CONTROLLER_HINT)
-        }];
-        if let Some(synchronized) = self.clock_synchronized {
-            all.push(if synchronized {
-                condition("ClockSynchronized", true, "ClockSynchronized", "the clock follows a time source")
-            } else {
-                let message = "the kernel does not know the clock to be right: times in status, events and logs may \
-                    be wrong; check chrony, ntpd or systemd-timesyncd";
-                condition("ClockSynchronized", false, "ClockNotSynchronized", message)
-            });
-        }
-        all.push(match &self.storage_trouble {
-            None => condition("StorageHealthy", true, "StorageWritable", "no trouble with the node's storage is known"),
-            Some(trouble) => condition("StorageHealthy", false, "StorageTrouble", trouble),
-        });
-        if let Some(low) = self.under_voltage {
-            all.push(if low {
-                let message = "the supply voltage is below what the board needs: use a stronger power supply or cable";
-                condition("UnderVoltage", true, "UnderVoltage", message)
-            } else {
-                condition("UnderVoltage", false, "VoltageSufficient", "the supply voltage is sufficient")
-            });
-        }
-        if let Some(hot) = self.hot {
-            all.push(if hot {
-                let message = "the board is so hot that it slows down or will: see to its cooling";
-                condition("HighTemperature", true, "TemperatureHigh", message)
-            } else {
-                condition("HighTemperature", false, "TemperatureNormal", "the board is within its temperature range")
-            });
-        }
-        all
+        let memory = [
+            ("MemoryControllerPresent", "memory limits are enforced"),
+            ("MemoryControllerMissing", MEMORY_CONTROLLER_HINT),
+        ];
+        let clock = [
+            ("ClockSynchronized", "the clock follows a time source"),
+            (
+                "ClockNotSynchronized",
+                "the kernel does not know the clock to be right: times in status, events and logs may be wrong; check \
+                 chrony, ntpd or systemd-timesyncd",
+            ),
+        ];
+        let trouble = self.storage_trouble.as_deref();
+        let storage = [
+            ("StorageWritable", "no trouble with the node's storage is known"),
+            ("StorageTrouble", trouble.unwrap_or_default()),
+        ];
+        let voltage = [
+            ("UnderVoltage", "the supply voltage is below what the board needs: use a stronger power supply or cable"),
+            ("VoltageSufficient", "the supply voltage is sufficient"),
+        ];
+        let heat = [
+            ("TemperatureHigh", "the board is so hot that it slows down or will: see to its cooling"),
+            ("TemperatureNormal", "the board is within its temperature range"),
+        ];
+        let all = [
+            ("CgroupMemory", Some(self.memory_controller), memory),
+            ("ClockSynchronized", self.clock_synchronized, clock),
+            ("StorageHealthy", Some(trouble.is_none()), storage),
+            ("UnderVoltage", self.under_voltage, voltage),
+            ("HighTemperature", self.hot, heat),
+        ];
+        all.into_iter().filter_map(|(type_, holds, words)| Some(either(type_, holds?, words))).collect()
     }
 }
 

@@ -47,12 +47,8 @@ pub fn conditions(
 }
 
 fn of_pressure(pressure: Pressure) -> Vec<NodeCondition> {
-    let one = |type_, status, [yes, no]: [(&str, &str); 2]| {
-        let (reason, message) = if status { yes } else { no };
-        condition(type_, status, reason, message)
-    };
     vec![
-        one(
+        either(
             "MemoryPressure",
             pressure.memory,
             [
@@ -60,7 +56,7 @@ fn of_pressure(pressure: Pressure) -> Vec<NodeCondition> {
                 ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
             ],
         ),
-        one(
+        either(
             "DiskPressure",
             pressure.disk,
             [
@@ -68,7 +64,7 @@ fn of_pressure(pressure: Pressure) -> Vec<NodeCondition> {
                 ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
             ],
         ),
-        one(
+        either(
             "PIDPressure",
             pressure.pid,
             [
@@ -77,6 +73,12 @@ fn of_pressure(pressure: Pressure) -> Vec<NodeCondition> {
             ],
         ),
     ]
+}
+
+/// A condition with the words for it, and those for that it does not hold.
+pub(super) fn either(type_: &str, status: bool, [yes, no]: [(&str, &str); 2]) -> NodeCondition {
+    let (reason, message) = if status { yes } else { no };
+    condition(type_, status, reason, message)
 }
 
 pub(super) fn condition(type_: &str, status: bool, reason: &str, message: &str) -> NodeCondition {

@@ -54,17 +54,14 @@ struct Answer {
 
 /// Makes the call. `connected` is set on the way, for the words of a time-out.
 pub(super) async fn probe(address: SocketAddr, service: &str, connected: &Cell<bool>) -> Outcome {
-    let stream = match super::tcp::connect(address).await {
-        Ok(stream) => stream,
-        Err(error) => {
-            return Outcome::Failure(format!("error: failed to connect service at \"{address}\": {error}"));
-        }
+    let asked = async {
+        let stream = super::tcp::connect(address).await;
+        let stream = stream.map_err(|error| format!("error: failed to connect service at \"{address}\": {error}"))?;
+        connected.set(true);
+        let answer = call(stream, &request(&address.to_string(), service)).await;
+        judge(&answer.map_err(|error| format!("error: health rpc probe failed: {error}"))?)
     };
-    connected.set(true);
-    match call(stream, &request(&address.to_string(), service)).await {
-        Ok(answer) => judge(&answer),
-        Err(error) => Outcome::Failure(format!("error: health rpc probe failed: {error}")),
-    }
+    asked.await.map_or_else(Outcome::Failure, |()| Outcome::Success)
 }
 
 /// The words for a time-out.
@@ -76,13 +73,13 @@ pub(super) fn late(address: &str, connected: bool, seconds: u64) -> Outcome {
     })
 }
 
-fn judge(answer: &Answer) -> Outcome {
-    let failed = match answer {
+fn judge(answer: &Answer) -> Result<(), String> {
+    Err(match answer {
         Answer { http_status, .. } if http_status != "200" => {
             format!("error: health rpc probe failed: unexpected HTTP status code received from server: {http_status}")
         }
         Answer { grpc_status: Some(0), body, .. } => match serving(body) {
-            Some(SERVING) => return Outcome::Success,
+            Some(SERVING) => return Ok(()),
             other => {
                 let names = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
                 let status = usize::try_from(other.unwrap_or(0)).ok().and_then(|at| names.get(at));
@@ -98,8 +95,7 @@ fn judge(answer: &Answer) -> Outcome {
             let code = grpc_status.and_then(|code| CODES.get(usize::try_from(code).ok()?)).unwrap_or(&"Unknown");
             format!("error: health rpc probe failed: rpc error: code = {code} desc = {grpc_message}")
         }
-    };
-    Outcome::Failure(failed)
+    })
 }
 
 /// `status` of a `HealthCheckResponse` inside its length-prefixed message; absent means 0.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use futures_rustls::TlsConnector;
 use rustls::ClientConfig;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::time_provider::DefaultTimeProvider;
+use rustls_pki_types::ServerName;
 use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::worker::Outcome;
+use crate::net::tls::{Trust, client_config};
 
 const MAX_HEAD: usize = 16 * 1024;
 /// Body bytes that are read at most (the kubelet's limit).
@@ -264,49 +265,8 @@ async fn read_body(stream: &mut (impl AsyncRead + Unpin), body: &mut Vec<u8>, wa
 
 /// TLS as probes speak it: any certificate will do.
 pub(super) fn tls_config() -> Arc<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.expect("the ring provider serves the default TLS versions");
-    Arc::new(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
-}
-
-#[derive(Debug)]
-struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    let config = client_config(Trust::Anybody, Arc::new(DefaultTimeProvider));
+    Arc::new(config.expect("the ring provider serves the default TLS versions"))
 }
 
 #[cfg(test)]

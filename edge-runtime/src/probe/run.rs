@@ -1,7 +1,6 @@
 //! Making one probe: picks the handler, finds the port, bounds the time.
 
 use std::cell::Cell;
-use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use super::worker::Outcome;
 use super::{grpc, http, tcp};
 use crate::pod::env::expand;
 use crate::sys::resolve::resolve;
+use crate::sys::time::within;
 
 const PROBE_AGENT: &str = "kube-probe/1.36";
 
@@ -66,31 +66,29 @@ pub(super) async fn round(
     exec: &ExecProbe,
     tls: &Arc<ClientConfig>,
 ) -> Outcome {
-    let mut outcome = Outcome::Error(String::new());
+    let mut why = String::new();
     for _ in 0..TRIES {
-        outcome = once(probe, subject, timeout, exec, tls).await;
-        if !matches!(outcome, Outcome::Error(_)) {
-            break;
+        match once(probe, subject, timeout, exec, tls).await {
+            Ok(outcome) => return outcome,
+            Err(error) => why = error,
         }
     }
-    outcome
+    Outcome::Error(why)
 }
 
+/// An error if it cannot be made.
 async fn once(
     probe: &Probe,
     subject: &Subject<'_>,
     timeout: Duration,
     exec: &ExecProbe,
     tls: &Arc<ClientConfig>,
-) -> Outcome {
+) -> Result<Outcome, String> {
     if let Some(action) = &probe.exec {
         return command(action.command.as_deref().unwrap_or_default(), subject, timeout, exec).await;
     }
     if let Some(action) = &probe.http_get {
-        let request = match request(action, subject, PROBE_AGENT) {
-            Ok(request) => request,
-            Err(error) => return Outcome::Error(error),
-        };
+        let request = request(action, subject, PROBE_AGENT)?;
         let late = request.error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)");
         let work = async {
             match located(request).await {
@@ -98,46 +96,39 @@ async fn once(
                 Err(error) => Outcome::Failure(error),
             }
         };
-        return within(timeout, work, || Outcome::Failure(late)).await;
+        return Ok(within(timeout, work).await.unwrap_or(Outcome::Failure(late)));
     }
     if let Some(action) = &probe.tcp_socket {
-        let (host, address) = match socket(action.host.as_deref(), &action.port, subject) {
-            Ok(socket) => socket,
-            Err(error) => return Outcome::Error(error),
-        };
-        let work = async {
-            match lookup(&host, address).await {
-                Ok(address) => tcp::probe(address).await,
-                Err(error) => Outcome::Failure(error),
-            }
-        };
-        let late = || Outcome::Failure(format!("dial tcp {}: i/o timeout", http::authority(&host, address.port())));
-        return within(timeout, work, late).await;
+        let (host, address) = socket(action.host.as_deref(), &action.port, subject)?;
+        let work = async { tcp::connect(lookup(&host, address).await?).await };
+        let late = || Err(format!("dial tcp {}: i/o timeout", http::authority(&host, address.port())));
+        let done = within(timeout, work).await.unwrap_or_else(late);
+        return Ok(done.map_or_else(Outcome::Failure, |_| Outcome::Success));
     }
     if let Some(action) = &probe.grpc {
-        let port = match number(&IntOrString::Int(action.port), subject.container) {
-            Ok(port) => port,
-            Err(error) => return Outcome::Error(error),
-        };
-        let address = SocketAddr::new(subject.address, port);
+        let address = SocketAddr::new(subject.address, number(&IntOrString::Int(action.port), subject.container)?);
         let connected = Cell::new(false);
         let work = grpc::probe(address, action.service.as_deref().unwrap_or_default(), &connected);
-        return within(timeout, work, || grpc::late(&address.to_string(), connected.get(), timeout.as_secs())).await;
+        let late = || grpc::late(&address.to_string(), connected.get(), timeout.as_secs());
+        return Ok(within(timeout, work).await.unwrap_or_else(late));
     }
-    Outcome::Error(format!("missing probe handler for {}", subject.container))
+    Err(format!("missing probe handler for {}", subject.container))
 }
 
-async fn command(argv: &[String], subject: &Subject<'_>, timeout: Duration, exec: &ExecProbe) -> Outcome {
+async fn command(
+    argv: &[String],
+    subject: &Subject<'_>,
+    timeout: Duration,
+    exec: &ExecProbe,
+) -> Result<Outcome, String> {
     let late = || format!("command timed out: {:?} timed out after {}s", argv.join(" "), timeout.as_secs());
     // The runner ends the command at its timeout by itself; the margin is for its clean-up.
     let run = exec(subject.id.to_owned(), argv.to_vec(), timeout);
-    let done = within(timeout + Duration::from_secs(2), async { Some(run.await) }, || None).await;
-    match done {
-        None => Outcome::Failure(late()),
-        Some(Ok((0, _))) => Outcome::Success,
-        Some(Ok((_, output))) => Outcome::Failure(String::from_utf8_lossy(&output).into_owned()),
-        Some(Err(error)) if error.contains("timed out") => Outcome::Failure(late()),
-        Some(Err(error)) => Outcome::Error(error),
+    match within(timeout + Duration::from_secs(2), run).await {
+        Some(Ok((0, _))) => Ok(Outcome::Success),
+        Some(Ok((_, output))) => Ok(Outcome::Failure(String::from_utf8_lossy(&output).into_owned())),
+        Some(Err(error)) if !error.contains("timed out") => Err(error),
+        None | Some(Err(_)) => Ok(Outcome::Failure(late())),
     }
 }
 
@@ -196,17 +187,6 @@ fn number(port: &IntOrString, container: &str) -> Result<u16, String> {
         }
     };
     u16::try_from(number).ok().filter(|n| *n > 0).ok_or_else(|| format!("invalid port number: {number}"))
-}
-
-async fn within<T>(limit: Duration, work: impl Future<Output = T>, late: impl FnOnce() -> T) -> T {
-    let timer = async {
-        smol::Timer::after(limit).await;
-        None
-    };
-    match smol::future::or(async { Some(work.await) }, timer).await {
-        Some(done) => done,
-        None => late(),
-    }
 }
 
 #[cfg(test)]

@@ -63,17 +63,15 @@ pub struct ProbeSpec {
 impl ProbeTarget {
     /// The probes that `container` asks for, its port names and variables filled in.
     pub fn specs(container: &Container) -> Vec<ProbeSpec> {
-        let of = |kind, probe: &Option<Probe>| {
-            probe.as_ref().map(|p| ProbeSpec { kind, probe: prepared(p, container), known: None })
+        let all = [
+            (ProbeKind::Startup, &container.startup_probe),
+            (ProbeKind::Readiness, &container.readiness_probe),
+            (ProbeKind::Liveness, &container.liveness_probe),
+        ];
+        let of = |(kind, probe): (ProbeKind, &Option<Probe>)| {
+            Some(ProbeSpec { kind, probe: prepared(probe.as_ref()?, container), known: None })
         };
-        [
-            of(ProbeKind::Startup, &container.startup_probe),
-            of(ProbeKind::Readiness, &container.readiness_probe),
-            of(ProbeKind::Liveness, &container.liveness_probe),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        all.into_iter().filter_map(of).collect()
     }
 }
 
@@ -127,11 +125,7 @@ struct Known([Cell<Option<bool>>; 3]);
 
 impl Known {
     fn of(&self, kind: ProbeKind) -> &Cell<Option<bool>> {
-        match kind {
-            ProbeKind::Startup => &self.0[0],
-            ProbeKind::Readiness => &self.0[1],
-            ProbeKind::Liveness => &self.0[2],
-        }
+        &self.0[kind as usize]
     }
 }
 
@@ -168,9 +162,6 @@ impl Supervisor {
     fn start(&self, target: &ProbeTarget) -> Running {
         let known = Rc::new(Known::default());
         let job = Job { target: target.clone(), known: Rc::clone(&known), shared: Rc::clone(&self.shared) };
-        for spec in &target.probes {
-            known.of(spec.kind).set(spec.known);
-        }
         let task = self.executor.spawn(async move { job.run().await });
         Running { id: target.id.clone(), address: target.address, ending: target.ending, known, _task: task }
     }

@@ -18,8 +18,6 @@ use nix::sys::time::TimeSpec;
 use smol::Async;
 use smol::io::{AsyncRead, AsyncWrite};
 
-use super::worker::Outcome;
-
 /// How long the whole daemon waits for an answer, once per connection: less than one commit of the store takes.
 const MOMENT: Duration = Duration::from_micros(200);
 
@@ -34,13 +32,6 @@ pub(super) async fn connect(address: SocketAddr) -> Result<Stream, String> {
         };
         format!("dial tcp {address}: connect: {reason}")
     })
-}
-
-pub(super) async fn probe(address: SocketAddr) -> Outcome {
-    match connect(address).await {
-        Ok(_) => Outcome::Success,
-        Err(error) => Outcome::Failure(error),
-    }
 }
 
 async fn open(address: SocketAddr) -> io::Result<Stream> {

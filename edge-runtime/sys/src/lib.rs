@@ -21,6 +21,7 @@ pub mod systemd;
 pub mod tasks;
 pub mod tcp;
 pub mod terminal;
+pub mod time;
 pub mod trash;
 pub mod watch;
 pub mod writeback;

@@ -166,7 +166,7 @@ impl Containers {
         write_config(&bundle, &input)?;
         let start = StartContainer {
             log_path: paths.container_log(namespace(pod), name(pod), uid, &container.name, attempt.number),
-            log_bytes_per_second: settings.logs.bytes_per_second,
+            log_bytes_per_second: settings.logs.bytes_per_second(),
             stdin: container.stdin.unwrap_or(false),
             stdin_once: container.stdin_once.unwrap_or(false),
             terminal: container.tty.unwrap_or(false),

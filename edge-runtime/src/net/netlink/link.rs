@@ -45,8 +45,15 @@ pub struct VethPair<'a> {
 
 /// The link called `name`; `None` when there is none.
 pub fn by_name(socket: &mut Socket, name: &str) -> io::Result<Option<Link>> {
-    let mut request = Request::new(libc::RTM_GETLINK, 0, &ifinfomsg(0, false));
-    request.push_text(libc::IFLA_IFNAME, name);
+    one(socket, Request::new(libc::RTM_GETLINK, 0, &ifinfomsg(0, false)).text(libc::IFLA_IFNAME, name))
+}
+
+/// The link with this index; `None` when there is none.
+pub fn by_index(socket: &mut Socket, index: u32) -> io::Result<Option<Link>> {
+    one(socket, Request::new(libc::RTM_GETLINK, 0, &ifinfomsg(index, false)))
+}
+
+fn one(socket: &mut Socket, request: Request) -> io::Result<Option<Link>> {
     let mut found = None;
     match socket.query(request, |body| found = parse(body)) {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
@@ -54,13 +61,12 @@ pub fn by_name(socket: &mut Socket, name: &str) -> io::Result<Option<Link>> {
     }
 }
 
-/// The link with this index; `None` when there is none.
-pub fn by_index(socket: &mut Socket, index: u32) -> io::Result<Option<Link>> {
-    let mut found = None;
-    match socket.query(Request::new(libc::RTM_GETLINK, 0, &ifinfomsg(index, false)), |body| found = parse(body)) {
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
-        result => result.map(|()| found),
-    }
+/// The link called `name`.
+///
+/// # Errors
+/// `ENODEV` when there is none, too.
+pub fn named(socket: &mut Socket, name: &str) -> io::Result<Link> {
+    by_name(socket, name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
 /// All ports of the bridge with index `master`.
@@ -76,13 +82,11 @@ pub fn ports(socket: &mut Socket, master: u32) -> io::Result<Vec<Link>> {
 /// Makes a bridge that is still down. A fixed address, because a bridge otherwise takes the lowest of its ports', which
 /// changes as pods come and go and breaks the neighbours' ARP caches.
 pub fn add_bridge(socket: &mut Socket, name: &str, address: [u8; 6], mtu: u32) -> io::Result<()> {
-    let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &ifinfomsg(0, false));
-    request.push_text(libc::IFLA_IFNAME, name);
-    request.push(libc::IFLA_ADDRESS, &address);
-    request.push(libc::IFLA_MTU, &mtu.to_ne_bytes());
-    let info = request.begin(libc::IFLA_LINKINFO);
-    request.push_text(libc::IFLA_INFO_KIND, "bridge");
-    request.end(info);
+    let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &ifinfomsg(0, false))
+        .text(libc::IFLA_IFNAME, name)
+        .attribute(libc::IFLA_ADDRESS, &address)
+        .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
+        .nest(libc::IFLA_LINKINFO, |info| info.text(libc::IFLA_INFO_KIND, "bridge"));
     socket.request(vec![request])
 }
 
@@ -93,43 +97,32 @@ pub fn add_veth(socket: &mut Socket, pair: &VethPair<'_>) -> io::Result<()> {
 }
 
 fn new_veth(pair: &VethPair<'_>) -> Request {
-    let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &ifinfomsg(0, true));
-    request.push_text(libc::IFLA_IFNAME, pair.host);
-    request.push(libc::IFLA_MASTER, &pair.master.to_ne_bytes());
-    push_common(&mut request, pair.mtu);
-    let info = request.begin(libc::IFLA_LINKINFO);
-    request.push_text(libc::IFLA_INFO_KIND, "veth");
-    let data = request.begin(libc::IFLA_INFO_DATA);
-    let peer = request.begin(VETH_INFO_PEER);
-    // The kernel cannot set the peer up before the pair is joined.
-    request.raw(&ifinfomsg(0, false));
-    request.push_text(libc::IFLA_IFNAME, pair.peer);
-    request.push(libc::IFLA_NET_NS_FD, &pair.peer_namespace.as_raw_fd().to_ne_bytes());
-    request.push(libc::IFLA_ADDRESS, &pair.peer_address);
-    push_common(&mut request, pair.mtu);
-    request.end(peer);
-    request.end(data);
-    request.end(info);
-    request
-}
-
-fn push_common(request: &mut Request, mtu: u32) {
-    request.push(libc::IFLA_MTU, &mtu.to_ne_bytes());
-    // The default is a queue per possible CPU, each with its own sysfs objects.
-    request.push(libc::IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes());
-    request.push(libc::IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
+    let both = |end: Request| {
+        end.attribute(libc::IFLA_MTU, &pair.mtu.to_ne_bytes())
+            // The default is a queue per possible CPU, each with its own sysfs objects.
+            .attribute(libc::IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes())
+            .attribute(libc::IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes())
+    };
+    let peer = |peer: Request| {
+        // The kernel cannot set the peer up before the pair is joined.
+        let peer = peer.raw(&ifinfomsg(0, false)).text(libc::IFLA_IFNAME, pair.peer);
+        let peer = peer.attribute(libc::IFLA_NET_NS_FD, &pair.peer_namespace.as_raw_fd().to_ne_bytes());
+        both(peer.attribute(libc::IFLA_ADDRESS, &pair.peer_address))
+    };
+    let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &ifinfomsg(0, true))
+        .text(libc::IFLA_IFNAME, pair.host)
+        .attribute(libc::IFLA_MASTER, &pair.master.to_ne_bytes());
+    both(request).nest(libc::IFLA_LINKINFO, |info| {
+        info.text(libc::IFLA_INFO_KIND, "veth").nest(libc::IFLA_INFO_DATA, |data| data.nest(VETH_INFO_PEER, peer))
+    })
 }
 
 fn hairpin(port: &str) -> Request {
-    let mut request = Request::new(libc::RTM_NEWLINK, 0, &ifinfomsg(0, false));
-    request.push_text(libc::IFLA_IFNAME, port);
-    let info = request.begin(libc::IFLA_LINKINFO);
-    request.push_text(libc::IFLA_INFO_SLAVE_KIND, "bridge");
-    let data = request.begin(libc::IFLA_INFO_SLAVE_DATA);
-    request.push(IFLA_BRPORT_MODE, &[1]);
-    request.end(data);
-    request.end(info);
-    request
+    let request = Request::new(libc::RTM_NEWLINK, 0, &ifinfomsg(0, false)).text(libc::IFLA_IFNAME, port);
+    request.nest(libc::IFLA_LINKINFO, |info| {
+        info.text(libc::IFLA_INFO_SLAVE_KIND, "bridge")
+            .nest(libc::IFLA_INFO_SLAVE_DATA, |data| data.attribute(IFLA_BRPORT_MODE, &[1]))
+    })
 }
 
 pub fn loopback_up(socket: &mut Socket) -> io::Result<()> {
@@ -152,8 +145,7 @@ pub(super) fn up(index: u32) -> Request {
 /// Deletes a link (and a veth's peer); fine when it has gone already.
 /// Waits for the kernel's readers to let go of it: tens of milliseconds.
 pub fn delete(socket: &mut Socket, name: &str) -> io::Result<()> {
-    let mut request = Request::new(libc::RTM_DELLINK, 0, &ifinfomsg(0, false));
-    request.push_text(libc::IFLA_IFNAME, name);
+    let request = Request::new(libc::RTM_DELLINK, 0, &ifinfomsg(0, false)).text(libc::IFLA_IFNAME, name);
     match socket.request(vec![request]) {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
         result => result,

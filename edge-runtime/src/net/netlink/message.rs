@@ -13,11 +13,6 @@ pub struct Request {
     bytes: Vec<u8>,
 }
 
-/// An open nested attribute, to be given back to [`Request::end`].
-#[derive(Debug)]
-#[must_use]
-pub struct Nest(usize);
-
 impl Request {
     /// `kind` is `RTM_*`, `flags` `NLM_F_*` (`NLM_F_REQUEST` is always set); `fixed` the family's own header.
     pub fn new(kind: u16, flags: i32, fixed: &[u8]) -> Self {
@@ -29,42 +24,30 @@ impl Request {
         Self { bytes }
     }
 
-    pub fn attribute(mut self, kind: u16, payload: &[u8]) -> Self {
-        self.push(kind, payload);
-        self
-    }
-
-    pub fn push(&mut self, kind: u16, payload: &[u8]) {
-        let nest = self.begin(kind);
-        self.bytes.extend_from_slice(payload);
-        self.end(nest);
+    pub fn attribute(self, kind: u16, payload: &[u8]) -> Self {
+        self.nest(kind, |nest| nest.raw(payload))
     }
 
     /// A string with the terminating zero that `IFLA_IFNAME` and kind names need.
-    pub fn push_text(&mut self, kind: u16, text: &str) {
-        let nest = self.begin(kind);
-        self.bytes.extend_from_slice(text.as_bytes());
-        self.bytes.push(0);
-        self.end(nest);
+    pub fn text(self, kind: u16, text: &str) -> Self {
+        self.nest(kind, |nest| nest.raw(text.as_bytes()).raw(&[0]))
     }
 
-    pub fn begin(&mut self, kind: u16) -> Nest {
+    /// An attribute of attributes, which `fill` adds.
+    pub fn nest(self, kind: u16, fill: impl FnOnce(Self) -> Self) -> Self {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(&[0, 0]);
-        self.bytes.extend_from_slice(&kind.to_ne_bytes());
-        Nest(start)
+        let mut filled = fill(self.raw(&[0, 0]).raw(&kind.to_ne_bytes()));
+        // All our messages are a few hundred bytes.
+        let length = u16::try_from(filled.bytes.len() - start).unwrap_or(u16::MAX);
+        filled.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        filled.bytes.resize(filled.bytes.len().next_multiple_of(4), 0);
+        filled
     }
 
     /// Bytes inside a nest that are no attribute (the fixed header of a veth's peer).
-    pub fn raw(&mut self, bytes: &[u8]) {
+    pub fn raw(mut self, bytes: &[u8]) -> Self {
         self.bytes.extend_from_slice(bytes);
-    }
-
-    pub fn end(&mut self, nest: Nest) {
-        // All our messages are a few hundred bytes.
-        let length = u16::try_from(self.bytes.len() - nest.0).unwrap_or(u16::MAX);
-        self.bytes[nest.0..nest.0 + 2].copy_from_slice(&length.to_ne_bytes());
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        self
     }
 
     /// The finished message with its sequence number; `ack` asks for an answer even on success.
@@ -136,11 +119,7 @@ mod tests {
 
     #[test]
     fn what_is_built_reads_back() {
-        let mut request = Request::new(16, 0, &[7; 16]);
-        request.push_text(3, "eth0");
-        let nest = request.begin(18);
-        request.push(1, &[9, 9, 9]);
-        request.end(nest);
+        let request = Request::new(16, 0, &[7; 16]).text(3, "eth0").nest(18, |nest| nest.attribute(1, &[9, 9, 9]));
         let bytes = request.finish(42, true);
         let message = answers(&bytes).next().unwrap();
         assert_eq!((message.kind, message.sequence), (16, 42));

@@ -35,15 +35,13 @@ pub fn limit(socket: &mut Socket, index: u32, bits: u64) -> io::Result<()> {
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     fixed[8..12].copy_from_slice(&0x0001_0000u32.to_ne_bytes());
     fixed[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
-    let mut request = Request::new(RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed);
-    request.push_text(TCA_KIND, "tbf");
-    let options = request.begin(TCA_OPTIONS);
-    request.push(TCA_TBF_PARMS, &parameters(u32::try_from(rate).unwrap_or(u32::MAX), queue));
-    request.push(TCA_TBF_BURST, &burst.to_ne_bytes());
-    if u32::try_from(rate).is_err() {
-        request.push(TCA_TBF_RATE64, &rate.to_ne_bytes());
-    }
-    request.end(options);
+    let request = Request::new(RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed).text(TCA_KIND, "tbf");
+    let request = request.nest(TCA_OPTIONS, |options| {
+        let options = options
+            .attribute(TCA_TBF_PARMS, &parameters(u32::try_from(rate).unwrap_or(u32::MAX), queue))
+            .attribute(TCA_TBF_BURST, &burst.to_ne_bytes());
+        if u32::try_from(rate).is_err() { options.attribute(TCA_TBF_RATE64, &rate.to_ne_bytes()) } else { options }
+    });
     socket.request(vec![request])
 }
 

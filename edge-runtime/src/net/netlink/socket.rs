@@ -40,16 +40,27 @@ impl Socket {
     /// Sends `requests` in one datagram; the kernel works on them in order, before `send` returns.
     /// The first refusal is the result; requests behind it are still worked on.
     pub fn request(&mut self, requests: Vec<Request>) -> io::Result<()> {
+        self.exchange(requests, |_| {})
+    }
+
+    /// Sends a query and hands each answer's body (fixed header and attributes) to `each`.
+    /// `NLM_F_DUMP` in the request's flags makes it a list.
+    pub fn query(&mut self, request: Request, each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.exchange(vec![request], each)
+    }
+
+    fn exchange(&mut self, requests: Vec<Request>, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         let last = requests.len().saturating_sub(1);
         let mut bytes = Vec::with_capacity(512);
         let first_sequence = self.sequence.wrapping_add(1);
         for (index, request) in requests.into_iter().enumerate() {
             self.sequence = self.sequence.wrapping_add(1);
-            // A refusal is always answered: only the last request needs an acknowledgement.
+            // A refusal is always answered: only the last request needs an acknowledgement, which ends the loop like the
+            // end of a list.
             bytes.extend(request.finish(self.sequence, index == last));
         }
         send(self.fd.as_raw_fd(), &bytes, MsgFlags::empty())?;
-        let mut buffer = vec![0; 4096];
+        let mut buffer = vec![0; BUFFER];
         let mut result = Ok(());
         loop {
             let received = recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
@@ -57,37 +68,16 @@ impl Socket {
                 if answer.sequence.wrapping_sub(first_sequence) > u32::MAX / 2 {
                     continue; // of an earlier request
                 }
-                if i32::from(answer.kind) == libc::NLMSG_ERROR {
-                    let code = i32_at(answer.body, 0).unwrap_or(-libc::EBADMSG);
-                    if code != 0 && result.is_ok() {
-                        result = Err(io::Error::from_raw_os_error(-code));
-                    }
-                    if answer.sequence == self.sequence {
-                        return result;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sends a query and hands each answer's body (fixed header and attributes) to `each`.
-    /// `NLM_F_DUMP` in the request's flags makes it a list.
-    pub fn query(&mut self, request: Request, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        // Also a single answer is followed by an acknowledgement, which ends the loop like the end of a list.
-        send(self.fd.as_raw_fd(), &request.finish(self.sequence, true), MsgFlags::empty())?;
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            let received = recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
-            for answer in answers(&buffer[..received]).filter(|answer| answer.sequence == self.sequence) {
                 match i32::from(answer.kind) {
-                    libc::NLMSG_DONE => return Ok(()),
+                    libc::NLMSG_DONE => return result,
                     libc::NLMSG_ERROR => {
-                        return match i32_at(answer.body, 0) {
-                            Some(0) => Ok(()),
-                            Some(code) => Err(io::Error::from_raw_os_error(-code)),
-                            None => Err(io::Error::from_raw_os_error(libc::EBADMSG)),
-                        };
+                        let code = i32_at(answer.body, 0).unwrap_or(-libc::EBADMSG);
+                        if code != 0 && result.is_ok() {
+                            result = Err(io::Error::from_raw_os_error(-code));
+                        }
+                        if answer.sequence == self.sequence {
+                            return result;
+                        }
                     }
                     _ => each(answer.body),
                 }

@@ -11,18 +11,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use async_executor::Task;
-use smol::future::or;
 use smol::lock::Semaphore;
 
 use super::context::Context;
 use super::sources::{News, PullResult};
+use crate::config::Window;
 use crate::image::access::PodLogin;
 use crate::image::spawn::Request;
 use crate::image::{ImageError, Reference, spawn};
 use crate::pod::clock::Mono;
 use crate::pod::event::{ImageFailure, PodEvent};
-use crate::pod::record::ContainerKind;
 use crate::pod::step::EventDraft;
+use crate::sys::time::within;
 use queue::{Job, Queue, Stage};
 
 /// What a registry has to answer about an image that is here, from the moment it was asked for: with twenty such pods
@@ -112,20 +112,16 @@ impl Pulls {
             log::info!("pulling {name}");
             let task = cx.task(async move {
                 let fetch = async { spawn::pull(&paths, &name, &request).await.map(Some) };
-                let closed = |left: Duration| async move {
-                    smol::Timer::after(left).await;
-                    let hours = window.map(|window| window.text).unwrap_or_default();
-                    Err(not_asked(format!("this node pulls images only from {hours} UTC (pull.window)")))
-                };
+                let closed = || Err(not_asked(window.as_ref().map(only_within).unwrap_or_default()));
                 let result = match open {
                     _ if short => Err(ImageError::Helper {
                         reason: "ErrImagePull".to_owned(),
                         why: format!("{name} is not pulled while the node is short of disk"),
                     }),
                     None => fetch.await,
-                    Some(None) => closed(Duration::ZERO).await,
+                    Some(None) => closed(),
                     // Stopped in the middle, the next pull goes on where this one ended.
-                    Some(Some(left)) => or(fetch, closed(left)).await,
+                    Some(Some(left)) => within(left, fetch).await.unwrap_or_else(closed),
                 };
                 News::Pulled { job: number, result }
             });
@@ -142,7 +138,7 @@ impl Pulls {
         let (paths, checks) = (cx.paths.clone(), Rc::clone(&self.checks));
         let closed = cx.config.pull.window.as_ref().filter(|window| window.open_for(now.wall.as_second()).is_none());
         let why_not = match closed {
-            Some(window) => Some(format!("this node pulls images only from {} UTC (pull.window)", window.text)),
+            Some(window) => Some(only_within(window)),
             None if self.queue.is_silent(&registry, now.mono) => {
                 Some(format!("registry {registry} cannot be reached for {name}: it was silent less than a minute ago"))
             }
@@ -153,14 +149,11 @@ impl Pulls {
                 let _permit = checks.acquire().await;
                 spawn::check(&paths, &name, &request).await
             };
-            let late = async {
-                smol::Timer::after(CHECK).await;
-                let seconds = CHECK.as_secs();
-                Err(not_asked(format!("registry {registry} cannot be reached for {name}: no answer in {seconds} s")))
-            };
+            let seconds = CHECK.as_secs();
+            let late = || format!("registry {registry} cannot be reached for {name}: no answer in {seconds} s");
             let result = match why_not {
                 Some(why) => Err(not_asked(why)),
-                None => or(check, late).await,
+                None => within(CHECK, check).await.unwrap_or_else(|| Err(not_asked(late()))),
             };
             News::Pulled { job: number, result }
         });
@@ -250,15 +243,15 @@ fn pulled_message(cx: &Context, waiter: &Waiter, started: Mono, image_id: &str) 
 fn image_event(cx: &mut Context, waiter: &Waiter, warning: bool, reason: &'static str, message: String) {
     let draft = match waiter.for_volume {
         true => EventDraft::pod(warning, reason, message),
-        false => {
-            let record = cx.pods.get(&waiter.uid).and_then(|entry| entry.record.containers.get(&waiter.container));
-            let kind = record.map_or(ContainerKind::App, |record| record.kind);
-            EventDraft::container(warning, reason, message, kind, &waiter.container)
-        }
+        false => cx.about_container(&waiter.uid, &waiter.container, warning, reason, message),
     };
     if let Err(error) = cx.pod_event(&waiter.uid, &draft) {
         log::error!("{error}");
     }
+}
+
+fn only_within(window: &Window) -> String {
+    format!("this node pulls images only from {} UTC (pull.window)", window.text)
 }
 
 /// As if there were no link: what is on the node is used.

@@ -1,8 +1,8 @@
 //! The node and its parts, made from what the host is found to be.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use edge_protocol::message::Report;
 
@@ -16,33 +16,17 @@ use crate::launch::runtimes::Runtimes;
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
 use crate::node::Node;
-use crate::node::backup::Backup;
 use crate::node::containers::Containers;
 use crate::node::context::Context;
 use crate::node::doubt::Doubt;
-use crate::node::ends::Ends;
-use crate::node::ephemeral_storage::EphemeralStorage;
-use crate::node::event_correlator::EventCorrelator;
 use crate::node::events::about_node;
 use crate::node::eviction::Eviction;
-use crate::node::hooks::Hooks;
-use crate::node::host_watch::{HostWatch, maintain};
-use crate::node::idle::Idle;
-use crate::node::image_gc::ImageGc;
-use crate::node::network::host_ports::HostPorts;
+use crate::node::host_watch::maintain;
 use crate::node::node_status::NodeStatus;
 use crate::node::notify::Notify;
-use crate::node::outgoing::Outgoing;
-use crate::node::pods::Pods;
 use crate::node::poison::Poison;
 use crate::node::probes::Probes;
-use crate::node::pulls::Pulls;
-use crate::node::shutdown::Shutdown;
 use crate::node::sources::{News, Senders};
-use crate::node::static_pods::StaticPods;
-use crate::node::status_resync::StatusResync;
-use crate::node::streams::Streams;
-use crate::node::tokens::Tokens;
 use crate::paths::Paths;
 use crate::pod::status::HostFacts;
 use crate::probe::{ExecProbe, Supervisor};
@@ -82,7 +66,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         tasks: tasks.clone(),
         senders,
         store,
-        pods: Pods::default(),
+        pods: Default::default(),
         resumed: false,
         host: HostFacts {
             host_ips: launch.sandboxes.host_ips().to_vec(),
@@ -90,8 +74,8 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
             runtime: launch.runtime.name.clone(),
         },
         link: None,
-        outgoing: Outgoing::default(),
-        correlator: EventCorrelator::default(),
+        outgoing: Default::default(),
+        correlator: Default::default(),
         look_at: None,
     };
     Ok(Node {
@@ -100,25 +84,25 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         containers: Containers::new(monitor),
         doubt,
         poison: Poison::open(&paths.run()),
-        connecting: BTreeMap::new(),
-        host_ports: HostPorts::default(),
+        connecting: Default::default(),
+        host_ports: Default::default(),
         probes,
-        hooks: Hooks::default(),
-        pulls: Pulls::default(),
-        tokens: Tokens::default(),
-        static_pods: StaticPods::default(),
-        streams: Streams::default(),
-        ends: Ends::default(),
-        resync: StatusResync::default(),
-        host_watch: HostWatch::default(),
+        hooks: Default::default(),
+        pulls: Default::default(),
+        tokens: Default::default(),
+        static_pods: Default::default(),
+        streams: Default::default(),
+        ends: Default::default(),
+        resync: Default::default(),
+        host_watch: Default::default(),
         node_status,
         eviction,
-        ephemeral_storage: EphemeralStorage::default(),
-        image_gc: ImageGc::default(),
-        backup: Backup::default(),
+        ephemeral_storage: Default::default(),
+        image_gc: Default::default(),
+        backup: Default::default(),
         reserve,
-        shutdown: Shutdown::default(),
-        idle: Idle::default(),
+        shutdown: Default::default(),
+        idle: Default::default(),
         notify: Notify::from_env(),
     })
 }
@@ -126,7 +110,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
 fn connect_monitor(paths: &Paths, config: &Config, tasks: &Tasks, senders: &Senders) -> MonitorClient {
     let settings = Settings {
         workers: config.runtime.parallel,
-        runtime_timeout: config.runtime.request_timeout,
+        runtime_timeout: Duration::from_secs(config.runtime.request_timeout_seconds),
         ..Settings::default()
     };
     MonitorClient::connect_or_spawn(tasks, paths.clone(), settings, senders.monitor.clone())

@@ -1,16 +1,13 @@
 //! The standard streams of a container's own process: what it writes from now on, and what it reads.
 
-use std::convert::Infallible;
-use std::fs::File;
 use std::time::Duration;
 
-use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STATUS, STDERR, STDIN, STDOUT};
+use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STDERR, STDIN, STDOUT};
 use edge_protocol::message::{StreamId, StreamRequest};
-use smol::Async;
+use serde_json::Value;
 use smol::future::or;
-use smol::io::AsyncWriteExt;
 
-use super::channels::{Channels, Incoming, Outgoing, Over};
+use super::channels::{Channels, Incoming, Outgoing, Over, write};
 use super::{Backend, Streams, outcome, target};
 use crate::monitor::attach::{self, Attachment};
 use crate::monitor::client::MonitorClient;
@@ -63,7 +60,7 @@ impl Streams {
             terminal,
             once,
         };
-        self.serve_channels(of, stream, &id, |channels, _ended| serve(channels, session));
+        self.serve(of, stream, &id, |wires| serve(Channels::new(wires), session));
         Ok(())
     }
 }
@@ -80,23 +77,9 @@ async fn serve(channels: Channels, session: Session) {
         to.send(OPENED, &[]).await?;
         show(&to, &session, &mut attachment).await
     };
-    let input = async {
-        match feed(&mut from, &session).await {
-            Ok(never) => match never {},
-            Err(Fed::Done) => Ok(outcome::exited(0)),
-            Err(Fed::Broken) => Err(Over),
-        }
-    };
-    let done = or(output, input).await;
+    let done = or(output, feed(&mut from, &session)).await;
     drop(ends_input);
-    match done {
-        Ok(status) => {
-            if to.send(STATUS, status.to_string().as_bytes()).await.is_ok() {
-                to.end(None);
-            }
-        }
-        Err(Over) => to.end(Some("the stream is broken".into())),
-    }
+    to.conclude(done).await;
 }
 
 /// Ends the container's input when the session is over, however that comes.
@@ -109,7 +92,7 @@ impl Drop for EndsInput<'_> {
 }
 
 /// Until the container has ended.
-async fn show(to: &Outgoing, session: &Session, attachment: &mut Attachment) -> Result<serde_json::Value, Over> {
+async fn show(to: &Outgoing, session: &Session, attachment: &mut Attachment) -> Result<Value, Over> {
     loop {
         let (channel, wanted, data) = match attachment.next().await {
             Ok(Some((Stream::Stdout, data))) => (STDOUT, session.stdout, data),
@@ -123,18 +106,12 @@ async fn show(to: &Outgoing, session: &Session, attachment: &mut Attachment) -> 
     }
 }
 
-enum Fed {
-    /// Nothing more will come, which ends the session.
-    Done,
-    Broken,
-}
-
-/// Moves what comes to the container.
-async fn feed(from: &mut Incoming, session: &Session) -> Result<Infallible, Fed> {
+/// Moves what comes to the container, until nothing more will come, which ends the session.
+async fn feed(from: &mut Incoming, session: &Session) -> Result<Value, Over> {
     let open = session.stdin && !session.terminal;
     let mut pipe = open.then(|| attach::open_stdin(&session.paths.bundle(&session.id)).ok()).flatten();
     loop {
-        let record = from.next().await.map_err(|_| Fed::Broken)?;
+        let record = from.next().await.map_err(|_| Over)?;
         match record.channel {
             STDIN if session.terminal && session.stdin => type_in(session, &record.data).await,
             STDIN => write(&mut pipe, &record.data).await,
@@ -144,7 +121,7 @@ async fn feed(from: &mut Incoming, session: &Session) -> Result<Infallible, Fed>
                     session.monitor.close_stdin(&session.id);
                 } else {
                     // As containerd: without `stdinOnce` the end of the input is the end of the session.
-                    return Err(Fed::Done);
+                    return Ok(outcome::exited(0));
                 }
             }
             RESIZE => {
@@ -156,15 +133,6 @@ async fn feed(from: &mut Incoming, session: &Session) -> Result<Infallible, Fed>
             }
             _ => {}
         }
-    }
-}
-
-async fn write(pipe: &mut Option<Async<File>>, data: &[u8]) {
-    if let Some(file) = pipe
-        && file.write_all(data).await.is_err()
-    {
-        // The container reads no more.
-        *pipe = None;
     }
 }
 

@@ -1,13 +1,17 @@
 //! A stream of records ([`edge_protocol::channel`]) in both directions, under credit. Knows nothing of what they mean.
 
+use std::fs::File;
 use std::io;
 
-use edge_protocol::channel::{self, HEADER, MAX_RECORD, Record, Records};
+use edge_protocol::channel::{self, HEADER, MAX_RECORD, Record, Records, STATUS};
 use edge_protocol::message::StreamId;
+use serde_json::Value;
+use smol::Async;
 use smol::channel::Receiver;
-use smol::io::{AsyncRead, AsyncReadExt};
+use smol::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use smol::lock::Mutex;
 
+use super::Wires;
 use crate::link::LinkHandle;
 
 /// Records up to this long are never cut: the peer reads a status or a size from one record.
@@ -43,7 +47,7 @@ pub(super) struct Incoming {
 pub(super) struct Over;
 
 impl Channels {
-    pub(super) fn new(link: LinkHandle, stream: StreamId, room: Receiver<()>, input: Receiver<Vec<u8>>) -> Self {
+    pub(super) fn new(Wires { link, stream, room, input, .. }: Wires) -> Self {
         let to = Outgoing { link: link.clone(), stream, room, turn: Mutex::new(()) };
         Self { to, from: Incoming { link, stream, input, records: Records::default(), owed: 0 } }
     }
@@ -82,9 +86,31 @@ impl Outgoing {
         Ok(())
     }
 
+    /// The last words: how it ended.
+    pub(super) async fn conclude(&self, status: Result<Value, Over>) {
+        match status {
+            Ok(status) => {
+                if self.send(STATUS, status.to_string().as_bytes()).await.is_ok() {
+                    self.end(None);
+                }
+            }
+            Err(Over) => self.end(Some("the stream is broken".into())),
+        }
+    }
+
     /// Ends the stream, after what has been sent.
     pub(super) fn end(&self, error: Option<String>) {
         self.link.stream_end(self.stream, error);
+    }
+}
+
+/// Gives a process what came for it, as long as it reads.
+pub(super) async fn write(pipe: &mut Option<Async<File>>, data: &[u8]) {
+    if let Some(file) = pipe
+        && file.write_all(data).await.is_err()
+    {
+        // It reads no more, which is its right.
+        *pipe = None;
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::rc::Rc;
 
-use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STATUS, STDERR, STDIN, STDOUT};
+use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STDERR, STDIN, STDOUT};
 use edge_protocol::message::{StreamId, StreamRequest};
+use serde_json::Value;
 use smol::future::{or, zip};
-use smol::io::AsyncWriteExt;
 
-use super::channels::{Channels, Incoming, Outgoing, Over};
+use super::channels::{Channels, Incoming, Outgoing, Over, write};
 use super::{Backend, outcome, target};
 use crate::monitor::exec::ExecError;
 use crate::monitor::exec::output::Output;
@@ -32,7 +32,7 @@ impl super::Streams {
         let wanted = Wanted { stdin: *stdin, stdout: *stdout, stderr: *stderr, tty: *tty };
         let runtime = of.runtimes.of_container(&id, &of.cx.paths);
         let (session, streams) = Session::start(&runtime, &id, command, wanted).map_err(|error| error.to_string())?;
-        self.serve_channels(of, stream, &id, |channels, _ended| serve(channels, session, streams));
+        self.serve(of, stream, &id, |wires| serve(Channels::new(wires), session, streams));
         Ok(())
     }
 }
@@ -55,10 +55,11 @@ async fn serve(channels: Channels, mut session: Session, streams: Streams) {
         log::debug!("exec: {error}");
         Err(Over)
     };
-    match or(work, input).await {
-        Ok(ended) => drop(conclude(&to, ended).await),
-        Err(Over) => to.end(Some("the stream is broken".into())),
-    }
+    let status = match or(work, input).await {
+        Ok(ended) => status(&to, ended).await,
+        Err(Over) => Err(Over),
+    };
+    to.conclude(status).await;
 }
 
 async fn copy(to: &Outgoing, channel: u8, reader: Option<Output>) -> Result<(), Over> {
@@ -68,9 +69,8 @@ async fn copy(to: &Outgoing, channel: u8, reader: Option<Output>) -> Result<(), 
     }
 }
 
-/// The last words: how it ended.
-async fn conclude(to: &Outgoing, ended: Result<i32, ExecError>) -> Result<(), Over> {
-    let status = match ended {
+async fn status(to: &Outgoing, ended: Result<i32, ExecError>) -> Result<Value, Over> {
+    Ok(match ended {
         Ok(code) => outcome::exited(code),
         Err(ExecError::NotStarted(message)) => {
             let text = format!("OCI runtime exec failed: {message}");
@@ -84,10 +84,7 @@ async fn conclude(to: &Outgoing, ended: Result<i32, ExecError>) -> Result<(), Ov
             }
         }
         Err(error) => outcome::failed(&format!("error executing command in container: {error}")),
-    };
-    to.send(STATUS, status.to_string().as_bytes()).await?;
-    to.end(None);
-    Ok(())
+    })
 }
 
 /// Moves what comes to the process, for ever.
@@ -99,14 +96,7 @@ async fn feed(
     loop {
         let record = from.next().await?;
         match record.channel {
-            STDIN => {
-                if let Some(pipe) = &mut stdin
-                    && pipe.write_all(&record.data).await.is_err()
-                {
-                    // The process reads no more, which is its right.
-                    stdin = None;
-                }
-            }
+            STDIN => write(&mut stdin, &record.data).await,
             CLOSE if record.data == [STDIN] => stdin = None,
             RESIZE => {
                 if let Ok(size) = serde_json::from_slice(&record.data) {

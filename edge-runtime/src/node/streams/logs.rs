@@ -37,7 +37,10 @@ impl Streams {
         if !found.running {
             reader.container_ended();
         }
-        self.serve(of, stream, &found.id, |wires| serve(wires, reader));
+        self.serve(of, stream, &found.id, |wires| {
+            wires.input.close();
+            serve(wires, reader)
+        });
         Ok(())
     }
 }
@@ -119,7 +122,7 @@ fn waiting_for(status: &Value, container: &str) -> String {
 
 /// Moves a log into a stream until its end.
 async fn serve(wires: Wires, mut reader: LogReader) {
-    let Wires { link, stream, room, ended } = wires;
+    let Wires { link, stream, room, ended, .. } = wires;
     loop {
         match reader.next_chunk(CHUNK) {
             Ok(Chunk::Data(data)) => {
@@ -129,13 +132,9 @@ async fn serve(wires: Wires, mut reader: LogReader) {
             }
             Ok(Chunk::Wait) => {
                 let changed = async { reader.changed().await.is_ok() };
-                let over = async {
-                    // The sender lives as long as the stream.
-                    let _ = ended.recv().await;
-                    false
-                };
-                let more = changed.or(over).await;
-                if !more {
+                // The sender lives as long as the stream.
+                let over = async { ended.recv().await.is_err() };
+                if !changed.or(over).await {
                     reader.container_ended();
                 }
             }

@@ -33,7 +33,6 @@ use crate::launch::runtimes::Runtimes;
 use crate::link::LinkHandle;
 use crate::monitor::client::MonitorClient;
 use crate::sys::cgroup::Cgroups;
-use channels::Channels;
 
 /// The streams being served. Dropping one ends its task, and with it whatever that has started.
 #[derive(Default)]
@@ -54,8 +53,8 @@ struct Serving {
     task: Task<()>,
     /// There is room again.
     room: Sender<()>,
-    /// Bytes from the bridge, no more than its credit; none for what takes nothing in.
-    input: Option<Sender<Vec<u8>>>,
+    /// Bytes from the bridge, no more than its credit.
+    input: Sender<Vec<u8>>,
     /// Container whose end ends a followed log.
     container: String,
     ended: Sender<()>,
@@ -66,6 +65,8 @@ struct Wires {
     link: LinkHandle,
     stream: StreamId,
     room: Receiver<()>,
+    /// Bytes from the bridge; closed by what takes nothing in.
+    input: Receiver<Vec<u8>>,
     /// The container has ended.
     ended: Receiver<()>,
 }
@@ -87,8 +88,7 @@ impl Streams {
 
     fn data(&self, cx: &Context, stream: StreamId, data: Vec<u8>) {
         let length = data.len();
-        let input = self.open.get(&stream).and_then(|serving| serving.input.as_ref());
-        let taken = input.is_some_and(|input| input.try_send(data).is_ok());
+        let taken = self.open.get(&stream).is_some_and(|serving| serving.input.try_send(data).is_ok());
         if let (false, Some(link)) = (taken, &cx.link) {
             link.stream_consumed(stream, length);
         }
@@ -119,37 +119,13 @@ impl Streams {
         container: &str,
         work: impl FnOnce(Wires) -> W,
     ) {
-        self.begin(of, stream, container, None, work);
-    }
-
-    /// As [`Streams::serve`], for a stream of records in both directions.
-    fn serve_channels<W: Future<Output = ()> + 'static>(
-        &mut self,
-        of: &Backend<'_>,
-        stream: StreamId,
-        container: &str,
-        work: impl FnOnce(Channels, Receiver<()>) -> W,
-    ) {
-        // As much as the bridge's credit allows, so it has a bound.
-        let (sender, input) = unbounded();
-        self.begin(of, stream, container, Some(sender), |wires| {
-            let Wires { link, stream, room, ended } = wires;
-            work(Channels::new(link, stream, room, input), ended)
-        });
-    }
-
-    fn begin<W: Future<Output = ()> + 'static>(
-        &mut self,
-        of: &Backend<'_>,
-        stream: StreamId,
-        container: &str,
-        input: Option<Sender<Vec<u8>>>,
-        work: impl FnOnce(Wires) -> W,
-    ) {
         let Some(link) = of.cx.link.clone() else { return };
         let (room, room_again) = bounded(1);
+        // As much as the bridge's credit allows, so it has a bound.
+        let (input, bytes) = unbounded();
         let (ended, has_ended) = bounded(1);
-        let task = of.cx.tasks.spawn(work(Wires { link, stream, room: room_again, ended: has_ended }));
+        let wires = Wires { link, stream, room: room_again, input: bytes, ended: has_ended };
+        let task = of.cx.tasks.spawn(work(wires));
         let container = container.to_owned();
         self.open.insert(stream, Serving { task, room, input, container, ended });
     }

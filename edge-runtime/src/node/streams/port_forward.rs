@@ -36,11 +36,10 @@ impl Streams {
         if !entry.sandbox_ready() {
             return Err(format!("pod {pod} is not running"));
         }
-        let host = host_network(&entry.pod);
         let uid = entry.record.uid.clone();
-        let namespace = (!host).then(|| of.cx.paths.namespaces(&uid).join("net"));
+        let namespace = (!host_network(&entry.pod)).then(|| of.cx.paths.namespaces(&uid).join("net"));
         let target = Target { namespace, port: *port, pod: pod.clone(), uid };
-        self.serve_channels(of, stream, "", |channels, _ended| serve(channels, target));
+        self.serve(of, stream, "", |wires| serve(Channels::new(wires), target));
         Ok(())
     }
 }

@@ -46,7 +46,10 @@ impl Streams {
     pub(super) fn open_stats(&mut self, of: &Backend<'_>, stream: StreamId) -> Result<(), String> {
         let plan = Plan::of(of).map_err(|error| error.to_string())?;
         let memory = Rc::clone(&self.usage);
-        self.serve(of, stream, "", |wires| serve(wires, plan, memory));
+        self.serve(of, stream, "", |wires| {
+            wires.input.close();
+            serve(wires, plan, memory)
+        });
         Ok(())
     }
 }
