@@ -31,7 +31,8 @@ fn run(given: Given) -> Result<(), CliError> {
     let Some(ContainerState::Running { id, .. } | ContainerState::Stopping { id, pid: 1.., .. }) = state else {
         return Err(CliError::Failed(format!("container {name} of pod {} is not running", pod.name)));
     };
-    let config = Config::load_lenient(&paths.config_file(), paths.root(), &Overrides::default(), Some("node"))?.0;
+    let named = Overrides { node_name: Some("node".into()), joined: None };
+    let config = Config::load_lenient(&paths.config_file(), paths.root(), &named)?.0;
     let runtime = Runtimes::new(&config).of_container(id, &paths);
     let mut words = runtime.beginning();
     let mut command = Command::new(words.next().unwrap_or_default());

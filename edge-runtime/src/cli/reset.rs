@@ -99,9 +99,9 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     let identity = Identity::load(paths).ok().flatten();
     let name = identity.map_or_else(|| "reset".into(), |identity| identity.node);
     // The configuration names bridge and cgroup; a broken one must not keep the host dirty.
-    let overrides = Overrides { node_name: Some(name) };
-    let config = Config::load_lenient(&paths.config_file(), paths.root(), &overrides, None)
-        .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides, None))?
+    let overrides = Overrides { node_name: Some(name), joined: None };
+    let config = Config::load_lenient(&paths.config_file(), paths.root(), &overrides)
+        .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides))?
         .0;
     Teardown::new(paths, Rc::new(config)).and_then(|mut teardown| teardown.node())?;
     let run = std::fs::read_dir(paths.run()).into_iter().flatten().flatten();

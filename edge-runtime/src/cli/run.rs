@@ -32,18 +32,18 @@ pub(super) const VERB: Verb = Verb {
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let overrides = Overrides { node_name: given.one("node")? };
     let (paths, shown) = (given.paths()?, given.has("print-config"));
     let file = given.path("config").unwrap_or_else(|| paths.config_file());
     // A damaged one is no reason not to run the pods that are known.
     let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
-    let joined = identity.as_ref().map(|identity| identity.node.as_str());
+    let joined = identity.as_ref().map(|identity| identity.node.clone());
+    let overrides = Overrides { node_name: given.one("node")?, joined };
     // Whoever asks to see it is told of a key that is wrong; a node runs, though its program was perhaps rolled back.
     let (typed, left_out) =
         if shown { ConfigFile::read(&file).map(|typed| (typed, Vec::new())) } else { ConfigFile::read_lenient(&file) }?;
     let printed = shown.then(|| typed.clone());
-    let config = Config::from_file(typed, &file, paths.root(), &overrides, joined)?;
-    if let Some(joined) = joined.filter(|joined| *joined != config.node_name) {
+    let config = Config::from_file(typed, &file, paths.root(), &overrides)?;
+    if let Some(joined) = overrides.joined.filter(|joined| *joined != config.node_name) {
         return Err(CliError::Failed(format!(
             "this device joined as node {joined}, but is configured as {}: remove node-name from {} or join again",
             config.node_name,

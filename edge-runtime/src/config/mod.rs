@@ -35,10 +35,13 @@ use self::devices::{DeviceClass, Handler};
 use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
 
-/// Flags of `edge-runtime run` that override the file.
+/// What is known beside the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
+    /// A flag of `edge-runtime run`, which overrides the file.
     pub node_name: Option<String>,
+    /// As which the node has joined: its name where the file has none.
+    pub joined: Option<String>,
 }
 
 /// A valid configuration. Every field has its effective value.
@@ -83,39 +86,27 @@ impl Config {
     ///
     /// # Errors
     /// A file that cannot be read or parsed, a value out of range: each names the key.
-    pub fn load_lenient(
-        file: &Path,
-        root: &Path,
-        overrides: &Overrides,
-        joined_name: Option<&str>,
-    ) -> Result<(Self, Vec<String>), ConfigError> {
+    pub fn load_lenient(file: &Path, root: &Path, overrides: &Overrides) -> Result<(Self, Vec<String>), ConfigError> {
         let (parsed, left_out) = ConfigFile::read_lenient(file)?;
-        Ok((Self::from_file(parsed, file, root, overrides, joined_name)?, left_out))
+        Ok((Self::from_file(parsed, file, root, overrides)?, left_out))
     }
 
     /// The same from an already parsed file: pure but for the host's name and memory size.
     ///
     /// # Errors
     /// A value out of range, naming its key.
-    pub fn from_file(
-        parsed: ConfigFile,
-        file: &Path,
-        root: &Path,
-        overrides: &Overrides,
-        joined_name: Option<&str>,
-    ) -> Result<Self, ConfigError> {
+    pub fn from_file(parsed: ConfigFile, file: &Path, root: &Path, overrides: &Overrides) -> Result<Self, ConfigError> {
         let invalid = |(key, why)| ConfigError::Invalid { file: file.into(), key, why };
-        let joined = joined_name.map(str::to_owned);
-        Self::checked(parsed, root, overrides.node_name.clone(), joined).map_err(invalid)
+        Self::checked(parsed, root, overrides.clone()).map_err(invalid)
     }
 
-    fn checked(file: ConfigFile, root: &Path, flag: Option<String>, joined: Option<String>) -> Result<Self, Wrong> {
+    fn checked(file: ConfigFile, root: &Path, overrides: Overrides) -> Result<Self, Wrong> {
         file.taints.iter().try_for_each(|taint| node::check_taint(taint))?;
         let pull = file.pull.check()?;
         let mut images = file.images.check()?;
         images.pinned.extend(pull.images.iter().cloned());
         Ok(Self {
-            node_name: node::name(flag.or(file.node_name).or(joined))?,
+            node_name: node::name(overrides.node_name.or(file.node_name).or(overrides.joined))?,
             labels: file.labels,
             taints: file.taints,
             max_pods: node::max_pods(file.max_pods)?,

@@ -80,8 +80,8 @@ mod tests {
         let file = Path::new("/etc/edge-runtime/config.yaml");
         let read = |text: &str| {
             let typed = ConfigFile::parse(text, file).unwrap();
-            let overrides = Overrides { node_name: Some("edge-1".into()) };
-            (Config::from_file(typed.clone(), file, Path::new("/"), &overrides, None).unwrap(), typed)
+            let overrides = Overrides { node_name: Some("edge-1".into()), joined: None };
+            (Config::from_file(typed.clone(), file, Path::new("/"), &overrides).unwrap(), typed)
         };
         let (config, typed) = read(text);
         let yaml = config.to_yaml(&typed, text).unwrap();

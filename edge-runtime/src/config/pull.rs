@@ -14,11 +14,15 @@ use super::{Wrong, wrong};
 pub struct PullConfig {
     /// Of one download; there is only one at a time.
     pub bytes_per_second: Option<u64>,
-    pub window: Option<Window>,
+    /// As typed.
+    window: Option<String>,
     /// Names of images to have before a pod asks for them, normalized once they are checked; never collected.
     pub images: Vec<String>,
     /// Docker config JSON for all registries, behind pull secrets and a registry's own file.
     pub auth_file: Option<PathBuf>,
+    /// `window`, once it is checked.
+    #[serde(skip)]
+    pub hours: Option<Window>,
 }
 
 impl PullConfig {
@@ -26,13 +30,13 @@ impl PullConfig {
         if self.bytes_per_second.is_some_and(|rate| rate < 1024) {
             return Err(wrong("pull.bytes-per-second", "less than 1024 would time out at most registries"));
         }
-        Ok(Self { images: normalized("pull.images", &self.images)?, ..self })
+        let hours = self.window.as_deref().map(Window::parse).transpose().map_err(|why| wrong("pull.window", why))?;
+        Ok(Self { hours, images: normalized("pull.images", &self.images)?, ..self })
     }
 }
 
 /// A time of day, in UTC because a board's time zone is rarely set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Seconds since midnight.
     from: u32,
@@ -41,20 +45,6 @@ pub struct Window {
 }
 
 const DAY: u32 = 24 * 3600;
-
-impl From<Window> for String {
-    fn from(window: Window) -> Self {
-        window.text
-    }
-}
-
-impl TryFrom<String> for Window {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text)
-    }
-}
 
 impl Window {
     /// `02:00-05:00`; over midnight when the end is before the beginning.

@@ -4,8 +4,8 @@ use super::*;
 
 fn load(text: &str) -> Result<Config, ConfigError> {
     let file = Path::new("/etc/edge-runtime/config.yaml");
-    let overrides = Overrides { node_name: Some("edge-1".into()) };
-    Config::from_file(ConfigFile::parse(text, file)?, file, Path::new("/"), &overrides, None)
+    let overrides = Overrides { node_name: Some("edge-1".into()), joined: None };
+    Config::from_file(ConfigFile::parse(text, file)?, file, Path::new("/"), &overrides)
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn a_key_without_a_value_is_not_set() {
 #[test]
 fn two_roots_share_nothing() {
     let at = |root: &str| {
-        Config::from_file(ConfigFile::default(), Path::new("x"), Path::new(root), &Overrides::default(), Some("n"))
-            .expect("valid")
+        let overrides = Overrides { joined: Some("n".into()), ..Overrides::default() };
+        Config::from_file(ConfigFile::default(), Path::new("x"), Path::new(root), &overrides).expect("valid")
     };
     let (one, two) = (at("/srv/one"), at("/srv/two"));
     assert_ne!(one.network.bridge, two.network.bridge);

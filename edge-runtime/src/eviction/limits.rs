@@ -61,10 +61,11 @@ pub fn has_limits(pod: &Pod) -> bool {
 /// single container.
 pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<String> {
     let spec = pod.spec.as_ref()?;
+    let of = |map: &BTreeMap<String, u64>, name: &str| map.get(name).copied().unwrap_or(0);
+    let over = |held: u64, given: &Quantity| (1..held).contains(&bytes(Some(given)));
     for volume in spec.volumes.iter().flatten() {
         let Some(given) = volume.empty_dir.as_ref().and_then(|dir| dir.size_limit.as_ref()) else { continue };
-        let held = used.volumes.get(&volume.name).copied().unwrap_or(0);
-        if bytes(Some(given)) > 0 && held > bytes(Some(given)) {
+        if over(of(&used.volumes, &volume.name), given) {
             return Some(message::empty_dir(&volume.name, &given.0));
         }
     }
@@ -74,11 +75,9 @@ pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<St
         return Some(message::pod_storage(limit));
     }
     spec.containers.iter().find_map(|container| {
-        let given = limit(container)?;
-        let of = |map: &BTreeMap<String, u64>| map.get(&container.name).copied().unwrap_or(0);
-        let held = of(&used.logs) + if separate_images { 0 } else { of(&used.layers) };
-        (bytes(Some(given)) > 0 && held > bytes(Some(given)))
-            .then(|| message::container_storage(&container.name, &given.0))
+        let (given, name) = (limit(container)?, &container.name);
+        let held = of(&used.logs, name) + if separate_images { 0 } else { of(&used.layers, name) };
+        over(held, given).then(|| message::container_storage(name, &given.0))
     })
 }
 

@@ -2,7 +2,6 @@
 //! the helper process (the verb `usage`); [`ask`] is the daemon's side of that.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -81,42 +80,26 @@ const LONGEST: usize = 3000;
 /// with two names counts once. What cannot be read is left out: it may be deleted while we look.
 pub fn size(top: &Path) -> (u64, u64) {
     let Ok(meta) = std::fs::symlink_metadata(top) else { return (0, 0) };
-    let mut sum = Sum { device: meta.dev(), bytes: 0, inodes: 0, linked: HashSet::new() };
-    sum.add(&meta);
-    if meta.is_dir() {
-        let mut todo = vec![PathBuf::new()];
-        while let Some(folder) = todo.pop() {
-            let Ok(handle) = open_deep(top, &folder) else { continue };
-            // Through the descriptor: the path may be longer than the kernel takes.
-            let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", handle.as_raw_fd())) else { continue };
-            for entry in entries.flatten() {
-                let Ok(meta) = entry.metadata() else { continue };
-                if meta.dev() == sum.device && sum.add(&meta) && meta.is_dir() {
-                    todo.push(folder.join(entry.file_name()));
-                }
+    let (mut bytes, mut inodes, mut linked) = (meta.blocks() * 512, 1, HashSet::new());
+    let mut todo: Vec<PathBuf> = meta.is_dir().then(PathBuf::new).into_iter().collect();
+    while let Some(folder) = todo.pop() {
+        let Ok(handle) = open_deep(top, &folder) else { continue };
+        // Through the descriptor: the path may be longer than the kernel takes.
+        let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", handle.as_raw_fd())) else { continue };
+        for entry in entries.flatten() {
+            let Ok(found) = entry.metadata() else { continue };
+            let counted = !found.is_dir() && found.nlink() > 1 && !linked.insert(found.ino());
+            if counted || found.dev() != meta.dev() {
+                continue;
+            }
+            bytes += found.blocks() * 512;
+            inodes += 1;
+            if found.is_dir() {
+                todo.push(folder.join(entry.file_name()));
             }
         }
     }
-    (sum.bytes, sum.inodes)
-}
-
-struct Sum {
-    device: u64,
-    bytes: u64,
-    inodes: u64,
-    linked: HashSet<u64>,
-}
-
-impl Sum {
-    /// False for a file that was counted under another name.
-    fn add(&mut self, meta: &Metadata) -> bool {
-        if !meta.is_dir() && meta.nlink() > 1 && !self.linked.insert(meta.ino()) {
-            return false;
-        }
-        self.bytes += meta.blocks() * 512;
-        self.inodes += 1;
-        true
-    }
+    (bytes, inodes)
 }
 
 fn open_deep(top: &Path, below: &Path) -> nix::Result<OwnedFd> {

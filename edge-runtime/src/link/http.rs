@@ -3,7 +3,7 @@
 use super::address::BridgeAddress;
 use super::dial::{self, DialError};
 use crate::sys::time::io_within;
-use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use smol::io::{AsyncReadExt, AsyncWriteExt};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,12 +30,7 @@ pub(super) async fn ask<E: From<DialError>>(
     io_within(limit, post_json(&mut stream, &bridge.authority(), path, body)).await.map_err(broken)
 }
 
-async fn post_json<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut S,
-    host: &str,
-    path: &str,
-    body: &[u8],
-) -> io::Result<Response> {
+async fn post_json(stream: &mut dial::Tls, host: &str, path: &str, body: &[u8]) -> io::Result<Response> {
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",

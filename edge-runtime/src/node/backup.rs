@@ -60,7 +60,7 @@ impl Backup {
     }
 
     /// Has the store copied if it is time. The helper ends by itself.
-    pub(super) fn copy_store(&mut self, cx: &Context, in_doubt: bool, now: Mono) {
+    pub(super) fn copy_store(&mut self, cx: &Context, now: Mono) {
         let mark = cx.paths.run().join(MARK);
         if self.last.is_none() && self.first.is_none() {
             // Of a daemon before this one.
@@ -68,7 +68,7 @@ impl Backup {
             self.last = text.trim().parse().ok().map(Mono);
         }
         // What was filled from the copy is no better than it.
-        if now < self.due(now) || in_doubt || cx.store.is_in_memory() {
+        if now < self.due(now) || cx.recovery.is_under_way() || cx.store.is_in_memory() {
             return;
         }
         (self.last, self.changed) = (Some(now), false);

@@ -97,13 +97,8 @@ impl Containers {
         });
     }
 
-    pub(super) fn kill(
-        &self,
-        cx: &Context,
-        (uid, container, id): (&str, &str, &str),
-        signal: StopSignal,
-        because: StopReason,
-    ) {
+    pub(super) fn kill(&self, cx: &Context, which: (&str, &str, &str), signal: StopSignal, because: StopReason) {
+        let (uid, container, id) = which;
         let signal = match signal {
             StopSignal::Kill => Signal::SIGKILL as i32,
             StopSignal::Stop { .. } => stop_signal_of(cx, uid, container),

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::event_correlator::EventCorrelator;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
+use super::recovery::state::Recovery;
 use super::sources::{News, Senders};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -32,6 +33,7 @@ pub(super) struct Context {
     pub(super) senders: Senders,
     pub(super) store: Store,
     pub(super) pods: Pods,
+    pub(super) recovery: Recovery,
     /// The monitor has said what runs; before that no pod takes a turn.
     pub(super) resumed: bool,
     pub(super) host: HostFacts,

@@ -100,14 +100,7 @@ impl Eviction {
     }
 
     /// Ends the pod that costs least and helps most. `disk` is what a walk has measured, for a shortage of disk.
-    pub(super) fn evict_for(
-        &mut self,
-        cx: &mut Context,
-        cgroups: &Cgroups,
-        signal: Signal,
-        disk: Option<&Answers>,
-        now: Mono,
-    ) {
+    pub(super) fn evict_for(&mut self, cx: &mut Context, cgroups: &Cgroups, signal: Signal, disk: Option<&Answers>) {
         let candidates = cx.pods.iter().filter(|(_, entry)| may_go(entry));
         let usage = |uid, entry| usage(cgroups, uid, entry, signal, disk);
         let mut candidates: Vec<Candidate<'_>> =
@@ -122,10 +115,11 @@ impl Eviction {
         let text = message::node_low(signal, &self.met, &self.seen, first.pod, &first.usage);
         let uid = first.uid.to_owned();
         self.stuck = None;
-        self.evict(cx, &uid, text, true, now);
+        self.evict(cx, &uid, text, true);
     }
 
-    pub(super) fn evict(&mut self, cx: &mut Context, uid: &str, message: String, disruption: bool, now: Mono) {
+    pub(super) fn evict(&mut self, cx: &mut Context, uid: &str, message: String, disruption: bool) {
+        let now = cx.mono();
         if let Some(entry) = cx.pods.get(uid) {
             log::warn!("evicting pod {}/{}: {message}", entry.record.namespace, entry.record.name);
         }

@@ -180,7 +180,7 @@ impl Node {
         self.tokens.forget(uid);
         self.resync.forget(uid);
         // Ends that no turn of it has taken are nobody's now.
-        self.ends.turn_committed(uid, self.cx.mono());
+        self.exit_sync.turn_committed(uid, self.cx.mono());
         self.cx.pods.touch_pending_resizes();
         let record = entry.record;
         if record.source == PodSource::Static {

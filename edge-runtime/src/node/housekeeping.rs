@@ -29,7 +29,7 @@ impl Node {
         maintain(&self.reserve, &self.cx.paths);
         self.follow_addresses();
         self.resync.tell_due(&mut self.cx.pods, now);
-        self.backup.copy_store(&self.cx, self.doubt.any(), now);
+        self.backup.copy_store(&self.cx, now);
         self.host_watch.watch_descriptors(&mut self.cx)?;
         self.backup.return_to_disk(&mut self.cx, now)?;
         if !self.shutdown.is_under_way() {
@@ -70,16 +70,15 @@ impl Node {
     fn make_room(&mut self, now: Mono) -> Result<(), StoreError> {
         self.observe(now);
         self.mend_cgroups();
-        let in_doubt = self.doubt.any();
-        self.image_gc.by_mark(&mut self.cx, self.eviction.observations(), in_doubt, now)?;
+        self.image_gc.by_mark(&mut self.cx, self.eviction.observations(), now)?;
         self.ephemeral_storage.walk_limited_pods(&self.cx, now);
         if !self.cx.resumed || self.eviction.is_one_leaving(&self.cx.pods, now) {
             return Ok(());
         }
         let Some(first) = self.eviction.tell_first(&mut self.cx, now)? else { return Ok(()) };
         if !is_of_disk(first) {
-            self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, None, now);
-        } else if !self.image_gc.all(&mut self.cx, &mut self.pulls, in_doubt, now)? {
+            self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, None);
+        } else if !self.image_gc.all(&mut self.cx, &mut self.pulls, now)? {
             // No image is left to remove: a walk tells who holds how much, and `walked` goes on.
             self.ephemeral_storage.walk_all_pods(&self.cx);
         }
@@ -92,7 +91,7 @@ impl Node {
         let now = self.cx.mono();
         for (uid, message) in beyond_limits(&self.cx.pods, &answers, self.eviction.separate_images()) {
             // Its own doing, so not a disruption.
-            self.eviction.evict(&mut self.cx, &uid, message, false, now);
+            self.eviction.evict(&mut self.cx, &uid, message, false);
         }
         if purpose == Purpose::Limits {
             return;
@@ -101,7 +100,7 @@ impl Node {
         if let Some(first) = self.eviction.first().filter(|first| is_of_disk(*first))
             && !self.eviction.is_one_leaving(&self.cx.pods, now)
         {
-            self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, Some(&answers), now);
+            self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, Some(&answers));
         }
         self.cx.look_again(now.after(AGAIN));
     }

@@ -57,13 +57,7 @@ impl ImageGc {
     }
 
     /// Frees the images' file system down to the low mark when it is above the high one.
-    pub(super) fn by_mark(
-        &mut self,
-        cx: &mut Context,
-        seen: &Observations,
-        in_doubt: bool,
-        now: Mono,
-    ) -> Result<(), StoreError> {
+    pub(super) fn by_mark(&mut self, cx: &mut Context, seen: &Observations, now: Mono) -> Result<(), StoreError> {
         let config = Rc::clone(&cx.config);
         let policy = &config.images;
         let Some(space) = seen.get(Signal::ImageFsAvailable).filter(|space| space.capacity > 0) else {
@@ -80,9 +74,9 @@ impl ImageGc {
         self.next = Some(now.after(PERIOD));
         let free = space.capacity / 100 * (100 - policy.gc_low_percent());
         let wanted = free.saturating_sub(space.available);
-        let freed = self.collect(cx, wanted, in_doubt)?;
+        let freed = self.collect(cx, wanted)?;
         let layers = Layers::new(&cx.paths);
-        let idle = !self.running && !in_doubt;
+        let idle = !self.running && !cx.recovery.is_under_way();
         if idle && gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
             self.run_sweep(cx, "short");
         }
@@ -105,13 +99,7 @@ impl ImageGc {
     }
 
     /// The node is short of disk: whether images are on their way out, so that no pod has to go yet.
-    pub(super) fn all(
-        &mut self,
-        cx: &mut Context,
-        pulls: &mut Pulls,
-        in_doubt: bool,
-        now: Mono,
-    ) -> Result<bool, StoreError> {
+    pub(super) fn all(&mut self, cx: &mut Context, pulls: &mut Pulls, now: Mono) -> Result<bool, StoreError> {
         if self.running {
             return Ok(true);
         }
@@ -120,9 +108,9 @@ impl ImageGc {
         }
         // It takes more with each second; what it has so far is kept for the next try.
         pulls.stop(cx, "the node is short of disk; the pull goes on when it is not");
-        self.collect(cx, u64::MAX, in_doubt)?;
+        self.collect(cx, u64::MAX)?;
         if !self.running {
-            self.collect_leftovers(cx, in_doubt)?;
+            self.collect_leftovers(cx)?;
         }
         if !self.running {
             self.taken = None;
@@ -132,9 +120,9 @@ impl ImageGc {
     }
 
     /// With no image left to remove: what a collection or a pull that was cut short left.
-    fn collect_leftovers(&mut self, cx: &Context, in_doubt: bool) -> Result<(), StoreError> {
+    fn collect_leftovers(&mut self, cx: &Context) -> Result<(), StoreError> {
         let layers = Layers::new(&cx.paths);
-        if in_doubt || !gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
+        if cx.recovery.is_under_way() || !gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
             return Ok(());
         }
         let (next, word) = match self.taken {
@@ -148,9 +136,9 @@ impl ImageGc {
     }
 
     /// Forgets the longest unused images and has their files deleted; how many bytes were chosen.
-    fn collect(&mut self, cx: &mut Context, bytes: u64, in_doubt: bool) -> Result<u64, StoreError> {
+    fn collect(&mut self, cx: &mut Context, bytes: u64) -> Result<u64, StoreError> {
         // Which images are in use nobody can tell while pods may be missing.
-        if in_doubt {
+        if cx.recovery.is_under_way() {
             return Ok(0);
         }
         let mut images = cx.store.images()?;

@@ -16,8 +16,8 @@
 //! | `context` | what the parts share: store, pods, clock, tasks |
 //! | `images` | the images that are here |
 //! | `probes`, `hooks` | what is asked of containers that run |
-//! | `doubt` | what runs on while the store may not know it |
-//! | `poison` | pods at whose turns the daemon died |
+//! | `recovery` | what runs on while the store may not know it |
+//! | `crash_loop` | pods at whose turns the daemon died |
 //! | `pulls` | images to fetch, one at a time, and the secrets for it |
 //! | `static_pods` | pods from manifest files |
 //! | `tokens` | service account tokens of the pods here |
@@ -27,7 +27,7 @@
 //! | `eviction`, `ephemeral_storage`, `image_gc` | running short: eviction, pods' disk use, unused images |
 //! | `node_status` | the Node object |
 //! | `events`, `event_correlator` | Kubernetes events: made, and kept few |
-//! | `outgoing`, `ends` | reports on their way to the bridge; what they tell is on the medium first |
+//! | `outgoing`, `exit_sync` | reports on their way to the bridge; what they tell is on the medium first |
 //! | `status_resync` | statuses told again: to an API that may be that of a backup, and those that were refused |
 //! | `backup` | when the store is copied |
 //! | `idle` | when memory is given back |
@@ -37,13 +37,13 @@ mod admit;
 mod backup;
 mod containers;
 mod context;
-mod doubt;
-mod ends;
+mod crash_loop;
 mod ephemeral_storage;
 mod event_correlator;
 mod events;
 mod eviction;
 mod execute;
+mod exit_sync;
 mod hooks;
 mod host_watch;
 mod housekeeping;
@@ -57,9 +57,9 @@ mod notify;
 mod objects;
 mod outgoing;
 mod pods;
-mod poison;
 mod probes;
 mod pulls;
+mod recovery;
 mod resize;
 mod shutdown;
 mod sources;
@@ -80,10 +80,10 @@ use notify::Notify;
 use backup::Backup;
 use containers::Containers;
 use context::Context;
-use doubt::Doubt;
-use ends::Ends;
+use crash_loop::CrashLoop;
 use ephemeral_storage::EphemeralStorage;
 use eviction::Eviction;
+use exit_sync::ExitSync;
 use hooks::Hooks;
 use host_watch::HostWatch;
 use idle::Idle;
@@ -91,7 +91,6 @@ use image_gc::ImageGc;
 use network::connecting::Connecting;
 use network::host_ports::HostPorts;
 use node_status::NodeStatus;
-use poison::Poison;
 use probes::Probes;
 use pulls::Pulls;
 use shutdown::Shutdown;
@@ -112,8 +111,7 @@ pub struct Node {
     cx: Context,
     launch: Launch,
     containers: Containers,
-    doubt: Doubt,
-    poison: Poison,
+    crash_loop: CrashLoop,
     /// Pods whose network takes other processes, by uid.
     connecting: BTreeMap<String, Connecting>,
     host_ports: HostPorts,
@@ -123,7 +121,7 @@ pub struct Node {
     tokens: Tokens,
     static_pods: StaticPods,
     streams: Streams,
-    ends: Ends,
+    exit_sync: ExitSync,
     resync: StatusResync,
     host_watch: HostWatch,
     node_status: NodeStatus,
@@ -156,7 +154,7 @@ impl Node {
             if self.idle.rested(now) {
                 self.rest();
             }
-            let reports = match self.ends.sync_due(&mut self.cx, &self.containers.monitor, now)? {
+            let reports = match self.exit_sync.sync_due(&mut self.cx, &self.containers.monitor)? {
                 Ok(leave) => self.cx.outgoing.flush(leave, self.cx.link.as_ref(), now),
                 Err(later) => Some(later),
             };
@@ -214,12 +212,10 @@ impl Node {
             News::Link(event) => self.take_link(event)?,
             News::Monitor(event) => self.take_monitor(event)?,
             News::StartRefused { id, failure, message } => self.start_failed(&id, failure, &message),
-            News::Looked { uid, result } => self.looked(&uid, result),
+            News::Connection { uid, answer } => self.connection_answered(&uid, answer),
             News::Deleted { id, result } => self.deleted(&id, result),
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
-            News::PluginsDone { uid, result } => self.plugins_done(&uid, result),
-            News::CgroupDone { uid, result } => self.cgroup_done(&uid, result),
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,
             News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,

@@ -66,10 +66,10 @@ impl Node {
     /// The exit is committed to the record before the monitor may forget it.
     fn settle_exit(&mut self, exit: &ExitRecord) -> Result<(), StoreError> {
         let Some(owner) = self.containers.get(&exit.id).cloned() else {
-            self.ends.exit_committed(&exit.id, self.cx.mono());
+            self.exit_sync.exit_committed(&exit.id, self.cx.mono());
             return Ok(());
         };
-        self.ends.told(&owner.uid, &exit.id);
+        self.exit_sync.told(&owner.uid, &exit.id);
         self.settle(&owner.uid)?;
         self.streams.container_ended(&exit.id);
         Ok(())

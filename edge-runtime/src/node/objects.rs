@@ -112,7 +112,7 @@ impl Node {
         let meta = &pod.metadata;
         let uid = meta.uid.clone().unwrap_or_default();
         if let Some(static_uid) = annotation(&pod, MIRROR) {
-            if let Err(error) = static_pods::mirror_known(&mut self.cx, &pod, static_uid, &uid) {
+            if let Err(error) = static_pods::mirror_known(&mut self.cx, &pod, static_uid) {
                 log::error!("{error}");
             }
             return;
@@ -121,7 +121,7 @@ impl Node {
         let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         let pod = Rc::new(pod);
         if let Some(entry) = self.cx.pods.get_mut(&uid) {
-            if entry.pod != pod && self.poison.changed(&uid) {
+            if entry.pod != pod && self.crash_loop.changed(&uid) {
                 log::info!("pod {namespace}/{name} has changed and is attended to again");
             }
             entry.pod = Rc::clone(&pod);

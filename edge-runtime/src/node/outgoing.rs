@@ -19,7 +19,7 @@ const EXPIRE: Duration = Duration::from_secs(600);
 pub(super) struct Leave(());
 
 impl Leave {
-    /// For [`super::ends`], after a sync.
+    /// For [`super::exit_sync`], after a sync.
     pub(super) fn synced() -> Self {
         Self(())
     }

@@ -114,8 +114,8 @@ impl Node {
     /// What is left to say is said while there is a link; the rest waits in the store.
     pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
         self.housekeeping()?;
-        self.ends.committed(self.cx.mono());
-        let leave = self.ends.sync_now(&mut self.cx, &self.containers.monitor)?;
+        self.exit_sync.committed(self.cx.mono());
+        let leave = self.exit_sync.sync_now(&mut self.cx, &self.containers.monitor)?;
         if self.cx.connection().is_some() {
             let _ = self.cx.outgoing.flush(leave, self.cx.link.as_ref(), self.cx.mono());
             smol::Timer::after(FAREWELL).await;

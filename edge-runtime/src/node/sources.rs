@@ -3,9 +3,9 @@
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt;
 
+use super::network::connecting::Answer;
 use crate::clock::Clock;
 use crate::image::ImageError;
-use crate::launch::looking::Trouble;
 use crate::link::LinkEvent;
 use crate::monitor::client::MonitorEvent;
 use crate::pod::clock::Mono;
@@ -17,10 +17,10 @@ use crate::probe::{HookDone, ProbeEvent};
 pub(super) enum News {
     Link(LinkEvent),
     Monitor(MonitorEvent),
-    /// A helper has looked at the volumes of a pod that is to be prepared.
-    Looked {
+    /// A pod that is being connected, or disconnected, has its answer from another process.
+    Connection {
         uid: String,
-        result: Result<(), Trouble>,
+        answer: Answer,
     },
     /// The monitor did not accept a start, or a helper found a volume that does not allow it.
     StartRefused {
@@ -40,16 +40,6 @@ pub(super) enum News {
     },
     /// The kernel has the nft rules that were asked for, or refused them.
     RulesReplaced(Result<(), String>),
-    /// CNI plugins have attached a pod (its addresses) or taken it back (none), or failed.
-    PluginsDone {
-        uid: String,
-        result: Result<Vec<std::net::IpAddr>, String>,
-    },
-    /// systemd has made a pod's cgroup or ended it, or could not.
-    CgroupDone {
-        uid: String,
-        result: Result<(), String>,
-    },
     /// systemd has given containers of a pod other values, or could not: an answer for each.
     Resized {
         uid: String,

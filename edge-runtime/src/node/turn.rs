@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::admit::Admission;
 use super::containers::ContainerRef;
 use super::pods::Hold;
-use super::pulls::secrets;
+use super::pulls::{Waiter, secrets};
 use super::sources::HookRef;
 use super::{Node, resize};
 use crate::pod::clock::Now;
@@ -31,19 +31,19 @@ impl Node {
     /// # Errors
     /// The store cannot be written: nothing was executed that it does not know.
     pub(super) fn settle(&mut self, uid: &str) -> Result<(), StoreError> {
-        if self.shutdown.is_frozen() || !self.poison.begin(uid) {
+        if self.shutdown.is_frozen() || !self.crash_loop.begin(uid) {
             return Ok(());
         }
         let done = self.settle_rounds(uid);
-        self.poison.end(uid);
+        self.crash_loop.end(uid);
         done?;
-        self.ends.turn_committed(uid, self.cx.mono());
+        self.exit_sync.turn_committed(uid, self.cx.mono());
         Ok(())
     }
 
     /// Says which pods are left as they are.
     pub(super) fn tell_skipped(&mut self) -> Result<(), StoreError> {
-        for uid in self.poison.skipped() {
+        for uid in self.crash_loop.skipped() {
             let message = "the node's daemon died three times while it attended to this pod, which is left as it is \
                            until it changes or the machine boots again";
             log::error!("pod {uid}: {message}");
@@ -107,7 +107,7 @@ impl Node {
                 reports.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()
             })?;
             if self.tells_of_an_end(uid, &record, &reports) {
-                self.ends.committed(now.mono);
+                self.exit_sync.committed(now.mono);
             }
             self.cx.queue_reports(ids.into_iter().zip(reports).collect());
         }
@@ -200,8 +200,8 @@ impl Node {
                 Step::PrepareSandbox if self.tokens.awaits(&self.cx, uid) => {}
                 Step::PrepareSandbox => answers.extend(self.prepare_sandbox(uid, &pod)),
                 Step::EnsureImage { container, reference, policy, for_volume } => {
-                    let waiter = (container, for_volume);
-                    answers.extend(self.pulls.ensure(&mut self.cx, uid, &pod, waiter, &reference, policy));
+                    let waiter = Waiter { uid: uid.to_owned(), container, for_volume, reference, asked: now.mono };
+                    answers.extend(self.pulls.ensure(&mut self.cx, &pod, waiter, policy));
                 }
                 Step::Start { container, attempt, id, image_id } => {
                     answers.extend(self.start_container(

@@ -11,8 +11,7 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
 use rustls::ClientConfig;
 
 use super::http::{self, PLAIN_ANSWER};
-use super::run::{Subject, located, named_port, request};
-use super::supervisor::ExecProbe;
+use super::run::{Means, Subject, located, named_port, request};
 
 const HOOK_AGENT: &str = "kube-lifecycle/1.36";
 
@@ -42,18 +41,18 @@ pub struct HookDone {
     pub fallback: Option<String>,
 }
 
-pub(super) async fn run(call: &HookCall, exec: &ExecProbe, tls: &Arc<ClientConfig>) -> HookDone {
+pub(super) async fn run(call: &HookCall, means: &Means) -> HookDone {
     let handler = &call.handler;
     if let Some(action) = &handler.exec {
         let argv = action.command.clone().unwrap_or_default();
-        let error = command(call, &argv, exec).await.err();
+        let error = command(call, &argv, means).await.err();
         let what = format!("Exec lifecycle hook ([{}])", argv.join(" "));
         return HookDone { error: error.map(|error| failed(call, &what, &error)), fallback: None };
     }
     if let Some(action) = &handler.http_get {
         let what = format!("HTTP lifecycle hook ({})", action.path.as_deref().unwrap_or_default());
         let error = |error: String| failed(call, &what, &format!("error: {error}"));
-        return match get(call, action, tls).await {
+        return match get(call, action, &means.tls).await {
             Ok(fallback) => HookDone { error: None, fallback },
             Err(text) => HookDone { error: Some(error(text)), fallback: None },
         };
@@ -69,9 +68,9 @@ fn failed(call: &HookCall, what: &str, error: &str) -> String {
     format!("{what} for Container {:?} in Pod {:?} failed - {error}", call.container.name, call.pod)
 }
 
-async fn command(call: &HookCall, argv: &[String], exec: &ExecProbe) -> Result<(), String> {
+async fn command(call: &HookCall, argv: &[String], means: &Means) -> Result<(), String> {
     let words = argv.join(" ");
-    match exec(call.id.clone(), argv.to_vec(), call.limit.unwrap_or(NO_LIMIT)).await {
+    match (means.exec)(call.id.clone(), argv.to_vec(), call.limit.unwrap_or(NO_LIMIT)).await {
         Ok((0, _)) => Ok(()),
         Ok((code, output)) => {
             let output = String::from_utf8_lossy(&output);

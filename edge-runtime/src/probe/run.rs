@@ -21,6 +21,12 @@ const PROBE_AGENT: &str = "kube-probe/1.36";
 /// Tries per round when a probe cannot be made at all (the kubelet's number).
 const TRIES: usize = 3;
 
+/// What probes and hooks are made with.
+pub(super) struct Means {
+    pub(super) exec: ExecProbe,
+    pub(super) tls: Arc<ClientConfig>,
+}
+
 /// What is probed.
 pub(super) struct Subject<'a> {
     pub(super) id: &'a str,
@@ -59,16 +65,10 @@ pub(super) fn named_port(port: &mut IntOrString, container: &Container) {
 }
 
 /// Makes one probe. `timeout` bounds each try.
-pub(super) async fn round(
-    probe: &Probe,
-    subject: &Subject<'_>,
-    timeout: Duration,
-    exec: &ExecProbe,
-    tls: &Arc<ClientConfig>,
-) -> Outcome {
+pub(super) async fn round(probe: &Probe, subject: &Subject<'_>, timeout: Duration, means: &Means) -> Outcome {
     let mut why = String::new();
     for _ in 0..TRIES {
-        match once(probe, subject, timeout, exec, tls).await {
+        match once(probe, subject, timeout, means).await {
             Ok(outcome) => return outcome,
             Err(error) => why = error,
         }
@@ -77,22 +77,16 @@ pub(super) async fn round(
 }
 
 /// An error if it cannot be made.
-async fn once(
-    probe: &Probe,
-    subject: &Subject<'_>,
-    timeout: Duration,
-    exec: &ExecProbe,
-    tls: &Arc<ClientConfig>,
-) -> Result<Outcome, String> {
+async fn once(probe: &Probe, subject: &Subject<'_>, timeout: Duration, means: &Means) -> Result<Outcome, String> {
     if let Some(action) = &probe.exec {
-        return command(action.command.as_deref().unwrap_or_default(), subject, timeout, exec).await;
+        return command(action.command.as_deref().unwrap_or_default(), subject, timeout, means).await;
     }
     if let Some(action) = &probe.http_get {
         let request = request(action, subject, PROBE_AGENT)?;
         let late = request.error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)");
         let work = async {
             match located(request).await {
-                Ok(request) => http::get(request, tls).await,
+                Ok(request) => http::get(request, &means.tls).await,
                 Err(error) => Outcome::Failure(error),
             }
         };
@@ -115,15 +109,10 @@ async fn once(
     Err(format!("missing probe handler for {}", subject.container))
 }
 
-async fn command(
-    argv: &[String],
-    subject: &Subject<'_>,
-    timeout: Duration,
-    exec: &ExecProbe,
-) -> Result<Outcome, String> {
+async fn command(argv: &[String], subject: &Subject<'_>, timeout: Duration, means: &Means) -> Result<Outcome, String> {
     let late = || format!("command timed out: {:?} timed out after {}s", argv.join(" "), timeout.as_secs());
     // The runner ends the command at its timeout by itself; the margin is for its clean-up.
-    let run = exec(subject.id.to_owned(), argv.to_vec(), timeout);
+    let run = (means.exec)(subject.id.to_owned(), argv.to_vec(), timeout);
     match within(timeout + Duration::from_secs(2), run).await {
         Some(Ok((0, _))) => Ok(Outcome::Success),
         Some(Ok((_, output))) => Ok(Outcome::Failure(String::from_utf8_lossy(&output).into_owned())),

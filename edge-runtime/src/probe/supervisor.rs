@@ -9,17 +9,15 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::sys::tasks::Tasks;
 use async_executor::Task;
 use k8s_openapi::api::core::v1::{Container, Probe};
-use rustls::ClientConfig;
 
 use super::hook::{self, HookCall, HookDone};
 use super::http::tls_config;
-use super::run::{Subject, prepared, round};
+use super::run::{Means, Subject, prepared, round};
 use super::worker::{Outcome, Settings, Worker};
 use crate::clock::Clock;
 use crate::pod::clock::Mono;
@@ -100,9 +98,8 @@ pub struct Supervisor {
 }
 
 struct Shared {
-    exec: ExecProbe,
+    means: Means,
     tell: Rc<dyn Fn(ProbeEvent)>,
-    tls: Arc<ClientConfig>,
 }
 
 struct Running {
@@ -132,8 +129,8 @@ impl Known {
 impl Supervisor {
     /// `tell` must not block: it queues into the loop.
     pub fn new(executor: Tasks, exec: ExecProbe, tell: Rc<dyn Fn(ProbeEvent)>) -> Self {
-        let tls = tls_config();
-        Self { executor, shared: Rc::new(Shared { exec, tell, tls }), running: BTreeMap::new() }
+        let means = Means { exec, tls: tls_config() };
+        Self { executor, shared: Rc::new(Shared { means, tell }), running: BTreeMap::new() }
     }
 
     /// Makes the running tasks match `desired` for one pod: new attempts get tasks, ended ones lose theirs.
@@ -156,7 +153,7 @@ impl Supervisor {
     /// Runs a lifecycle hook with the means of the probes. Dropping the future ends the hook.
     pub fn hook(&self, call: HookCall) -> impl Future<Output = HookDone> + use<> {
         let shared = Rc::clone(&self.shared);
-        async move { hook::run(&call, &shared.exec, &shared.tls).await }
+        async move { hook::run(&call, &shared.means).await }
     }
 
     fn start(&self, target: &ProbeTarget) -> Running {
@@ -236,7 +233,7 @@ impl Job {
         let mut due = now + settings.first_pause(age, spec.known.is_some(), spread);
         loop {
             smol::Timer::at(due).await;
-            let outcome = round(&spec.probe, &subject, settings.timeout, &self.shared.exec, &self.shared.tls).await;
+            let outcome = round(&spec.probe, &subject, settings.timeout, &self.shared.means).await;
             let conclusion = worker.take(&outcome);
             let news =
                 |text: &String| said.as_ref().is_none_or(|(old, at)| old != text || at.elapsed() >= REPEAT_EVENT);

@@ -5,35 +5,25 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use smol::Async;
 
 use super::all_files;
 
 /// Wakes on writes to and renames of the folder's files.
-pub(super) struct Watch {
-    inotify: Async<Inotify>,
-}
+pub(super) struct Watch(Async<Inotify>);
 
 impl Watch {
     pub(super) fn new(folder: &Path) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let changes = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         inotify.add_watch(folder, changes)?;
-        Ok(Self { inotify: Async::new(inotify)? })
+        Ok(Self(Async::new(inotify)?))
     }
 
-    /// Resolves after a change since the last call; takes all that have come.
+    /// Resolves after a change since the last call; several may be told as one.
     pub(super) async fn changed(&mut self) -> io::Result<()> {
-        self.inotify.readable().await?;
-        loop {
-            match self.inotify.get_ref().read_events() {
-                Ok(_) => {}
-                Err(Errno::EAGAIN) => return Ok(()),
-                Err(e) => return Err(e.into()),
-            }
-        }
+        self.0.read_with(|inotify| inotify.read_events().map_err(io::Error::from)).await.map(drop)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::{VERSIONS, has_check};
+use super::{CniError, VERSIONS, bad, has_check};
 
 /// More than any real configuration.
 const SIZE_LIMIT: u64 = 256 * 1024;
@@ -54,21 +54,12 @@ impl NetworkList {
     }
 }
 
-/// What is wrong with a configuration, in words for its author.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfError(String);
-
-fn bad<T>(why: impl Into<String>) -> Result<T, ConfError> {
-    Err(ConfError(why.into()))
-}
-
 /// Reads a `.conflist`, or a `.conf` with a single plugin.
 ///
 /// # Errors
 /// The field that is missing or of no use.
-pub fn parse(bytes: &[u8]) -> Result<NetworkList, ConfError> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| ConfError(format!("not JSON: {error}")))?;
+pub fn parse(bytes: &[u8]) -> Result<NetworkList, CniError> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| CniError(format!("not JSON: {error}")))?;
     let Value::Object(object) = value else { return bad("not a JSON object") };
     let name = text(&object, "name").unwrap_or_default();
     if !is_name(name) {
@@ -94,7 +85,7 @@ fn text<'a>(object: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
 }
 
 /// The newest version both sides know: `cniVersions` (1.1.0), else `cniVersion`.
-fn version(object: &Map<String, Value>) -> Result<String, ConfError> {
+fn version(object: &Map<String, Value>) -> Result<String, CniError> {
     let listed = object.get("cniVersions").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let all: Vec<&str> = listed.chain(text(object, "cniVersion")).collect();
     match VERSIONS.iter().rev().find(|known| all.contains(known)) {
@@ -103,7 +94,7 @@ fn version(object: &Map<String, Value>) -> Result<String, ConfError> {
     }
 }
 
-fn plugin(value: &Value) -> Result<Plugin, ConfError> {
+fn plugin(value: &Value) -> Result<Plugin, CniError> {
     let Value::Object(config) = value else { return bad("a plugin is not a JSON object") };
     let kind = text(config, "type").unwrap_or_default();
     // The name of a file in the plugins' folders and nowhere else.

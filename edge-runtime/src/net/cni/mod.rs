@@ -26,6 +26,15 @@ pub const POD_LINK: &str = "eth0";
 /// Versions of the specification that are spoken here, oldest first.
 pub const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
+/// What is wrong with a configuration or a result, in words for its author.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CniError(String);
+
+fn bad<T>(why: impl Into<String>) -> Result<T, CniError> {
+    Err(CniError(why.into()))
+}
+
 /// Whether `version` knows CHECK, and `prevResult` at DEL.
 pub(crate) fn has_check(version: &str) -> bool {
     !version.starts_with("0.3.")

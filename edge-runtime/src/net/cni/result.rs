@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{POD_LINK, VERSIONS};
+use super::{CniError, POD_LINK, VERSIONS, bad};
 
 /// A plugin that prints more has gone wrong.
 pub const SIZE_LIMIT: usize = 256 * 1024;
@@ -22,23 +22,15 @@ pub struct CniResult {
     pub ips: Vec<IpAddr>,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ResultError(String);
-
-fn bad<T>(why: impl Into<String>) -> Result<T, ResultError> {
-    Err(ResultError(why.into()))
-}
-
 /// Reads the result of ADD.
 ///
 /// # Errors
 /// It is too large, no JSON object, of an unknown version, or an address or link in it is of no use.
-pub fn parse(bytes: &[u8]) -> Result<CniResult, ResultError> {
+pub fn parse(bytes: &[u8]) -> Result<CniResult, CniError> {
     if bytes.len() > SIZE_LIMIT {
         return bad(format!("the result is larger than {SIZE_LIMIT} bytes"));
     }
-    let raw: Value = serde_json::from_slice(bytes).map_err(|error| ResultError(format!("no JSON: {error}")))?;
+    let raw: Value = serde_json::from_slice(bytes).map_err(|error| CniError(format!("no JSON: {error}")))?;
     if !raw.is_object() {
         return bad("no JSON object");
     }
@@ -50,7 +42,7 @@ pub fn parse(bytes: &[u8]) -> Result<CniResult, ResultError> {
     let mut ips: Vec<IpAddr> = Vec::new();
     for (index, item) in list(&raw, "ips")?.iter().enumerate() {
         let ip = address(item).ok_or_else(|| {
-            ResultError(format!("ips[{index}].address {} is no address of a pod", shown(item.get("address"))))
+            CniError(format!("ips[{index}].address {} is no address of a pod", shown(item.get("address"))))
         })?;
         if in_pod(item, interfaces, index)? && !ips.iter().any(|held| held.is_ipv4() == ip.is_ipv4()) {
             ips.push(ip);
@@ -59,7 +51,7 @@ pub fn parse(bytes: &[u8]) -> Result<CniResult, ResultError> {
     Ok(CniResult { raw, ips })
 }
 
-fn list<'a>(raw: &'a Value, key: &str) -> Result<&'a [Value], ResultError> {
+fn list<'a>(raw: &'a Value, key: &str) -> Result<&'a [Value], CniError> {
     match raw.get(key) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) if items.len() <= LIST_LIMIT => Ok(items),
@@ -77,7 +69,7 @@ fn address(item: &Value) -> Option<IpAddr> {
 }
 
 /// Whether an address is of the pod's link: it names it by its place in `interfaces`, or none.
-fn in_pod(item: &Value, interfaces: &[Value], index: usize) -> Result<bool, ResultError> {
+fn in_pod(item: &Value, interfaces: &[Value], index: usize) -> Result<bool, CniError> {
     let place = match item.get("interface") {
         None | Some(Value::Null) => return Ok(true),
         Some(place) => place,

@@ -2,24 +2,68 @@
 //! is asked of each, and what its answer means for the pod.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use k8s_openapi::api::core::v1::Pod;
 
 use super::super::Node;
 use super::super::sources::News;
-use super::connecting::Connecting;
+use super::connecting::{Answer, Connecting};
 use super::failed;
 use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
-use crate::launch::error::SandboxError;
 use crate::launch::look::Look;
-use crate::launch::looking::Trouble;
-use crate::net::cni::Attachment;
+use crate::net::cni::{Attachment, Plugins};
 use crate::pod::event::PodEvent;
 use crate::pod::record::{ContainerState, SandboxState};
 use crate::sys::cgroup::{Driver, Pending};
 
 impl Node {
-    /// What the pod waits for, if that is one of those that `this` takes.
-    fn taken(&mut self, uid: &str, this: impl Fn(&Connecting) -> bool) -> Option<Connecting> {
-        self.connecting.get(uid).is_some_and(this).then(|| self.connecting.remove(uid)).flatten()
+    /// Goes on with the pod whose step waited for this.
+    pub(in crate::node) fn connection_answered(&mut self, uid: &str, answer: Answer) {
+        let Some(step) = self.connecting.remove(uid) else { return };
+        let ending = self.is_ending(uid);
+        let event = match (step, answer) {
+            // Its end was decided meanwhile.
+            (Connecting::Looking, Answer::Looked(_))
+            | (Connecting::Rules(_), Answer::Rules(_))
+            | (Connecting::Attaching | Connecting::Undoing(_), Answer::Plugins(_))
+            | (Connecting::MakingCgroup, Answer::Cgroup(_))
+                if ending =>
+            {
+                self.disconnect(uid)
+            }
+            (Connecting::Looking, Answer::Looked(Ok(()))) => self.pod(uid).and_then(|pod| self.connect(uid, &pod)),
+            (Connecting::Looking, Answer::Looked(Err(trouble))) => {
+                Some(failed(&self.launch.sandboxes.look_failed(trouble)))
+            }
+            (Connecting::Rules(done), Answer::Rules(Ok(()))) => Some(self.sandbox_ready(uid, done)),
+            (Connecting::Rules(_), Answer::Rules(Err(error))) => Some(self.not_connected(uid, error)),
+            (Connecting::Attaching, Answer::Plugins(Ok(ips))) => self.attached(uid, ips),
+            (Connecting::Attaching, Answer::Plugins(Err(error))) => {
+                Some(self.not_connected(uid, format!("failed to setup network for sandbox: {error}")))
+            }
+            (Connecting::Undoing(failure), Answer::Plugins(result)) => {
+                if let Err(error) = result {
+                    log::warn!("pod {uid}: {error}; it is tried again");
+                }
+                Some(self.undone(uid, &failure))
+            }
+            (Connecting::Detaching, Answer::Plugins(Ok(_))) => self.remove_sandbox(uid),
+            (Connecting::MakingCgroup, Answer::Cgroup(Ok(()))) => self.with_cgroup(uid),
+            (Connecting::MakingCgroup, Answer::Cgroup(Err(error))) => {
+                Some(self.not_connected(uid, format!("failed to create cgroup for sandbox: {error}")))
+            }
+            (Connecting::EndingCgroup, Answer::Cgroup(Ok(()))) => Some(self.remove_prepared(uid)),
+            (Connecting::Detaching, Answer::Plugins(Err(message)))
+            | (Connecting::EndingCgroup, Answer::Cgroup(Err(message))) => Some(PodEvent::TeardownFailed { message }),
+            // It waits for something else by now.
+            (other, _) => {
+                self.connecting.insert(uid.to_owned(), other);
+                None
+            }
+        };
+        self.answered(uid, event);
     }
 
     /// What follows from another process's answer.
@@ -29,80 +73,52 @@ impl Node {
         }
     }
 
+    pub(super) fn pod(&self, uid: &str) -> Option<Rc<Pod>> {
+        self.cx.pods.get(uid).map(|entry| Rc::clone(&entry.pod))
+    }
+
+    /// Has the step of the pod wait for what another process answers.
+    fn wait(&mut self, uid: &str, step: Connecting, work: impl Future<Output = Answer> + 'static) {
+        self.connecting.insert(uid.to_owned(), step);
+        let uid = uid.to_owned();
+        self.cx.background(async move { News::Connection { uid, answer: work.await } });
+    }
+
     pub(super) fn look_at_volumes(&mut self, uid: &str, looks: Vec<Look>) {
-        self.connecting.insert(uid.to_owned(), Connecting::Looking);
-        let (helper, uid) = (self.launch.sandboxes.looks().clone(), uid.to_owned());
-        self.cx.background(async move { News::Looked { uid, result: helper.all(looks).await } });
+        let helper = self.launch.sandboxes.looks().clone();
+        self.wait(uid, Connecting::Looking, async move { Answer::Looked(helper.all(looks).await) });
     }
 
-    pub(in crate::node) fn looked(&mut self, uid: &str, result: Result<(), Trouble>) {
-        if self.taken(uid, |one| matches!(one, Connecting::Looking)).is_none() {
-            return;
-        }
-        let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone());
-        let answer = match (result, pod) {
-            // Its end was decided meanwhile.
-            _ if self.is_ending(uid) => self.disconnect(uid),
-            (Ok(()), Some(pod)) => self.connect(uid, &pod),
-            (Ok(()), None) => None,
-            (Err(trouble), _) => Some(failed(&self.launch.sandboxes.look_failed(trouble))),
-        };
-        self.answered(uid, answer);
+    pub(super) fn attach(&mut self, uid: &str, attachment: Attachment) {
+        let (plugins, file) = self.plugins(uid);
+        self.wait(uid, Connecting::Attaching, async move { Answer::Plugins(plugins.attach(&file, attachment).await) });
     }
 
-    pub(super) fn attach(&self, uid: &str, attachment: Attachment) {
-        let (plugins, file) =
-            (self.launch.sandboxes.teardown.plugins().clone(), self.launch.sandboxes.teardown.attachment_file(uid));
-        let uid = uid.to_owned();
-        self.cx.background(async move {
-            let result = plugins.attach(&file, attachment).await;
-            News::PluginsDone { uid, result }
+    pub(super) fn detach(&mut self, uid: &str, step: Connecting) {
+        let (plugins, file) = self.plugins(uid);
+        self.wait(uid, step, async move { Answer::Plugins(plugins.detach(&file).await.map(|()| Vec::new())) });
+    }
+
+    pub(super) fn await_cgroup(&mut self, uid: &str, step: Connecting, pending: Pending) {
+        self.wait(uid, step, async move {
+            Answer::Cgroup(pending.recv().await.unwrap_or_else(|_| Err("nobody talks to systemd".to_owned())))
         });
     }
 
-    pub(super) fn detach(&self, uid: &str) {
-        let (plugins, file) =
-            (self.launch.sandboxes.teardown.plugins().clone(), self.launch.sandboxes.teardown.attachment_file(uid));
-        let uid = uid.to_owned();
-        self.cx.background(async move {
-            let result = plugins.detach(&file).await.map(|()| Vec::new());
-            News::PluginsDone { uid, result }
-        });
-    }
-
-    pub(in crate::node) fn plugins_done(&mut self, uid: &str, result: Result<Vec<IpAddr>, String>) {
-        let ending = self.is_ending(uid);
-        let attached =
-            |one: &Connecting| matches!(one, Connecting::Attaching | Connecting::Undoing(_) | Connecting::Detaching);
-        let answer = match (self.taken(uid, attached), result) {
-            (Some(Connecting::Attaching | Connecting::Undoing(_)), _) if ending => self.disconnect(uid),
-            (Some(Connecting::Attaching), Ok(ips)) => self.attached(uid, ips),
-            (Some(Connecting::Attaching), Err(error)) => {
-                let failure = SandboxError::Other(format!("failed to setup network for sandbox: {error}"));
-                Some(self.not_connected(uid, failure))
-            }
-            (Some(Connecting::Undoing(failure)), result) => {
-                if let Err(error) = result {
-                    log::warn!("pod {uid}: {error}; it is tried again");
-                }
-                Some(self.not_connected(uid, failure))
-            }
-            (Some(Connecting::Detaching), Ok(_)) => self.remove_sandbox(uid),
-            (Some(Connecting::Detaching), Err(message)) => Some(PodEvent::TeardownFailed { message }),
-            _ => None,
-        };
-        self.answered(uid, answer);
+    /// What attaches pods, and where it keeps what it did for this one.
+    fn plugins(&self, uid: &str) -> (Rc<Plugins>, PathBuf) {
+        let teardown = &self.launch.sandboxes.teardown;
+        (teardown.plugins().clone(), teardown.attachment_file(uid))
     }
 
     /// The plugins have done their part: the steps that need the addresses follow.
     fn attached(&mut self, uid: &str, ips: Vec<IpAddr>) -> Option<PodEvent> {
-        let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone())?;
+        let pod = self.pod(uid)?;
         let done = self.launch.sandboxes.finish(&pod, ips, &self.cx.objects());
         match done {
             Ok(done) => Some(self.sandbox_ready(uid, done)),
             Err(failure) => {
-                self.connecting.insert(uid.to_owned(), Connecting::Undoing(failure));
-                self.detach(uid);
+                self.detach(uid, Connecting::Undoing(failure));
                 None
             }
         }
@@ -111,10 +127,7 @@ impl Node {
     /// At start: has plugins look after the pods they connected, and take back those that are no longer known.
     pub(in crate::node) fn plugins_at_start(&mut self) {
         for uid in self.launch.sandboxes.teardown.attached() {
-            let (plugins, file) = (
-                self.launch.sandboxes.teardown.plugins().clone(),
-                self.launch.sandboxes.teardown.attachment_file(&uid),
-            );
+            let (plugins, file) = self.plugins(&uid);
             let state = self.cx.pods.get(&uid).map(|entry| entry.record.sandbox.state.clone());
             let job = async move {
                 let (what, result) = match state {
@@ -129,33 +142,6 @@ impl Node {
             };
             self.cx.tasks.spawn(job).detach();
         }
-    }
-
-    pub(super) fn await_cgroup(&mut self, uid: &str, what: Connecting, pending: Pending) {
-        self.connecting.insert(uid.to_owned(), what);
-        let uid = uid.to_owned();
-        self.cx.background(async move {
-            let result = pending.recv().await.unwrap_or_else(|_| Err("nobody talks to systemd".to_owned()));
-            News::CgroupDone { uid, result }
-        });
-    }
-
-    pub(in crate::node) fn cgroup_done(&mut self, uid: &str, result: Result<(), String>) {
-        let ending = self.is_ending(uid);
-        let of_cgroup = |one: &Connecting| matches!(one, Connecting::MakingCgroup | Connecting::EndingCgroup);
-        let answer = match (self.taken(uid, of_cgroup), result) {
-            // Its end was decided meanwhile.
-            (Some(Connecting::MakingCgroup), _) if ending => self.disconnect(uid),
-            (Some(Connecting::MakingCgroup), Ok(())) => self.with_cgroup(uid),
-            (Some(Connecting::MakingCgroup), Err(error)) => {
-                let failure = SandboxError::Other(format!("failed to create cgroup for sandbox: {error}"));
-                Some(self.not_connected(uid, failure))
-            }
-            (Some(Connecting::EndingCgroup), Ok(())) => Some(self.remove_prepared(uid)),
-            (Some(Connecting::EndingCgroup), Err(message)) => Some(PodEvent::TeardownFailed { message }),
-            _ => None,
-        };
-        self.answered(uid, answer);
     }
 
     /// With each look at the node: what a reload of systemd undoes.
@@ -174,12 +160,11 @@ impl Node {
     }
 
     fn with_cgroup(&mut self, uid: &str) -> Option<PodEvent> {
-        let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone())?;
+        let pod = self.pod(uid)?;
         if !self.launch.sandboxes.teardown.has_cgroup(&pod, uid) {
             let path = cgroup_of_pod(&self.launch.base.cgroups, &pod, uid);
-            let failure =
-                SandboxError::Other(format!("systemd started the pod's slice, but there is no cgroup {path}"));
-            return Some(self.not_connected(uid, failure));
+            let error = format!("systemd started the pod's slice, but there is no cgroup {path}");
+            return Some(self.not_connected(uid, error));
         }
         self.connect(uid, &pod)
     }

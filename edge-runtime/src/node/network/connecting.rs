@@ -1,6 +1,9 @@
-//! How far a pod's connection is.
+//! How far a pod's connection is, and what it hears from other processes.
+
+use std::net::IpAddr;
 
 use crate::launch::error::SandboxError;
+use crate::launch::looking::Trouble;
 use crate::launch::sandbox::SandboxDone;
 
 /// What a pod's step waits for.
@@ -20,4 +23,16 @@ pub(in super::super) enum Connecting {
     MakingCgroup,
     /// systemd ends its cgroup, after all else but the files.
     EndingCgroup,
+}
+
+/// What another process has answered.
+pub(in super::super) enum Answer {
+    /// A helper has looked at the volumes.
+    Looked(Result<(), Trouble>),
+    /// The kernel has the host ports, or refused them.
+    Rules(Result<(), String>),
+    /// CNI plugins have attached the pod (its addresses) or taken it back (none), or failed.
+    Plugins(Result<Vec<IpAddr>, String>),
+    /// systemd has made the cgroup or ended it, or could not.
+    Cgroup(Result<(), String>),
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use self::connecting::Connecting;
+use self::connecting::{Answer, Connecting};
 use super::Node;
 use super::sources::News;
 use crate::config::NetworkMode;
@@ -64,7 +64,6 @@ impl Node {
                 for (reason, message) in self.launch.sandboxes.incapable(pod, &attachment) {
                     self.cx.warn_about_pod(uid, reason, message);
                 }
-                self.connecting.insert(uid.to_owned(), Connecting::Attaching);
                 self.attach(uid, attachment);
                 return None;
             }
@@ -121,8 +120,7 @@ impl Node {
             return None;
         }
         if self.launch.sandboxes.teardown.is_attached(uid) {
-            self.connecting.insert(uid.to_owned(), Connecting::Detaching);
-            self.detach(uid);
+            self.detach(uid, Connecting::Detaching);
             return None;
         }
         if self.host_ports.has(uid, &[]) {
@@ -134,8 +132,7 @@ impl Node {
     }
 
     fn remove_sandbox(&mut self, uid: &str) -> Option<PodEvent> {
-        let pod = self.cx.pods.get(uid).map(|entry| entry.pod.clone());
-        match pod.and_then(|pod| self.launch.sandboxes.teardown.stop_cgroup(&pod, uid)) {
+        match self.pod(uid).and_then(|pod| self.launch.sandboxes.teardown.stop_cgroup(&pod, uid)) {
             Some(pending) => {
                 self.await_cgroup(uid, Connecting::EndingCgroup, pending);
                 None
@@ -145,7 +142,7 @@ impl Node {
     }
 
     fn remove_prepared(&mut self, uid: &str) -> PodEvent {
-        let Some(pod) = self.cx.pods.get(uid).map(|entry| entry.pod.clone()) else { return PodEvent::TornDown };
+        let Some(pod) = self.pod(uid) else { return PodEvent::TornDown };
         match self.launch.teardown(&pod, uid, true) {
             Ok(()) => PodEvent::TornDown,
             Err(message) => PodEvent::TeardownFailed { message },
@@ -172,22 +169,12 @@ impl Node {
         {
             log::warn!("pod {uid}: clients that never pause may miss its new UDP host ports: {error}");
         }
-        let ending = self.is_ending(&uid);
-        let connected = match self.connecting.remove(&uid) {
-            Some(Connecting::Rules(done)) => Some(done),
-            Some(other) => {
-                self.connecting.insert(uid, other);
-                return;
-            }
-            None => None,
-        };
-        let answer = match (connected, result) {
-            // Its end was decided meanwhile.
-            (Some(_), _) if ending => self.disconnect(&uid),
-            (Some(done), Ok(())) => Some(self.sandbox_ready(&uid, done)),
-            (Some(_), Err(error)) => Some(self.not_connected(&uid, SandboxError::Other(error))),
-            (None, Ok(())) => self.remove_sandbox(&uid),
-            (None, Err(message)) => Some(PodEvent::TeardownFailed { message }),
+        if self.connecting.contains_key(&uid) {
+            return self.connection_answered(&uid, Answer::Rules(result));
+        }
+        let answer = match result {
+            Ok(()) => self.remove_sandbox(&uid),
+            Err(message) => Some(PodEvent::TeardownFailed { message }),
         };
         self.answered(&uid, answer);
     }
@@ -196,13 +183,17 @@ impl Node {
         self.cx.pods.get(uid).is_some_and(|entry| entry.record.sandbox.state == SandboxState::TearingDown)
     }
 
-    fn not_connected(&mut self, uid: &str, failure: SandboxError) -> PodEvent {
-        if let Some(pod) = self.cx.pods.get(uid).map(|entry| entry.pod.clone())
+    fn not_connected(&mut self, uid: &str, error: String) -> PodEvent {
+        self.undone(uid, &SandboxError::Other(error))
+    }
+
+    fn undone(&mut self, uid: &str, failure: &SandboxError) -> PodEvent {
+        if let Some(pod) = self.pod(uid)
             && let Err(error) = self.launch.teardown(&pod, uid, false)
         {
             log::warn!("pod {uid}: undoing a failed preparation: {error}");
         }
-        failed(&failure)
+        failed(failure)
     }
 
     /// At start: the rules of all pods whose sandbox is still there. New pods wait for them.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Pulls, secrets};
+use super::{Pulls, Waiter, secrets};
 use crate::image::Reference;
 use crate::node::context::Context;
 use crate::pod::event::{ImageFailure, PodEvent};
@@ -13,12 +13,12 @@ impl Pulls {
     pub(in crate::node) fn ensure(
         &mut self,
         cx: &mut Context,
-        uid: &str,
         pod: &Pod,
-        (container, for_volume): (String, bool),
-        reference: &str,
+        waiter: Waiter,
         policy: PullPolicy,
     ) -> Option<PodEvent> {
+        let Waiter { container, reference, .. } = &waiter;
+        let container = container.clone();
         let name = match Reference::parse(reference) {
             Ok(name) => name.to_string(),
             Err(error) => {
@@ -39,9 +39,9 @@ impl Pulls {
             }
             (PullPolicy::Always, _) | (PullPolicy::IfNotPresent, None) => {
                 if let Some(message) = secrets.warning() {
-                    cx.warn_about_pod(uid, "FailedToRetrieveImagePullSecret", message);
+                    cx.warn_about_pod(&waiter.uid, "FailedToRetrieveImagePullSecret", message);
                 }
-                self.pull(cx, &name, uid, (container, for_volume), reference, secrets.found);
+                self.pull(cx, &name, waiter, secrets.found);
                 None
             }
         }

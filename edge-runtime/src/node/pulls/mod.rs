@@ -32,14 +32,14 @@ const CHECK: Duration = Duration::from_secs(3);
 const MOST_CHECKS: usize = 8;
 
 /// Somebody waits for an image.
-struct Waiter {
-    uid: String,
-    container: String,
+pub(super) struct Waiter {
+    pub(super) uid: String,
+    pub(super) container: String,
     /// Not its own image, but that of a volume: the events are the pod's.
-    for_volume: bool,
+    pub(super) for_volume: bool,
     /// As the pod spells it.
-    reference: String,
-    asked: Mono,
+    pub(super) reference: String,
+    pub(super) asked: Mono,
 }
 
 pub(super) struct Pulls {
@@ -61,18 +61,7 @@ impl Default for Pulls {
 
 impl Pulls {
     /// Asks for an image; the answer comes as news.
-    fn pull(
-        &mut self,
-        cx: &mut Context,
-        name: &str,
-        uid: &str,
-        (container, for_volume): (String, bool),
-        reference: &str,
-        secrets: Vec<PodLogin>,
-    ) {
-        let (uid, reference) = (uid.to_owned(), reference.to_owned());
-        let asked = cx.mono();
-        let waiter = Waiter { uid, container, for_volume, reference, asked };
+    fn pull(&mut self, cx: &mut Context, name: &str, waiter: Waiter, secrets: Vec<PodLogin>) {
         let message = format!("Pulling image {:?}", waiter.reference);
         image_event(cx, &waiter, false, "Pulling", message);
         if let Some(job) = self.queue.same(name, &secrets) {
@@ -107,7 +96,7 @@ impl Pulls {
             let (number, name) = (job.number, job.name.clone());
             let request = request(&cx.config, &job.secrets);
             let paths = cx.paths.clone();
-            let window = cx.config.pull.window.clone();
+            let window = cx.config.pull.hours.clone();
             let open = window.as_ref().map(|window| window.open_for(now.wall.as_second()));
             log::info!("pulling {name}");
             let task = cx.task(async move {
@@ -136,7 +125,7 @@ impl Pulls {
         let (name, registry) = (job.name.clone(), job.registry.clone());
         let request = request(&cx.config, &job.secrets);
         let (paths, checks) = (cx.paths.clone(), Rc::clone(&self.checks));
-        let closed = cx.config.pull.window.as_ref().filter(|window| window.open_for(now.wall.as_second()).is_none());
+        let closed = cx.config.pull.hours.as_ref().filter(|window| window.open_for(now.wall.as_second()).is_none());
         let why_not = match closed {
             Some(window) => Some(only_within(window)),
             None if self.queue.is_silent(&registry, now.mono) => {
@@ -160,7 +149,7 @@ impl Pulls {
         self.tasks.insert(number, task);
     }
 
-    /// Ends the downloads under way; what they have stays for the next try.
+    /// ExitSync the downloads under way; what they have stays for the next try.
     pub(super) fn stop(&mut self, cx: &mut Context, why: &str) {
         for number in self.queue.fetched() {
             let reason = "ErrImagePull".to_owned();

@@ -18,14 +18,14 @@ use crate::monitor::exec::{self, exec};
 use crate::node::Node;
 use crate::node::containers::Containers;
 use crate::node::context::Context;
-use crate::node::doubt::Doubt;
+use crate::node::crash_loop::CrashLoop;
 use crate::node::events::about_node;
 use crate::node::eviction::Eviction;
 use crate::node::host_watch::maintain;
 use crate::node::node_status::NodeStatus;
 use crate::node::notify::Notify;
-use crate::node::poison::Poison;
 use crate::node::probes::Probes;
+use crate::node::recovery::state::Recovery;
 use crate::node::sources::{News, Senders};
 use crate::paths::Paths;
 use crate::pod::status::HostFacts;
@@ -54,7 +54,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
     notes.extend(launch.outdated.iter().map(|text| (true, "OutdatedRuntime", text.clone())));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
     tell(&mut store, &config.node_name, &notes, &clock)?;
-    let doubt = Doubt::new(store.is_incomplete()?);
+    let recovery = Recovery::new(store.is_incomplete()?);
     let node_status = node_status(paths, &config, &launch, &store)?;
     let manager = Manager::new(config.eviction.thresholds.clone(), config.eviction.transition);
     let eviction = Eviction::new(manager, measure::separate_images(paths));
@@ -67,6 +67,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         senders,
         store,
         pods: Default::default(),
+        recovery,
         resumed: false,
         host: HostFacts {
             host_ips: launch.sandboxes.host_ips().to_vec(),
@@ -82,8 +83,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         cx,
         launch,
         containers: Containers::new(monitor),
-        doubt,
-        poison: Poison::open(&paths.run()),
+        crash_loop: CrashLoop::open(&paths.run()),
         connecting: Default::default(),
         host_ports: Default::default(),
         probes,
@@ -92,7 +92,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         tokens: Default::default(),
         static_pods: Default::default(),
         streams: Default::default(),
-        ends: Default::default(),
+        exit_sync: Default::default(),
         resync: Default::default(),
         host_watch: Default::default(),
         node_status,

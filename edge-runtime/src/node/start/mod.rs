@@ -195,8 +195,8 @@ impl Node {
         for (pod, refusal) in restored.wanted {
             self.pod_wanted(pod, refusal);
         }
-        self.doubt.keep(restored.kept);
-        self.begin_in_doubt()?;
+        self.cx.recovery.keep(restored.kept);
+        self.begin_recovery()?;
         self.rules_at_start();
         self.plugins_at_start();
         Ok(())

@@ -137,15 +137,10 @@ impl StaticPods {
 }
 
 /// The API's copy of a static pod has this uid: statuses go there.
-pub(super) fn mirror_known(
-    cx: &mut Context,
-    mirror: &Pod,
-    static_uid: &str,
-    mirror_uid: &str,
-) -> Result<(), StoreError> {
+pub(super) fn mirror_known(cx: &mut Context, mirror: &Pod, static_uid: &str) -> Result<(), StoreError> {
     let Some(entry) = cx.pods.get_mut(static_uid) else { return orphaned(cx, mirror, static_uid) };
-    if entry.mirror_uid.as_deref() != Some(mirror_uid) {
-        entry.mirror_uid = Some(mirror_uid.to_owned());
+    if entry.mirror_uid != mirror.metadata.uid {
+        entry.mirror_uid.clone_from(&mirror.metadata.uid);
         entry.reported = serde_json::Value::Null;
         cx.pods.touch(static_uid);
     }

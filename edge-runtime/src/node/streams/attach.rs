@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STDERR, STDIN, STDOUT};
-use edge_protocol::message::{StreamId, StreamRequest};
+use edge_protocol::message::StreamRequest;
 use serde_json::Value;
 use smol::future::or;
 
 use super::channels::{Channels, Incoming, Outgoing, Over, write};
-use super::{Backend, Streams, outcome, target};
+use super::{Asked, Streams, outcome, target};
 use crate::monitor::attach::{self, Attachment};
 use crate::monitor::client::MonitorClient;
 use crate::paths::Paths;
@@ -33,12 +33,8 @@ struct Session {
 }
 
 impl Streams {
-    pub(super) fn open_attach(
-        &mut self,
-        of: &Backend<'_>,
-        stream: StreamId,
-        request: &StreamRequest,
-    ) -> Result<(), String> {
+    pub(super) fn open_attach(&mut self, asked: &Asked<'_>) -> Result<(), String> {
+        let (of, request) = (asked.of, asked.request);
         let StreamRequest::Attach { namespace, pod, uid, container, stdin, stdout, stderr, .. } = request else {
             return Err("no attach".into());
         };
@@ -60,7 +56,7 @@ impl Streams {
             terminal,
             once,
         };
-        self.serve(of, stream, &id, |wires| serve(Channels::new(wires), session));
+        self.serve(asked, &id, |wires| serve(Channels::new(wires), session));
         Ok(())
     }
 }

@@ -4,23 +4,19 @@
 use std::rc::Rc;
 
 use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STDERR, STDIN, STDOUT};
-use edge_protocol::message::{StreamId, StreamRequest};
+use edge_protocol::message::StreamRequest;
 use serde_json::Value;
 use smol::future::{or, zip};
 
 use super::channels::{Channels, Incoming, Outgoing, Over, write};
-use super::{Backend, outcome, target};
+use super::{Asked, outcome, target};
 use crate::monitor::exec::ExecError;
 use crate::monitor::exec::output::Output;
 use crate::monitor::exec::session::{Session, Streams, Terminal, Wanted};
 
 impl super::Streams {
-    pub(super) fn open_exec(
-        &mut self,
-        of: &Backend<'_>,
-        stream: StreamId,
-        request: &StreamRequest,
-    ) -> Result<(), String> {
+    pub(super) fn open_exec(&mut self, asked: &Asked<'_>) -> Result<(), String> {
+        let (of, request) = (asked.of, asked.request);
         let StreamRequest::Exec { namespace, pod, uid, container, command, stdin, stdout, stderr, tty } = request
         else {
             return Err("no exec".into());
@@ -32,7 +28,7 @@ impl super::Streams {
         let wanted = Wanted { stdin: *stdin, stdout: *stdout, stderr: *stderr, tty: *tty };
         let runtime = of.runtimes.of_container(&id, &of.cx.paths);
         let (session, streams) = Session::start(&runtime, &id, command, wanted).map_err(|error| error.to_string())?;
-        self.serve(of, stream, &id, |wires| serve(Channels::new(wires), session, streams));
+        self.serve(asked, &id, |wires| serve(Channels::new(wires), session, streams));
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use smol::channel::Receiver;
 use smol::future::FutureExt;
 
-use super::{Backend, Streams, Wires, target};
+use super::{Asked, Streams, Wires, target};
 use crate::link::LinkHandle;
 use crate::logs::read::{Chunk, LogOptions, LogReader};
 use crate::node::context::Context;
@@ -25,19 +25,14 @@ struct Found {
 }
 
 impl Streams {
-    pub(super) fn open_logs(
-        &mut self,
-        of: &Backend<'_>,
-        stream: StreamId,
-        request: &StreamRequest,
-    ) -> Result<(), String> {
-        let (found, options) = asked_for(of.cx, request)?;
+    pub(super) fn open_logs(&mut self, asked: &Asked<'_>) -> Result<(), String> {
+        let (found, options) = asked_for(asked.of.cx, asked.request)?;
         let mut reader =
             LogReader::open(&found.directory, found.attempt, options).map_err(|error| error.to_string())?;
         if !found.running {
             reader.container_ended();
         }
-        self.serve(of, stream, &found.id, |wires| {
+        self.serve(asked, &found.id, |wires| {
             wires.input.close();
             serve(wires, reader)
         });

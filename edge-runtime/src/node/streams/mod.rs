@@ -49,6 +49,13 @@ pub(super) struct Backend<'a> {
     pub(super) monitor: &'a MonitorClient,
 }
 
+/// One that is to be opened.
+struct Asked<'a> {
+    of: &'a Backend<'a>,
+    stream: StreamId,
+    request: &'a StreamRequest,
+}
+
 struct Serving {
     task: Task<()>,
     /// There is room again.
@@ -98,12 +105,13 @@ impl Streams {
         let Some(link) = of.cx.link.clone() else { return };
         // Those that have ended from this side.
         self.open.retain(|_, serving| !serving.task.is_finished());
+        let asked = Asked { of, stream, request };
         let opened = match request {
-            StreamRequest::Logs { .. } => self.open_logs(of, stream, request),
-            StreamRequest::Exec { .. } => self.open_exec(of, stream, request),
-            StreamRequest::Attach { .. } => self.open_attach(of, stream, request),
-            StreamRequest::PortForward { .. } => self.open_port_forward(of, stream, request),
-            StreamRequest::Stats {} => self.open_stats(of, stream),
+            StreamRequest::Logs { .. } => self.open_logs(&asked),
+            StreamRequest::Exec { .. } => self.open_exec(&asked),
+            StreamRequest::Attach { .. } => self.open_attach(&asked),
+            StreamRequest::PortForward { .. } => self.open_port_forward(&asked),
+            StreamRequest::Stats {} => self.open_stats(&asked),
             _ => Err("this node does not know the request; upgrade edge-runtime".into()),
         };
         if let Err(error) = opened {
@@ -112,13 +120,10 @@ impl Streams {
     }
 
     /// Has a task serve the stream; `work` makes it from the stream's ends.
-    fn serve<W: Future<Output = ()> + 'static>(
-        &mut self,
-        of: &Backend<'_>,
-        stream: StreamId,
-        container: &str,
-        work: impl FnOnce(Wires) -> W,
-    ) {
+    fn serve<W>(&mut self, &Asked { of, stream, .. }: &Asked<'_>, container: &str, work: impl FnOnce(Wires) -> W)
+    where
+        W: Future<Output = ()> + 'static,
+    {
         let Some(link) = of.cx.link.clone() else { return };
         let (room, room_again) = bounded(1);
         // As much as the bridge's credit allows, so it has a bound.

@@ -4,13 +4,13 @@ use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 
 use edge_protocol::channel::{CLOSE, OPENED, STDIN, STDOUT};
-use edge_protocol::message::{StreamId, StreamRequest};
+use edge_protocol::message::StreamRequest;
 use smol::Async;
 use smol::future::try_zip;
 use smol::io::AsyncWriteExt;
 
 use super::channels::{Channels, Incoming, Outgoing, Over};
-use super::{Backend, Streams, target};
+use super::{Asked, Streams, target};
 use crate::net::{NetError, dial};
 use crate::pod::spec::host_network;
 
@@ -23,12 +23,8 @@ struct Target {
 }
 
 impl Streams {
-    pub(super) fn open_port_forward(
-        &mut self,
-        of: &Backend<'_>,
-        stream: StreamId,
-        request: &StreamRequest,
-    ) -> Result<(), String> {
+    pub(super) fn open_port_forward(&mut self, asked: &Asked<'_>) -> Result<(), String> {
+        let (of, request) = (asked.of, asked.request);
         let StreamRequest::PortForward { namespace, pod, uid, port } = request else {
             return Err("no port-forward".into());
         };
@@ -39,7 +35,7 @@ impl Streams {
         let uid = entry.record.uid.clone();
         let namespace = (!host_network(&entry.pod)).then(|| of.cx.paths.namespaces(&uid).join("net"));
         let target = Target { namespace, port: *port, pod: pod.clone(), uid };
-        self.serve(of, stream, "", |wires| serve(Channels::new(wires), target));
+        self.serve(asked, "", |wires| serve(Channels::new(wires), target));
         Ok(())
     }
 }

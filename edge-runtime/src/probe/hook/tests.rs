@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use smol::Async;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::super::supervisor::ExecProbe;
 use super::*;
 
 fn call(handler: Value) -> HookCall {
@@ -21,7 +22,7 @@ fn call(handler: Value) -> HookCall {
 
 fn make(handler: Value, code: i32) -> HookDone {
     let exec: ExecProbe = Rc::new(move |_, _, _| Box::pin(async move { Ok((code, b"said\n".to_vec())) }));
-    smol::block_on(run(&call(handler), &exec, &http::tls_config()))
+    smol::block_on(run(&call(handler), &Means { exec, tls: http::tls_config() }))
 }
 
 #[test]
@@ -59,8 +60,8 @@ fn any_answer_is_good_and_plain_http_will_do() {
         call(json!({"httpGet": {"port": port, "path": "/p?q", "scheme": scheme, "httpHeaders": headers}}))
     };
     let hooks = async {
-        let tls = http::tls_config();
-        (run(&get("HTTP"), &exec, &tls).await, run(&get("HTTPS"), &exec, &tls).await)
+        let means = Means { exec, tls: http::tls_config() };
+        (run(&get("HTTP"), &means).await, run(&get("HTTPS"), &means).await)
     };
     let ((plain, secure), asked) = smol::block_on(smol::future::zip(hooks, serve));
     assert_eq!(plain, HookDone::default());

@@ -30,7 +30,7 @@ fn make(spec: Value, answer: Result<(i32, &'static str), &'static str>) -> Outco
     });
     let subject = Subject { id: "id", container: "c", address: IpAddr::from([127, 0, 0, 1]) };
     let probe = prepared(&probe(spec), &container());
-    smol::block_on(round(&probe, &subject, Duration::from_millis(200), &exec, &http::tls_config()))
+    smol::block_on(round(&probe, &subject, Duration::from_millis(200), &Means { exec, tls: http::tls_config() }))
 }
 
 #[test]

@@ -21,12 +21,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use edge_protocol::message::StreamId;
 use smol::future::yield_now;
 
 use self::plan::Plan;
 use self::rates::Rates;
-use super::{Backend, Streams, Wires, logs};
+use super::{Asked, Streams, Wires, logs};
 use crate::sys::cgroup::{CgroupUsage, UsageReader};
 
 /// Between two looks, when there was none before that could serve.
@@ -43,10 +42,10 @@ pub(super) struct Memory {
 type Usages = BTreeMap<String, CgroupUsage>;
 
 impl Streams {
-    pub(super) fn open_stats(&mut self, of: &Backend<'_>, stream: StreamId) -> Result<(), String> {
-        let plan = Plan::of(of).map_err(|error| error.to_string())?;
+    pub(super) fn open_stats(&mut self, asked: &Asked<'_>) -> Result<(), String> {
+        let plan = Plan::of(asked.of).map_err(|error| error.to_string())?;
         let memory = Rc::clone(&self.usage);
-        self.serve(of, stream, "", |wires| {
+        self.serve(asked, "", |wires| {
             wires.input.close();
             serve(wires, plan, memory)
         });

@@ -1,8 +1,11 @@
-//! Pods of which the store may know too little: a damaged store was filled from what was left, or the row of a pod does
-//! not parse. What runs for them runs on, unattended, until a complete list of the cloud (for a node without one, its
-//! manifests) has said what there is; only then what nobody knows of is ended, and what it left is swept.
+//! Pods of which the store may know too little, until it has recovered: a damaged store was filled from what was left,
+//! or the row of a pod does not parse. What runs for them runs on, unattended, until a complete list of the cloud (for a
+//! node without one, its manifests) has said what there is; only then what nobody knows of is ended, and what it left
+//! is swept.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(super) mod state;
+
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -18,41 +21,15 @@ use sampan_monitor::protocol::{ContainerState, Phase};
 /// Attempts of a container among which one that runs unattended is looked for. Its number was on the damaged page.
 const ATTEMPTS: u32 = 1024;
 
-/// What is not known for sure.
-#[derive(Default)]
-pub(super) struct Doubt {
-    /// Rows of the store may be missing.
-    incomplete: bool,
-    /// Pods whose row or object cannot be read, by uid, and why.
-    kept: BTreeMap<String, String>,
-    /// Containers in the monitor's hands that no pod here owns.
-    strangers: BTreeMap<String, ContainerState>,
-}
-
-impl Doubt {
-    pub(super) fn new(incomplete: bool) -> Self {
-        Self { incomplete, ..Self::default() }
-    }
-
-    pub(super) fn keep(&mut self, kept: BTreeMap<String, String>) {
-        self.kept = kept;
-    }
-
-    /// Whether something may be wanted of which the store does not know.
-    pub(super) fn any(&self) -> bool {
-        self.incomplete || !self.kept.is_empty()
-    }
-}
-
 impl Node {
     /// At start, when all pods are known that the store can give.
-    pub(super) fn begin_in_doubt(&mut self) -> Result<(), StoreError> {
-        if !self.doubt.any() {
+    pub(super) fn begin_recovery(&mut self) -> Result<(), StoreError> {
+        if !self.cx.recovery.is_under_way() {
             self.sweep_kernel();
             return Ok(());
         }
         log::warn!("the store may not know every pod: nothing that runs is ended before the cloud has sent its list");
-        for (uid, why) in self.doubt.kept.clone() {
+        for (uid, why) in self.cx.recovery.kept.clone() {
             let text = format!("pod {uid} is kept as it is until the cloud has sent its list: {why}");
             log::error!("{text}");
             self.cx.node_event(true, "PodRecordDamaged", &text)?;
@@ -64,21 +41,21 @@ impl Node {
         })
     }
 
-    /// A container that the monitor has and no pod here owns, while the store is in doubt.
+    /// A container that the monitor has and no pod here owns, while the store may not know all.
     pub(super) fn is_stranger(&mut self, container: &ContainerState) -> bool {
-        if !self.doubt.any() || self.containers.get(&container.id).is_some() {
+        if !self.cx.recovery.is_under_way() || self.containers.get(&container.id).is_some() {
             return false;
         }
         if let Phase::Running { .. } = container.phase {
             log::warn!("container {} runs, but no pod here is known to own it: it is left alone for now", container.id);
         }
-        self.doubt.strangers.insert(container.id.clone(), container.clone());
+        self.cx.recovery.strangers.insert(container.id.clone(), container.clone());
         true
     }
 
     /// What is recorded of a pod whose object could not be read, now that it has come.
     pub(super) fn lost_and_found(&self, uid: &str) -> Option<PodRecord> {
-        if !self.doubt.kept.contains_key(uid) {
+        if !self.cx.recovery.kept.contains_key(uid) {
             return None;
         }
         self.cx.store.pod_record(uid).unwrap_or_else(|error| {
@@ -92,13 +69,13 @@ impl Node {
         let uid = entry.record.uid.clone();
         self.containers.insert_all(&entry.record);
         self.cx.pods.insert(entry);
-        self.doubt.kept.remove(&uid);
+        self.cx.recovery.kept.remove(&uid);
         if !self.cx.resumed {
             return;
         }
         let own = |id: &String| self.containers.get(id).is_some_and(|of| of.uid == uid);
-        let ids: Vec<String> = self.doubt.strangers.keys().filter(|id| own(id)).cloned().collect();
-        let containers = ids.iter().filter_map(|id| self.doubt.strangers.remove(id)).collect();
+        let ids: Vec<String> = self.cx.recovery.strangers.keys().filter(|id| own(id)).cloned().collect();
+        let containers = ids.iter().filter_map(|id| self.cx.recovery.strangers.remove(id)).collect();
         if let Err(error) = self.match_with(containers, vec![uid]) {
             log::error!("{error}");
         }
@@ -106,18 +83,18 @@ impl Node {
 
     /// Whether something runs for a static pod that the store has lost: it is left to run, and not started beside it.
     pub(super) fn runs_unattended(&self, uid: &str) -> bool {
-        self.doubt.any() && self.cx.link.is_some() && self.launch.sandboxes.teardown.has_cgroup_of(uid)
+        self.cx.recovery.is_under_way() && self.cx.link.is_some() && self.launch.sandboxes.teardown.has_cgroup_of(uid)
     }
 
     /// A pod is started of which nothing is recorded: what still runs of it ends first, and its containers begin with an
     /// attempt whose id the monitor does not know: one that it has is refused, and would be deleted as a stranger's.
     pub(super) fn end_unattended(&mut self, pod: &Pod, record: &mut PodRecord) {
-        if self.doubt.any() {
+        if self.cx.recovery.is_under_way() {
             self.launch.sandboxes.teardown.kill_unknown(&record.uid);
         }
         for (container, kind) in pod.spec.iter().flat_map(with_kinds) {
             let known = |attempt: &u32| {
-                self.doubt.strangers.contains_key(&container_id(&record.uid, &container.name, *attempt))
+                self.cx.recovery.strangers.contains_key(&container_id(&record.uid, &container.name, *attempt))
             };
             let Some(last) = (0..ATTEMPTS).rev().find(known) else { continue };
             let mut container_record = ContainerRecord::new(kind);
@@ -128,12 +105,12 @@ impl Node {
 
     /// A complete list has been committed: what is not known now is not wanted.
     pub(super) fn listed(&mut self) -> Result<(), StoreError> {
-        let doubt = std::mem::take(&mut self.doubt);
-        if doubt.any() {
-            self.doubt.strangers.clone_from(&doubt.strangers);
+        let over = std::mem::take(&mut self.cx.recovery);
+        if over.is_under_way() {
+            self.cx.recovery.strangers.clone_from(&over.strangers);
             log::info!("the list is complete: what it does not have ends now");
             // Those that are in no list have no object, and their rows tell nothing.
-            let unreadable: Vec<&String> = doubt.kept.keys().filter(|uid| !self.cx.pods.contains(uid)).collect();
+            let unreadable: Vec<&String> = over.kept.keys().filter(|uid| !self.cx.pods.contains(uid)).collect();
             self.cx.store.write(|writer| {
                 unreadable.iter().try_for_each(|uid| writer.forget_pod(uid))?;
                 writer.clear_fact(Fact::Incomplete)
@@ -141,7 +118,7 @@ impl Node {
             for uid in unreadable {
                 self.launch.sandboxes.teardown.kill_unknown(uid);
             }
-            for id in doubt.strangers.keys().filter(|id| self.containers.get(id).is_none()) {
+            for id in over.strangers.keys().filter(|id| self.containers.get(id).is_none()) {
                 self.containers.signal(&self.cx, id, nix::sys::signal::Signal::SIGKILL as i32);
                 self.containers.delete(&self.cx, id, std::time::Duration::ZERO);
             }
@@ -151,7 +128,7 @@ impl Node {
                 }
             }
             self.scan_manifests()?;
-            self.doubt.strangers.clear();
+            self.cx.recovery.strangers.clear();
             self.cx.look_now();
         }
         self.sweep_kernel();

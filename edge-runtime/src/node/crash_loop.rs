@@ -13,7 +13,7 @@ const DEATHS: u32 = 3;
 const UID_LIMIT: usize = 256;
 
 #[derive(Default)]
-pub(super) struct Poison {
+pub(super) struct CrashLoop {
     /// Holds the uid of the pod whose turn it is, or zeros.
     turn: Option<File>,
     counts: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Poison {
     deaths: BTreeMap<String, u32>,
 }
 
-impl Poison {
+impl CrashLoop {
     /// Counts the death of the daemon before this one, if it was in a pod's turn.
     pub(super) fn open(run: &Path) -> Self {
         let (turn, counts) = (run.join("turn"), run.join("deaths"));
@@ -35,9 +35,9 @@ impl Poison {
             log::error!("the last daemon died in a turn of pod {last}, {count} times by now");
         }
         let file = File::options().create(true).truncate(true).write(true).open(&turn);
-        let poison = Self { turn: file.ok(), counts, deaths };
-        poison.save();
-        poison
+        let crash_loop = Self { turn: file.ok(), counts, deaths };
+        crash_loop.save();
+        crash_loop
     }
 
     /// The turn of a pod begins. False if it has none.
@@ -92,58 +92,58 @@ impl Poison {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ends::Ends;
+    use super::super::exit_sync::ExitSync;
     use super::*;
 
     #[test]
     fn after_three_deaths_a_pod_has_no_turn_until_it_changes() {
         let run = tempfile::tempdir().unwrap();
         for _ in 0..DEATHS {
-            let poison = Poison::open(run.path());
-            assert!(poison.begin("bad"), "each death is followed by another try");
+            let crash_loop = CrashLoop::open(run.path());
+            assert!(crash_loop.begin("bad"), "each death is followed by another try");
         }
-        let mut poison = Poison::open(run.path());
-        assert!(!poison.begin("bad") && poison.begin("good"));
-        poison.end("good");
-        assert_eq!(poison.skipped(), ["bad"]);
-        assert!(!poison.changed("good") && poison.changed("bad") && poison.begin("bad"));
-        drop(poison);
-        assert!(!Poison::open(run.path()).begin("bad"), "once more was once too often");
+        let mut crash_loop = CrashLoop::open(run.path());
+        assert!(!crash_loop.begin("bad") && crash_loop.begin("good"));
+        crash_loop.end("good");
+        assert_eq!(crash_loop.skipped(), ["bad"]);
+        assert!(!crash_loop.changed("good") && crash_loop.changed("bad") && crash_loop.begin("bad"));
+        drop(crash_loop);
+        assert!(!CrashLoop::open(run.path()).begin("bad"), "once more was once too often");
     }
 
     #[test]
     fn what_ends_in_a_skipped_pod_stays_with_the_monitor_until_its_turn() {
         let run = tempfile::tempdir().unwrap();
         std::fs::write(run.path().join("deaths"), r#"{"bad": 3}"#).unwrap();
-        let (mut poison, mut ends) = (Poison::open(run.path()), Ends::default());
+        let (mut crash_loop, mut ends) = (CrashLoop::open(run.path()), ExitSync::default());
         // The exits that the monitor may forget after it.
-        let turn = |poison: &mut Poison, ends: &mut Ends, uid: &str| -> Vec<String> {
-            if !poison.begin(uid) {
+        let turn = |crash_loop: &mut CrashLoop, ends: &mut ExitSync, uid: &str| -> Vec<String> {
+            if !crash_loop.begin(uid) {
                 return Vec::new();
             }
-            poison.end(uid);
+            crash_loop.end(uid);
             ends.turned(uid).into_iter().collect()
         };
         ends.told("good", "c0");
-        assert_eq!(turn(&mut poison, &mut ends, "good"), ["c0"]);
+        assert_eq!(turn(&mut crash_loop, &mut ends, "good"), ["c0"]);
         // A monitor that has it still tells it once more.
         ["c2", "c1", "c2"].iter().for_each(|id| ends.told("bad", id));
-        assert_eq!(turn(&mut poison, &mut ends, "bad"), [""; 0], "it is in no record");
-        assert!(poison.changed("bad"));
-        assert_eq!(turn(&mut poison, &mut ends, "bad"), ["c1", "c2"]);
-        assert_eq!(turn(&mut poison, &mut ends, "bad"), [""; 0]);
+        assert_eq!(turn(&mut crash_loop, &mut ends, "bad"), [""; 0], "it is in no record");
+        assert!(crash_loop.changed("bad"));
+        assert_eq!(turn(&mut crash_loop, &mut ends, "bad"), ["c1", "c2"]);
+        assert_eq!(turn(&mut crash_loop, &mut ends, "bad"), [""; 0]);
     }
 
     #[test]
     fn a_daemon_that_is_killed_now_and_then_skips_nobody() {
         let run = tempfile::tempdir().unwrap();
         for _ in 0..10 {
-            let mut poison = Poison::open(run.path());
-            assert!(poison.begin("a"));
-            poison.end("a");
-            assert!(poison.begin("a"));
+            let mut crash_loop = CrashLoop::open(run.path());
+            assert!(crash_loop.begin("a"));
+            crash_loop.end("a");
+            assert!(crash_loop.begin("a"));
         }
-        let poison = Poison::open(run.path());
-        assert_eq!(poison.skipped(), [""; 0]);
+        let crash_loop = CrashLoop::open(run.path());
+        assert_eq!(crash_loop.skipped(), [""; 0]);
     }
 }

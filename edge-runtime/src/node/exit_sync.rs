@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// What waits for the next sync.
 #[derive(Default)]
-pub(super) struct Ends {
+pub(super) struct ExitSync {
     due: Option<Mono>,
     /// Not sooner than this, if it can be helped.
     rest: Mono,
@@ -32,7 +32,7 @@ pub(super) struct Ends {
     told: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Ends {
+impl ExitSync {
     /// A container has ended: its pod's next turn commits it.
     pub(super) fn told(&mut self, uid: &str, id: &str) {
         self.told.entry(uid.to_owned()).or_default().insert(id.to_owned());
@@ -81,9 +81,8 @@ impl Ends {
         &mut self,
         cx: &mut Context,
         monitor: &MonitorClient,
-        now: Mono,
     ) -> Result<Result<Leave, Mono>, StoreError> {
-        match self.wait(&cx.store, now) {
+        match self.wait(&cx.store, cx.mono()) {
             Some(due) => Ok(Err(due)),
             None => self.sync_now(cx, monitor).map(Ok),
         }
@@ -116,7 +115,7 @@ mod tests {
     fn no_end_leaves_before_it_is_on_the_medium() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(&dir.path().join("store.db")).unwrap().store;
-        let mut ends = Ends::default();
+        let mut ends = ExitSync::default();
         let commit = |store: &mut Store| store.write(|writer| writer.set_fact(Fact::Cluster, "ended")).unwrap();
 
         commit(&mut store);
