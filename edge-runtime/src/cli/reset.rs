@@ -6,7 +6,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use nix::mount::{MntFlags, umount2};
 use smol::channel::bounded;
 
 use super::verb::{Flag, Given, Operands, Verb};
@@ -129,6 +128,6 @@ fn unmount_below(path: &Path) -> Result<(), CliError> {
 }
 
 fn unmount(mount: &Path) -> Result<(), CliError> {
-    umount2(mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
-        .map_err(|error| CliError::Failed(format!("cannot unmount {}: {error}", mount.display())))
+    let done = files::unmount(mount).map(drop);
+    done.map_err(|error| CliError::Failed(format!("cannot unmount {}: {error}", mount.display())))
 }

@@ -2,13 +2,14 @@
 
 use super::address::BridgeAddress;
 use crate::paths::Paths;
+use crate::sys::files::{replace, unless_missing};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 
 const FILE: &str = "identity.json";
 /// A renewed identity that is not proven yet.
@@ -98,11 +99,7 @@ impl Identity {
 
     fn read(path: PathBuf) -> Result<Option<Self>, IdentityError> {
         let at = |source| IdentityError::Io { path: path.clone(), source };
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(at(e)),
-        };
+        let Some(file) = unless_missing(File::open(&path)).map_err(at)? else { return Ok(None) };
         let mut text = Vec::new();
         file.take(MAX_FILE).read_to_end(&mut text).map_err(at)?;
         serde_json::from_slice(&text).map(Some).map_err(|source| IdentityError::Json { path, source })
@@ -133,9 +130,8 @@ impl Identity {
 
     pub(super) fn discard_next(paths: &Paths) {
         let path = paths.identity().join(NEXT);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => log::warn!("{}: {error}", path.display()),
-            _ => {}
+        if let Err(error) = unless_missing(fs::remove_file(&path)) {
+            log::warn!("{}: {error}", path.display());
         }
     }
 
@@ -176,24 +172,9 @@ impl Identity {
 
 /// Writes a file of the identity's folder: whole or not at all, readable by its owner only, durable when this returns.
 fn put(paths: &Paths, name: &str, text: &[u8]) -> Result<(), IdentityError> {
-    let folder = paths.identity();
-    let at = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| IdentityError::Io { path, source }
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
-    let partial = folder.join(format!(".{name}.partial"));
-    // A left-over of a cut-off save may have any mode: make the file again.
-    match fs::remove_file(&partial) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&partial)(e)),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial).map_err(at(&partial))?;
-    file.write_all(text).and_then(|()| file.sync_all()).map_err(at(&partial))?;
-    let path = folder.join(name);
-    fs::rename(&partial, &path).map_err(at(&path))?;
-    // The new name is durable only with its folder.
-    File::open(&folder).and_then(|f| f.sync_all()).map_err(at(&folder))
+    let path = paths.identity().join(name);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(paths.identity());
+    made.and_then(|()| replace(&path, text, true)).map_err(|source| IdentityError::Io { path, source })
 }
 
 /// PEM text of DER bytes (RFC 7468).
@@ -258,7 +239,7 @@ mod tests {
         let used = || Identity::load(&paths).expect("reads").expect("is there");
         old.save(&paths).expect("saved");
         // Cut while it is written: half a file under another name.
-        let partial = paths.identity().join(".identity.next.json.partial");
+        let partial = paths.identity().join(".identity.next.json");
         fs::write(&partial, "{\"node\"").expect("written");
         assert_eq!((used(), Identity::load_next(&paths)), (old.clone(), None));
         // Cut before it is proven.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::paths::Paths;
+use crate::sys::files::replace;
 
 /// The link at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,9 +50,8 @@ impl LinkStatus {
 
     /// Whole or not at all. That it cannot be written must not stop the link.
     pub(super) fn write(&self, path: &Path) {
-        let partial = path.with_extension("partial");
         let Ok(text) = serde_json::to_vec(self) else { return };
-        if let Err(error) = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path)) {
+        if let Err(error) = replace(path, &text, false) {
             log::debug!("{}: {error}", path.display());
         }
     }

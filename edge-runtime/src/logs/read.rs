@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use thiserror::Error;
 
+use crate::sys::files::unless_missing;
 use follow::Watch;
 use sampan_monitor::logs::cri::{self, Stream};
 use sampan_monitor::logs::folder::{Folder, open_file};
@@ -245,11 +246,8 @@ impl LogReader {
 
 /// A file that is gone is none when following: rotation may be ahead of us.
 fn open(path: &Path, following: bool) -> io::Result<Option<File>> {
-    match open_file(path, false) {
-        Ok(file) => Ok(Some(file)),
-        Err(e) if following && e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
+    let file = open_file(path, false);
+    if following { unless_missing(file) } else { file.map(Some) }
 }
 
 /// All files of the log that exist, oldest first, the current one last.

@@ -1,11 +1,11 @@
 //! Writes the files that tell a pod its names (`hosts`, `hostname`, `resolv.conf`), in one folder per pod.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::NetError;
+use crate::sys::files::unless_missing;
 
 pub const HOSTS: &str = "hosts";
 pub const HOSTNAME: &str = "hostname";
@@ -46,12 +46,7 @@ fn holds(path: &Path, content: &[u8]) -> bool {
 pub fn remove(dir: &Path) -> Result<(), NetError> {
     for name in [HOSTS, HOSTNAME, RESOLV_CONF] {
         let path = dir.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(NetError::path("delete", path, error));
-            }
-            _ => {}
-        }
+        unless_missing(fs::remove_file(&path)).map_err(|error| NetError::path("delete", path, error))?;
     }
     Ok(())
 }

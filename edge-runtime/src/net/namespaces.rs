@@ -4,17 +4,16 @@
 //! that [`remove`] clears and [`NamespaceMaker::create`] replaces. Knows nothing of addresses and links.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::statfs::{FsType, statfs};
 
 use super::NetError;
 use super::etc_files;
 use super::netlink::{Socket, link};
+use crate::sys::files::{unless_missing, unmount};
 
 mod user;
 
@@ -162,13 +161,8 @@ fn come_back(own: &File, kind: CloneFlags) {
 }
 
 fn make_folder(dir: &Path) -> Result<(), NetError> {
-    match fs::create_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => unpin(dir)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(dir).map_err(|source| NetError::path("create folder", dir, source))?;
-        }
-        result => result.map_err(|source| NetError::path("create folder", dir, source))?,
-    }
+    unpin(dir)?;
+    fs::create_dir_all(dir).map_err(|source| NetError::path("create folder", dir, source))?;
     // Whoever can open a pinned namespace can enter it; the folder is root's alone.
     fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .map_err(|source| NetError::path("set mode of", dir, source))
@@ -215,10 +209,15 @@ fn fill(dir: &Path, wanted: &[(&'static str, CloneFlags)], request: &NamespaceRe
 /// `None` for a pod without any namespace of its own too, once `dir` has gone with a reboot.
 pub fn existing(dir: &Path, request: &NamespaceRequest<'_>) -> Option<PodNamespaces> {
     let paths = request.paths(dir);
-    let pinned = |path: &PathBuf| statfs(path).is_ok_and(|fs| fs.filesystem_type() == NSFS);
     let user = paths.user.as_ref().map(|user| &user.path);
-    let all = [paths.net.as_ref(), paths.ipc.as_ref(), paths.uts.as_ref(), user].into_iter().flatten().all(pinned);
-    (all && dir.is_dir()).then_some(paths)
+    let all = [paths.net.as_ref(), paths.ipc.as_ref(), paths.uts.as_ref(), user];
+    let pinned = all.into_iter().flatten().all(|path| is_pinned(path));
+    (pinned && dir.is_dir()).then_some(paths)
+}
+
+/// Whether a namespace is mounted there.
+pub(crate) fn is_pinned(path: &Path) -> bool {
+    statfs(path).is_ok_and(|fs| fs.filesystem_type() == NSFS)
 }
 
 /// Unpins and deletes `dir`. Safe on a missing or half-made folder; the kernel frees the namespaces when the last
@@ -227,22 +226,14 @@ pub fn remove(dir: &Path) -> Result<(), NetError> {
     unpin(dir)?;
     // Of a pod that an earlier version made.
     etc_files::remove(dir)?;
-    match fs::remove_dir(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetError::path("delete folder", dir, error)),
-        _ => Ok(()),
-    }
+    unless_missing(fs::remove_dir(dir)).map(drop).map_err(|error| NetError::path("delete folder", dir, error))
 }
 
 fn unpin(dir: &Path) -> Result<(), NetError> {
     for name in KINDS.iter().map(|(name, _)| *name).chain([USER]) {
         let path = dir.join(name);
         unmount_all(&path)?;
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(NetError::path("delete", path, error));
-            }
-            _ => {}
-        }
+        unless_missing(fs::remove_file(&path)).map_err(|error| NetError::path("delete", path, error))?;
     }
     Ok(())
 }
@@ -250,11 +241,8 @@ fn unpin(dir: &Path) -> Result<(), NetError> {
 /// Unmounts until nothing is mounted: a crash between two attempts may have left one mount over another.
 fn unmount_all(path: &Path) -> Result<(), NetError> {
     for _ in 0..8 {
-        match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-            Ok(()) => {}
-            // EINVAL: no mount point.
-            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
-            Err(errno) => return Err(NetError::path("unmount", path, errno)),
+        if !unmount(path).map_err(|error| NetError::path("unmount", path, error))? {
+            break;
         }
     }
     Ok(())

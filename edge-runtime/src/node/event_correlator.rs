@@ -82,12 +82,9 @@ impl EventCorrelator {
 
     /// An event was stored under this row while there was no link.
     pub(super) fn stored(&mut self, event: &Value, row: u64) {
+        // Rows count up.
+        forget(&mut self.waiting, |row| *row);
         self.waiting.insert(key(event, true), row);
-        if self.waiting.len() > REMEMBERED {
-            // The longest unused: rows count up.
-            let oldest = self.waiting.iter().min_by_key(|(_, row)| **row).map(|(key, _)| *key);
-            oldest.and_then(|key| self.waiting.remove(&key));
-        }
     }
 
     fn within_budget(&mut self, event: &Value, now: Mono) -> bool {
@@ -146,7 +143,8 @@ fn hash(values: &[&Value]) -> u64 {
     hasher.finish()
 }
 
-fn forget<T>(all: &mut LiteMap<u64, T>, used: impl Fn(&T) -> Mono) {
+/// Makes room: the longest unused goes.
+fn forget<T, U: Ord>(all: &mut LiteMap<u64, T>, used: impl Fn(&T) -> U) {
     if all.len() < REMEMBERED {
         return;
     }

@@ -94,7 +94,7 @@ impl Node {
         let Some(entry) = self.cx.pods.get(&of.uid) else { return };
         let record = &entry.record;
         let folder = self.cx.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(&of.container);
-        crate::logs::retain::drop_before(&folder, of.attempt.saturating_sub(1));
+        crate::logs::drop_before(&folder, of.attempt.saturating_sub(1));
     }
 
     /// The process whose pid namespace a container shares.

@@ -13,12 +13,9 @@ pub(super) struct Probes(pub(super) Supervisor);
 
 impl Probes {
     pub(super) fn take(cx: &mut Context, event: ProbeEvent) -> Result<(), StoreError> {
-        let ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy, warning } = event;
-        if let Some(message) = warning {
-            cx.warn_about_container(&pod_uid, &container, "ProbeWarning", message)?;
-        }
-        if let Some(message) = unhealthy {
-            cx.warn_about_container(&pod_uid, &container, "Unhealthy", message)?;
+        let ProbeEvent { pod_uid, container, id, kind, verdict, event } = event;
+        if let Some((reason, message)) = event {
+            cx.warn_about_container(&pod_uid, &container, reason, message)?;
         }
         if let Some(success) = verdict {
             cx.tell(&pod_uid, PodEvent::Probe { container, id, probe: kind, success });

@@ -72,12 +72,6 @@ pub(super) struct HookRef {
     pub(super) hook: HookKind,
 }
 
-impl HookRef {
-    pub(super) fn new(uid: &str, container: String, id: String, hook: HookKind) -> Self {
-        Self { uid: uid.to_owned(), container, id, hook }
-    }
-}
-
 /// Id of the image, or why it could not be had. None: the image that is here is not the one to use.
 pub(super) type PullResult = Result<Option<String>, ImageError>;
 

@@ -215,7 +215,7 @@ impl Node {
                     self.containers.kill(&self.cx, (uid, &container, &id), signal, because);
                 }
                 Step::RunHook { container, id, hook, limit } => {
-                    let which = HookRef::new(uid, container, id, hook);
+                    let which = HookRef { uid: uid.to_owned(), container, id, hook };
                     self.hooks.run(&self.cx, &self.probes, &pod, which, limit);
                 }
                 Step::Resize { containers } => {

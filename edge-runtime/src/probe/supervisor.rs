@@ -82,11 +82,9 @@ pub struct ProbeEvent {
     pub kind: ProbeKind,
     /// The verdict, when it changed: becomes `PodEvent::Probe`.
     pub verdict: Option<bool>,
-    /// A failure to record as Warning event `Unhealthy`, already worded. A failure that goes on with the same
-    /// words is told again only every few minutes.
-    pub unhealthy: Option<String>,
-    /// A success to record as Warning event `ProbeWarning`, told as rarely.
-    pub warning: Option<String>,
+    /// Reason and words of a Warning event: `Unhealthy` for a failure, `ProbeWarning` for a success. What goes on with
+    /// the same words is told again only every few minutes.
+    pub event: Option<(&'static str, String)>,
 }
 
 /// Owner of all probe tasks. Dropping it, or leaving a target out of a sync, ends the tasks.
@@ -204,13 +202,13 @@ impl Job {
             if self.known.of(kind).get() == Some(success) {
                 return;
             }
-            self.tell(kind, Some(success), None, None);
+            self.tell(kind, Some(success), None);
         }
     }
 
-    fn tell(&self, kind: ProbeKind, verdict: Option<bool>, unhealthy: Option<String>, warning: Option<String>) {
+    fn tell(&self, kind: ProbeKind, verdict: Option<bool>, event: Option<(&'static str, String)>) {
         let ProbeTarget { pod_uid, container, id, .. } = self.target.clone();
-        (self.shared.tell)(ProbeEvent { pod_uid, container, id, kind, verdict, unhealthy, warning });
+        (self.shared.tell)(ProbeEvent { pod_uid, container, id, kind, verdict, event });
     }
 
     fn spec(&self, kind: ProbeKind) -> Option<&ProbeSpec> {
@@ -235,20 +233,19 @@ impl Job {
             smol::Timer::at(due).await;
             let outcome = round(&spec.probe, &subject, settings.timeout, &self.shared.means).await;
             let conclusion = worker.take(&outcome);
-            let news =
+            let is_news =
                 |text: &String| said.as_ref().is_none_or(|(old, at)| old != text || at.elapsed() >= REPEAT_EVENT);
-            let (unhealthy, warning) = (conclusion.unhealthy.filter(news), conclusion.warning.filter(news));
-            let quiet = unhealthy.is_none() && warning.is_none();
-            match unhealthy.as_ref().or(warning.as_ref()) {
-                Some(text) => said = Some((text.clone(), Instant::now())),
-                None if quiet && matches!(outcome, Outcome::Success) && conclusion.verdict == Some(true) => said = None,
+            let event = conclusion.event.filter(|(_, text)| is_news(text));
+            match &event {
+                Some((_, text)) => said = Some((text.clone(), Instant::now())),
+                None if matches!(outcome, Outcome::Success) && conclusion.verdict == Some(true) => said = None,
                 None => {}
             }
             // No verdict on liveness means alive, so a first success there is no news.
             let known = self.known.of(spec.kind).get().or((spec.kind == ProbeKind::Liveness).then_some(true));
             let verdict = conclusion.verdict.filter(|v| known != Some(*v));
-            if verdict.is_some() || !quiet {
-                self.tell(spec.kind, verdict, unhealthy, warning);
+            if verdict.is_some() || event.is_some() {
+                self.tell(spec.kind, verdict, event);
             }
             if conclusion.done {
                 return conclusion.verdict == Some(true);

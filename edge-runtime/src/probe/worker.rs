@@ -65,10 +65,8 @@ pub enum Outcome {
 pub struct Conclusion {
     /// The verdict that is now in force, if a threshold was reached.
     pub verdict: Option<bool>,
-    /// Text of a Warning event `Unhealthy`.
-    pub unhealthy: Option<String>,
-    /// Text of a Warning event `ProbeWarning`.
-    pub warning: Option<String>,
+    /// Reason and text of a Warning event.
+    pub event: Option<(&'static str, String)>,
     /// No further probes of this container attempt.
     pub done: bool,
 }
@@ -90,17 +88,13 @@ impl Worker {
     /// Takes one outcome.
     pub fn take(&mut self, outcome: &Outcome) -> Conclusion {
         let kind = self.kind.name();
-        let mut warning = None;
-        let (success, unhealthy) = match outcome {
+        let (success, event) = match outcome {
             Outcome::Success => (true, None),
-            Outcome::Warning(text) => {
-                warning = Some(format!("{kind} probe warning: {text}"));
-                (true, None)
-            }
-            Outcome::Failure(text) => (false, Some(format!("{kind} probe failed: {text}"))),
+            Outcome::Warning(text) => (true, Some(("ProbeWarning", format!("{kind} probe warning: {text}")))),
+            Outcome::Failure(text) => (false, Some(("Unhealthy", format!("{kind} probe failed: {text}")))),
             Outcome::Error(text) => {
                 let text = format!("{kind} probe errored and resulted in unknown state: {text}");
-                return Conclusion { unhealthy: Some(text), ..Conclusion::default() };
+                return Conclusion { event: Some(("Unhealthy", text)), ..Conclusion::default() };
             }
         };
         self.run = if self.last == Some(success) { self.run.saturating_add(1) } else { 1 };
@@ -112,7 +106,7 @@ impl Worker {
             ProbeKind::Liveness => verdict == Some(false),
             ProbeKind::Readiness => false,
         };
-        Conclusion { verdict, unhealthy, warning, done }
+        Conclusion { verdict, event, done }
     }
 }
 
@@ -165,7 +159,7 @@ mod tests {
     #[test]
     fn events_are_worded_as_usual() {
         let mut worker = Worker::new(ProbeKind::Liveness, settings(1, 3));
-        let text = |c: Conclusion| c.unhealthy.unwrap_or_default();
+        let text = |c: Conclusion| c.event.map(|(_, text)| text).unwrap_or_default();
         let failed = Outcome::Failure("HTTP probe failed with statuscode: 500".into());
         assert_eq!(text(worker.take(&failed)), "Liveness probe failed: HTTP probe failed with statuscode: 500");
         assert_eq!(

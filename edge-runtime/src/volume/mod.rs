@@ -21,7 +21,6 @@ mod ownership;
 mod payload;
 pub mod subpath;
 mod teardown;
-pub mod usage;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -43,7 +43,9 @@ pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     name.push(path.file_name().unwrap_or_default());
     let partial = path.with_file_name(name);
     let write = || {
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+        // A left-over of a cut-off write may have any mode.
+        unless_missing(fs::remove_file(&partial))?;
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&partial)?;
         file.write_all(bytes)?;
         if durable { file.sync_all() } else { Ok(()) }
     };

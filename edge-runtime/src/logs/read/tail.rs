@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::{LogOptions, all_files};
+use crate::sys::files::unless_missing;
 use sampan_monitor::logs::folder::open_file;
 
 const BLOCK: usize = 16 * 1024;
@@ -34,11 +35,8 @@ fn tail(path: &Path, lines: u64) -> io::Result<(Vec<PathBuf>, u64)> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut missing = lines;
     for file in all_files(path).into_iter().rev() {
-        let (found, offset) = match open_file(&file, false) {
-            Ok(open) => last_lines(open, missing)?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => (0, 0),
-            Err(e) => return Err(e),
-        };
+        let open = unless_missing(open_file(&file, false))?;
+        let (found, offset) = open.map_or(Ok((0, 0)), |open| last_lines(open, missing))?;
         files.insert(0, file);
         missing -= found;
         if missing == 0 {

@@ -2,11 +2,10 @@
 //! until every plugin has taken back its part: also over restarts, reboots and changed configurations.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use nix::sys::statfs::{FsType, statfs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use smol::lock::Semaphore;
@@ -16,11 +15,11 @@ use super::has_check;
 use super::invoke::{Environment, invoke};
 use super::result::{self, CniResult};
 use super::stdin::config;
+use crate::net::namespaces::is_pinned;
+use crate::sys::files::{replace, unless_missing};
 
 /// How many attachments are worked on at once: each is a chain of processes, some of which wait for one lock.
 const PARALLEL: usize = 2;
-/// `NSFS_MAGIC` of linux/magic.h.
-const NSFS: FsType = FsType(0x6e73_6673);
 
 /// Where plugins are, and how many run at once.
 #[derive(Debug)]
@@ -60,7 +59,7 @@ impl Plugins {
         let _turn = self.turns.acquire().await;
         self.take_back(file).await?;
         let network = list(&attachment.network)?;
-        save(file, &attachment).map_err(|error| format!("keep {}: {error}", file.display()))?;
+        save(file, &attachment)?;
         let added = match self.add(&network, &attachment).await {
             Ok(result) if result.ips.is_empty() => Err("the CNI plugins gave the pod no address".to_owned()),
             added => added,
@@ -68,7 +67,7 @@ impl Plugins {
         match added {
             Ok(result) => {
                 attachment.result = Some(result.raw);
-                save(file, &attachment).map_err(|error| format!("keep {}: {error}", file.display()))?;
+                save(file, &attachment)?;
                 Ok(result.ips)
             }
             Err(error) => {
@@ -124,10 +123,8 @@ impl Plugins {
         for plugin in network.plugins.iter().rev() {
             self.run(&network, plugin, "DEL", &attachment, previous).await?;
         }
-        match fs::remove_file(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("delete {}: {error}", file.display())),
-            _ => Ok(()),
-        }
+        let gone = unless_missing(fs::remove_file(file));
+        gone.map(drop).map_err(|error| format!("delete {}: {error}", file.display()))
     }
 
     async fn run(
@@ -139,8 +136,7 @@ impl Plugins {
         previous: Option<&Value>,
     ) -> Result<Vec<u8>, String> {
         // After a reboot there is nothing to enter: plugins then free what is theirs elsewhere.
-        let there = statfs(&attachment.netns).is_ok_and(|fs| fs.filesystem_type() == NSFS);
-        let netns = if there { attachment.netns.display().to_string() } else { String::new() };
+        let netns = if is_pinned(&attachment.netns) { attachment.netns.display().to_string() } else { String::new() };
         let env = Environment {
             bin_dirs: &self.bin_dirs,
             container_id: &attachment.container_id,
@@ -169,21 +165,15 @@ fn list(network: &Value) -> Result<NetworkList, String> {
 
 /// What `file` tells of, if it is there.
 fn load(file: &Path) -> Result<Option<Attachment>, String> {
-    match fs::read(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("read {}: {error}", file.display())),
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| format!("{}: {error}", file.display())),
-    }
+    let read = unless_missing(fs::read(file)).map_err(|error| format!("read {}: {error}", file.display()))?;
+    let parsed = read.map(|bytes| serde_json::from_slice(&bytes)).transpose();
+    parsed.map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Whole or not at all, also when the power goes.
-fn save(file: &Path, attachment: &Attachment) -> io::Result<()> {
-    let next = file.with_extension("new");
-    let mut out = fs::File::create(&next)?;
-    out.write_all(&serde_json::to_vec(attachment)?)?;
-    out.sync_all()?;
-    fs::rename(&next, file)?;
-    file.parent().map_or(Ok(()), |dir| fs::File::open(dir)?.sync_all())
+/// Also when the power goes.
+fn save(file: &Path, attachment: &Attachment) -> Result<(), String> {
+    let saved = serde_json::to_vec(attachment).map_err(io::Error::from).and_then(|text| replace(file, &text, true));
+    saved.map_err(|error| format!("keep {}: {error}", file.display()))
 }
 
 #[cfg(test)]

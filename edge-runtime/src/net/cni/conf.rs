@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::{CniError, VERSIONS, bad, has_check};
+use crate::sys::files::unless_missing;
 
 /// More than any real configuration.
 const SIZE_LIMIT: u64 = 256 * 1024;
@@ -126,10 +127,7 @@ pub fn load(folder: &Path) -> std::io::Result<(Option<NetworkList>, Vec<String>)
 }
 
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
+    let Some(entries) = unless_missing(fs::read_dir(folder))? else { return Ok(Vec::new()) };
     let ours = |path: &PathBuf| {
         path.extension().and_then(|end| end.to_str()).is_some_and(|end| matches!(end, "conf" | "conflist" | "json"))
     };

@@ -1,10 +1,9 @@
 //! Images to fetch, one at a time ([`queue`]), each for all who wait for it. One that is here and has to be asked about
 //! (`imagePullPolicy: Always`) waits for no download: the registry has a few seconds to say that it has another.
 
-mod ensure;
-mod prepull;
 mod queue;
 pub(super) mod secrets;
+mod wanted;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -49,7 +49,7 @@ fn with(test: impl AsyncFn(Rc<Bench>, Supervisor)) {
     };
     let tell = {
         let bench = Rc::clone(&bench);
-        Rc::new(move |e: ProbeEvent| bench.told.borrow_mut().push((e.kind, e.verdict, e.unhealthy)))
+        Rc::new(move |e: ProbeEvent| bench.told.borrow_mut().push((e.kind, e.verdict, e.event.map(|(_, text)| text))))
     };
     let supervisor = Supervisor::new(executor.clone(), exec, tell);
     smol::block_on(executor.run(async { test(bench, supervisor).await }));
