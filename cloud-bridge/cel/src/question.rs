@@ -1,0 +1,69 @@
+//! What is asked of the helper, and what it answers.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One question.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Question {
+    /// Whether the rules of these schemas can be compiled, each with the path under which findings are reported.
+    Compile { schemas: Vec<(String, Value)> },
+    /// Remembers a schema under a name that stands for its content.
+    Learn { name: String, schema: Value },
+    /// Whether an object obeys the rules of the schema with this name.
+    Validate { name: String, new: Value, old: Option<Value> },
+}
+
+/// The answer to one question.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// What is wrong. What is wrong but was so before comes as warnings.
+    Judged {
+        findings: Vec<Finding>,
+        warnings: Vec<String>,
+    },
+    Learned,
+    /// No schema has this name: it was never learned, or had to give way to others.
+    Unknown,
+}
+
+/// Why a field is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    Invalid,
+    Forbidden,
+    Required,
+    Duplicate,
+    NotSupported,
+}
+
+/// One wrong field, in the API server's words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    pub field: String,
+    pub reason: Reason,
+    /// All that stands behind the path: `Invalid value: "x": must be ...`.
+    pub text: String,
+}
+
+impl Finding {
+    /// `Invalid value: SHOWN: DETAIL`, with the value as it is to be shown; without one, `Invalid value: DETAIL`.
+    pub(crate) fn invalid(field: &str, shown: Option<&str>, detail: &str) -> Self {
+        let text = match shown {
+            Some(shown) => format!("Invalid value: {shown}: {detail}"),
+            None => format!("Invalid value: {detail}"),
+        };
+        Self { field: field.to_owned(), reason: Reason::Invalid, text }
+    }
+
+    /// `Required value: DETAIL`.
+    pub(crate) fn required(field: &str, detail: &str) -> Self {
+        Self { field: field.to_owned(), reason: Reason::Required, text: format!("Required value: {detail}") }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.field, self.text)
+    }
+}
