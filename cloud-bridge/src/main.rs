@@ -7,7 +7,15 @@ use clap::Parser;
 use cloud_bridge::cli::{self, Arguments};
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    #[cfg(feature = "standalone")]
+    if cloud_bridge::standalone::is_cel_helper() {
+        return told(sampan_cel::helper::run().map_err(Into::into));
+    }
+    told(run(Arguments::parse()))
+}
+
+fn told(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to tell it to when stderr is gone.

@@ -1,5 +1,6 @@
 //! `cloud-bridge standalone`: the embedded API, its scheduler, and the bridge on it, in one process. Wiring only.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,6 +53,19 @@ pub struct Options {
     pub nodes: NodeFlags,
 }
 
+/// The one argument of the helper that judges validation rules. No verb for people: only the API starts it.
+const CEL_HELPER: &str = "judge-rules";
+
+/// The command that starts the helper for validation rules, with the program at this path.
+pub fn cel_helper(program: impl Into<OsString>) -> Vec<OsString> {
+    vec![program.into(), CEL_HELPER.into()]
+}
+
+/// Whether this process was started as that helper.
+pub fn is_cel_helper() -> bool {
+    std::env::args_os().nth(1).is_some_and(|argument| argument == CEL_HELPER)
+}
+
 /// Runs until a signal.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let authority = Arc::new(keep::in_folder(&options.state)?.with_node_life(options.nodes.certificate_life));
@@ -61,6 +75,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let api = Server::open(Config {
         accounts: Some(Arc::new(accounts)),
         services: Some(options.service_range),
+        cel_helper: Some(cel_helper("/proc/self/exe")),
         ..Config::new(options.state.join("api.db"))
     })?;
     let client = local(&api, &UserInfo::master("cloud-bridge"));

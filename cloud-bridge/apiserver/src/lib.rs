@@ -6,6 +6,7 @@
 
 mod admission;
 mod auth;
+mod cel;
 mod codec;
 mod controllers;
 pub mod http;

@@ -1,4 +1,4 @@
-//! Questions and answers as they cross the pipes: four bytes of length, then JSON.
+//! Questions and answers as they cross the socket: four bytes of length, then JSON.
 
 use std::io::{self, Read, Write};
 

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
 
 use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
@@ -15,19 +15,28 @@ use crate::question::{Answer, Question};
 use crate::schema::Node;
 use crate::validate::validate;
 
-/// Processor time that one question may take.
-pub const SECONDS: u64 = 3;
+/// Processor time, in seconds, that a question about an object may take, and one about a schema.
+const OBJECT_SECONDS: u64 = 2;
+const SCHEMA_SECONDS: u64 = 10;
 /// Memory that the helper may have.
-const MEMORY: u64 = 512 << 20;
+const MEMORY: u64 = 384 << 20;
 /// Descriptors: pipes and the note.
 const FILES: u64 = 16;
 /// Schemas kept compiled.
 const SCHEMAS: usize = 64;
 
+/// How much processor time a question may take, in seconds.
+pub fn seconds(question: &Question) -> u64 {
+    match question {
+        Question::Validate { .. } => OBJECT_SECONDS,
+        Question::Compile { .. } | Question::Learn { .. } => SCHEMA_SECONDS,
+    }
+}
+
 /// Answers questions on stdin until it ends. Stderr is a file that says which rule is under way.
 ///
 /// # Errors
-/// The process cannot bound itself, or a pipe fails.
+/// The process cannot bound itself, or its socket fails.
 pub fn run() -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
     for (resource, limit) in [
@@ -38,15 +47,24 @@ pub fn run() -> io::Result<()> {
     ] {
         setrlimit(resource, limit, limit)?;
     }
-    let note = io::stderr().as_fd().try_clone_to_owned().map(File::from).ok();
+    nix::sys::prctl::set_name(c"bridge-rules")?;
+    // When memory runs short, this process goes first. Where that is not to be had, the limits are enough.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let mut note = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    // What the process says at its end stands behind the note.
+    note.seek(SeekFrom::Start(NOTE as u64))?;
+    let note = Some(note);
     let mut helper = Helper::new(note);
     let (mut questions, mut answers) = (io::stdin().lock(), io::stdout().lock());
-    while let Some(question) = frame::read(&mut questions, QUESTION_MAX)? {
-        allow_seconds(SECONDS)?;
+    loop {
+        // Reading a question costs time, too.
+        allow_seconds(SCHEMA_SECONDS)?;
+        helper.environment.note("", &serde_json::Value::Null);
+        let Some(question) = frame::read(&mut questions, QUESTION_MAX)? else { return Ok(()) };
+        allow_seconds(seconds(&question))?;
         let answer = helper.answer(question);
         frame::write(&mut answers, &answer, ANSWER_MAX)?;
     }
-    Ok(())
 }
 
 /// Lets the process run for so much longer; then the kernel ends it.

@@ -51,6 +51,12 @@ impl Answer {
     }
 }
 
+/// The embedded API's usual settings, with the real helper for validation rules.
+fn settings(folder: &std::path::Path) -> Config {
+    let cel_helper = cloud_bridge::standalone::cel_helper(env!("CARGO_BIN_EXE_cloud-bridge"));
+    Config { cel_helper: Some(cel_helper), ..Config::new(folder.join("api.db")) }
+}
+
 /// An API and a fresh namespace in it.
 pub(crate) struct Api {
     pub(crate) client: Client,
@@ -92,7 +98,7 @@ impl Api {
     /// The embedded API with other settings, without a namespace.
     pub(crate) fn embedded(change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = Config::new(dir.path().join("api.db"));
+        let mut config = settings(dir.path());
         change(&mut config);
         let server = Server::open(config).unwrap();
         let client = Client::new(server.service(UserInfo::master("admin")), "default");
@@ -103,10 +109,10 @@ impl Api {
     pub(crate) async fn reopen(self) -> Self {
         let Self { client, ns, dir, server, .. } = self;
         drop((client, server));
-        let file = dir.as_ref().unwrap().path().join("api.db");
+        let folder = dir.as_ref().unwrap().path().to_owned();
         // The last users of the old one end when the runtime gets to them.
         let server = loop {
-            match Server::open(Config::new(&file)) {
+            match Server::open(settings(&folder)) {
                 Ok(server) => break server,
                 Err(error) => assert!(error.to_string().contains("locked"), "{error}"),
             }

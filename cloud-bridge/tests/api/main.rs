@@ -18,4 +18,5 @@ mod restriction;
 mod storage;
 mod strange;
 mod tls;
+mod validations;
 mod watches;

@@ -80,7 +80,7 @@ fn resource(spec: &Value, version: &Value, storage: &str) -> Resource {
         has_generation: true,
         decode: None,
         storage: storage.to_owned().into(),
-        hooks: Hooks::Custom(Arc::new(Custom::new(version))),
+        hooks: Hooks::Custom(Arc::new(Custom::new(spec, version))),
     }
 }
 

@@ -33,7 +33,7 @@ use output::Form;
 
 use crate::codec::protobuf;
 use crate::registry::subresource::{finalize, pod};
-use crate::registry::{metrics, reviews};
+use crate::registry::{cel, metrics, reviews};
 use apimachinery::user::UserInfo;
 
 /// The largest request body, as the API server has it.
@@ -175,6 +175,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         now: Timestamp::now(),
         warnings: Vec::new(),
         managed: None,
+        cel: cel::Asked::default(),
     };
     if matches!(resource.hooks, Hooks::Measured) {
         return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
@@ -194,7 +195,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let answer = if all && (!resource.namespaced || !path.namespace.is_empty()) {
         delete::delete_collection(&mut ctx, &body).await?
     } else {
-        verb(&mut ctx, &attributes.verb, &content_type, &body)?
+        cel::answered(&mut ctx, |ctx| verb(ctx, &attributes.verb, &content_type, &body)).await?
     };
     let mut response = encode(&ctx, form, answer);
     warn(&mut response, &ctx.warnings);

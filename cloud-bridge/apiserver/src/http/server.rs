@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::body::ApiBody;
 use crate::auth::node::Related;
+use crate::cel::Cel;
 use crate::controllers;
 use crate::controllers::{bootstrap, garbage_collector};
 use crate::http as front;
@@ -54,6 +55,7 @@ impl Server {
         let registry = Registry::new(kinds::resources());
         let (collector, work) = work::channel();
         let inner = Arc::new(Inner {
+            cel: Cel::new(config.cel_helper.clone()),
             config,
             durable: store.durable(),
             quotas: Quotas::default(),
@@ -78,6 +80,11 @@ impl Server {
         if self.inner.backend.set(backend).is_err() {
             log::warn!("the kubelet backend was set twice; the first stays");
         }
+    }
+
+    /// Process id of the helper that judges validation rules, while there is one.
+    pub fn cel_helper(&self) -> Option<u32> {
+        self.inner.cel.helper()
     }
 
     /// The API without sockets, for this identity: `kube::Client::new(server.service(user), "default")`.

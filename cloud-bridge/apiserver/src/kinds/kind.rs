@@ -11,6 +11,7 @@ use super::defaults::drop_zero;
 use crate::codec::decode;
 use crate::patch::merge_keys::{self, Type};
 use crate::patch::strategic::{self, PatchError};
+use crate::resource::cel::CelQuestion;
 use crate::resource::rules::{Changed, Rules};
 use crate::resource::strategy::{Column, Strategy};
 use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Serves, Subresource, Text};
@@ -43,6 +44,8 @@ pub(crate) struct Kind {
     pub(crate) prepare_update: Prepare,
     pub(crate) create: Rule,
     pub(crate) update: ChangeRule,
+    /// What is to be asked about rules within the object.
+    pub(crate) validations: fn(&Value) -> Option<CelQuestion>,
     /// What a client should know of a new object.
     pub(crate) warnings: fn(&Value) -> Vec<String>,
     /// The rules of the status subresource, if the kind has one.
@@ -125,6 +128,7 @@ pub(crate) const PLAIN: Kind = Kind {
     prepare_update: |_, _| {},
     create: |_| Vec::new(),
     update: |_, _| Vec::new(),
+    validations: |_| None,
     warnings: |_| Vec::new(),
     status: None,
     subresources: &[],
@@ -238,6 +242,10 @@ impl Strategy for Kind {
     fn validate_part_update(&self, part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
         let found = self.subresources.iter().find(|one| one.name == part);
         found.map(|one| (one.rule)(new, old)).unwrap_or_default()
+    }
+
+    fn validations(&self, subresource: &str, new: &Value, _old: Option<&Value>) -> Option<CelQuestion> {
+        if subresource.is_empty() { (self.validations)(new) } else { None }
     }
 
     fn warnings(&self, obj: &Value) -> Vec<String> {

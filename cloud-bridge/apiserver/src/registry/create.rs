@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Answer, Context};
-use super::{managed_fields, write};
+use super::{cel, managed_fields, write};
 use crate::admission;
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
@@ -42,7 +42,7 @@ pub(crate) fn create_value(
     meta::fill_new(&mut value, ctx.now);
     let generated = meta::text(&value, "name").is_empty() && !meta::text(&value, "generateName").is_empty();
     if generated {
-        let name = meta::generate_name(meta::text(&value, "generateName"));
+        let name = ctx.cel.name(|| meta::generate_name(meta::text(&value, "generateName")));
         meta::set(&mut value, "name", name.into());
     }
     if resource.has_generation {
@@ -51,6 +51,7 @@ pub(crate) fn create_value(
     strategy.prepare_create(&mut value);
     let mut errors = object_meta::validate_object_meta(&value, &resource);
     errors.extend(strategy.validate_create(&value));
+    cel::check(ctx, &value, None, &mut errors)?;
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource, meta::text(&value, "name"), &errors));
     }

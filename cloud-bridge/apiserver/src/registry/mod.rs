@@ -2,6 +2,7 @@
 //! still so when it writes; nothing here awaits.
 
 pub(crate) mod apply;
+pub(crate) mod cel;
 pub(crate) mod managed_fields;
 pub(crate) mod metrics;
 pub(crate) mod reviews;
@@ -46,6 +47,8 @@ pub(crate) struct Context<'a> {
     pub warnings: Vec<String>,
     /// The managedFields that server-side apply worked out.
     pub(crate) managed: Option<Value>,
+    /// What was asked about validation rules.
+    pub(crate) cel: cel::Asked,
 }
 
 /// What a verb answers.

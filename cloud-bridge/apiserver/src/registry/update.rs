@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Answer, Context, create};
-use super::{managed_fields, write};
+use super::{cel, managed_fields, write};
 use crate::admission;
 use crate::resource::Resource;
 use crate::resource::object_meta;
@@ -91,7 +91,8 @@ pub(crate) fn replace(
             meta::set(&mut new, field, old["metadata"][field].clone());
         }
     }
-    let errors = validate(&resource, &ctx.path.subresource, &new, old);
+    let mut errors = validate(&resource, &ctx.path.subresource, &new, old);
+    cel::check(ctx, &new, Some(old), &mut errors)?;
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource, &name, &errors));
     }

@@ -1,6 +1,7 @@
 //! The descriptor of a served resource, the same for built-in ones and custom ones. Knows neither.
 
 pub(crate) mod catalogue;
+pub mod cel;
 pub mod object_meta;
 pub(crate) mod rules;
 pub(crate) mod status;

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::cel::CelQuestion;
 use super::rules::Rules;
 use crate::codec::decode::Decoded;
 use crate::patch::merge_keys;
@@ -98,6 +99,12 @@ pub trait Strategy: Send + Sync {
     /// Validation of an update of such a subresource.
     fn validate_part_update(&self, part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
         Vec::new()
+    }
+
+    /// What is to be asked about the validation rules that hold for an object in its new state, in the named
+    /// subresource; `None` when there are none.
+    fn validations(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Option<CelQuestion> {
+        None
     }
 
     /// Warnings for the client (deprecated fields), sent as `Warning` headers.

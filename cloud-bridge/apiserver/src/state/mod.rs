@@ -6,12 +6,14 @@ pub(crate) mod quota;
 pub(crate) mod samples;
 pub(crate) mod work;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::auth::accounts::Accounts;
 use crate::auth::node::Related;
+use crate::cel::Cel;
 use crate::kinds::service::cluster_ip::ServiceRange;
 use crate::resource::Resource;
 use crate::resource::catalogue::Registry;
@@ -42,6 +44,8 @@ pub struct Config {
     pub accounts: Option<Arc<Accounts>>,
     /// Where Services get their addresses from; without it they get none.
     pub services: Option<ServiceRange>,
+    /// The command that judges validation rules of custom resources; without it none are taken.
+    pub cel_helper: Option<Vec<OsString>>,
 }
 
 impl Config {
@@ -56,6 +60,7 @@ impl Config {
             bookmark_interval: Duration::from_secs(60),
             accounts: None,
             services: None,
+            cel_helper: None,
         }
     }
 }
@@ -89,6 +94,7 @@ pub(crate) struct Inner {
     pub(crate) samples: Samples,
     pub(crate) related: Related,
     pub(crate) inflight: Inflight,
+    pub(crate) cel: Cel,
     /// What follows from each write, in this order.
     pub(crate) followers: &'static [Follower],
 }

@@ -4,7 +4,7 @@ use edge_protocol::json::SetField;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1;
 use serde_json::{Value, json};
 
-use super::{FINALIZER, approval};
+use super::{FINALIZER, approval, cel};
 use crate::codec::decode;
 use crate::kinds::columns::{NAME, name};
 use crate::kinds::kind::{Kind, PLAIN, any_status, keep_status, spec_changed};
@@ -39,6 +39,7 @@ pub(crate) static KIND: Kind = Kind {
         errors
     },
     update,
+    validations: cel::definition,
     status: Some(any_status),
     columns: &[NAME, ("Created At", "date", 0, "Time at which the server created the object.")],
     row: |obj, _now| vec![name(obj), obj["metadata"]["creationTimestamp"].clone()],

@@ -1,6 +1,7 @@
 //! The kind of custom resources: definitions, their schemas, and what follows from them.
 
 pub(crate) mod approval;
+pub(crate) mod cel;
 pub(crate) mod definition;
 pub(crate) mod schema;
 pub(crate) mod strategy;

@@ -7,25 +7,28 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+use super::cel::Validations;
 use super::{schema, validate};
 use crate::codec::decode::{self, Decoded};
 use crate::codec::jsonpath;
 use crate::kinds::columns::human_duration;
 use crate::patch::merge_keys;
+use crate::resource::cel::CelQuestion;
 use crate::resource::strategy::{Column, Strategy};
 use apimachinery::field::FieldError;
 
 /// One version of a custom resource.
 pub(crate) struct Custom {
     schema: Value,
+    validations: Option<Validations>,
     status: bool,
     columns: Vec<(Column, String)>,
     selectable: Vec<String>,
 }
 
 impl Custom {
-    /// From one entry of `spec.versions`.
-    pub(crate) fn new(version: &Value) -> Self {
+    /// From a definition's spec and one of its versions.
+    pub(crate) fn new(spec: &Value, version: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let column = |name: String, type_: String, format: String, description: String, priority: i32, path: String| {
             let column = Column {
@@ -66,6 +69,7 @@ impl Custom {
         }
         Self {
             schema: version["schema"]["openAPIV3Schema"].clone(),
+            validations: Validations::of(spec, version),
             status: version["subresources"]["status"].is_object(),
             columns,
             selectable: version["selectableFields"]
@@ -195,6 +199,11 @@ impl Strategy for Custom {
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
         self.check(new)
+    }
+
+    fn validations(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Option<CelQuestion> {
+        let judged = matches!(subresource, "" | "status");
+        self.validations.as_ref().filter(|_| judged).map(|rules| rules.question(new, old))
     }
 
     fn schema(&self) -> Option<&Value> {

@@ -71,8 +71,11 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         now: ctx.now,
         warnings: Vec::new(),
         managed: None,
+        cel: std::mem::take(&mut ctx.cel),
     };
-    let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run)?;
+    let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run);
+    ctx.cel = main.cel;
+    let stored = stored?;
     Ok(Answer::Plain(200, show(&stored, &paths)))
 }
 

@@ -1,0 +1,163 @@
+//! The helper as a process: started, asked, ended. Whatever it does, a question has an answer within a deadline.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use sampan_cel::frame::{self, ANSWER_MAX, QUESTION_MAX};
+use sampan_cel::helper::{NOTE, seconds};
+use sampan_cel::question::{Answer, Question};
+
+/// The helper bounds its own processor time; on a busy machine that takes longer, and a helper that was stopped takes
+/// for ever.
+const DEADLINE: Duration = Duration::from_secs(25);
+/// How long a process may need to end that was told to.
+const END: Duration = Duration::from_secs(5);
+/// How often is looked whether it has.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Why there is no answer.
+pub(super) enum Fate {
+    /// The rule used up what it may: how, and which one was under way.
+    Rule(String, String),
+    /// It had its time and more; whether the rule or the machine is slow, nobody knows.
+    Slow(String),
+    /// Something else ended the helper.
+    Other(String),
+}
+
+/// A running helper.
+pub(super) struct Process {
+    child: Child,
+    stream: UnixStream,
+    note: File,
+}
+
+impl Process {
+    pub(super) fn start(command: &[OsString]) -> io::Result<Self> {
+        let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let name = CString::new("rule under way")?;
+        let note = File::from(memfd_create(name.as_c_str(), MFdFlags::MFD_CLOEXEC)?);
+        let (ours, its) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let its = OwnedFd::from(its);
+        let child = Command::new(program)
+            .arg0("cloud-bridge")
+            .args(arguments)
+            .env_clear()
+            .current_dir("/")
+            .stdin(its.try_clone()?)
+            .stdout(its)
+            .stderr(note.try_clone()?)
+            .spawn()?;
+        Ok(Self { child, stream: UnixStream::from_std(ours)?, note })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Puts one question. After an error the process is of no use any more.
+    pub(super) async fn ask(&mut self, question: &Question) -> Result<Answer, Fate> {
+        let bytes =
+            frame::encode(question, QUESTION_MAX).map_err(|e| Fate::Other(format!("was asked too much: {e}")))?;
+        match timeout(DEADLINE, self.exchange(&bytes)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(self.fate(question, &error).await),
+            Err(_) => {
+                let why = format!("the validation rules were not judged within {} s", DEADLINE.as_secs());
+                log::warn!("{why}; under way: {}", self.note().replace('\n', ": "));
+                Err(Fate::Slow(format!("{why}; try again later")))
+            }
+        }
+    }
+
+    async fn exchange(&mut self, question: &[u8]) -> io::Result<Answer> {
+        self.stream.write_all(question).await?;
+        let mut head = [0; 4];
+        self.stream.read_exact(&mut head).await?;
+        let mut body = vec![0; frame::length(head, ANSWER_MAX)?];
+        self.stream.read_exact(&mut body).await?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+
+    async fn fate(&mut self, question: &Question, error: &io::Error) -> Fate {
+        let Some(status) = self.ended().await else {
+            return Fate::Other(format!("does not answer: {error}"));
+        };
+        let note = self.note();
+        match how(status, question) {
+            Some(how) => {
+                log::warn!("a validation rule {how}: {}", note.replace('\n', ": "));
+                Fate::Rule(how, note)
+            }
+            None => Fate::Other(format!("ended ({status})")),
+        }
+    }
+
+    /// Which rule is under way.
+    fn note(&self) -> String {
+        let mut bytes = vec![0; NOTE];
+        let length = self.note.read_at(&mut bytes, 0).unwrap_or(0);
+        bytes.truncate(length);
+        String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
+    }
+
+    /// How it ended, as soon as it has.
+    async fn ended(&mut self) -> Option<ExitStatus> {
+        let until = Instant::now() + END;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < until => tokio::time::sleep(LOOK).await,
+                _ => return None,
+            }
+        }
+    }
+
+    pub(super) async fn end(mut self) {
+        self.kill();
+        if self.ended().await.is_none() {
+            log::warn!("the helper for validation rules (process {}) does not end", self.id());
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Err(error) = self.child.kill() {
+            log::warn!("the helper for validation rules (process {}) cannot be ended: {error}", self.id());
+        }
+    }
+}
+
+impl Drop for Process {
+    /// The server goes, and so does its helper; it has no state to save.
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.kill();
+        }
+    }
+}
+
+/// What a rule has done to the helper, if it was a rule.
+fn how(status: ExitStatus, question: &Question) -> Option<String> {
+    match status.signal().map(Signal::try_from) {
+        Some(Ok(Signal::SIGXCPU)) => Some(format!("took more than {} s of processor time", seconds(question))),
+        Some(Ok(Signal::SIGABRT | Signal::SIGSEGV | Signal::SIGBUS)) => {
+            Some("needed more memory than it may have, or is too deeply nested".to_owned())
+        }
+        Some(_) => None,
+        // A mistake in a library, or a pipe that broke.
+        None => status.code().filter(|code| *code == 101).map(|_| "cannot be run by this server".to_owned()),
+    }
+}

@@ -1,0 +1,134 @@
+//! What is asked about the validation rules of definitions and of their objects.
+
+use std::sync::Arc;
+
+use edge_protocol::json::SetField;
+use ring::digest::{SHA256, digest};
+use serde_json::{Map, Value};
+
+use crate::resource::cel::{CelQuestion, RuledSchema};
+
+/// The keyword.
+const RULES: &str = "x-kubernetes-validations";
+/// What rules see of the metadata, and what tells whether it has changed.
+const METADATA: [&str; 7] =
+    ["name", "generateName", "labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"];
+
+/// Rules of one version, and what else their objects are given.
+pub(crate) struct Validations {
+    schema: Arc<RuledSchema>,
+    kind: Value,
+    api_version: Value,
+}
+
+impl Validations {
+    /// From a definition's spec and one of its versions; `None` without rules.
+    pub(crate) fn of(spec: &Value, version: &Value) -> Option<Self> {
+        let schema = &version["schema"]["openAPIV3Schema"];
+        if !ruled(schema) {
+            return None;
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let group = text(&spec["group"]);
+        let content = digest(&SHA256, schema.to_string().as_bytes());
+        let schema = RuledSchema {
+            name: content.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
+            definition: format!("{}.{group}", text(&spec["names"]["plural"])),
+            value: schema.clone(),
+        };
+        let api_version = format!("{group}/{}", text(&version["name"])).into();
+        Some(Self { schema: Arc::new(schema), kind: spec["names"]["kind"].clone(), api_version })
+    }
+
+    /// The question about an object, and about its change.
+    pub(crate) fn question(&self, new: &Value, old: Option<&Value>) -> CelQuestion {
+        let (new, old) = (self.shown(new), old.map(|old| self.shown(old)));
+        CelQuestion::Object { schema: Arc::clone(&self.schema), new, old }
+    }
+
+    fn shown(&self, object: &Value) -> Value {
+        let mut shown = object.clone();
+        let given = object["metadata"].as_object();
+        let metadata: Map<String, Value> = given
+            .into_iter()
+            .flatten()
+            .filter(|(field, _)| METADATA.contains(&field.as_str()))
+            .map(|(field, value)| (field.clone(), value.clone()))
+            .collect();
+        shown.set("metadata", metadata.into());
+        shown.set("kind", self.kind.clone());
+        shown.set("apiVersion", self.api_version.clone());
+        shown
+    }
+}
+
+/// The question about a definition; `None` when it has no rules.
+pub(crate) fn definition(definition: &Value) -> Option<CelQuestion> {
+    let versions = definition["spec"]["versions"].as_array()?;
+    let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
+    let first = versions.first().map(schema)?;
+    // The API server keeps a schema that all versions share in one place, and names that.
+    let schemas: Vec<(String, Value)> = if versions.iter().all(|version| schema(version) == first) {
+        vec![("spec.validation.openAPIV3Schema".to_owned(), first)]
+    } else {
+        let path = |index: usize| format!("spec.versions[{index}].schema.openAPIV3Schema");
+        versions.iter().enumerate().map(|(index, version)| (path(index), schema(version))).collect()
+    };
+    let schemas: Vec<(String, Value)> = schemas.into_iter().filter(|(_, schema)| ruled(schema)).collect();
+    let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    (!schemas.is_empty()).then_some(CelQuestion::Definition { name, schemas })
+}
+
+/// Whether a schema has rules, there or further down.
+fn ruled(schema: &Value) -> bool {
+    let some = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
+    let below = schema["properties"].as_object().into_iter().flat_map(Map::values);
+    let all_of = schema["allOf"].as_array().into_iter().flatten();
+    some(&schema[RULES])
+        || below
+            .chain([&schema["items"], &schema["additionalProperties"]])
+            .chain(all_of)
+            .any(|inner| inner.is_object() && ruled(inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(schemas: &[Value]) -> Value {
+        let version = |(index, schema): (usize, &Value)| json!({"name": format!("v{index}"), "schema": {"openAPIV3Schema": schema}});
+        json!({"group": "x.io", "names": {"plural": "as", "kind": "A"},
+            "versions": schemas.iter().enumerate().map(version).collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn without_rules_nothing_is_asked() {
+        let plain = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
+        let deep = json!({"type": "object", "properties": {"spec": {"type": "array", "items": {"additionalProperties": {RULES: [{"rule": "true"}]}}}}});
+        let ruled = |schema: &Value| {
+            let spec = spec(std::slice::from_ref(schema));
+            let rules = Validations::of(&spec, &spec["versions"][0]).is_some();
+            assert_eq!(definition(&json!({"metadata": {}, "spec": spec})).is_some(), rules);
+            rules
+        };
+        assert!(!ruled(&plain) && !ruled(&json!({RULES: []})) && !ruled(&Value::Null));
+        assert!(ruled(&deep) && ruled(&json!({"allOf": [{RULES: [{"rule": "true"}]}]})));
+    }
+
+    #[test]
+    fn paths_are_those_of_the_api_server() {
+        let one = json!({"type": "object", RULES: [{"rule": "true"}]});
+        let other = json!({"type": "object", RULES: [{"rule": "false"}]});
+        let paths = |schemas: &[Value]| match definition(&json!({"metadata": {}, "spec": spec(schemas)})) {
+            Some(CelQuestion::Definition { schemas, .. }) => schemas.into_iter().map(|(path, _)| path).collect(),
+            _ => Vec::new(),
+        };
+        assert_eq!(paths(&[one.clone(), one.clone()]), ["spec.validation.openAPIV3Schema"]);
+        assert_eq!(
+            paths(&[json!({}), one.clone(), other]),
+            ["spec.versions[1].schema.openAPIV3Schema", "spec.versions[2].schema.openAPIV3Schema"]
+        );
+    }
+}
