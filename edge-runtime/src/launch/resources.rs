@@ -14,7 +14,7 @@ use crate::pod::qos::{QosClass, qos_class};
 use crate::pod::quantity;
 use crate::pod::record::ContainerKind;
 use crate::pod::requests;
-use crate::pod::spec::{SOURCE, annotation, containers_of, is_critical, lasting, with_kinds};
+use crate::pod::spec::{containers_of, is_critical, lasting, with_kinds};
 use crate::sys::cgroup::CgroupValues;
 use crate::sys::host::HostFacts;
 
@@ -97,14 +97,13 @@ pub fn swap_limit(pod: &Pod, container: &Container, swap: Swap, memory: u64, swa
 }
 
 /// `oom_score_adj` of a container, by QoS class, priority and share of `memory_capacity` bytes.
-pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> i32 {
-    i32::try_from(oom_score(pod, container, memory_capacity)).unwrap_or(0)
+pub fn oom_score_adj(pod: &Pod, is_static: bool, container: &Container, memory_capacity: u64) -> i32 {
+    i32::try_from(oom_score(pod, is_static, container, memory_capacity)).unwrap_or(0)
 }
 
-fn oom_score(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
+fn oom_score(pod: &Pod, is_static: bool, container: &Container, memory_capacity: u64) -> i64 {
     let Some(spec) = &pod.spec else { return BEST_EFFORT_OOM };
-    let critical = is_critical(pod, annotation(pod, SOURCE).is_some_and(|source| source != "api"));
-    if critical && spec.priority_class_name.as_deref() == Some("system-node-critical") {
+    if is_critical(pod, is_static) && spec.priority_class_name.as_deref() == Some("system-node-critical") {
         return GUARANTEED_OOM;
     }
     match qos_class(pod) {
@@ -245,7 +244,7 @@ mod tests {
         assert_eq!((open.cpu_quota_us, open.memory_limit_bytes), (Some(100_000), Some(256 << 20)));
         let own = container_values(&p, &p.spec.as_ref().unwrap().containers[1]).unwrap();
         assert_eq!(own.memory_limit_bytes, Some(64 << 20));
-        assert_eq!(oom_score_adj(&p, first(&p), 1 << 30), 1000 - 1000 * 32 / 1024);
+        assert_eq!(oom_score_adj(&p, false, first(&p), 1 << 30), 1000 - 1000 * 32 / 1024);
     }
 
     #[test]
@@ -262,7 +261,7 @@ mod tests {
         let gib = 1u64 << 30;
         let score = |requests, limits| {
             let p = pod(json!([app(requests, limits)]), json!([]));
-            oom_score_adj(&p, first(&p), 4 * gib)
+            oom_score_adj(&p, false, first(&p), 4 * gib)
         };
         let full = json!({"cpu": "1", "memory": "1Gi"});
         assert_eq!(score(full.clone(), full), -997);
@@ -270,5 +269,11 @@ mod tests {
         assert_eq!(score(json!({"memory": "1Gi"}), json!({})), 750);
         assert_eq!(score(json!({"cpu": "1"}), json!({})), 999);
         assert_eq!(score(json!({"memory": "8Gi"}), json!({})), 3);
+        let mut claims = pod(json!([{"name": "c"}]), json!([]));
+        claims.metadata.annotations = Some([("kubernetes.io/config.source".into(), "file".into())].into());
+        claims.spec.as_mut().unwrap().priority_class_name = Some("system-node-critical".into());
+        claims.spec.as_mut().unwrap().priority = Some(0);
+        let scores = [false, true].map(|is_static| oom_score_adj(&claims, is_static, first(&claims), 4 * gib));
+        assert_eq!(scores, [1000, -997], "what a pod says of its source is nobody's word");
     }
 }

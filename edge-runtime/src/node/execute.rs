@@ -76,7 +76,9 @@ impl Node {
             image.ok_or_else(|| ContainerError::create(format!("image {image_id} is no longer on this node")))?;
         let ips = entry.map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let image_volumes = self.cx.volume_images(uid, pod, &definition).map_err(ContainerError::create)?;
-        let which = Attempt { container: &definition, number: *attempt, id, join_pid, image_volumes: &image_volumes };
+        let is_static = entry.is_some_and(|entry| entry.record.source == PodSource::Static);
+        let (container, number) = (&*definition, *attempt);
+        let which = Attempt { container, number, id, is_static, join_pid, image_volumes: &image_volumes };
         let sandbox = self.launch.sandboxes.open(pod, &ips, &self.cx.objects());
         let sandbox = sandbox.map_err(ContainerError::create)?;
         self.launch.containers.prepare(&sandbox, pod, &which, &image, &self.cx.objects())

@@ -48,6 +48,8 @@ pub struct Attempt<'a> {
     pub number: u32,
     /// Id in the OCI runtime.
     pub id: &'a str,
+    /// From a manifest of this node, as its record says: an annotation can be anybody's.
+    pub is_static: bool,
     /// A process whose pid namespace the container joins.
     pub join_pid: Option<i32>,
     /// Images of the image volumes that it mounts, by volume.
@@ -155,7 +157,7 @@ impl Containers {
             mounts,
             pid: pid_namespace(pod, attempt.join_pid),
             devices: granted(grants, &user)?,
-            oom_score_adj: resources::oom_score_adj(pod, container, memory),
+            oom_score_adj: resources::oom_score_adj(pod, attempt.is_static, container, memory),
             swap_limit: resources::swap_limit(pod, container, settings.resources.swap, memory, self.host.swap_bytes),
             user,
             seccomp,
