@@ -182,6 +182,6 @@ fn shown(value: &Value) -> String {
 }
 
 #[cfg(test)]
-mod docs;
+mod docs_tests;
 #[cfg(test)]
 mod tests;

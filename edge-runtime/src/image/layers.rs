@@ -259,7 +259,7 @@ fn count(dir: &Path) -> io::Result<Contents> {
 }
 
 #[cfg(test)]
+pub(in crate::image) mod testing;
+#[cfg(test)]
 #[allow(clippy::print_stderr, reason = "a skipped test says why")]
 mod tests;
-#[cfg(test)]
-pub(in crate::image) mod tests_support;

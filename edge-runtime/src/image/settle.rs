@@ -71,7 +71,7 @@ fn to_restore(rows: &[ImageRecord], noted: &[ImageRecord], has: impl Fn(&str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::layers::tests_support::{add, image, node};
+    use crate::image::layers::testing::{add, image, node};
 
     #[test]
     fn a_lost_store_is_filled_from_beside_the_layers() {

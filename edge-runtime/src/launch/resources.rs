@@ -11,7 +11,6 @@ use super::oci_spec::SpecError;
 use crate::config::Reserved;
 use crate::config::resources::Swap;
 use crate::pod::qos::{QosClass, qos_class};
-use crate::pod::quantity;
 use crate::pod::record::ContainerKind;
 use crate::pod::requests;
 use crate::pod::spec::{containers_of, is_critical, lasting, with_kinds};
@@ -143,11 +142,16 @@ fn whole(pod: &Pod) -> Result<Demand, SpecError> {
 
 fn demand(resources: Option<&ResourceRequirements>) -> Result<Demand, SpecError> {
     let Some(resources) = resources else { return Ok(Demand::default()) };
-    let (requests, limits) = (resources.requests.as_ref(), resources.limits.as_ref());
+    let read = |list: &Option<BTreeMap<String, Quantity>>, list_name: &str, resource: &str| {
+        let Some(given) = list.as_ref().and_then(|list| list.get(resource)) else { return Ok(None) };
+        let field = || format!("resources.{list_name}.{resource}");
+        let amount = requests::amount(resource, given);
+        amount.map(Some).ok_or_else(|| SpecError::Quantity { field: field(), value: given.0.clone() })
+    };
     Ok(Demand {
-        cpu_request: read(requests, "requests", "cpu", quantity::milli)?,
-        cpu_limit: read(limits, "limits", "cpu", quantity::milli)?,
-        memory_limit: read(limits, "limits", "memory", quantity::value)?,
+        cpu_request: read(&resources.requests, "requests", "cpu")?,
+        cpu_limit: read(&resources.limits, "limits", "cpu")?,
+        memory_limit: read(&resources.limits, "limits", "memory")?,
     })
 }
 
@@ -161,17 +165,6 @@ fn spare_memory(spec: &PodSpec) -> i64 {
         .fold((0i64, 0i64), |(count, sum), container| (count + 1, sum.saturating_add(memory_request(container))));
     let whole = requests::request(spec.resources.as_ref(), "memory").unwrap_or(0);
     whole.saturating_sub(sum).max(0) / count.max(1)
-}
-
-fn read(
-    list: Option<&BTreeMap<String, Quantity>>,
-    list_name: &str,
-    resource: &str,
-    parse: impl Fn(&str) -> Option<i64>,
-) -> Result<Option<i64>, SpecError> {
-    let Some(Quantity(text)) = list.and_then(|l| l.get(resource)) else { return Ok(None) };
-    let field = || format!("resources.{list_name}.{resource}");
-    parse(text).map(Some).ok_or_else(|| SpecError::Quantity { field: field(), value: text.clone() })
 }
 
 #[cfg(test)]

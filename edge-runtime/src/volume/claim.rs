@@ -129,19 +129,10 @@ fn kind(spec: Option<&Value>) -> String {
     if let Some(driver) = spec.and_then(|spec| spec.pointer("/csi/driver")?.as_str()) {
         return format!("csi ({driver})");
     }
-    let other = [
-        "capacity",
-        "accessModes",
-        "claimRef",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "mountOptions",
-        "volumeMode",
-        "nodeAffinity",
-        "volumeAttributesClassName",
-    ];
+    let other = "capacity accessModes claimRef persistentVolumeReclaimPolicy storageClassName mountOptions volumeMode \
+        nodeAffinity volumeAttributesClassName";
     let fields = spec.and_then(Value::as_object).into_iter().flatten();
-    let sources = fields.filter(|(name, value)| !value.is_null() && !other.contains(&name.as_str()));
+    let sources = fields.filter(|(name, value)| !value.is_null() && !other.split(' ').any(|one| one == *name));
     sources.map(|(name, _)| name.as_str()).next().unwrap_or("unknown").to_owned()
 }
 

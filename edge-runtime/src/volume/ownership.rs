@@ -37,7 +37,7 @@ impl Owning {
     /// # Errors
     /// An entry cannot be changed, or the pod is no more.
     pub fn run(&self) -> Result<(), VolumeError> {
-        let done = apply_all(&self.path, self.group).and_then(|()| set_mark(&self.mark));
+        let done = own(&self.path, self.group, false, usize::MAX).and_then(|_| set_mark(&self.mark));
         done.map_err(|error| error.of(&self.mark.file_name().unwrap_or_default().to_string_lossy()))
     }
 }
@@ -68,11 +68,6 @@ pub(super) enum Progress {
 /// the root itself is not as it would be.
 pub(super) fn apply(root: &Path, group: u32, on_root_mismatch: bool) -> Result<Progress, PathError> {
     own(root, group, on_root_mismatch, IN_PASSING)
-}
-
-/// As [`apply`], whatever it takes.
-pub(super) fn apply_all(root: &Path, group: u32) -> Result<(), PathError> {
-    own(root, group, false, usize::MAX).map(drop)
 }
 
 fn own(root: &Path, group: u32, on_root_mismatch: bool, most: usize) -> Result<Progress, PathError> {
@@ -206,7 +201,7 @@ mod tests {
             });
             for _ in 0..3000 {
                 // What vanishes under its hands may be an error, but nothing else may happen.
-                let _ = apply_all(&volume, GROUP);
+                let _ = own(&volume, GROUP, false, usize::MAX);
             }
             stop.store(true, Ordering::Relaxed);
         });
@@ -250,7 +245,7 @@ mod tests {
             at = openat(&at, "ab", OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
         }
         assert_eq!(apply(dir.path(), GROUP, false).unwrap(), Progress::TooMuch);
-        apply_all(dir.path(), GROUP).unwrap();
+        own(dir.path(), GROUP, false, usize::MAX).unwrap();
         assert!(is_right(&found(&at).unwrap(), GROUP) && is_right(&fs::metadata(dir.path()).unwrap(), GROUP));
         assert_eq!(apply(dir.path(), GROUP, true).unwrap(), Progress::Done);
         crate::sys::delete::delete_tree(dir.path()).unwrap();

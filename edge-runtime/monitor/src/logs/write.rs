@@ -56,9 +56,8 @@ impl LogWriter {
     /// # Errors
     /// It cannot be written.
     pub fn open(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<Self> {
-        let mut log = Self::closed(path, max_bytes, max_files);
-        log.reopen()?;
-        Ok(log)
+        let (log, opened) = Self::open_some_time(path, max_bytes, max_files);
+        opened.map(|()| log)
     }
 
     /// As [`LogWriter::open`] for a container that runs already: if the log cannot be opened now, it is tried again

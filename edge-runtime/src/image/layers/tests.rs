@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::tests_support::{add, image, layer, node};
+use super::testing::{add, image, layer, node};
 use super::*;
 use crate::image::digest::sha256;
 use crate::image::gc::{self, Sweep};

@@ -1,6 +1,6 @@
 //! Holds `docs/pod-support.md` against the table: same types, same fields, same answers. The notes are people's.
 //!
-//! `SAMPAN_UPDATE_DOCS=1 cargo test -p sampan-pod --lib support::docs` writes the rows again and keeps the notes.
+//! `SAMPAN_UPDATE_DOCS=1 cargo test -p sampan-pod --lib support::docs_tests` writes the rows again and keeps the notes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
