@@ -22,8 +22,10 @@ const ATTACHMENT: &str = "cni.json";
 
 pub struct Teardown {
     pub(super) base: Rc<Base>,
-    pub(super) network: Network,
-    plugins: Rc<Plugins>,
+    /// The pods' network, for the rules that host ports need.
+    pub network: Network,
+    /// The runner of CNI plugins.
+    pub plugins: Rc<Plugins>,
 }
 
 impl Teardown {
@@ -137,16 +139,6 @@ impl Teardown {
         Ok(network?)
     }
 
-    /// The runner of CNI plugins.
-    pub fn plugins(&self) -> &Rc<Plugins> {
-        &self.plugins
-    }
-
-    /// The pods' network, for the rules that host ports need.
-    pub fn network(&self) -> &Network {
-        &self.network
-    }
-
     /// Where the pod's attachment is kept.
     pub fn attachment_file(&self, uid: &str) -> PathBuf {
         self.base.paths.pod(uid).join(ATTACHMENT)
@@ -168,7 +160,7 @@ impl Teardown {
     /// Has plugins take back all pods, for `reset`: what fails is told and left.
     fn detach_all(&self) {
         for uid in self.attached() {
-            if let Err(error) = smol::block_on(self.plugins().detach(&self.attachment_file(&uid))) {
+            if let Err(error) = smol::block_on(self.plugins.detach(&self.attachment_file(&uid))) {
                 log::error!("pod {uid}: {error}");
             }
         }

@@ -105,8 +105,8 @@ impl Runtime {
         let mut words = self.beginning();
         let mut command = descriptors::command(words.next().unwrap_or_default());
         command.args(words).arg("--root").arg(&self.root).args(&self.args);
-        command.arg("--log").arg(oci::log_file(process.folder())).args(["--log-format", "json"]);
-        command.arg("exec").args(self.cwd_args()).arg("--pid-file").arg(process.pid_file());
+        command.arg("--log").arg(oci::log_file(&process.folder)).args(["--log-format", "json"]);
+        command.arg("exec").args(self.cwd_args()).arg("--pid-file").arg(oci::pid_file(&process.folder));
         command
     }
 

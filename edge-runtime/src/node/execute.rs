@@ -31,7 +31,7 @@ impl Node {
         image_id: &str,
     ) -> Option<PodEvent> {
         let (container, id) = (of.container.clone(), id.to_owned());
-        let looks = self.launch.sandboxes.looks().clone();
+        let looks = self.launch.sandboxes.looks.clone();
         if container == PAUSE {
             return match self.prepare_pause(pod, of.attempt, &id) {
                 Ok(start) => {

@@ -53,7 +53,7 @@ impl Node {
         if !self.launch.sandboxes.look_at_addresses() {
             return;
         }
-        self.cx.host.host_ips = self.launch.sandboxes.host_ips().to_vec();
+        self.cx.host.host_ips = self.launch.sandboxes.host_ips.clone();
         // Each shows them in its status.
         for uid in self.cx.pods.uids(|_| true) {
             self.cx.pods.touch(&uid);

@@ -331,7 +331,7 @@ impl Cgroups {
 
     /// Reads usage without holding on to the tree.
     pub fn reader(&self) -> UsageReader {
-        UsageReader::new(self.hierarchies.clone())
+        UsageReader(self.hierarchies.clone())
     }
 
     /// What the kubelet counts as used, in bytes; `None` without a memory controller or such a group.

@@ -57,7 +57,7 @@ pub struct Sandboxes {
     pub(super) base: Rc<Base>,
     pub teardown: Teardown,
     pub(super) host: Rc<HostFacts>,
-    pub(super) host_ips: Vec<IpAddr>,
+    pub host_ips: Vec<IpAddr>,
     pub(super) namespaces: NamespaceMaker,
     pub(super) runtimes: Rc<Runtimes>,
     /// Those that pods may have for their own, or why they cannot.
@@ -66,7 +66,8 @@ pub struct Sandboxes {
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
     prepared: BTreeMap<String, Prepared>,
     helpers: OwnershipHelpers,
-    looks: Looks,
+    /// Who looks at volumes that are not the node's own.
+    pub looks: Looks,
 }
 
 #[derive(Clone, Default)]
@@ -247,15 +248,6 @@ impl Sandboxes {
             self.helpers.end(&self.base.paths.pod(uid));
         }
         self.teardown.pod(pod, uid, for_good)
-    }
-
-    /// Who looks at volumes that are not the node's own.
-    pub fn looks(&self) -> &Looks {
-        &self.looks
-    }
-
-    pub fn host_ips(&self) -> &[IpAddr] {
-        &self.host_ips
     }
 
     fn downward(&self, pod: &Pod, pod_ips: &[IpAddr]) -> DownwardFacts {

@@ -13,9 +13,9 @@ use sampan_monitor::oci;
 
 /// Kills what still runs when it is dropped, and removes its folder.
 pub(super) struct Process {
-    folder: PathBuf,
-    /// Zero before the runtime is started, and once it has returned.
-    runtime_pid: i32,
+    pub(super) folder: PathBuf,
+    /// Of the runtime, a child of ours; zero before it is started, and once it has returned: the process has ended then.
+    pub(super) runtime_pid: i32,
 }
 
 impl Process {
@@ -28,28 +28,6 @@ impl Process {
         // The folder above may be passed by pods' own users.
         crate::sys::files::private_dir(&folder)?;
         Ok(Self { folder, runtime_pid: 0 })
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    pub(super) fn pid_file(&self) -> PathBuf {
-        oci::pid_file(&self.folder)
-    }
-
-    /// The runtime has been started as a child of ours.
-    pub(super) fn runs_as(&mut self, runtime_pid: u32) {
-        self.runtime_pid = i32::try_from(runtime_pid).unwrap_or(0);
-    }
-
-    /// The runtime has returned, so the process has ended.
-    pub(super) fn has_ended(&mut self) {
-        self.runtime_pid = 0;
-    }
-
-    pub(super) fn runtime_pid(&self) -> i32 {
-        self.runtime_pid
     }
 }
 

@@ -62,7 +62,7 @@ impl Session {
         // More threads for its collector only cost.
         command.env("GOMAXPROCS", "1");
         if wanted.tty {
-            let file = process.folder().join("process.json");
+            let file = process.folder.join("process.json");
             terminal_process::write(&runtime.bundle, argv, &file).map_err(failed)?;
             command.arg("--process").arg(file).arg(id);
         } else {
@@ -70,8 +70,8 @@ impl Session {
         }
         let (streams, master) = connect(&mut command, wanted).map_err(failed)?;
         let child = command.spawn().map_err(failed)?;
-        process.runs_as(child.id());
-        let terminal = Rc::new(Terminal { master, runtime_pid: Cell::new(process.runtime_pid()) });
+        process.runtime_pid = i32::try_from(child.id()).unwrap_or(0);
+        let terminal = Rc::new(Terminal { master, runtime_pid: Cell::new(process.runtime_pid) });
         Ok((Self { child, runtime: runtime.clone(), process, terminal }, streams))
     }
 
@@ -88,10 +88,10 @@ impl Session {
     pub async fn ended(&mut self) -> Result<i32, ExecError> {
         let failed = |source| ExecError::Runtime { program: self.runtime.program.clone(), source };
         let status = self.child.status().await.map_err(failed)?;
-        self.process.has_ended();
+        self.process.runtime_pid = 0;
         self.terminal.runtime_pid.set(0);
-        if !status.success() && oci::has_failed(self.process.folder()) {
-            return Err(ExecError::NotStarted(oci::failure(self.process.folder(), "")));
+        if !status.success() && oci::has_failed(&self.process.folder) {
+            return Err(ExecError::NotStarted(oci::failure(&self.process.folder, "")));
         }
         Ok(code(status))
     }

@@ -85,7 +85,7 @@ impl Node {
     }
 
     pub(super) fn look_at_volumes(&mut self, uid: &str, looks: Vec<Look>) {
-        let helper = self.launch.sandboxes.looks().clone();
+        let helper = self.launch.sandboxes.looks.clone();
         self.wait(uid, Connecting::Looking, async move { Answer::Looked(helper.all(looks).await) });
     }
 
@@ -108,7 +108,7 @@ impl Node {
     /// What attaches pods, and where it keeps what it did for this one.
     fn plugins(&self, uid: &str) -> (Rc<Plugins>, PathBuf) {
         let teardown = &self.launch.sandboxes.teardown;
-        (teardown.plugins().clone(), teardown.attachment_file(uid))
+        (teardown.plugins.clone(), teardown.attachment_file(uid))
     }
 
     /// The plugins have done their part: the steps that need the addresses follow.

@@ -152,7 +152,7 @@ impl Node {
     /// The next set of rules that is wanted, one at a time.
     fn replace_rules(&mut self) {
         let Some(forwards) = self.host_ports.next() else { return };
-        let rules = self.launch.sandboxes.teardown.network().firewall(&forwards);
+        let rules = self.launch.sandboxes.teardown.network.firewall(&forwards);
         self.cx.background(async move { News::RulesReplaced(rules.apply().await.map_err(|error| error.to_string())) });
     }
 
@@ -209,7 +209,7 @@ impl Node {
             self.host_ports.done(false);
             return;
         }
-        let rules = self.launch.sandboxes.teardown.network().firewall_at_start(&all);
+        let rules = self.launch.sandboxes.teardown.network.firewall_at_start(&all);
         self.cx.background(async move {
             let (result, remedy) = rules.await;
             if let Err(error) = &result {

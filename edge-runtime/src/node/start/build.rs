@@ -70,7 +70,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         recovery,
         resumed: false,
         host: HostFacts {
-            host_ips: launch.sandboxes.host_ips().to_vec(),
+            host_ips: launch.sandboxes.host_ips.clone(),
             recursive_read_only: launch.runtime.recursive_read_only,
             runtime: launch.runtime.name.clone(),
         },

@@ -23,24 +23,18 @@ pub struct CgroupUsage {
 
 /// Reads usage of the cgroups of one machine.
 #[derive(Clone, Debug)]
-pub struct UsageReader {
-    hierarchies: Hierarchies,
-}
+pub struct UsageReader(pub(super) Hierarchies);
 
 impl UsageReader {
-    pub(super) fn new(hierarchies: Hierarchies) -> Self {
-        Self { hierarchies }
-    }
-
     /// Usage of a cgroup, `path` as in `linux.cgroupsPath`; `/` is the machine. Some five short reads.
     pub fn usage(&self, path: &str) -> CgroupUsage {
         let read = |controller: &str, file: &str| {
-            let mount = self.hierarchies.of(controller)?;
+            let mount = self.0.of(controller)?;
             std::fs::read_to_string(mount.join(path.trim_start_matches('/')).join(file)).ok()
         };
         let number = |controller: &str, file: &str| read(controller, file)?.trim().parse::<u64>().ok();
         let memory = read("memory", "memory.stat").unwrap_or_default();
-        let v1 = self.hierarchies.version == CgroupVersion::V1;
+        let v1 = self.0.version == CgroupVersion::V1;
         let (used, limit) = match v1 {
             true => (number("memory", "memory.usage_in_bytes"), number("memory", "memory.limit_in_bytes")),
             false => (number("memory", "memory.current"), number("memory", "memory.max")),
@@ -68,7 +62,7 @@ impl UsageReader {
 
     /// `cpu.stat` is there without its controller too.
     fn cpu_v2(&self, path: &str) -> Option<u64> {
-        let mount: &Path = self.hierarchies.of("cpu").or_else(|| self.hierarchies.all().next())?;
+        let mount: &Path = self.0.of("cpu").or_else(|| self.0.all().next())?;
         let text = std::fs::read_to_string(mount.join(path.trim_start_matches('/')).join("cpu.stat")).ok()?;
         keyed(&text, "usage_usec")?.checked_mul(1000)
     }
