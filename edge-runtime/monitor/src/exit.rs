@@ -4,9 +4,8 @@
 //! whatever state. A power cut they need not survive, because the cloud hears of no end that is not on the medium in the
 //! store (`node/ends.rs`). So nothing here waits for a disk.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,8 @@
 //! What an OCI runtime leaves in a folder that it was called with: its pid file, its log, and why it failed. For both
 //! sides: the monitor starts containers, the daemon starts processes in them.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Longest message told about a failed start.
 const MESSAGE_CAP: usize = 2048;

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::image::ImageError;
-use crate::image::access;
 use crate::image::gc::{self, Sweep};
 use crate::image::layers::Layers;
 use crate::image::limits::{Limits, confine_process};
 use crate::image::wants::{self, Wants};
+use crate::image::{ImageError, access};
 use crate::paths::Paths;
 use crate::store::Store;
 use crate::store::image_record::{Access, ImageRecord};

@@ -12,12 +12,11 @@ use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 
 use crate::image::auth::{Credential, Keyring};
-use crate::image::challenge;
 use crate::image::digest::{is_sha256, sha256};
 use crate::image::limits::Limits;
 use crate::image::manifest::ACCEPT;
 use crate::image::registry_config::RegistryConfig;
-use crate::image::{ImageError, Reference, http};
+use crate::image::{ImageError, Reference, challenge, http};
 
 /// Where to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Why a pod or a container cannot be launched: what failed, and how Kubernetes tells it.
 
 use std::error::Error;
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use super::oci_spec::SpecError;
 use super::runtimes::NoRuntime;

@@ -3,11 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use std::{fs, io};
 
 use smol::Async;
 use smol::channel::{Receiver, Sender};
@@ -16,8 +15,7 @@ use smol::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client::{MonitorEvent, Settings};
 use crate::paths::Paths;
-use crate::sys::descriptors;
-use crate::sys::pidfd;
+use crate::sys::{descriptors, pidfd};
 use sampan_monitor::exit::{self, ExitRecord};
 use sampan_monitor::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
 use sampan_monitor::{files, frame, socket};

@@ -5,9 +5,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::VolumeError;
 use super::layout::{PodLayout, make_dir};
-use super::subpath;
+use super::{VolumeError, subpath};
 use crate::image::rootfs::{self, Mapping};
 use crate::paths::Paths;
 

@@ -1,10 +1,9 @@
 //! Names of everything below a pod's folder, and the two tmpfs that all its volumes share.
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, io};
 
 use nix::mount::{MsFlags, mount};
 

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::PathError;
-use super::ownership::set_mark;
-use super::ownership::{self, Progress};
+use super::ownership::{self, Progress, set_mark};
 use super::{Owning, Plan, VolumeContext, VolumeError, host_path, plan, subpath};
 
 /// One thing to be done.

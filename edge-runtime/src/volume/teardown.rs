@@ -4,9 +4,8 @@
 //! container propagated): everything is unmounted, and checked to be unmounted, before the first file is deleted; and
 //! deleting does not cross mounts either.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::VolumeError;
 use super::layout::PodLayout;

@@ -1,9 +1,8 @@
 //! This process's place in the kernel's choice of whom to kill when memory is gone: `/proc/self/oom_score_adj`, proc(5).
 //! What a container gets is computed in `launch::resources`.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use serde_json::Value;
 

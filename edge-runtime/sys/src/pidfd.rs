@@ -1,9 +1,8 @@
 //! Processes held by pidfd: opened, signalled, and asked how they ended. Knows nothing of containers.
 #![allow(unsafe_code)]
 
-use std::fs;
-use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::{fs, io};
 
 use nix::libc;
 

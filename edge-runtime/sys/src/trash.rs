@@ -2,9 +2,8 @@
 //! process (the verb `sweep`) deletes them without holding the daemon. A crash leaves them for the next sweep.
 
 use std::cell::Cell;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use nix::fcntl::{Flock, FlockArg};
 

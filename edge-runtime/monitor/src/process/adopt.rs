@@ -1,8 +1,7 @@
 //! What a former monitor left: its running containers go on here, its unfinished starts come to exactly one end.
 
-use std::fs;
-use std::io;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
@@ -10,15 +9,11 @@ use super::container::{Container, Parent, Running, State};
 use super::jobs::did_not_return;
 use super::saved::{self, SavedPhase};
 use super::stdio::Output;
-use super::token;
-use super::{Monitor, note};
-use crate::exit;
-use crate::files;
+use super::{Monitor, note, token};
 use crate::logs::write::LogWriter;
-use crate::oci;
 use crate::protocol::StartContainer;
-use sampan_sys::descriptors;
-use sampan_sys::pidfd;
+use crate::{exit, files, oci};
+use sampan_sys::{descriptors, pidfd};
 
 /// How long an exit may be unreadable before it counts as unknown.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,8 +1,7 @@
 //! What the monitor reads and removes of a container's cgroup, on v1 and v2 alike. Creates nothing.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use sampan_sys::files::unless_missing;
 

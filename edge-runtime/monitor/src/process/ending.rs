@@ -1,21 +1,18 @@
 //! How a container leaves the monitor: signalled, ended, deleted.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::Instant;
+use std::{fs, io};
 
 use nix::libc::SIGKILL;
 
 use super::container::{Container, State};
 use super::jobs::JobKind;
 use super::stdio::stamp;
-use super::{CALM, Monitor, note};
-use super::{cgroup, runtime, saved};
+use super::{CALM, Monitor, cgroup, note, runtime, saved};
 use crate::exit::{self, ExitRecord};
-use crate::files;
-use crate::oci;
 use crate::protocol::{Answer, Event};
+use crate::{files, oci};
 use sampan_sys::files::{unless_missing, unmount};
 use sampan_sys::pidfd;
 

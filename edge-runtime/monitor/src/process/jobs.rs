@@ -8,8 +8,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::container::State;
-use super::saved;
-use super::{Monitor, note};
+use super::{Monitor, note, saved};
 use crate::protocol::StartContainer;
 use sampan_sys::{family, pidfd};
 

@@ -8,15 +8,11 @@ use super::container::{Container, Parent, Running, State};
 use super::jobs::JobKind;
 use super::saved::{self, Saved, SavedPhase};
 use super::stdio::{Output, stamp};
-use super::{Monitor, note};
-use super::{console, runtime, token};
-use crate::exit;
-use crate::files;
+use super::{Monitor, console, note, runtime, token};
 use crate::logs::write::LogWriter;
-use crate::oci;
 use crate::protocol::{ContainerState, Event, Phase, StartContainer};
-use sampan_sys::descriptors;
-use sampan_sys::pidfd;
+use crate::{exit, files, oci};
+use sampan_sys::{descriptors, pidfd};
 
 /// Containers in memory at once, ended ones that are not deleted included.
 const MAX_CONTAINERS: usize = 1024;

@@ -1,10 +1,9 @@
 //! The OCI runtime's command lines in the monitor: the only caller of its `run` and `delete`.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use super::{console, stdio};
 use crate::oci::{log_file, pid_file};

@@ -2,10 +2,9 @@
 //! that belongs to its session. Knows nothing of its input and output.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs, io};
 
 use crate::sys::family::kill_all;
 use crate::sys::pidfd;
