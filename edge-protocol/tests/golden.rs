@@ -211,6 +211,29 @@ fn to_cloud() -> Vec<ToCloud> {
     ]
 }
 
+/// Which variants the messages have; the compiler asks for the new ones.
+macro_rules! variants {
+    ($messages:expr, $pattern:pat => $value:expr, $enum:ident { $($variant:ident),* }) => {{
+        let name = |value: &$enum| match value { $($enum::$variant { .. } => stringify!($variant)),* };
+        let found: Vec<&str> =
+            $messages.iter().filter_map(|message| if let $pattern = message { Some(name($value)) } else { None }).collect();
+        for variant in [$(stringify!($variant)),*].into_iter().filter(|variant| *variant != "Unknown") {
+            assert!(found.contains(&variant), "no golden frame with {}::{variant}", stringify!($enum));
+        }
+    }};
+}
+
+#[test]
+fn g21_every_variant_inside_a_message_has_a_golden_frame() {
+    let (down, up) = (to_edge(), to_cloud());
+    variants!(down, ToEdge::StreamOpen { request, .. } => request,
+        StreamRequest { Logs, Exec, Attach, PortForward, Stats, Unknown });
+    variants!(down, ToEdge::Token { answer, .. } => answer, TokenAnswer { Issued, Refused, Unknown });
+    variants!(down, ToEdge::Renewed { answer } => answer, RenewAnswer { Issued, Refused, Unknown });
+    variants!(up, ToCloud::Up { report, .. } => report,
+        Report { PodStatus, PodGone, Node, Event, MirrorPod, MirrorGone, Unknown });
+}
+
 fn check<T: Message + PartialEq + Debug + Clone>(messages: &[T], fixture: &str) {
     let lines: Vec<_> = fixture.lines().collect();
     let written: Vec<_> = messages.iter().map(encode).collect();

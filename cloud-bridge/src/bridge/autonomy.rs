@@ -1,4 +1,4 @@
-//! For how long the pods of a silent node are left alone: what `sampan.dev/autonomy` on a Node says, pods_to_reconcile by the
+//! For how long the pods of a silent node are left alone: what `sampan.dev/autonomy` on a Node says, carried out by the
 //! pods' own tolerations. Owns that decision; the patch is sent by `informers`.
 //!
 //! A cluster evicts the pods of a node that it calls unreachable after the `tolerationSeconds` of each pod, to which

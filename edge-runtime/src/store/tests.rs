@@ -223,6 +223,37 @@ fn a_store_of_the_future_that_is_different_gives_way_to_the_copy_from_before() {
     drop(open(&path));
 }
 
+/// Each schema as it was released: what older programs have left on devices. A file is never changed; a migration adds one.
+const RELEASED: &[&str] =
+    &[include_str!("released/1.sql"), include_str!("released/2.sql"), include_str!("released/3.sql")];
+
+/// Every table's columns: name, type, whether it may be null, part of the key.
+fn columns(db: &Connection) -> Vec<(String, String, String, bool, i64)> {
+    let sql = "SELECT t.name, c.name, c.type, c.\"notnull\", c.pk FROM sqlite_schema t, pragma_table_info(t.name) c
+        WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY 1, 2";
+    let mut statement = db.prepare(sql).expect("prepares");
+    let row = |row: &rusqlite::Row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+    statement.query_map([], row).expect("asks").map(|row| row.expect("reads")).collect()
+}
+
+#[test]
+fn a_store_of_every_released_schema_is_opened_and_becomes_the_newest() {
+    let folder = folder();
+    let newest = columns(&open(&folder.path().join("new.db")).db);
+    assert_eq!(*schema::known().end(), RELEASED.len(), "a new schema is released: add released/N.sql");
+    for (number, tables) in (1..).zip(RELEASED) {
+        let path = folder.path().join(format!("{number}.db"));
+        let old = Connection::open(&path).expect("opens");
+        old.execute_batch(tables).expect("makes the tables");
+        old.pragma_update(None, "user_version", number).expect("sets");
+        old.execute("INSERT INTO objects VALUES ('ConfigMap', 'a', 'b', 'u', 'd', '{}')", []).expect("inserts");
+        drop(old);
+        let store = open(&path);
+        assert_eq!(columns(&store.db), newest, "from schema {number}");
+        assert_eq!(store.held().expect("reads").len(), 1, "from schema {number}");
+    }
+}
+
 #[test]
 fn an_old_store_is_copied_before_it_is_migrated() {
     let folder = folder();

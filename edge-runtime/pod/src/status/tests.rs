@@ -49,6 +49,23 @@ fn from_creating_to_ready() {
 }
 
 #[test]
+fn nothing_is_ready_before_its_startup_probe_has_succeeded() {
+    let probe = json!({"exec": {"command": ["true"]}});
+    let spec = json!({"containers": [{"name": "c", "image": "img:1", "startupProbe": probe}]});
+    let mut sim = Sim::new(pod(spec));
+    sim.turn();
+    sim.sandbox_ready();
+    sim.started("c");
+    let (phase, ready, c) = brief(&mut sim);
+    assert_eq!((phase.as_str(), ready.as_str()), ("Running", "False ContainersNotReady"));
+    assert_eq!((&c["ready"], &c["started"]), (&json!(false), &json!(false)));
+    let (container, id) = ("c".to_owned(), sim.id("c"));
+    sim.tell(PodEvent::Probe { container, id, probe: ProbeKind::Startup, success: true });
+    let (_, ready, c) = brief(&mut sim);
+    assert_eq!((ready.as_str(), &c["ready"], &c["started"]), ("True ", &json!(true), &json!(true)));
+}
+
+#[test]
 fn a_failed_probe_is_a_failure_whatever_the_code() {
     let spec = json!({"restartPolicy": "OnFailure", "containers": [{"name": "c", "image": "img:1",
         "imagePullPolicy": "Always", "livenessProbe": {"exec": {"command": ["true"]}}}]});

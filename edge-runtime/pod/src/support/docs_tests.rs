@@ -1,12 +1,13 @@
 //! Holds `docs/pod-support.md` against the table: same types, same fields, same answers. The notes are people's.
-//!
-//! `SAMPAN_UPDATE_DOCS=1 cargo test -p sampan-pod --lib support::docs_tests` writes the rows again and keeps the notes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::tests::TABLES;
 use super::{Answer, Rule, Table, rows};
+
+const AGAIN: &str =
+    "SAMPAN_UPDATE_DOCS=1 cargo test -p sampan-pod --lib support::docs_tests writes the rows again and keeps the notes";
 
 const INTRO: &str = "# What a pod may ask for
 
@@ -86,9 +87,9 @@ fn the_page_says_what_the_node_does() {
         return;
     }
     for (have, want) in page.lines().zip(wanted.lines()) {
-        assert_eq!(have, want, "docs/pod-support.md; see the head of {}", file!());
+        assert_eq!(have, want, "docs/pod-support.md: {AGAIN}");
     }
-    assert_eq!(page.lines().count(), wanted.lines().count(), "docs/pod-support.md; see the head of {}", file!());
+    assert_eq!(page.lines().count(), wanted.lines().count(), "docs/pod-support.md: {AGAIN}");
     for (name, table) in TABLES {
         for (field, _) in rows(table).filter(|(_, rule)| matches!(rule, Rule::Check(_))) {
             let note = notes.get(&((*name).to_owned(), field.to_owned())).map_or("", String::as_str);

@@ -94,7 +94,7 @@ pub(super) const PORT: Table = &[("containerPort hostIP hostPort name protocol",
 pub(super) const RESOURCES: Table = &[("claims", Only(&[])), ("limits", In(LIMITS)), ("requests", In(REQUESTS))];
 
 /// Rows by resource name. Whether the node has an extended resource is decided by `launch/devices`; it never has huge
-/// pages: `pod/admission.rs`.
+/// pages: `admission.rs`.
 const LIMITS: Table = &[("cpu memory ephemeral-storage", Built), (HUGE_PAGES, Built), (EXTENDED, Built)];
 const REQUESTS: Table =
     &[("cpu memory", Built), ("ephemeral-storage", Elsewhere), (HUGE_PAGES, Built), (EXTENDED, Built)];
@@ -108,7 +108,7 @@ pub(super) const POD_SECURITY: Table = &[
     ),
     ("seLinuxChangePolicy", Only(&["MountOption", "Recursive"])),
     ("seLinuxOptions", Check(selinux)),
-    // Which ones, the node decides: `pod/sysctls.rs`.
+    // Which ones, the node decides: `sysctls.rs`.
     ("sysctls", Built),
     ("windowsOptions", Only(&["{}"])),
 ];
