@@ -153,6 +153,7 @@ async fn definitions_are_validated_and_survive_a_restart() {
         .fails_with(422, "metadata.name: Invalid value: \"bad\": must be spec.names.plural+\".\"+spec.group");
     definition["metadata"]["name"] = json!("things.example.com");
     api.post(path, definition).await.ok();
+    api.until("/apis/example.com/v1/things", |answer| answer.code == 200).await;
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "any": {"x": 1}});
     api.post("/apis/example.com/v1/things", thing).await.ok();
     let thing = api.reopen().await.get("/apis/example.com/v1/things/t").await.ok();

@@ -312,6 +312,7 @@ async fn others_have_their_turn_while_a_definition_goes() {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     api.post(definitions, definition).await.ok();
     let path = format!("/apis/example.com/v1/namespaces/{}/things", api.ns);
+    api.until(&path, |answer| answer.code == 200).await;
     for number in 0..MANY {
         let thing =
             json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": format!("c{number}")}});

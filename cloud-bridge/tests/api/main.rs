@@ -8,6 +8,7 @@ mod apply;
 mod custom;
 mod deletion;
 mod deployments;
+mod follow;
 mod harness;
 mod lists;
 mod node;

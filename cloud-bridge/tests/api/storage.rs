@@ -3,7 +3,7 @@
 use apiserver::{Config, Server};
 use serde_json::{Value, json};
 
-use crate::harness::{Api, MERGE, config};
+use crate::harness::{Answer, Api, MERGE, config};
 
 #[tokio::test]
 async fn a_restart_keeps_objects_and_history() {
@@ -73,9 +73,8 @@ async fn what_a_power_cut_left_half_done_is_done_at_the_next_start() {
         .unwrap();
     drop(state);
     let api = api.reopen().await;
-    assert_eq!(api.get("/api/v1/namespaces/half/serviceaccounts/default").await.code, 200);
-    let claim = api.get(&api.path("persistentvolumeclaims/bound")).await.ok();
-    assert_eq!((&claim["status"]["phase"], &claim["spec"]["volumeName"]), (&json!("Bound"), &json!("bound")));
-    let volume = api.get("/api/v1/persistentvolumes/gone").await.ok();
-    assert_eq!(volume["status"]["phase"], "Released");
+    api.until("/api/v1/namespaces/half/serviceaccounts/default", |a| a.code == 200).await;
+    let bound = |a: &Answer| a.body["status"]["phase"] == "Bound" && a.body["spec"]["volumeName"] == "bound";
+    api.until(&api.path("persistentvolumeclaims/bound"), bound).await;
+    api.until("/api/v1/persistentvolumes/gone", |a| a.body["status"]["phase"] == "Released").await;
 }

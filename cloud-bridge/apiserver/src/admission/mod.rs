@@ -53,7 +53,7 @@ pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old
 }
 
 /// Before a deletion.
-pub(crate) fn delete(ctx: &Attributes<'_>, _store: &Store, current: &Stored) -> ApiResult<()> {
+pub(crate) fn delete(ctx: &Attributes<'_>, current: &Stored) -> ApiResult<()> {
     let name = current.key.name.as_str();
     if ctx.resource.rules().immortal.contains(&name) {
         let why = format!("this {} may not be deleted", ctx.resource.singular);

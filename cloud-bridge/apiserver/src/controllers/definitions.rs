@@ -1,21 +1,23 @@
-//! Custom resource definitions: what each of them serves, and their life from Established to the last object.
+//! Custom resource definitions: what each of them serves, and their life from Established to the last object
+//! (K8s apiextensions-apiserver pkg/controller/{establish,finalizer}).
 
-use edge_protocol::json::SetField;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::garbage_collector;
+use super::contents;
+use super::queue::Queue;
+use super::runner::{Controller, Seen, Turn};
 use crate::kinds::custom::strategy::Custom;
 use crate::kinds::custom::{FINALIZER, STORAGE};
-use crate::registry::delete::{Options, SLICE};
 use crate::registry::write;
 use crate::resource::status::ApiResult;
 use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Serves, Subresource, Text};
-use crate::state::work::Work;
-use crate::state::{Change, Inner};
-use crate::storage::{Store, Stored};
+use crate::state::Inner;
+use crate::storage::{Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
@@ -84,47 +86,130 @@ fn resource(spec: &Value, version: &Value, storage: &str) -> Resource {
     }
 }
 
-/// Registers the definitions of an earlier run.
-pub(crate) fn load(inner: &Inner, store: &mut Store) -> ApiResult<()> {
+/// Serves the definitions of an earlier run: no client is told after a restart that its kind is not there.
+pub(super) fn load(inner: &Inner, store: &Store) -> Result<(), StoreError> {
     for stored in store.list(STORAGE, None, None, None)? {
         inner.registry.replace_custom(&stored.key.name, resources(stored.value()));
     }
     Ok(())
 }
 
-/// After a write of a definition.
-pub(super) fn follow(inner: &Inner, store: &mut Store, change: &Change<'_>) -> ApiResult<()> {
-    match (change.before, change.after) {
-        _ if !change.of("apiextensions.k8s.io", "customresourcedefinitions") => {}
-        (_, Some(definition)) => written(inner, store, change.resource, definition)?,
-        (Some(definition), None) => removed(inner, store, definition),
-        (None, None) => {}
-    }
-    Ok(())
+/// What of a definition, or of its objects, is to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// What it serves, and whether it goes.
+    Definition(String),
+    /// Its objects after this one.
+    Contents(String, Option<ObjectKey>),
+    /// Whether it has any objects yet.
+    Empty(String),
 }
 
-/// After a definition was written: serves it, and says so in its status.
-fn written(inner: &Inner, store: &mut Store, resource: &Arc<Resource>, stored: &Arc<Stored>) -> ApiResult<()> {
-    let value = stored.value();
-    let name = &stored.key.name;
-    if meta::deleting(value) {
-        inner.collector.add(Work::Definition(name.clone()));
+#[derive(Default)]
+pub(super) struct Definitions {
+    /// Those whose objects are being deleted: whether there are any is no question yet.
+    emptied: BTreeSet<String>,
+}
+
+impl Controller for Definitions {
+    type Key = Key;
+
+    const NAME: &'static str = "serving definitions";
+
+    fn storages(_: &Inner) -> Vec<String> {
+        vec![STORAGE.into()]
     }
-    let served = resources(value);
-    let known = inner.registry.all();
-    let same = |a: &Resource, b: &Resource| a.storage == b.storage && a.version == b.version;
-    let before = known.iter().filter(|r| r.is_custom() && r.storage == name.as_str()).count();
-    let unchanged = served.len() == before && served.iter().all(|a| known.iter().any(|b| same(a, b)));
+
+    fn keys(inner: &Inner, seen: &Seen<'_>, queue: &Queue<Key>) {
+        if seen.storage == STORAGE {
+            queue.add(Key::Definition(seen.key.name.clone()));
+        } else if seen.after.is_none() && inner.registry.by_storage(seen.storage).is_some_and(|r| r.is_custom()) {
+            queue.add(Key::Empty(seen.storage.to_owned()));
+        }
+    }
+
+    fn reconcile(&mut self, turn: &mut Turn<'_, Key>, key: &Key) -> ApiResult<()> {
+        match key {
+            Key::Definition(name) => self.definition(turn, name),
+            Key::Contents(name, after) => self.contents(turn, name, after.clone()),
+            Key::Empty(name) => self.empty(turn, name),
+        }
+    }
+}
+
+impl Definitions {
+    fn definition(&self, turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
+        let Some(stored) = turn.store.get(STORAGE, &ObjectKey::cluster(name))? else {
+            serve(turn.inner, turn.store, name, Vec::new());
+            return Ok(());
+        };
+        let value = stored.value();
+        serve(turn.inner, turn.store, name, resources(value));
+        let mut new = value.clone();
+        establish(&mut new, Timestamp::now());
+        if new["status"] != value["status"] {
+            turn.store.write(STORAGE, new, Some(&stored), None)?;
+        }
+        if going(&stored) && !self.emptied.contains(name) {
+            turn.queue.add(Key::Contents(name.to_owned(), None));
+        }
+        Ok(())
+    }
+
+    fn contents(&mut self, turn: &mut Turn<'_, Key>, name: &str, after: Option<ObjectKey>) -> ApiResult<()> {
+        self.emptied.remove(name);
+        if turn.store.get(STORAGE, &ObjectKey::cluster(name))?.is_none_or(|definition| !going(&definition)) {
+            return Ok(());
+        }
+        if let Some(resource) = turn.inner.registry.by_storage(name) {
+            self.emptied.insert(name.to_owned());
+            if let Some(last) = contents::delete(turn, &resource, None, after)? {
+                turn.queue.add(Key::Contents(name.to_owned(), Some(last)));
+                return Ok(());
+            }
+            self.emptied.remove(name);
+        }
+        turn.queue.add(Key::Empty(name.to_owned()));
+        Ok(())
+    }
+
+    /// Takes the finalizer off a definition that is going, after its last object.
+    fn empty(&self, turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
+        let definition = turn.store.get(STORAGE, &ObjectKey::cluster(name))?.filter(|found| going(found));
+        let Some(definition) = definition.filter(|_| !self.emptied.contains(name)) else { return Ok(()) };
+        if let Some(first) = turn.store.list(name, None, None, Some(1))?.pop() {
+            // What is not served cannot be deleted.
+            if !meta::deleting(first.value()) && turn.inner.registry.by_storage(name).is_some() {
+                turn.queue.add(Key::Contents(name.to_owned(), None));
+            }
+            return Ok(());
+        }
+        let Some(resource) = turn.inner.registry.by_storage(STORAGE) else { return Ok(()) };
+        // Before it goes: an object that was made in between would be nobody's.
+        serve(turn.inner, turn.store, name, Vec::new());
+        let mut new = definition.value().clone();
+        let kept: Vec<String> = meta::finalizers(&new).into_iter().filter(|f| f != FINALIZER).collect();
+        meta::set_finalizers(&mut new, &kept);
+        Ok(write::rewrite(turn.store, &resource, &definition, new)?)
+    }
+}
+
+/// Whether it is being deleted and waits for its objects.
+fn going(definition: &Stored) -> bool {
+    meta::deleting(definition.value()) && meta::finalizers(definition.value()).iter().any(|f| f == FINALIZER)
+}
+
+/// From now on a definition serves these resources. Ends its watches when they are other ones than before.
+fn serve(inner: &Inner, store: &mut Store, name: &str, served: Vec<Arc<Resource>>) {
+    let versions = |all: &[Arc<Resource>]| -> BTreeSet<String> {
+        let own = all.iter().filter(|resource| resource.is_custom() && resource.storage == name);
+        own.map(|resource| resource.version.to_string()).collect()
+    };
+    let changed = versions(&served) != versions(&inner.registry.all());
     inner.registry.replace_custom(name, served);
-    if !unchanged {
+    if changed {
         store.disconnect(name);
     }
-    let mut new = value.clone();
-    establish(&mut new, Timestamp::now());
-    if new["status"] != value["status"] {
-        store.write(&resource.storage, new, Some(stored), None)?;
-    }
-    Ok(())
 }
 
 /// Sets the status of a definition that is served.
@@ -156,35 +241,4 @@ fn establish(definition: &mut Value, now: Timestamp) {
     }
     status.set("conditions", conditions.into());
     definition.set("status", status);
-}
-
-/// After a definition went: nothing serves its objects any more.
-fn removed(inner: &Inner, store: &mut Store, definition: &Stored) {
-    inner.registry.replace_custom(&definition.key.name, Vec::new());
-    store.disconnect(&definition.key.name);
-}
-
-/// Deletes the objects of a definition that is going, a slice at a time; takes its finalizer off after the last.
-pub(crate) fn collect(inner: &Inner, store: &mut Store, name: &str) -> ApiResult<()> {
-    let key = ObjectKey::cluster(name);
-    let Some(stored) = store.get(STORAGE, &key)? else { return Ok(()) };
-    let finalizers = meta::finalizers(stored.value());
-    if !meta::deleting(stored.value()) || !finalizers.iter().any(|f| f == FINALIZER) {
-        return Ok(());
-    }
-    if let Some(resource) = inner.registry.by_storage(name) {
-        let mut room = SLICE;
-        if !garbage_collector::remove_all(inner, store, &resource, None, &Options::default(), &mut room)? {
-            inner.collector.add(Work::Definition(name.to_owned()));
-            return Ok(());
-        }
-    }
-    if !store.list(name, None, None, Some(1))?.is_empty() {
-        return Ok(());
-    }
-    let Some(resource) = inner.registry.by_storage(STORAGE) else { return Ok(()) };
-    let mut new = stored.value().clone();
-    let kept: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
-    meta::set_finalizers(&mut new, &kept);
-    write::rewrite(inner, store, &resource, &stored, new)
 }

@@ -1,22 +1,27 @@
 //! What follows from writes and belongs to the API itself: garbage collection, namespaces, definitions, volumes and the
-//! objects that every cluster has.
+//! objects that every namespace has. Each controller follows the storage on a task of its own; no write knows of them.
 
 pub(crate) mod bootstrap;
-pub(crate) mod definitions;
-pub(crate) mod garbage_collector;
-mod namespace_objects;
+mod contents;
+mod definitions;
+mod garbage_collector;
+mod namespaces;
+mod queue;
 mod root_ca;
+mod runner;
+mod service_accounts;
 mod volume_binder;
 
-use crate::state::{Follower, Inner};
-use crate::storage::{Store, StoreError};
+use std::sync::Arc;
 
-/// What follows at once from each write.
-pub(crate) const FOLLOWERS: &[Follower] = &[namespace_objects::follow, definitions::follow, volume_binder::follow];
+use crate::state::Inner;
 
-/// Does what should have followed from writes of an earlier run, or failed in this one: a power cut or an error may
-/// come between an object and what belongs to it.
-pub(crate) fn repair(inner: &Inner, store: &mut Store) -> Result<(), StoreError> {
-    namespace_objects::repair(inner, store)?;
-    volume_binder::repair(store)
+/// Starts them all on the current tokio runtime; they end with the storage.
+pub(crate) fn start(inner: &Arc<Inner>) {
+    runner::start::<service_accounts::ServiceAccounts>(inner);
+    runner::start::<root_ca::RootCa>(inner);
+    runner::start::<namespaces::Namespaces>(inner);
+    runner::start::<definitions::Definitions>(inner);
+    runner::start::<volume_binder::VolumeBinder>(inner);
+    runner::start::<garbage_collector::GarbageCollector>(inner);
 }

@@ -5,18 +5,53 @@ use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::namespaces;
+use super::queue::Queue;
+use super::runner::{Controller, Seen, Turn};
 use crate::auth::accounts::ROOT_CA;
+use crate::resource::status::ApiResult;
 use crate::state::Inner;
 use crate::storage::{Store, StoreError};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
+const MAPS: &str = "configmaps";
+
+/// Makes it in a new namespace, and again where it was deleted or changed. Its keys are namespaces.
+#[derive(Default)]
+pub(super) struct RootCa;
+
+impl Controller for RootCa {
+    type Key = String;
+
+    const NAME: &'static str = "publishing the root certificate";
+
+    fn storages(_: &Inner) -> Vec<String> {
+        vec![namespaces::STORAGE.into()]
+    }
+
+    fn keys(_: &Inner, seen: &Seen<'_>, queue: &Queue<String>) {
+        match (seen.storage, seen.before, seen.after) {
+            (namespaces::STORAGE, None, Some(_)) => queue.add(seen.key.name.clone()),
+            (MAPS, _, _) if seen.key.name == ROOT_CA => queue.add(seen.key.namespace.clone()),
+            _ => {}
+        }
+    }
+
+    fn reconcile(&mut self, turn: &mut Turn<'_, String>, namespace: &String) -> ApiResult<()> {
+        Ok(reconcile(turn.inner, turn.store, namespace)?)
+    }
+}
+
 /// Makes it, or puts the right certificate into it.
-pub(crate) fn root_ca(inner: &Inner, store: &mut Store, namespace: &str) -> Result<(), StoreError> {
+pub(super) fn reconcile(inner: &Inner, store: &mut Store, namespace: &str) -> Result<(), StoreError> {
     let Some(accounts) = &inner.config.accounts else { return Ok(()) };
+    if !namespaces::stays(store, namespace)? {
+        return Ok(());
+    }
     let key = ObjectKey { namespace: namespace.to_owned(), name: ROOT_CA.to_owned() };
     let data = json!({"ca.crt": accounts.root_ca});
-    let current = store.get("configmaps", &key)?;
+    let current = store.get(MAPS, &key)?;
     let map = match &current {
         Some(current) if current.value()["data"] == data => return Ok(()),
         Some(current) => {
@@ -34,6 +69,5 @@ pub(crate) fn root_ca(inner: &Inner, store: &mut Store, namespace: &str) -> Resu
             map
         }
     };
-    store.write("configmaps", map, current.as_ref(), None)?;
-    Ok(())
+    store.write(MAPS, map, current.as_ref(), None).map(drop)
 }

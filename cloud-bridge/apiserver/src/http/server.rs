@@ -14,7 +14,7 @@ use super::body::ApiBody;
 use crate::auth::node::Related;
 use crate::cel::Cel;
 use crate::controllers;
-use crate::controllers::{bootstrap, garbage_collector};
+use crate::controllers::bootstrap;
 use crate::http as front;
 use crate::kinds;
 use crate::resource::catalogue::Registry;
@@ -22,7 +22,6 @@ use crate::resource::status::ApiError;
 use crate::state::inflight::Inflight;
 use crate::state::quota::Quotas;
 use crate::state::samples::Samples;
-use crate::state::work;
 use crate::state::{Config, Inner};
 use crate::storage::{History, Store, StoreError};
 use apimachinery::panics;
@@ -40,8 +39,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the state file, creates the standing namespaces and starts the garbage collector on the current
-    /// tokio runtime.
+    /// Opens the state file, creates the standing namespaces and starts the controllers on the current tokio
+    /// runtime.
     ///
     /// # Errors
     /// The file cannot be opened, is no database, or is damaged and has no copy; the error names it.
@@ -53,7 +52,6 @@ impl Server {
 
     fn on(config: Config, store: Store) -> Result<Self, StoreError> {
         let registry = Registry::new(kinds::resources());
-        let (collector, work) = work::channel();
         let inner = Arc::new(Inner {
             cel: Cel::new(config.cel_helper.clone()),
             config,
@@ -62,14 +60,12 @@ impl Server {
             store: Mutex::new(store),
             registry,
             backend: OnceLock::new(),
-            collector,
             samples: Samples::default(),
             related: Related::default(),
             inflight: Inflight::default(),
-            followers: controllers::FOLLOWERS,
         });
         bootstrap::run(&inner)?;
-        tokio::spawn(garbage_collector::run(Arc::downgrade(&inner), work));
+        controllers::start(&inner);
         let weak = Arc::downgrade(&inner);
         tokio::spawn(panics::keep("the state file's upkeep", move || keep(Weak::clone(&weak))));
         Ok(Self { inner })
@@ -181,25 +177,14 @@ impl Server {
     }
 }
 
-/// Once in so many ticks what belongs to objects is looked for.
-const REPAIR: u64 = 30;
-
 /// Has the storage begin what is due now and then.
 async fn keep(inner: Weak<Inner>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(10));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut count = 0_u64;
     loop {
         ticks.tick().await;
         let Some(inner) = inner.upgrade() else { return };
-        let mut store = inner.store();
-        store.tick();
-        count += 1;
-        if count.is_multiple_of(REPAIR)
-            && let Err(error) = controllers::repair(&inner, &mut store)
-        {
-            log::warn!("{error}");
-        }
+        inner.store().tick();
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Answer, Context};
-use super::{cel, managed_fields, write};
+use super::{cel, managed_fields};
 use crate::admission;
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
@@ -83,6 +83,5 @@ fn insert(ctx: &Context<'_>, store: &mut Store, mut value: Value, generated: boo
     let expires = resource.expiry(ctx.now);
     let stored = store.write(&resource.storage, value, None, expires)?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
-    write::after_write(ctx.inner, store, resource, &stored, None)?;
     Ok(stored.value().clone())
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Answer, Context, create};
-use super::{cel, managed_fields, write};
+use super::{cel, managed_fields};
 use crate::admission;
 use crate::resource::Resource;
 use crate::resource::object_meta;
@@ -104,7 +104,7 @@ pub(crate) fn replace(
     managed_fields::stamp(ctx, &mut new, Some(old));
     if should_delete(&resource, &new, old) {
         if !dry_run {
-            write::remove(ctx.inner, store, &resource, current)?;
+            store.delete(&resource.storage, current)?;
         }
         return Ok(new);
     }
@@ -115,7 +115,6 @@ pub(crate) fn replace(
     let expires = resource.expiry(ctx.now);
     let stored = store.write(&resource.storage, new, Some(current), expires)?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
-    write::after_write(ctx.inner, store, &resource, &stored, Some(current))?;
     Ok(stored.value().clone())
 }
 

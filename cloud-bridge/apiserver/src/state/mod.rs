@@ -4,7 +4,6 @@ pub(crate) mod access;
 pub(crate) mod inflight;
 pub(crate) mod quota;
 pub(crate) mod samples;
-pub(crate) mod work;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,10 +14,8 @@ use crate::auth::accounts::Accounts;
 use crate::auth::node::Related;
 use crate::cel::Cel;
 use crate::kinds::service::cluster_ip::ServiceRange;
-use crate::resource::Resource;
 use crate::resource::catalogue::Registry;
-use crate::resource::status::ApiResult;
-use crate::storage::{Durable, Store, Stored};
+use crate::storage::{Durable, Store};
 use apimachinery::user::UserInfo;
 use inflight::Inflight;
 use kubelet_api::backend::KubeletBackend;
@@ -65,23 +62,6 @@ impl Config {
     }
 }
 
-/// A write, to what follows from it: what was there before, and what is there now.
-pub(crate) struct Change<'a> {
-    pub(crate) resource: &'a Arc<Resource>,
-    pub(crate) before: Option<&'a Arc<Stored>>,
-    pub(crate) after: Option<&'a Arc<Stored>>,
-}
-
-impl Change<'_> {
-    /// Whether it is one of this built-in resource.
-    pub(crate) fn of(&self, group: &str, plural: &str) -> bool {
-        self.resource.group == group && self.resource.plural == plural
-    }
-}
-
-/// What is done at once about a write, with the storage's lock held.
-pub(crate) type Follower = fn(&Inner, &mut Store, &Change<'_>) -> ApiResult<()>;
-
 /// The server, to those who answer its requests.
 pub(crate) struct Inner {
     pub(crate) config: Config,
@@ -90,13 +70,10 @@ pub(crate) struct Inner {
     pub(crate) quotas: Quotas,
     pub(crate) registry: Registry,
     pub(crate) backend: OnceLock<Arc<dyn KubeletBackend>>,
-    pub(crate) collector: work::Handle,
     pub(crate) samples: Samples,
     pub(crate) related: Related,
     pub(crate) inflight: Inflight,
     pub(crate) cel: Cel,
-    /// What follows from each write, in this order.
-    pub(crate) followers: &'static [Follower],
 }
 
 impl Inner {

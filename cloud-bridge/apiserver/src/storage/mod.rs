@@ -53,6 +53,9 @@ pub enum StoreError {
     Body { storage: String, namespace: String, name: String, reason: String },
 }
 
+/// Where an object is stored: the storage, and its key there.
+pub(crate) type Place = (String, ObjectKey);
+
 /// One stored state of one object.
 #[derive(Debug)]
 pub(crate) struct Stored {

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::leases::LEASES;
 use super::rows::{place, unsigned};
-use super::{Store, StoreError, Stored};
+use super::{Place, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 
 impl Store {
@@ -79,35 +79,27 @@ impl Store {
             .map_err(|e| self.sql(e))
     }
 
-    /// Where every object with this uid is stored.
-    pub(crate) fn by_uid(&self, uid: &str) -> Result<Option<(String, ObjectKey)>, StoreError> {
+    /// Where the object with this uid is stored.
+    pub(crate) fn by_uid(&self, uid: &str) -> Result<Option<Place>, StoreError> {
         self.conn
             .prepare_cached("SELECT storage, ns, name FROM objects WHERE uid = ?1")
             .and_then(|mut statement| statement.query_row([uid], place).optional())
             .map_err(|e| self.sql(e))
     }
 
-    /// The objects whose ownerReferences name this uid.
-    pub(crate) fn dependents(&self, uid: &str) -> Result<Vec<(String, ObjectKey)>, StoreError> {
+    /// The first `most` objects after `after` whose ownerReferences name this uid, in order.
+    pub(crate) fn dependents(&self, uid: &str, after: Option<&Place>, most: usize) -> Result<Vec<Place>, StoreError> {
+        let (storage, namespace, name) =
+            after.map_or(("", "", ""), |(storage, key)| (storage.as_str(), key.namespace.as_str(), key.name.as_str()));
         self.conn
-            .prepare_cached("SELECT storage, ns, name FROM owners WHERE owner = ?1")
-            .and_then(|mut statement| statement.query_map([uid], place)?.collect())
-            .map_err(|e| self.sql(e))
-    }
-
-    /// Every uid that is named as an owner.
-    pub(crate) fn owner_uids(&self) -> Result<Vec<String>, StoreError> {
-        self.conn
-            .prepare("SELECT DISTINCT owner FROM owners")
-            .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
-            .map_err(|e| self.sql(e))
-    }
-
-    /// The storages that hold something in this namespace.
-    pub(crate) fn storages_in(&self, namespace: &str) -> Result<Vec<String>, StoreError> {
-        self.conn
-            .prepare("SELECT DISTINCT storage FROM objects WHERE ns = ?1")
-            .and_then(|mut statement| statement.query_map([namespace], |row| row.get(0))?.collect())
+            .prepare_cached(
+                "SELECT storage, ns, name FROM owners WHERE owner = ?1 AND (storage, ns, name) > (?2, ?3, ?4) \
+                 ORDER BY storage, ns, name LIMIT ?5",
+            )
+            .and_then(|mut statement| {
+                let most = i64::try_from(most).unwrap_or(i64::MAX);
+                statement.query_map(params![uid, storage, namespace, name, most], place)?.collect()
+            })
             .map_err(|e| self.sql(e))
     }
 }

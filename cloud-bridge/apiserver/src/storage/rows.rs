@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 
-use super::{ChangeKind, Stored};
+use super::{ChangeKind, Place, Stored};
 use apimachinery::key::ObjectKey;
 
 pub(super) fn seconds(time: SystemTime) -> i64 {
@@ -18,7 +18,7 @@ pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(index).map(i64::cast_unsigned)
 }
 
-pub(super) fn place(row: &Row<'_>) -> rusqlite::Result<(String, ObjectKey)> {
+pub(super) fn place(row: &Row<'_>) -> rusqlite::Result<Place> {
     Ok((row.get(0)?, ObjectKey { namespace: row.get(1)?, name: row.get(2)? }))
 }
 

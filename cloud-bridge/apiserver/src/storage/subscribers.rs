@@ -1,13 +1,15 @@
 //! Who is told of a write, at the moment of the write. Each watcher has a bounded queue; one that does not
-//! drain it is cut off and its client resumes from the history.
+//! drain it is cut off and its client resumes from the history. An observer has none: it notes what a change means to it
+//! while the write is made, so it misses nothing and is never behind.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::{Change, Store, Stored};
+use super::{Change, ChangeKind, Store, Stored};
 
 /// Changes that may wait for one watcher.
 const QUEUE: usize = 1024;
@@ -37,6 +39,10 @@ pub(super) type Filter = Box<dyn Fn(&Change) -> Option<View> + Send>;
 /// The receiving end of a watcher; dropping it ends the subscription.
 pub(crate) type Subscription = Receiver<Told>;
 
+/// Is told of each change of every storage, but renewals of Leases. It is called amid the write: it takes notes, and does
+/// nothing about them.
+pub(crate) type Observer = Box<dyn Fn(&str, &Change) + Send>;
+
 struct Subscriber {
     filter: Filter,
     queue: Sender<Told>,
@@ -45,10 +51,14 @@ struct Subscriber {
 #[derive(Default)]
 pub(super) struct Subscribers {
     by_storage: HashMap<String, Vec<Subscriber>>,
+    observers: Vec<Observer>,
 }
 
 impl Subscribers {
-    pub(super) fn send(&mut self, storage: &str, change: &Change) {
+    pub(super) fn send(&mut self, storage: &str, change: &Change, only_renews: bool) {
+        if !only_renews {
+            self.observers.iter().for_each(|observer| observer(storage, change));
+        }
         let Some(list) = self.by_storage.get_mut(storage) else { return };
         let (now, left) = (OnceCell::new(), OnceCell::new());
         list.retain(|subscriber| {
@@ -67,6 +77,11 @@ impl Subscribers {
 }
 
 impl Change {
+    /// What is there now; `None` after a deletion.
+    pub(crate) fn after(&self) -> Option<&Value> {
+        (self.kind != ChangeKind::Deleted).then(|| self.object.value())
+    }
+
     /// As a watcher with this view is told of it.
     pub(crate) fn told(&self, view: View) -> Told {
         let left = self.before.as_ref().filter(|_| view == View::Left).map(|before| before.at(self.rev));
@@ -82,6 +97,11 @@ impl Store {
         list.retain(|subscriber| !subscriber.queue.is_closed());
         list.push(Subscriber { filter, queue });
         receiver
+    }
+
+    /// Has this told of the changes of all storages from now on, for as long as the storage is open.
+    pub(crate) fn observe(&mut self, observer: Observer) {
+        self.subscribers.observers.push(observer);
     }
 
     /// Ends every watch of one storage, as the API server does when a custom resource changes.

@@ -145,7 +145,7 @@ impl Store {
         if storage == LEASES {
             self.leases.took(&change, change.kind == ChangeKind::Deleted, only_renews);
         }
-        self.subscribers.send(storage, &change);
+        self.subscribers.send(storage, &change, only_renews);
         self.writes += u64::from(!only_renews);
         let full = self.history_bytes > self.history.bytes;
         if !only_renews && (full || self.writes.is_multiple_of(TRIM_EVERY)) {

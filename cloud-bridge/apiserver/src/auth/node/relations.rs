@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use super::references::{self, Kind};
-use crate::storage::{Change, ChangeKind, Store, StoreError, Subscription};
+use crate::storage::{Store, StoreError};
 use apimachinery::json::text;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 
@@ -31,31 +31,22 @@ pub(crate) struct Relations {
 #[derive(Default)]
 pub(crate) struct Related {
     relations: Arc<Mutex<Relations>>,
-    /// Nothing comes through these; they end the subscriptions with the server.
-    subscriptions: Mutex<Vec<Subscription>>,
 }
 
 impl Related {
     /// Reads what there is and follows what is written from now on.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
-        let mut subscriptions = Vec::new();
         for (storage, change) in FOLLOWED {
             for stored in store.list(storage, None, None, None)? {
                 change(&mut self.relations(), None, Some(stored.value()));
             }
-            let relations = Arc::clone(&self.relations);
-            // A filter sees each change at its write; this one lets nothing through to a queue.
-            subscriptions.push(store.subscribe(
-                storage,
-                Box::new(move |written: &Change| {
-                    let after = (written.kind != ChangeKind::Deleted).then(|| written.object.value());
-                    let before = written.before.as_ref().map(|before| before.value());
-                    change(&mut relations.lock().unwrap_or_else(PoisonError::into_inner), before, after);
-                    None
-                }),
-            ));
         }
-        *self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner) = subscriptions;
+        let relations = Arc::clone(&self.relations);
+        store.observe(Box::new(move |storage, written| {
+            let Some((_, change)) = FOLLOWED.iter().find(|(followed, _)| *followed == storage) else { return };
+            let before = written.before.as_ref().map(|before| before.value());
+            change(&mut relations.lock().unwrap_or_else(PoisonError::into_inner), before, written.after());
+        }));
         Ok(())
     }
 

@@ -15,17 +15,15 @@ use serde_json::{Value, json};
 use grace::{Graceful, before, collector_finalizers, mark_now};
 pub(crate) use options::Options;
 
-use super::write;
 use super::{Answer, Context, list};
 use crate::admission;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::state::Inner;
 use crate::storage::{Store, Stored};
 use apimachinery::meta;
 
 /// Objects that are deleted at a time while requests wait.
-pub(crate) const SLICE: usize = 100;
+const SLICE: usize = 100;
 
 /// What became of the object.
 pub(crate) struct Outcome {
@@ -41,8 +39,8 @@ pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
-    admission::delete(&ctx.attributes(), &store, &current)?;
-    let outcome = remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
+    admission::delete(&ctx.attributes(), &current)?;
+    let outcome = remove(&mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(answer(&ctx.resource, outcome))
 }
 
@@ -86,17 +84,16 @@ fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> 
         if meta::text(current.value(), "uid") != meta::text(stored.value(), "uid") {
             continue;
         }
-        admission::delete(&ctx.attributes(), &store, &current)?;
-        remove(ctx.inner, &mut store, &ctx.resource, &current, options, ctx.now)?;
+        admission::delete(&ctx.attributes(), &current)?;
+        remove(&mut store, &ctx.resource, &current, options, ctx.now)?;
     }
     Ok(())
 }
 
 /// Deletes or begins to delete an object.
 pub(crate) fn remove(
-    inner: &Inner,
     store: &mut Store,
-    resource: &Arc<Resource>,
+    resource: &Resource,
     current: &Arc<Stored>,
     options: &Options,
     now: Timestamp,
@@ -105,7 +102,7 @@ pub(crate) fn remove(
     let mut options = options.clone();
     options.grace = options.grace.map(|g| if g < 0 { 1 } else { g });
     if resource.rules().spec_finalizers {
-        return remove_namespace(inner, store, resource, current, &options, now);
+        return remove_namespace(store, resource, current, &options, now);
     }
     let mut object = current.value().clone();
     let graceful = match before(resource, &mut object, &mut options, now) {
@@ -120,11 +117,11 @@ pub(crate) fn remove(
     meta::set_finalizers(&mut object, &finalizers);
     let held = !finalizers.is_empty();
     if graceful && (held || options.grace.unwrap_or(0) > 0) {
-        return mark(inner, store, resource, current, object, options.dry_run);
+        return mark(store, resource, current, object, options.dry_run);
     }
     if held {
         mark_now(&mut object, now);
-        return mark(inner, store, resource, current, object, options.dry_run);
+        return mark(store, resource, current, object, options.dry_run);
     }
     if options.dry_run {
         return Ok(Outcome { object, deleted: true });
@@ -133,16 +130,14 @@ pub(crate) fn remove(
     if graceful {
         // A graceful deletion without grace is still an update first: watchers see deletionTimestamp.
         last = store.write(&resource.storage, object, Some(current), None)?;
-        write::after_write(inner, store, resource, &last, Some(current))?;
     }
-    let last = write::remove(inner, store, resource, &last)?;
+    let last = store.delete(&resource.storage, &last)?;
     Ok(Outcome { object: last.value().clone(), deleted: true })
 }
 
 fn mark(
-    inner: &Inner,
     store: &mut Store,
-    resource: &Arc<Resource>,
+    resource: &Resource,
     current: &Arc<Stored>,
     object: Value,
     dry_run: bool,
@@ -151,7 +146,6 @@ fn mark(
         return Ok(Outcome { object, deleted: false });
     }
     let stored = store.write(&resource.storage, object, Some(current), None)?;
-    write::after_write(inner, store, resource, &stored, Some(current))?;
     Ok(Outcome { object: stored.value().clone(), deleted: false })
 }
 
@@ -183,11 +177,10 @@ fn preconditions(resource: &Resource, current: &Stored, options: &Options) -> Ap
     Ok(())
 }
 
-/// A namespace first turns Terminating; the collector empties it and takes its finalizer off.
+/// A namespace first turns Terminating; its controller empties it and takes its finalizer off.
 fn remove_namespace(
-    inner: &Inner,
     store: &mut Store,
-    resource: &Arc<Resource>,
+    resource: &Resource,
     current: &Arc<Stored>,
     options: &Options,
     now: Timestamp,
@@ -198,7 +191,7 @@ fn remove_namespace(
         object.set_at(&["status", "phase"], "Terminating".into());
         let finalizers = collector_finalizers(resource, &object, options);
         meta::set_finalizers(&mut object, &finalizers);
-        return mark(inner, store, resource, current, object, options.dry_run);
+        return mark(store, resource, current, object, options.dry_run);
     }
     if object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) || !meta::finalizers(&object).is_empty() {
         return Ok(Outcome { object, deleted: false });
@@ -206,6 +199,6 @@ fn remove_namespace(
     if options.dry_run {
         return Ok(Outcome { object, deleted: true });
     }
-    let last = write::remove(inner, store, resource, current)?;
+    let last = store.delete(&resource.storage, current)?;
     Ok(Outcome { object: last.value().clone(), deleted: true })
 }

@@ -28,7 +28,7 @@ pub(crate) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer>
     if dry_run {
         return Ok(Answer::Object(200, new));
     }
-    write::rewrite(inner, &mut store, &ctx.resource, &current, new.clone())?;
+    write::rewrite(&mut store, &ctx.resource, &current, new.clone())?;
     let stored = store.get(&ctx.resource.storage, &current.key)?;
     Ok(stored.map_or(Answer::Object(200, new), |stored| Answer::Stored(200, stored)))
 }

@@ -8,7 +8,6 @@ use k8s_openapi::api::policy::v1::Eviction;
 use serde_json::{Value, json};
 
 use crate::registry::delete::{self, Options};
-use crate::registry::write;
 use crate::registry::{Answer, Context};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
@@ -75,8 +74,7 @@ pub(crate) fn bind(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     }
     set_scheduled(&mut pod, ctx.now);
     if !dry_run {
-        let stored = store.write(&ctx.resource.storage, pod, Some(&current), None)?;
-        write::after_write(inner, &mut store, &ctx.resource, &stored, Some(&current))?;
+        store.write(&ctx.resource.storage, pod, Some(&current), None)?;
     }
     Ok(success(201))
 }
@@ -118,7 +116,7 @@ pub(crate) fn evict(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let mut store = inner.store();
     let current = ctx.current(&store)?;
     crate::admission::node_restriction::restrict_eviction(&ctx.attributes(), &current)?;
-    delete::remove(inner, &mut store, &ctx.resource, &current, &options, ctx.now)?;
+    delete::remove(&mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(success(201))
 }
 

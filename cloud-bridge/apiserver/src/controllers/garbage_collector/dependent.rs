@@ -1,0 +1,127 @@
+//! One object with owners: whether they are there, and what becomes of it when they are not.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{finalizer, find, references};
+use crate::registry::delete::{self, Options};
+use crate::registry::write;
+use crate::resource::status::ApiResult;
+use crate::state::Inner;
+use crate::storage::{Place, Store, StoreError};
+use apimachinery::meta::{self, FOREGROUND, ORPHAN};
+
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    /// There, or of a kind that is not served here and so cannot be judged.
+    Solid,
+    /// There, and being deleted in the foreground.
+    Waiting,
+    Gone,
+}
+
+fn owner_state(
+    inner: &Inner,
+    store: &Store,
+    reference: &Value,
+    namespace: &str,
+    gone: Option<&str>,
+) -> Result<Owner, StoreError> {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let kind = inner.registry.by_kind(text("apiVersion"), text("kind"));
+    // Such a reference names no namespace that the owner could be looked for in: it can be neither kept nor followed
+    // (K8s garbagecollector.go isDangling), so the object stays.
+    if namespace.is_empty() && kind.as_ref().is_none_or(|kind| kind.namespaced) {
+        return Ok(Owner::Solid);
+    }
+    let Some((storage, key)) = store.by_uid(text("uid"))? else {
+        // One that was seen to go has gone, though its kind may have gone with it (K8s absentOwnerCache).
+        let known = kind.is_some() || gone == Some(text("uid"));
+        return Ok(if known { Owner::Gone } else { Owner::Solid });
+    };
+    if kind.is_none() {
+        return Ok(Owner::Solid);
+    }
+    // An owner in another namespace is as good as none.
+    if !key.namespace.is_empty() && key.namespace != namespace {
+        return Ok(Owner::Gone);
+    }
+    let Some(stored) = store.get(&storage, &key)? else { return Ok(Owner::Gone) };
+    let foreground = meta::finalizers(stored.value()).iter().any(|f| f == FOREGROUND);
+    Ok(if meta::deleting(stored.value()) && foreground { Owner::Waiting } else { Owner::Solid })
+}
+
+/// Deletes an object all of whose owners are gone or going; drops references to those otherwise.
+pub(super) fn collect(inner: &Inner, store: &mut Store, place: &Place, gone: Option<&str>) -> ApiResult<()> {
+    let Some((resource, stored)) = find(inner, store, place)? else { return Ok(()) };
+    let value = stored.value();
+    // What goes already is not hurried.
+    if meta::deleting(value) {
+        return Ok(());
+    }
+    let mut kept = Vec::new();
+    let (mut waiting, mut lost) = (0, 0);
+    for reference in references(value) {
+        match owner_state(inner, store, reference, &place.1.namespace, gone)? {
+            Owner::Gone => lost += 1,
+            Owner::Waiting => waiting += 1,
+            Owner::Solid => kept.push(reference),
+        }
+    }
+    if lost + waiting == 0 {
+        return Ok(());
+    }
+    // Who waits for its dependents does not wait for one that somebody else keeps (K8s garbagecollector.go
+    // attemptToDeleteItem).
+    if !kept.is_empty() {
+        let mut new = value.clone();
+        meta::set(&mut new, "ownerReferences", json!(kept));
+        return Ok(write::rewrite(store, &resource, &stored, new)?);
+    }
+    let uid = meta::text(value, "uid").to_owned();
+    let policy = if waiting > 0 && !store.dependents(&uid, None, 1)?.is_empty() {
+        "Foreground"
+    } else {
+        match finalizer(value) {
+            Some(ORPHAN) => "Orphan",
+            Some(_) => "Foreground",
+            None => "Background",
+        }
+    };
+    let options = Options { uid: Some(uid), propagation: Some(policy.into()), ..Options::default() };
+    delete::remove(store, &resource, &stored, &options, Timestamp::now()).map(drop)
+}
+
+/// The reference of an object without a namespace to an owner that has one.
+pub(super) fn misplaced<'a>(inner: &Inner, object: &'a Value) -> Option<&'a Value> {
+    references(object).find(|reference| {
+        let text = |field: &str| reference[field].as_str().unwrap_or_default();
+        inner.registry.by_kind(text("apiVersion"), text("kind")).is_some_and(|kind| kind.namespaced)
+    })
+}
+
+/// Says of an object without a namespace that it names an owner that has one
+/// (K8s graph_builder.go reportInvalidNamespaceOwnerRef).
+pub(super) fn warn(inner: &Inner, store: &mut Store, place: &Place) -> ApiResult<()> {
+    let Some((resource, stored)) = find(inner, store, place)? else { return Ok(()) };
+    let Some(wrong) = misplaced(inner, stored.value()) else { return Ok(()) };
+    let text = |field: &str| wrong[field].as_str().unwrap_or_default();
+    let owner = format!("[{}/{}, name: {}, uid: {}]", text("apiVersion"), text("kind"), text("name"), text("uid"));
+    let now = Timestamp::now();
+    let name = &place.1.name;
+    let mut event = json!({
+        "metadata": {"generateName": format!("{name}."), "namespace": "default"},
+        "involvedObject": {"apiVersion": resource.api_version(), "kind": resource.kind, "name": name,
+            "uid": meta::text(stored.value(), "uid")},
+        "reason": "OwnerRefInvalidNamespace", "type": "Warning", "count": 1,
+        "message": format!("ownerRef {owner} does not exist in namespace \"\""),
+        "firstTimestamp": meta::rfc3339(now), "lastTimestamp": meta::rfc3339(now),
+        "source": {"component": "garbage-collector-controller"},
+    });
+    meta::fill_new(&mut event, now);
+    let generated = meta::generate_name(meta::text(&event, "generateName"));
+    meta::set(&mut event, "name", generated.into());
+    let expires = inner.registry.find("", "v1", "events").and_then(|events| events.expiry(now));
+    store.write("events", event, None, expires)?;
+    Ok(())
+}

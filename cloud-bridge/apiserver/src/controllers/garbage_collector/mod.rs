@@ -1,0 +1,187 @@
+//! The garbage collector: dependents of what is gone, and the foreground and orphaning deletions that dependents take part
+//! in (K8s pkg/controller/garbagecollector).
+
+mod dependent;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::queue::Queue;
+use super::runner::{Controller, Seen, Turn, served};
+use crate::registry::write;
+use crate::resource::Resource;
+use crate::resource::status::ApiResult;
+use crate::state::Inner;
+use crate::storage::{Place, Store, StoreError, Stored};
+use apimachinery::meta::{self, FOREGROUND, ORPHAN};
+
+/// Dependents that are read at a time.
+const PAGE: usize = 50;
+
+/// What is to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// An owner that went, or whose deletion has to do with its dependents, by uid: those after a place.
+    Owner(String, Option<Place>),
+    /// An owner that may wait for dependents in vain, by uid: whether one of those after a place still blocks it.
+    Blocked(String, Option<Place>),
+    /// An object with owners; the one with this uid is known to have gone.
+    Dependent(Place, Option<String>),
+    /// An object without a namespace, with an owner that has one.
+    Misplaced(Place),
+}
+
+#[derive(Default)]
+pub(super) struct GarbageCollector;
+
+impl Controller for GarbageCollector {
+    type Key = Key;
+
+    const NAME: &'static str = "garbage collection";
+
+    fn storages(inner: &Inner) -> Vec<String> {
+        served(inner, |resource| resource.rules().enable_garbage_collection).into_iter().collect()
+    }
+
+    fn keys(inner: &Inner, seen: &Seen<'_>, queue: &Queue<Key>) {
+        let takes_part = |resource: Arc<Resource>| resource.rules().enable_garbage_collection;
+        if !inner.registry.by_storage(seen.storage).is_none_or(takes_part) {
+            return;
+        }
+        let Some(now) = seen.after else {
+            let Some(gone) = seen.before else { return };
+            queue.add(Key::Owner(meta::text(gone, "uid").to_owned(), None));
+            return blocked(gone, queue);
+        };
+        let involves = |object: &Value| meta::deleting(object).then(|| finalizer(object)).flatten();
+        let involved = involves(now);
+        if involved.is_some() && seen.before.and_then(involves) != involved {
+            queue.add(Key::Owner(meta::text(now, "uid").to_owned(), None));
+        }
+        let references = &now["metadata"]["ownerReferences"];
+        let old = seen.before.map(|before| &before["metadata"]["ownerReferences"]);
+        if old.unwrap_or(&Value::Null) == references {
+            return;
+        }
+        // Whom it names no more does not wait for it.
+        seen.before.into_iter().for_each(|before| blocked(before, queue));
+        if !references.is_null() {
+            let place = (seen.storage.to_owned(), seen.key.clone());
+            if seen.key.namespace.is_empty() && dependent::misplaced(inner, now).is_some() {
+                queue.add(Key::Misplaced(place.clone()));
+            }
+            queue.add(Key::Dependent(place, None));
+        }
+    }
+
+    fn reconcile(&mut self, turn: &mut Turn<'_, Key>, key: &Key) -> ApiResult<()> {
+        match key {
+            Key::Owner(uid, after) => owner(turn, uid, after.clone()),
+            Key::Blocked(uid, after) => unblock(turn, uid, after.as_ref()),
+            Key::Dependent(place, gone) => dependent::collect(turn.inner, turn.store, place, gone.as_deref()),
+            Key::Misplaced(place) => dependent::warn(turn.inner, turn.store, place),
+        }
+    }
+}
+
+fn references(object: &Value) -> impl Iterator<Item = &Value> {
+    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
+/// Has the owners of an object looked at, which goes or names them no more.
+fn blocked(object: &Value, queue: &Queue<Key>) {
+    for reference in references(object) {
+        queue.add(Key::Blocked(reference["uid"].as_str().unwrap_or_default().to_owned(), None));
+    }
+}
+
+/// The finalizer by which an object waits for its dependents.
+fn finalizer(object: &Value) -> Option<&'static str> {
+    let finalizers = meta::finalizers(object);
+    [ORPHAN, FOREGROUND].into_iter().find(|name| finalizers.iter().any(|f| f == name))
+}
+
+type Found = (Arc<Resource>, Arc<Stored>);
+
+fn find(inner: &Inner, store: &Store, (storage, key): &Place) -> Result<Option<Found>, StoreError> {
+    let Some(resource) = inner.registry.by_storage(storage) else { return Ok(None) };
+    Ok(store.get(storage, key)?.map(|stored| (resource, stored)))
+}
+
+/// Has the dependents looked at of an owner that went or goes in the foreground; takes the references to one that goes
+/// without them.
+fn owner(turn: &mut Turn<'_, Key>, uid: &str, mut after: Option<Place>) -> ApiResult<()> {
+    let place = turn.store.by_uid(uid)?;
+    let mut waits = None;
+    if let Some(place) = &place {
+        let Some((_, stored)) = find(turn.inner, turn.store, place)? else { return Ok(()) };
+        waits = finalizer(stored.value()).filter(|_| meta::deleting(stored.value()));
+        if waits.is_none() {
+            return Ok(());
+        }
+    }
+    let page = turn.store.dependents(uid, after.as_ref(), PAGE)?;
+    let mut more = page.len() == PAGE;
+    for dependent in page {
+        if waits == Some(ORPHAN) {
+            let_go(turn.inner, turn.store, &dependent, uid)?;
+        } else {
+            let gone = place.is_none().then(|| uid.to_owned());
+            turn.queue.add(Key::Dependent(dependent.clone(), gone));
+        }
+        after = Some(dependent);
+        if turn.over() {
+            more = true;
+            break;
+        }
+    }
+    match (place, waits) {
+        _ if more => turn.queue.add(Key::Owner(uid.to_owned(), after)),
+        (Some(place), Some(ORPHAN)) => drop_finalizer(turn.inner, turn.store, &place, ORPHAN)?,
+        (Some(_), _) => turn.queue.add(Key::Blocked(uid.to_owned(), None)),
+        (None, _) => {}
+    }
+    Ok(())
+}
+
+fn let_go(inner: &Inner, store: &mut Store, dependent: &Place, uid: &str) -> Result<(), StoreError> {
+    let Some((resource, stored)) = find(inner, store, dependent)? else { return Ok(()) };
+    let kept: Vec<&Value> = references(stored.value()).filter(|reference| reference["uid"] != uid).collect();
+    let kept = if kept.is_empty() { Value::Null } else { json!(kept) };
+    let mut new = stored.value().clone();
+    meta::set(&mut new, "ownerReferences", kept);
+    write::rewrite(store, &resource, &stored, new)
+}
+
+/// Ends the wait of an owner that goes in the foreground, unless a dependent blocks it.
+fn unblock(turn: &mut Turn<'_, Key>, uid: &str, after: Option<&Place>) -> ApiResult<()> {
+    let Some(place) = turn.store.by_uid(uid)? else { return Ok(()) };
+    let Some((_, stored)) = find(turn.inner, turn.store, &place)? else { return Ok(()) };
+    if !meta::deleting(stored.value()) || finalizer(stored.value()) != Some(FOREGROUND) {
+        return Ok(());
+    }
+    let page = turn.store.dependents(uid, after, PAGE)?;
+    for dependent in &page {
+        let Some((_, dependent)) = find(turn.inner, turn.store, dependent)? else { continue };
+        let mut references = references(dependent.value());
+        if references.any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true) {
+            // It is told of when it goes.
+            return Ok(());
+        }
+    }
+    if page.len() == PAGE {
+        turn.queue.add(Key::Blocked(uid.to_owned(), page.last().cloned()));
+        return Ok(());
+    }
+    Ok(drop_finalizer(turn.inner, turn.store, &place, FOREGROUND)?)
+}
+
+fn drop_finalizer(inner: &Inner, store: &mut Store, place: &Place, name: &str) -> Result<(), StoreError> {
+    let Some((resource, stored)) = find(inner, store, place)? else { return Ok(()) };
+    let mut new = stored.value().clone();
+    let mut finalizers = meta::finalizers(&new);
+    finalizers.retain(|f| f != name);
+    meta::set_finalizers(&mut new, &finalizers);
+    write::rewrite(store, &resource, &stored, new)
+}

@@ -1,0 +1,162 @@
+//! What a controller has still to look at: keys, each at most once, in the order in which they came; what failed comes
+//! again after a while (K8s client-go util/workqueue). Knows neither the storage nor what a key means.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// What failed is tried again after this, then after twice as long each time.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+struct Items<K> {
+    order: VecDeque<K>,
+    /// The same keys: there are no more of them than objects, whatever is written.
+    waiting: BTreeSet<K>,
+    /// What failed, and when it is due again.
+    later: BTreeSet<(Instant, K)>,
+    /// How often each has failed in a row.
+    failures: BTreeMap<K, u32>,
+    closed: bool,
+}
+
+impl<K: Ord + Clone> Items<K> {
+    fn add(&mut self, key: K) {
+        if self.waiting.insert(key.clone()) {
+            self.order.push_back(key);
+        }
+    }
+
+    fn pop(&mut self) -> Option<K> {
+        let now = Instant::now();
+        while self.later.first().is_some_and(|(due, _)| *due <= now) {
+            if let Some((_, key)) = self.later.pop_first() {
+                self.add(key);
+            }
+        }
+        let key = self.order.pop_front()?;
+        self.waiting.remove(&key);
+        Some(key)
+    }
+}
+
+struct Shared<K> {
+    items: Mutex<Items<K>>,
+    wake: Notify,
+}
+
+/// A queue that all its clones share.
+pub(super) struct Queue<K>(Arc<Shared<K>>);
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K> Queue<K> {
+    fn items(&self) -> MutexGuard<'_, Items<K>> {
+        self.0.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing comes any more: whoever waits for it ends.
+    pub(super) fn close(&self) {
+        self.items().closed = true;
+        self.0.wake.notify_one();
+    }
+}
+
+impl<K: Ord + Clone> Queue<K> {
+    pub(super) fn new() -> Self {
+        let items = Items {
+            order: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            later: BTreeSet::new(),
+            failures: BTreeMap::new(),
+            closed: false,
+        };
+        Self(Arc::new(Shared { items: Mutex::new(items), wake: Notify::new() }))
+    }
+
+    /// Has this looked at.
+    pub(super) fn add(&self, key: K) {
+        self.items().add(key);
+        self.0.wake.notify_one();
+    }
+
+    /// The next key that is there already.
+    pub(super) fn try_next(&self) -> Option<K> {
+        self.items().pop()
+    }
+
+    /// The next key, as soon as there is one; `None` when none will come.
+    pub(super) async fn next(&self) -> Option<K> {
+        loop {
+            let due = {
+                let mut items = self.items();
+                if items.closed {
+                    return None;
+                }
+                if let Some(key) = items.pop() {
+                    return Some(key);
+                }
+                items.later.first().map(|(due, _)| *due)
+            };
+            match due {
+                Some(due) => drop(tokio::time::timeout_at(due, self.0.wake.notified()).await),
+                None => self.0.wake.notified().await,
+            }
+        }
+    }
+
+    /// This key has been looked at.
+    pub(super) fn done(&self, key: &K) {
+        self.items().failures.remove(key);
+    }
+
+    /// This key is to be looked at again, after what is told.
+    pub(super) fn failed(&self, key: K) -> Duration {
+        let mut items = self.items();
+        let count = items.failures.entry(key.clone()).or_default();
+        let wait = RETRY_MAX.min(RETRY * (1 << (*count).min(10)));
+        *count = count.saturating_add(1);
+        items.later.insert((Instant::now() + wait.min(RETRY_MAX), key));
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_key_waits_once_and_in_its_order() {
+        let queue = Queue::new();
+        for key in [3, 1, 3, 2, 1] {
+            queue.add(key);
+        }
+        assert_eq!([queue.next().await, queue.next().await], [Some(3), Some(1)]);
+        queue.add(3);
+        assert_eq!([queue.try_next(), queue.try_next(), queue.try_next()], [Some(2), Some(3), None]);
+        queue.close();
+        assert_eq!(queue.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn what_fails_comes_again_later_and_later() {
+        let queue = Queue::new();
+        let start = Instant::now();
+        assert_eq!((queue.failed("a"), queue.try_next()), (RETRY, None));
+        queue.add("b");
+        assert_eq!(queue.next().await, Some("b"), "others do not wait for it");
+        assert_eq!(queue.next().await, Some("a"));
+        assert!(start.elapsed() >= RETRY);
+        let waits: Vec<u64> = (0..9).map(|_| queue.failed("a").as_secs()).collect();
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        queue.done(&"a");
+        assert_eq!(queue.failed("a"), RETRY);
+    }
+}

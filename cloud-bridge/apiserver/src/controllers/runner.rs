@@ -1,0 +1,170 @@
+//! How a controller runs: it reads once what there is, is told of each change after that, and looks at one key after the
+//! other until what is there is as it should be. After a crash the next start reads everything again.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::queue::Queue;
+use crate::resource::status::ApiResult;
+use crate::state::Inner;
+use crate::storage::{Store, StoreError};
+use apimachinery::key::ObjectKey;
+use apimachinery::panics;
+use sampan_log::printable::printable;
+
+/// A controller has the thread for about so long before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
+
+/// Objects that are read at a time at the start.
+const PAGE: usize = 32;
+
+/// A page that could not be read is tried again after this.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// An object as a controller is told of it: of what there is at its start as of something new, then of each change.
+pub(super) struct Seen<'a> {
+    pub(super) storage: &'a str,
+    pub(super) key: &'a ObjectKey,
+    pub(super) before: Option<&'a Value>,
+    /// `None` when it is gone.
+    pub(super) after: Option<&'a Value>,
+}
+
+/// Looks after one thing. What it remembers it can find out again.
+pub(super) trait Controller: Default + Send + 'static {
+    type Key: Clone + Ord + Debug + Send + 'static;
+
+    /// For the log.
+    const NAME: &'static str;
+
+    /// The storages that are read at the start, in this order.
+    fn storages(inner: &Inner) -> Vec<String>;
+
+    /// Adds what is to be looked at on account of an object. Called amid a write: it reads nothing else.
+    fn keys(inner: &Inner, seen: &Seen<'_>, queue: &Queue<Self::Key>);
+
+    /// Makes what a key stands for as it should be, whatever has happened to it. Ends early when its turn is over, and adds
+    /// a key for the rest.
+    fn reconcile(&mut self, turn: &mut Turn<'_, Self::Key>, key: &Self::Key) -> ApiResult<()>;
+}
+
+/// What a controller has in hand while it looks at a key.
+pub(super) struct Turn<'a, K> {
+    pub(super) inner: &'a Inner,
+    pub(super) store: &'a mut Store,
+    pub(super) queue: &'a Queue<K>,
+    end: Instant,
+}
+
+impl<K> Turn<'_, K> {
+    /// Whether others wait. Asked after each step, so that each turn does one at the least.
+    pub(super) fn over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+}
+
+/// The storages of all resources that are served, each once.
+pub(super) fn served(inner: &Inner, wanted: impl Fn(&crate::resource::Resource) -> bool) -> BTreeSet<String> {
+    inner
+        .registry
+        .all()
+        .iter()
+        .filter(|resource| wanted(resource))
+        .map(|resource| resource.storage.to_string())
+        .collect()
+}
+
+/// Closes the queue when the storage goes, and with it what observes it.
+struct Observer<K>(Queue<K>);
+
+impl<K> Drop for Observer<K> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Has a controller follow the storage from now on.
+pub(super) fn start<C: Controller>(inner: &Arc<Inner>) {
+    let queue = Queue::new();
+    let (observer, weak) = (Observer(queue.clone()), Arc::downgrade(inner));
+    inner.store().observe(Box::new(move |storage, change| {
+        let Some(inner) = weak.upgrade() else { return };
+        let before = change.before.as_ref().map(|before| before.value());
+        let seen = Seen { storage, key: &change.object.key, before, after: change.after() };
+        C::keys(&inner, &seen, &observer.0);
+    }));
+    let weak = Arc::downgrade(inner);
+    tokio::spawn(panics::keep(C::NAME, move || run::<C>(Weak::clone(&weak), queue.clone())));
+}
+
+async fn run<C: Controller>(inner: Weak<Inner>, queue: Queue<C::Key>) {
+    list::<C>(&inner, &queue).await;
+    let mut controller = C::default();
+    while let Some(key) = queue.next().await {
+        let Some(inner) = inner.upgrade() else { return };
+        turn(&inner, &mut controller, &queue, key);
+        drop(inner);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Looks at this key and, as long as there is time, at the next ones.
+fn turn<C: Controller>(inner: &Inner, controller: &mut C, queue: &Queue<C::Key>, first: C::Key) {
+    let mut turn = Turn { inner, store: &mut inner.store(), queue, end: Instant::now() + TURN };
+    let mut next = Some(first);
+    while let Some(key) = next {
+        // The hook has told of a panic.
+        match panics::shield(C::NAME, || controller.reconcile(&mut turn, &key)) {
+            Some(Ok(())) => queue.done(&key),
+            Some(Err(error)) => {
+                let shown = printable(format!("{key:?}"));
+                let wait = queue.failed(key);
+                log::warn!("{} of {shown}, again in {wait:?}: {error}", C::NAME);
+            }
+            None => drop(queue.failed(key)),
+        }
+        next = if turn.over() { None } else { queue.try_next() };
+    }
+}
+
+/// Tells the controller of all objects that are there, some at a time.
+async fn list<C: Controller>(inner: &Weak<Inner>, queue: &Queue<C::Key>) {
+    let Some(storages) = inner.upgrade().map(|inner| C::storages(&inner)) else { return };
+    for storage in storages {
+        let mut after = None;
+        loop {
+            let Some(inner) = inner.upgrade() else { return };
+            let read = page::<C>(&inner, queue, &storage, after.as_ref());
+            drop(inner);
+            match read {
+                Ok(None) => break,
+                Ok(last) => after = last,
+                Err(error) => {
+                    log::warn!("{}, again in {RETRY:?}: {error}", C::NAME);
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Tells of the objects after this one, and which was the last; `None` after all of them.
+fn page<C: Controller>(
+    inner: &Inner,
+    queue: &Queue<C::Key>,
+    storage: &str,
+    after: Option<&ObjectKey>,
+) -> Result<Option<ObjectKey>, StoreError> {
+    let page = inner.store().list(storage, None, after, Some(PAGE))?;
+    for stored in &page {
+        let seen = Seen { storage, key: &stored.key, before: None, after: Some(stored.value()) };
+        C::keys(inner, &seen, queue);
+    }
+    Ok(page.last().map(|last| last.key.clone()))
+}
