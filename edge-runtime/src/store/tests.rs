@@ -232,7 +232,7 @@ fn columns(db: &Connection) -> Vec<(String, String, String, bool, i64)> {
     let sql = "SELECT t.name, c.name, c.type, c.\"notnull\", c.pk FROM sqlite_schema t, pragma_table_info(t.name) c
         WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY 1, 2";
     let mut statement = db.prepare(sql).expect("prepares");
-    let row = |row: &rusqlite::Row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+    let row = |row: &Row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
     statement.query_map([], row).expect("asks").map(|row| row.expect("reads")).collect()
 }
 
