@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::accept::Gate;
 use crate::api_port;
 use crate::bridge::clients::Clients;
-use crate::bridge::{Bridge, Settings, lifecycle};
+use crate::bridge::{BRIDGED_LABEL, Bridge, Settings};
 use crate::flags::NodeFlags;
 use crate::info::{self, Info};
 use crate::listen::{self, ListenerContext};
@@ -26,7 +26,7 @@ use crate::signal;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
 use apiserver::{Accounts, Config, Server, ServiceRange};
-use controller_manager::scheduler;
+use controller_manager::{node_lifecycle, scheduler};
 
 /// The user and the group of the administrator's certificate.
 const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
@@ -122,7 +122,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
-        () = panics::keep("the node lifecycle", || lifecycle::run(client.clone())) => {}
+        () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL)) => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }

@@ -11,6 +11,7 @@
 //! | [`user`] | who asks |
 //! | [`node_labels`] | which labels a node may give itself |
 //! | [`well_known`] | words that several parts know |
+//! | [`read_as`] | objects of which only a part is read |
 //! | [`panics`] | what a panic ends and how it is told |
 
 pub mod field;
@@ -22,5 +23,6 @@ pub mod node_labels;
 pub mod panics;
 pub mod quantity;
 pub mod selector;
+mod slim;
 pub mod user;
 pub mod well_known;

@@ -1,4 +1,5 @@
 //! Controllers of a cluster, for an API that has no controller manager. They know the API by a client, so each would run
 //! against a real cluster, too.
 
+pub mod node_lifecycle;
 pub mod scheduler;

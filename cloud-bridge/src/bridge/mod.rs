@@ -19,7 +19,6 @@
 //! | `shared` | what all of these tasks have in common |
 //! | `backend`, `streams` | what kubectl asks of a node, and its bytes |
 //! | `overview` | how every node and its connection is, for people and monitoring |
-//! | `lifecycle` | nodes that fell silent, where no controller manager looks after them |
 //! | `clients`, `requests` | ways to the API |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
@@ -30,7 +29,6 @@ pub mod clients;
 mod credential;
 mod informers;
 mod lease;
-pub mod lifecycle;
 mod node;
 mod node_access;
 mod node_informer;
@@ -64,7 +62,7 @@ use shared::Shared;
 
 pub use credential::Credential;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
-pub use reports::{KubeletEndpoint, NodeOverrides};
+pub use reports::{BRIDGED_LABEL, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
 pub use settings::{ApiAddress, EndpointOf, Gone, Settings};
 

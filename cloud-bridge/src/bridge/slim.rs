@@ -4,7 +4,6 @@
 //! changes no digest and costs nothing on the link.
 
 use edge_protocol::json::SetField;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
@@ -43,42 +42,8 @@ struct WatchedCondition {
     status: String,
 }
 
-/// These are read from where the full types are.
-macro_rules! read_as {
-    ($slim:ty, $full:ty) => {
-        impl kube::Resource for $slim {
-            type DynamicType = ();
-            type Scope = <$full as kube::Resource>::Scope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                <$full as kube::Resource>::kind(&())
-            }
-
-            fn group((): &()) -> Cow<'_, str> {
-                <$full as kube::Resource>::group(&())
-            }
-
-            fn version((): &()) -> Cow<'_, str> {
-                <$full as kube::Resource>::version(&())
-            }
-
-            fn plural((): &()) -> Cow<'_, str> {
-                <$full as kube::Resource>::plural(&())
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-read_as!(SlimPod, Pod);
-read_as!(SlimNode, Node);
+apimachinery::read_as!(SlimPod, Pod);
+apimachinery::read_as!(SlimNode, Node);
 
 /// A node as read from the API: no more than tells whether it is there and believed alive.
 #[derive(Clone, Debug, Deserialize)]

@@ -21,7 +21,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub(super) use event::refusal_event;
-pub(super) use node::{BRIDGED_LABEL, SESSION_ANNOTATION};
+pub use node::BRIDGED_LABEL;
+pub(super) use node::SESSION_ANNOTATION;
 pub use node::{KubeletEndpoint, NodeOverrides};
 
 use super::node::Node;

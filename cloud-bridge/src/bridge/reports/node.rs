@@ -14,7 +14,7 @@ use crate::bridge::requests::Patch;
 use apimachinery::node_labels::may_set;
 
 /// Marks the nodes that bridges speak for.
-pub(in crate::bridge) const BRIDGED_LABEL: &str = "sampan.dev/bridged";
+pub const BRIDGED_LABEL: &str = "sampan.dev/bridged";
 
 /// Fencing number of the node's newest connection: how bridges over one API learn that a node has moved.
 pub(in crate::bridge) const SESSION_ANNOTATION: &str = "sampan.dev/session";
