@@ -120,6 +120,7 @@ fn deployments(kubectl: &Kubectl) {
     assert!(kubectl.ok(&["set", "image", "deployment/web", "busybox=busybox:2"]).contains("image updated"));
     let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"busybox","workingDir":"/tmp"}]}}}}"#;
     assert!(kubectl.ok(&["patch", "deployment", "web", "-p", patch]).contains("patched"));
+    assert!(kubectl.ok(&["scale", "deployment", "web", "--replicas=4"]).contains("scaled"));
     let mut edit = kubectl.command(&["edit", "deployment", "web"]);
     let edited = edit.env("EDITOR", "sed -i s/replicas:.1/replicas:\\ 3/").output().expect("kubectl starts");
     assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
@@ -127,7 +128,7 @@ fn deployments(kubectl: &Kubectl) {
     let seen: serde_json::Value = serde_json::from_str(&seen).expect("JSON");
     let container = &seen["spec"]["template"]["spec"]["containers"][0];
     assert_eq!((&container["image"], &container["workingDir"]), (&json!("busybox:2"), &json!("/tmp")));
-    assert_eq!((&seen["spec"]["replicas"], &seen["metadata"]["generation"]), (&json!(3), &json!(4)));
+    assert_eq!((&seen["spec"]["replicas"], &seen["metadata"]["generation"]), (&json!(3), &json!(5)));
 
     let template =
         json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "c", "image": "db:1"}]}});

@@ -1,6 +1,7 @@
 //! Deployments as objects: what is filled in, what is refused, and how they are shown. On a real cluster their controller
 //! acts on them meanwhile; nothing here depends on it.
 
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use crate::harness::{APPLY, Api, MERGE, STRATEGIC, TABLE};
@@ -38,6 +39,31 @@ async fn what_raises_a_generation() {
     assert_eq!((&told["spec"]["replicas"], &told["metadata"]["generation"]), (&json!(0), &json!(3)));
     let gone = api.delete(&path, Value::Null).await.ok();
     assert_eq!((&gone["kind"], &gone["details"]["group"]), (&json!("Status"), &json!("apps")));
+}
+
+#[tokio::test]
+async fn a_deployment_is_scaled() {
+    let api = Api::open().await;
+    let all = api.group_path("apps/v1", "deployments");
+    let mut made = deployment("d");
+    let tiers = json!({"spec": {"selector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["b", "a"]}]},
+        "template": {"metadata": {"labels": {"tier": "a"}}}}});
+    json_patch(&mut made, tiers);
+    api.post(&all, made).await.ok();
+    let path = format!("{all}/d/scale");
+    let seen = api.get(&path).await.ok();
+    assert_eq!((&seen["kind"], &seen["apiVersion"]), (&json!("Scale"), &json!("autoscaling/v1")));
+    assert_eq!((&seen["spec"]["replicas"], &seen["status"]["selector"]), (&json!(0), &json!("app=d,tier in (a,b)")));
+    let scaled = api.patch(&path, MERGE, json!({"spec": {"replicas": 3}})).await.ok();
+    assert_eq!(scaled["spec"]["replicas"], 3);
+    let whole = api.get(&format!("{all}/d")).await.ok();
+    assert_eq!((&whole["spec"]["replicas"], &whole["metadata"]["generation"]), (&json!(3), &json!(2)));
+    api.patch(&path, MERGE, json!({"spec": {"replicas": -1}}))
+        .await
+        .fails_with(422, "must be greater than or equal to 0");
+    let mut stale = scaled;
+    stale.set_at(&["metadata", "resourceVersion"], "1".into());
+    assert_eq!(api.put(&path, stale).await.code, 409);
 }
 
 #[tokio::test]

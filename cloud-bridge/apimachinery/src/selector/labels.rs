@@ -59,6 +59,28 @@ pub fn selects(selector: &Value, labels: &Value) -> bool {
         && items(selector, "matchExpressions").iter().all(|one| meets(one, own(text(one, "key"))))
 }
 
+/// A `LabelSelector` as one writes it: `app=web,tier in (a,b),!old`, by key.
+#[must_use]
+pub fn format_label_selector(selector: &Value) -> String {
+    let labels = text_entries(selector, "matchLabels").map(|(key, value)| (key, format!("{key}={value}")));
+    let expressions = items(selector, "matchExpressions").iter().map(|requirement| {
+        let key = text(requirement, "key");
+        let mut values: Vec<&str> = items(requirement, "values").iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        let shown = match text(requirement, "operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        };
+        (key, shown)
+    });
+    let mut all: Vec<(&str, String)> = labels.chain(expressions).collect();
+    all.sort_by_key(|(key, _)| *key);
+    all.into_iter().map(|(_, shown)| shown).collect::<Vec<_>>().join(",")
+}
+
 /// One requirement on labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {

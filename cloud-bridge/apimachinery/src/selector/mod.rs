@@ -6,4 +6,4 @@ mod labels;
 mod tests;
 
 pub use fields::FieldSelector;
-pub use labels::{LabelSelector, meets, selects};
+pub use labels::{LabelSelector, format_label_selector, meets, selects};

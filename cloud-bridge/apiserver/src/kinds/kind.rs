@@ -13,7 +13,7 @@ use crate::patch::merge_keys::{self, Type};
 use crate::patch::strategic::{self, PatchError};
 use crate::resource::cel::CelQuestion;
 use crate::resource::rules::{Changed, Rules};
-use crate::resource::strategy::{Column, Strategy};
+use crate::resource::strategy::{Column, ScalePaths, Strategy};
 use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Serves, Subresource, Text};
 use apimachinery::field::FieldError;
 
@@ -50,6 +50,7 @@ pub(crate) struct Kind {
     pub(crate) warnings: fn(&Value) -> Vec<String>,
     /// The rules of the status subresource, if the kind has one.
     pub(crate) status: Option<ChangeRule>,
+    pub(crate) scale: Option<ScalePaths>,
     pub(crate) subresources: &'static [Sub],
     pub(crate) columns: &'static [Spec],
     pub(crate) row: fn(&Value, Timestamp) -> Vec<Value>,
@@ -58,7 +59,7 @@ pub(crate) struct Kind {
     pub(crate) keys: &'static Type,
 }
 
-/// A subresource beside `status`.
+/// A subresource beside `status` and `scale`.
 pub(crate) struct Sub {
     name: &'static str,
     /// Group and kind of what it takes and returns.
@@ -131,6 +132,7 @@ pub(crate) const PLAIN: Kind = Kind {
     validations: |_| None,
     warnings: |_| Vec::new(),
     status: None,
+    scale: None,
     subresources: &[],
     columns: columns::PLAIN,
     row: columns::plain,
@@ -172,6 +174,7 @@ impl Kind {
         };
         let own = self.subresources.iter().map(|one| sub(one.name, (one.group, one.kind), one.verbs, one.serves));
         let status = self.status.map(|_| sub("status", (self.group, self.kind), STATUS_VERBS, Serves::Part));
+        let scale = self.scale.as_ref().map(|_| sub("scale", ("autoscaling", "Scale"), STATUS_VERBS, Serves::Scale));
         Arc::new(Resource {
             group: self.group.into(),
             version: self.version.into(),
@@ -183,7 +186,7 @@ impl Kind {
             namespaced: self.namespaced,
             categories: texts(self.categories),
             verbs: ALL_VERBS,
-            subresources: own.chain(status).collect(),
+            subresources: own.chain(scale).chain(status).collect(),
             has_generation: self.generation.is_some(),
             decode: self.check,
             storage: match (self.storage, self.group) {
@@ -242,6 +245,10 @@ impl Strategy for Kind {
     fn validate_part_update(&self, part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
         let found = self.subresources.iter().find(|one| one.name == part);
         found.map(|one| (one.rule)(new, old)).unwrap_or_default()
+    }
+
+    fn scale(&self) -> Option<&ScalePaths> {
+        self.scale.as_ref()
     }
 
     fn validations(&self, subresource: &str, new: &Value, _old: Option<&Value>) -> Option<CelQuestion> {

@@ -32,6 +32,16 @@ pub struct Column {
     pub priority: i32,
 }
 
+/// Where an object has what its `scale` subresource shows and sets, as JSON paths (`.spec.replicas`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// Made of names only.
+    pub spec_replicas: Cow<'static, str>,
+    pub status_replicas: Cow<'static, str>,
+    /// Of a selector, as text or as an object; empty where there is none.
+    pub selector: Cow<'static, str>,
+}
+
 /// The hooks of one kind. The default bodies suit a kind without opinions.
 #[allow(unused_variables)]
 pub trait Strategy: Send + Sync {
@@ -99,6 +109,11 @@ pub trait Strategy: Send + Sync {
     /// Validation of an update of such a subresource.
     fn validate_part_update(&self, part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
         Vec::new()
+    }
+
+    /// What the `scale` subresource goes by, if the kind has one.
+    fn scale(&self) -> Option<&ScalePaths> {
+        None
     }
 
     /// What is to be asked about the validation rules that hold for an object in its new state, in the named

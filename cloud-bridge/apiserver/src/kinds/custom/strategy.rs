@@ -14,7 +14,7 @@ use crate::codec::jsonpath;
 use crate::kinds::columns::human_duration;
 use crate::patch::merge_keys;
 use crate::resource::cel::CelQuestion;
-use crate::resource::strategy::{Column, Strategy};
+use crate::resource::strategy::{Column, ScalePaths, Strategy};
 use apimachinery::field::FieldError;
 
 /// One version of a custom resource.
@@ -22,6 +22,7 @@ pub(crate) struct Custom {
     schema: Value,
     validations: Option<Validations>,
     status: bool,
+    scale: Option<ScalePaths>,
     columns: Vec<(Column, String)>,
     selectable: Vec<String>,
 }
@@ -71,6 +72,14 @@ impl Custom {
             schema: version["schema"]["openAPIV3Schema"].clone(),
             validations: Validations::of(spec, version),
             status: version["subresources"]["status"].is_object(),
+            scale: version["subresources"]["scale"].as_object().map(|paths| {
+                let path = |name: &str| paths.get(name).map(text).unwrap_or_default().into();
+                ScalePaths {
+                    spec_replicas: path("specReplicasPath"),
+                    status_replicas: path("statusReplicasPath"),
+                    selector: path("labelSelectorPath"),
+                }
+            }),
             columns,
             selectable: version["selectableFields"]
                 .as_array()
@@ -199,6 +208,10 @@ impl Strategy for Custom {
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
         self.check(new)
+    }
+
+    fn scale(&self) -> Option<&ScalePaths> {
+        self.scale.as_ref()
     }
 
     fn validations(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Option<CelQuestion> {

@@ -6,6 +6,8 @@ mod template;
 mod tests;
 mod validate;
 
+use std::borrow::Cow;
+
 use edge_protocol::json::SetField;
 use k8s_openapi::api::apps::v1;
 use serde_json::{Value, json};
@@ -15,6 +17,7 @@ use super::kind::{Kind, PLAIN, keep_status, spec_changed};
 use crate::codec::decode;
 use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
 use crate::resource::rules::Rules;
+use crate::resource::strategy::ScalePaths;
 use apimachinery::json::{object_mut, set_default, set_default_text, text};
 use apimachinery::names;
 
@@ -39,6 +42,11 @@ pub(crate) static KIND: Kind = Kind {
     update: validate::update,
     warnings,
     status: Some(validate::status),
+    scale: Some(ScalePaths {
+        spec_replicas: Cow::Borrowed(".spec.replicas"),
+        status_replicas: Cow::Borrowed(".status.replicas"),
+        selector: Cow::Borrowed(".spec.selector"),
+    }),
     columns: table::COLUMNS,
     row: table::row,
     keys: &KEYS,

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::kinds::columns::{AGE, NAME, Spec, age, name};
-use apimachinery::json::{integer, items, text, text_entries};
+use apimachinery::json::{integer, items, text};
+use apimachinery::selector::format_label_selector;
 
 /// Columns of Deployments.
 pub(super) const COLUMNS: &[Spec] = &[
@@ -34,27 +35,6 @@ pub(super) fn row(deployment: &Value, now: Timestamp) -> Vec<Value> {
         age(deployment, now),
         of_containers("name").into(),
         of_containers("image").into(),
-        selector(&spec["selector"]).into(),
+        format_label_selector(&spec["selector"]).into(),
     ]
-}
-
-/// A selector as one writes it: `app=web,tier in (a,b),!old`, by key.
-fn selector(selector: &Value) -> String {
-    let labels = text_entries(selector, "matchLabels").map(|(key, value)| (key, format!("{key}={value}")));
-    let expressions = items(selector, "matchExpressions").iter().map(|requirement| {
-        let key = text(requirement, "key");
-        let mut values: Vec<&str> = items(requirement, "values").iter().filter_map(Value::as_str).collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        let shown = match text(requirement, "operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        };
-        (key, shown)
-    });
-    let mut all: Vec<(&str, String)> = labels.chain(expressions).collect();
-    all.sort_by_key(|(key, _)| *key);
-    all.into_iter().map(|(_, shown)| shown).collect::<Vec<_>>().join(",")
 }

@@ -1,4 +1,6 @@
-//! The scale subresource of custom resources: `autoscaling/v1` Scale over the paths the definition names.
+//! The scale subresource: an `autoscaling/v1` Scale over the paths that the kind names.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use edge_protocol::json::SetField;
@@ -7,28 +9,22 @@ use serde_json::{Value, json};
 
 use crate::codec::jsonpath;
 use crate::codec::parse;
-use crate::kinds::custom::STORAGE;
 use crate::registry::{Answer, Context, update};
 use crate::resource::status::{ApiError, ApiResult};
+use crate::resource::strategy::ScalePaths;
 use crate::resource::typed;
 use apimachinery::field::FieldError;
-use apimachinery::key::ObjectKey;
 use apimachinery::meta;
+use apimachinery::selector::format_label_selector;
 
 /// GET, PUT and merge PATCH.
 pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
-    let definition =
-        store.get(STORAGE, &ObjectKey::cluster(&ctx.resource.storage))?.ok_or_else(ApiError::no_resource)?;
-    let versions = definition.value()["spec"]["versions"].as_array().cloned().unwrap_or_default();
-    let paths = versions
-        .iter()
-        .find(|v| v["name"] == ctx.resource.version.as_ref())
-        .map(|v| v["subresources"]["scale"].clone())
-        .ok_or_else(ApiError::no_resource)?;
-    let shown = show(current.value(), &paths);
+    let resource = Arc::clone(&ctx.resource);
+    let paths = resource.strategy().scale().ok_or_else(ApiError::no_resource)?;
+    let shown = show(current.value(), paths);
     let wanted = match verb {
         "get" => return Ok(Answer::Plain(200, shown)),
         "update" => typed::read::<Scale>(body, "Scale")?,
@@ -47,7 +43,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         return Err(ApiError::invalid(&ctx.resource, &ctx.path.name, &[error]));
     }
     let mut new = current.value().clone();
-    let place = paths["specReplicasPath"].as_str().and_then(jsonpath::fields).ok_or_else(ApiError::no_resource)?;
+    let place = jsonpath::fields(&paths.spec_replicas).ok_or_else(ApiError::no_resource)?;
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
     new.set_at(&place, replicas.into());
     if new.at_mut(&place).is_none_or(|set| *set != replicas) {
@@ -76,27 +72,26 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
     let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run);
     ctx.cel = main.cel;
     let stored = stored?;
-    Ok(Answer::Plain(200, show(&stored, &paths)))
+    Ok(Answer::Plain(200, show(&stored, paths)))
 }
 
-fn show(object: &Value, paths: &Value) -> Value {
-    let number = |path: &str| {
-        let path = paths[path].as_str().unwrap_or_default();
-        jsonpath::find(object, path).first().and_then(|v| v.as_i64()).unwrap_or(0)
-    };
-    let selector = paths["labelSelectorPath"].as_str().unwrap_or_default();
+fn show(object: &Value, paths: &ScalePaths) -> Value {
+    let found = |path: &str| jsonpath::find(object, path).first().copied();
+    let number = |path: &str| found(path).and_then(Value::as_i64).unwrap_or(0);
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if !object["metadata"][field].is_null() {
             metadata.set(field, object["metadata"][field].clone());
         }
     }
-    let mut status = json!({ "replicas": number("statusReplicasPath") });
-    if let Some(text) = jsonpath::find(object, selector).first().and_then(|v| v.as_str()) {
-        status.set("selector", text.into());
+    let mut status = json!({ "replicas": number(&paths.status_replicas) });
+    match found(&paths.selector).filter(|_| !paths.selector.is_empty()) {
+        Some(Value::String(text)) => status.set("selector", text.as_str().into()),
+        Some(selector @ Value::Object(_)) => status.set("selector", format_label_selector(selector).into()),
+        _ => {}
     }
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        "spec": { "replicas": number("specReplicasPath") }, "status": status,
+        "spec": { "replicas": number(&paths.spec_replicas) }, "status": status,
     })
 }
