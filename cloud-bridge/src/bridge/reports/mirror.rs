@@ -26,6 +26,8 @@ struct ExistingMeta {
     uid: String,
     #[serde(default)]
     annotations: std::collections::BTreeMap<String, String>,
+    #[serde(default, rename = "deletionTimestamp")]
+    deleted: Option<String>,
 }
 
 impl Existing {
@@ -94,7 +96,8 @@ async fn create(requests: &Requests, node: &str, static_pod: &Value) -> Result<(
     }
     let existing: Existing = requests.get(&path).await?;
     match existing.mirrors() {
-        Some(hash) if hash == wanted => Ok(()),
+        Some(hash) if hash == wanted && existing.metadata.deleted.is_none() => Ok(()),
+        // Of an older version, or on its way out.
         Some(_) => {
             pod::gone(requests, &namespace, &name, &existing.metadata.uid).await?;
             requests.create(&list, &mirror).await?;
