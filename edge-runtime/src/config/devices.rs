@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Wrong;
+use super::number::Number;
 use crate::pod::extended_resources::is_extended;
 
 /// What stands behind one resource name.
@@ -16,19 +17,19 @@ pub struct DeviceClass {
     #[serde(rename = "paths")]
     pub patterns: Vec<String>,
     /// How many containers may have one device at the same time.
-    #[serde(default = "one")]
-    pub share: u32,
+    #[serde(default)]
+    pub share: Number<u32, 1>,
     /// Of `rwm`.
-    #[serde(default = "read_write")]
+    #[serde(default = "read_write", deserialize_with = "access")]
     pub access: String,
-}
-
-fn one() -> u32 {
-    1
 }
 
 fn read_write() -> String {
     "rw".to_owned()
+}
+
+fn access<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_else(read_write))
 }
 
 /// An OCI runtime as it is called.
@@ -64,13 +65,13 @@ fn device(name: &str, file: DeviceFile) -> Result<DeviceClass, Wrong> {
         return wrong("is no resource name like example.com/gpio".to_owned());
     }
     let class = match file {
-        DeviceFile::Paths(patterns) => DeviceClass { patterns, share: one(), access: read_write() },
+        DeviceFile::Paths(patterns) => DeviceClass { patterns, share: Number::default(), access: read_write() },
         DeviceFile::Full(class) => class,
     };
     if let Some(path) = class.patterns.iter().find(|path| !path.starts_with("/dev/") || path.contains("..")) {
         return wrong(format!("{path:?} is no path below /dev"));
     }
-    if class.patterns.is_empty() || class.share == 0 {
+    if class.patterns.is_empty() || *class.share == 0 {
         return wrong("needs at least one path, and share at least 1".to_owned());
     }
     if class.access.is_empty() || class.access.chars().any(|c| !"rwm".contains(c)) {

@@ -5,23 +5,18 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::number::Number;
 use super::{Config, Wrong};
 use crate::eviction::{Signal, Threshold, manager, threshold};
 use crate::sys::host;
 
 /// As typed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct EvictionFile {
     /// Threshold by signal, as the kubelet's `evictionHard`.
     pub hard: BTreeMap<String, String>,
-    pub pressure_transition_seconds: u64,
-}
-
-impl Default for EvictionFile {
-    fn default() -> Self {
-        Self { hard: BTreeMap::new(), pressure_transition_seconds: manager::TRANSITION.as_secs() }
-    }
+    pub pressure_transition_seconds: Number<u64, { manager::TRANSITION.as_secs() }>,
 }
 
 /// When pods must go.
@@ -36,7 +31,7 @@ impl EvictionConfig {
     pub(super) fn from_file(file: &EvictionFile) -> Result<Self, Wrong> {
         let thresholds = threshold::effective(&file.hard, host::memory_total())
             .map_err(|(signal, why)| (format!("eviction.hard.{signal}"), why))?;
-        Ok(Self { thresholds, transition: Duration::from_secs(file.pressure_transition_seconds) })
+        Ok(Self { thresholds, transition: Duration::from_secs(*file.pressure_transition_seconds) })
     }
 
     /// As typed, with the defaults that were not.
@@ -53,7 +48,7 @@ impl EvictionConfig {
 /// pkg/kubelet/cm `getNodeAllocatableAbsolute`).
 impl Config {
     pub fn allocatable_cpu_milli(&self, cpus: u32) -> u64 {
-        (u64::from(cpus) * 1000).saturating_sub(self.reserved.cpu_millis)
+        (u64::from(cpus) * 1000).saturating_sub(*self.reserved.cpu_millis)
     }
 
     pub fn allocatable_memory(&self, bytes: u64) -> u64 {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_yaml_ng::Value;
 
 use super::devices::{DeviceFile, Handler};
 use super::eviction::EvictionFile;
@@ -76,28 +75,7 @@ impl ConfigFile {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let parsed = serde_yaml_ng::from_str(text).or_else(|error| match without_empty(text) {
-            Some(text) => serde_yaml_ng::from_str(&text),
-            None => Err(error),
-        });
-        parsed.map_err(|error| ConfigError::Parse { file: file.into(), message: error.to_string().trim().to_owned() })
+        serde_yaml_ng::from_str(text)
+            .map_err(|error| ConfigError::Parse { file: file.into(), message: error.to_string().trim().to_owned() })
     }
-}
-
-/// The text without keys that have no value: they are not set. None if there are none.
-fn without_empty(text: &str) -> Option<String> {
-    fn clear(value: &mut Value) {
-        match value {
-            Value::Mapping(all) => {
-                all.retain(|_, value| !value.is_null());
-                all.values_mut().for_each(clear);
-            }
-            Value::Sequence(all) => all.iter_mut().for_each(clear),
-            _ => {}
-        }
-    }
-    let value: Value = serde_yaml_ng::from_str(text).ok()?;
-    let mut cleared = value.clone();
-    clear(&mut cleared);
-    (cleared != value).then(|| serde_yaml_ng::to_string(&cleared).ok())?
 }

@@ -2,28 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::number::Number;
 use super::{Wrong, wrong};
 use crate::image::Reference;
 
 /// When unused images go, in percent of their file system (the kubelet's `imageGCHighThresholdPercent` and
 /// `imageGCLowThresholdPercent`).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ImagesConfig {
     /// Collection begins at this use; 100 switches it off.
-    pub gc_high_percent: u64,
+    pub gc_high_percent: Number<u64, 85>,
     /// And ends at this: unless given at 80, or just below where it begins.
     gc_low_percent: Option<u64>,
     /// An image is not removed before it had this much time to be used (`imageMinimumGCAge`).
-    pub gc_min_age_seconds: u64,
+    pub gc_min_age_seconds: Number<u64, 120>,
     /// Names of images that are never removed, normalized once they are checked.
     pub pinned: Vec<String>,
-}
-
-impl Default for ImagesConfig {
-    fn default() -> Self {
-        Self { gc_high_percent: 85, gc_low_percent: None, gc_min_age_seconds: 120, pinned: Vec::new() }
-    }
 }
 
 impl ImagesConfig {
@@ -37,7 +32,7 @@ impl ImagesConfig {
     }
 
     pub(super) fn check(self) -> Result<Self, Wrong> {
-        let (high, low) = (self.gc_high_percent, self.gc_low_percent());
+        let (high, low) = (*self.gc_high_percent, self.gc_low_percent());
         if high > 100 {
             return Err(wrong("images.gc-high-percent", format!("{high} is more than 100")));
         }

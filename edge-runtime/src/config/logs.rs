@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::number::Number;
 use super::{Wrong, wrong};
 
 /// What one container may log. At this rate it writes 1 TB a year, which a small card endures for some years; 100 MB/s,
@@ -9,31 +10,25 @@ use super::{Wrong, wrong};
 /// come at once (10 MB).
 const LOG_BYTES_PER_SECOND: u64 = 32 << 10;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LogConfig {
-    pub max_bytes: u64,
-    pub max_files: u32,
-    bytes_per_second: u64,
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { max_bytes: 10 << 20, max_files: 5, bytes_per_second: LOG_BYTES_PER_SECOND }
-    }
+    pub max_bytes: Number<u64, { 10 << 20 }>,
+    pub max_files: Number<u32, 5>,
+    bytes_per_second: Number<u64, LOG_BYTES_PER_SECOND>,
 }
 
 impl LogConfig {
     /// What one container may log; `None` for as much as it likes.
     pub fn bytes_per_second(&self) -> Option<u64> {
-        Some(self.bytes_per_second).filter(|rate| *rate > 0)
+        Some(*self.bytes_per_second).filter(|rate| *rate > 0)
     }
 
     pub(super) fn check(self) -> Result<Self, Wrong> {
         if self.bytes_per_second().is_some_and(|rate| rate < 1024) {
             return Err(wrong("logs.bytes-per-second", "must be at least 1024, or 0 for no limit"));
         }
-        if self.max_bytes < 4096 || self.max_files < 2 {
+        if *self.max_bytes < 4096 || *self.max_files < 2 {
             return Err(wrong("logs", "max-bytes must be at least 4096 and max-files at least 2"));
         }
         Ok(self)

@@ -9,6 +9,7 @@ mod lenient;
 mod logs;
 mod network;
 mod node;
+mod number;
 mod print;
 mod pull;
 pub mod resources;

@@ -36,20 +36,15 @@ pub enum NetworkMode {
     Auto,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CniFile {
     pub conf_dir: Option<PathBuf>,
-    pub bin_dirs: Vec<PathBuf>,
+    pub bin_dirs: Option<Vec<PathBuf>>,
 }
 
-impl Default for CniFile {
-    /// Where distributions (Debian, Fedora) and Kubernetes' own packages put plugins.
-    fn default() -> Self {
-        let bin_dirs = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"].map(PathBuf::from).into();
-        Self { conf_dir: None, bin_dirs }
-    }
-}
+/// Where distributions (Debian, Fedora) and Kubernetes' own packages put plugins.
+const PLUGINS: [&str; 3] = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
 
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
@@ -86,7 +81,7 @@ impl NetworkConfig {
             cluster_domain: file.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
             mode: file.mode,
             cni_conf_dir: file.cni.conf_dir.unwrap_or_else(|| root.join("etc/cni/net.d")),
-            cni_bin_dirs: file.cni.bin_dirs,
+            cni_bin_dirs: file.cni.bin_dirs.unwrap_or_else(|| PLUGINS.map(PathBuf::from).into()),
         })
     }
 
@@ -99,6 +94,7 @@ impl NetworkConfig {
         }
         file.cluster_domain = Some(self.cluster_domain.clone());
         file.cni.conf_dir = Some(self.cni_conf_dir.clone());
+        file.cni.bin_dirs = Some(self.cni_bin_dirs.clone());
         file
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::number::Number;
 use super::{Wrong, wrong};
 use crate::pod::dns;
 use crate::pod::id::sha256_hex;
@@ -12,9 +13,9 @@ use crate::sys::cgroup::{Driver, check_slice_parent};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Reserved {
-    pub cpu_millis: u64,
-    pub memory_bytes: u64,
-    pub storage_bytes: u64,
+    pub cpu_millis: Number<u64, 0>,
+    pub memory_bytes: Number<u64, 0>,
+    pub storage_bytes: Number<u64, 0>,
 }
 
 /// Distinguishes nodes that share a host: nothing for `/`, otherwise 8 hex digits of the root's path.

@@ -30,6 +30,7 @@ impl Config {
             network: self.network.filled(typed.network),
             eviction: self.eviction.filled(typed.eviction),
             images: typed.images.filled(),
+            runtime: typed.runtime.filled(),
             ..typed
         }
     }

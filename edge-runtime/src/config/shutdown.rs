@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::number::Number;
+
 /// What becomes of pods when the machine shuts down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -14,18 +16,12 @@ pub enum AtShutdown {
 }
 
 /// How long pods get when the machine shuts down.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ShutdownConfig {
     /// For pods that are not critical, which stop first.
-    pub grace_seconds: u32,
+    pub grace_seconds: Number<u32, 20>,
     /// For critical ones, after the others.
-    pub critical_grace_seconds: u32,
+    pub critical_grace_seconds: Number<u32, 10>,
     pub pods: AtShutdown,
-}
-
-impl Default for ShutdownConfig {
-    fn default() -> Self {
-        Self { grace_seconds: 20, critical_grace_seconds: 10, pods: AtShutdown::default() }
-    }
 }

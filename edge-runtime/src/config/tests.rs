@@ -14,7 +14,7 @@ fn empty_file_gives_the_defaults_of_a_board() {
     assert_eq!(config.network.bridge, "sampan0");
     assert_eq!(config.network.subnets, ["10.85.0.0/24".parse().expect("a subnet")]);
     assert_eq!(config.max_pods, 110);
-    assert_eq!(config.logs.max_bytes, 10 << 20);
+    assert_eq!(*config.logs.max_bytes, 10 << 20);
     assert_eq!(config.logs.bytes_per_second(), Some(32_768));
 }
 
@@ -61,14 +61,23 @@ fn wrong_values_name_their_key() {
 
 #[test]
 fn a_key_without_a_value_is_not_set() {
-    let text = "max-pods:\nlogs:\n  max-files:\n  max-bytes: 8192\nreserved:\nregistry:\n- host: a\n  ca:\n";
+    let text = "max-pods:\nlogs:\n  max-files:\n  max-bytes: 8192\nreserved: {cpu-millis: }\nregistry:\n- host: a\n  ca:\n\
+                runtime:\n  command:\n  parallel:\n  request-timeout-seconds:\nnetwork: {cni: {bin-dirs: , conf-dir: }}\n\
+                images: {gc-high-percent: , gc-min-age-seconds: }\nshutdown: {grace-seconds: }\n\
+                eviction: {pressure-transition-seconds: }\ndevices: {a.b/c: {paths: [/dev/x], share: , access: }}\n\
+                labels:\n  node-role.kubernetes.io/edge:\n  release: 22.10\n";
     let config = load(text).expect("valid");
-    assert_eq!((config.max_pods, config.logs.max_files, config.logs.max_bytes), (110, 5, 8192));
-    let file = Path::new("/etc/edge-runtime/config.yaml");
-    let (parsed, left_out) =
-        ConfigFile::parse_lenient(format!("{text}logs2: {{a: 1}}\nimages: {{b: 2, gc-high-percent: }}\n"), file)
-            .expect("runs");
-    assert_eq!((parsed.logs.max_bytes, left_out.len()), (8192, 2), "{left_out:?}");
+    let defaults = load("").expect("valid");
+    assert_eq!((config.max_pods, *config.logs.max_files, *config.logs.max_bytes), (110, 5, 8192));
+    assert_eq!((config.runtime.command(), *config.runtime.request_timeout_seconds), (Path::new("runc"), 120));
+    assert_eq!((config.runtime.parallel(), *config.reserved.cpu_millis), (defaults.runtime.parallel(), 0));
+    assert_eq!(config.network.cni_bin_dirs, defaults.network.cni_bin_dirs);
+    assert_eq!((*config.images.gc_high_percent, *config.images.gc_min_age_seconds), (85, 120));
+    assert_eq!((*config.shutdown.grace_seconds, config.eviction.transition), (20, defaults.eviction.transition));
+    assert_eq!((*config.devices["a.b/c"].share, config.devices["a.b/c"].access.as_str()), (1, "rw"));
+    let labels: Vec<_> = config.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(labels, [("node-role.kubernetes.io/edge", ""), ("release", "22.10")]);
+    assert!(load("max-podz:\n").is_err(), "an unknown one is told all the same");
 }
 
 #[test]
@@ -97,7 +106,7 @@ fn keys_of_another_version_are_left_out_of_a_node_that_has_to_run() {
                 network:\n  bridge: br7\n  cni: {more: [1]}\nruntimes: {a: {command: crun, colour: red}}\nnew: {a: {b: 1}}\n";
     assert!(load(text).is_err(), "whoever checks a configuration is told");
     let (parsed, left_out) = ConfigFile::parse_lenient(text.to_owned(), file).expect("runs");
-    assert_eq!((parsed.max_pods, parsed.logs.max_files), (Some(3), 3));
+    assert_eq!((parsed.max_pods, *parsed.logs.max_files), (Some(3), 3));
     assert_eq!((parsed.network.bridge.as_deref(), parsed.registry.len(), parsed.runtimes.len()), (Some("br7"), 1, 1));
     for key in ["max-podz", "colour", "speed", "more", "`new`"] {
         assert!(left_out.iter().any(|said| said.contains(key) && said.contains("config.yaml")), "{key}: {left_out:?}");

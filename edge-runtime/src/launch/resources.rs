@@ -72,11 +72,11 @@ pub fn pod_memory_limit(pod: &Pod) -> Option<u64> {
 
 /// Values for all pods of the node together: what is allocatable.
 pub fn node_values(facts: &HostFacts, reserved: &Reserved) -> CgroupValues {
-    let milli = (u64::from(facts.cpus) * 1000).saturating_sub(reserved.cpu_millis);
+    let milli = (u64::from(facts.cpus) * 1000).saturating_sub(*reserved.cpu_millis);
     CgroupValues {
         cpu_shares: Some((milli * 1024 / 1000).clamp(MIN_SHARES.unsigned_abs(), MAX_SHARES.unsigned_abs())),
         // Also without a reserve: a former configuration may have had one.
-        memory_limit_bytes: Some(facts.memory_bytes.saturating_sub(reserved.memory_bytes)).filter(|bytes| *bytes > 0),
+        memory_limit_bytes: Some(facts.memory_bytes.saturating_sub(*reserved.memory_bytes)).filter(|bytes| *bytes > 0),
         ..CgroupValues::default()
     }
 }

@@ -49,7 +49,7 @@ pub struct NoRuntime {
 impl Runtimes {
     /// Those of the configuration, for its cgroup driver.
     pub fn new(config: &Config) -> Self {
-        let mut runtimes = Self::of(&config.runtime.command, &config.runtimes);
+        let mut runtimes = Self::of(config.runtime.command(), &config.runtimes);
         if config.cgroup_driver == Driver::Systemd {
             for handler in runtimes.handlers.values_mut().chain([&mut runtimes.default]) {
                 handler.args.push(SYSTEMD.to_owned());

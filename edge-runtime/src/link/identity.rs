@@ -174,6 +174,8 @@ impl Identity {
 fn put(paths: &Paths, name: &str, text: &[u8]) -> Result<(), IdentityError> {
     let path = paths.identity().join(name);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(paths.identity());
+    // What an earlier version was writing when the power went holds a key, too.
+    let _ = fs::remove_file(paths.identity().join(format!(".{name}.partial")));
     made.and_then(|()| replace(&path, text, true)).map_err(|source| IdentityError::Io { path, source })
 }
 

@@ -64,7 +64,7 @@ impl ImageGc {
             return Ok(());
         };
         let used = 100 - u64::min(space.available.saturating_mul(100) / space.capacity, 100);
-        if policy.gc_high_percent >= 100 || used < policy.gc_high_percent {
+        if *policy.gc_high_percent >= 100 || used < *policy.gc_high_percent {
             self.failed = false;
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl ImageGc {
         images.append(&mut damaged);
         self.used_at.retain(|id, _| images.iter().any(|image| image.id == *id));
         self.used_at.extend(used.iter().map(|id| (id.clone(), wall)));
-        let min_age = i64::try_from(cx.config.images.gc_min_age_seconds).unwrap_or(i64::MAX);
+        let min_age = i64::try_from(*cx.config.images.gc_min_age_seconds).unwrap_or(i64::MAX);
         let rules = gc::Rules { used: &used, used_at: &self.used_at, min_age, now: wall };
         let chosen = gc::select_unused(&images, &rules, bytes);
         if chosen.is_empty() {

@@ -71,7 +71,7 @@ impl Node {
         self.shutdown.under_way = true;
         self.shutdown.frozen = config.pods == AtShutdown::Resume;
         let [grace, critical_grace] =
-            [config.grace_seconds, config.critical_grace_seconds].map(|seconds| Duration::from_secs(seconds.into()));
+            [*config.grace_seconds, *config.critical_grace_seconds].map(|seconds| Duration::from_secs(seconds.into()));
         self.shutdown.groups = VecDeque::from([(normal, grace), (critical, critical_grace)]);
         self.cx.node_event(false, "Shutdown", "Shutdown manager detected shutdown event")?;
         self.node_status.force();

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::Layers;
@@ -32,7 +33,9 @@ impl Layers {
     /// All records; what cannot be read is none.
     pub fn records(&self) -> Vec<ImageRecord> {
         let entries = fs::read_dir(&self.layers).into_iter().flatten().flatten();
-        let paths = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "image"));
+        // A name that begins with a dot is of one that is being written.
+        let names = entries.filter(|entry| !entry.file_name().as_bytes().starts_with(b"."));
+        let paths = names.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "image"));
         let mut records: Vec<ImageRecord> = paths.filter_map(|path| read_json(&path)).collect();
         // The name of the file is nobody's word.
         records.retain(|record| is_sha256(&record.id) && self.record_file(&record.id).exists());

@@ -218,8 +218,8 @@ impl Containers {
             runtime: runtime.program,
             runtime_root: runtime.root,
             runtime_args: runtime.args,
-            log_max_bytes: config.logs.max_bytes,
-            log_max_files: config.logs.max_files,
+            log_max_bytes: *config.logs.max_bytes,
+            log_max_files: *config.logs.max_files,
             cgroup: Some(cgroup_of_container(cgroups, pod, uid, id)),
             ..StartContainer::default()
         }

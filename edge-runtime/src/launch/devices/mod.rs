@@ -58,7 +58,7 @@ impl Devices {
     /// Resource names with how many containers can have one each, now.
     pub fn capacity(&self) -> BTreeMap<String, u64> {
         let count = |class: &DeviceClass| {
-            u64::try_from(present(class).len()).unwrap_or(0).saturating_mul(u64::from(class.share))
+            u64::try_from(present(class).len()).unwrap_or(0).saturating_mul(u64::from(*class.share))
         };
         self.classes.iter().map(|(name, class)| (name.clone(), count(class))).collect()
     }
@@ -82,7 +82,7 @@ impl Devices {
             for path in &there {
                 if had.len() < wanted
                     && !had.contains(path)
-                    && self.users(uid, pod, &container.name, &resource, path) < class.share
+                    && self.users(uid, pod, &container.name, &resource, path) < *class.share
                 {
                     had.push(path.clone());
                 }

@@ -24,7 +24,7 @@ fn container(pod: &Pod, init: bool) -> &Container {
 /// Two devices that every machine has.
 fn classes(share: u32) -> BTreeMap<String, DeviceClass> {
     let patterns = vec!["/dev/zero".to_owned(), "/dev/nul?".to_owned(), "/dev/none*".to_owned()];
-    BTreeMap::from([(GPIO.to_owned(), DeviceClass { patterns, share, access: "rw".into() })])
+    BTreeMap::from([(GPIO.to_owned(), DeviceClass { patterns, share: share.into(), access: "rw".into() })])
 }
 
 fn names(grants: io::Result<Vec<Grant>>) -> Vec<String> {

@@ -148,7 +148,7 @@ impl Pulls {
         self.tasks.insert(number, task);
     }
 
-    /// ExitSync the downloads under way; what they have stays for the next try.
+    /// Ends the downloads under way; what they have stays for the next try.
     pub(super) fn stop(&mut self, cx: &mut Context, why: &str) {
         for number in self.queue.fetched() {
             let reason = "ErrImagePull".to_owned();

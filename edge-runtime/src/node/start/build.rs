@@ -109,8 +109,8 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
 
 fn connect_monitor(paths: &Paths, config: &Config, tasks: &Tasks, senders: &Senders) -> MonitorClient {
     let settings = Settings {
-        workers: config.runtime.parallel,
-        runtime_timeout: Duration::from_secs(config.runtime.request_timeout_seconds),
+        workers: config.runtime.parallel(),
+        runtime_timeout: Duration::from_secs(*config.runtime.request_timeout_seconds),
         ..Settings::default()
     };
     MonitorClient::connect_or_spawn(tasks, paths.clone(), settings, senders.monitor.clone())
@@ -134,7 +134,7 @@ fn node_status(paths: &Paths, config: &Config, launch: &Launch, store: &Store) -
     if version.is_none() {
         log::error!(
             "the OCI runtime {} does not run: install it, or name another as runtime.command",
-            config.runtime.command.display()
+            config.runtime.command().display()
         );
     }
     let sensors = Sensors::find(Path::new("/sys"), vec![paths.state(), paths.layers(), paths.all_pod_logs()]);
