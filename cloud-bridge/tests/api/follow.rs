@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Api, config, pod};
+use crate::harness::{Api, MERGE, config, pod};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -202,20 +202,26 @@ async fn the_next_start_ends_what_a_crash_cut_short() {
     api.until("/api/v1/namespaces/full", |answer| answer.code == 404).await;
 }
 
+/// A definition of `things.example.com`.
+fn things(scope: &str) -> Value {
+    json!({"metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": scope, "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+}
+
+fn thing(name: &str) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}})
+}
+
 /// The owners go with their definition: nobody could judge by its kind whether one was there.
 #[tokio::test]
 async fn a_definition_takes_what_its_objects_own_along() {
     let api = Api::embedded(|_| {});
-    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
-        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
-    api.post(DEFINITIONS, definition).await.ok();
+    api.post(DEFINITIONS, things("Namespaced")).await.ok();
     let path = format!("/apis/example.com/v1/namespaces/{}/things", api.ns);
     api.until(&path, |answer| answer.code == 200).await;
     for number in 0..100 {
-        let thing =
-            json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": format!("t{number}")}});
-        let thing = api.post(&path, thing).await.ok();
+        let thing = api.post(&path, thing(&format!("t{number}"))).await.ok();
         let mut map = config(&format!("c{number}"), json!({}));
         map["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.com/v1", "kind": "Thing",
             "name": thing["metadata"]["name"], "uid": thing["metadata"]["uid"]}]);
@@ -224,4 +230,90 @@ async fn a_definition_takes_what_its_objects_own_along() {
     api.delete(&format!("{DEFINITIONS}/things.example.com"), Value::Null).await.ok();
     api.until(&path, |answer| answer.code == 404).await;
     gone(&api, &api.path("configmaps")).await;
+}
+
+/// Neither they nor what they own have a namespace; by the time they are asked for nobody serves their kind.
+#[tokio::test]
+async fn a_definition_of_the_cluster_takes_what_its_objects_own_along() {
+    const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
+    let api = Api::embedded(|_| {});
+    api.post(DEFINITIONS, things("Cluster")).await.ok();
+    let path = "/apis/example.com/v1/things";
+    api.until(path, |answer| answer.code == 200).await;
+    for number in 0..20 {
+        let thing = api.post(path, thing(&format!("t{number}"))).await.ok();
+        let class = json!({"handler": "runc", "metadata": {"name": format!("c{number}"), "ownerReferences": [
+            {"apiVersion": "example.com/v1", "kind": "Thing", "name": thing["metadata"]["name"],
+                "uid": thing["metadata"]["uid"]}]}});
+        api.post(CLASSES, class).await.ok();
+    }
+    api.delete(&format!("{DEFINITIONS}/things.example.com"), Value::Null).await.ok();
+    api.until(path, |answer| answer.code == 404).await;
+    gone(&api, CLASSES).await;
+}
+
+#[tokio::test]
+async fn a_definition_that_has_lost_its_objects_serves_nothing_whatever_it_waits_for() {
+    let api = Api::embedded(|_| {});
+    let mut definition = things("Namespaced");
+    definition["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    api.post(DEFINITIONS, definition).await.ok();
+    let (path, at) = (api.group_path("example.com/v1", "things"), format!("{DEFINITIONS}/things.example.com"));
+    api.until(&path, |answer| answer.code == 200).await;
+    let mut held = thing("t");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    api.post(&path, held).await.ok();
+    api.delete(&at, Value::Null).await.ok();
+    let one = format!("{path}/t");
+    api.until(&one, |answer| answer.body["metadata"]["deletionTimestamp"].is_string()).await;
+    let refusal = "things.example.com \"u\" is forbidden: \
+                   create not allowed while custom resource definition is terminating";
+    api.post(&path, thing("u")).await.fails(403, refusal);
+    let free = json!({"metadata": {"finalizers": null}});
+    api.patch(&one, MERGE, free.clone()).await.ok();
+    api.until(&path, |answer| answer.code == 404).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(api.get(&path).await.code, 404);
+    let api = api.reopen().await;
+    assert_eq!(api.get(&path).await.code, 404);
+    assert_eq!(api.get(&at).await.ok()["metadata"]["finalizers"], json!(["example.com/hold"]));
+    api.patch(&at, MERGE, free).await.ok();
+    api.until(&at, |answer| answer.code == 404).await;
+}
+
+/// The next tenant of the name would find them when their kind is served again.
+#[tokio::test]
+async fn a_namespace_does_not_go_before_what_is_not_served() {
+    let api = Api::embedded(|_| {});
+    let mut definition = things("Namespaced");
+    api.post(DEFINITIONS, definition.clone()).await.ok();
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "tenant"}})).await.ok();
+    let path = "/apis/example.com/v1/namespaces/tenant/things";
+    api.until(path, |answer| answer.code == 200).await;
+    api.post(path, thing("t")).await.ok();
+    sql(
+        &api,
+        "INSERT INTO objects (storage, ns, name, uid, rev, body)
+             SELECT 'unknown.example.com', ns, name, 'u', rev, body FROM objects WHERE storage = 'things.example.com'",
+    );
+    let at = format!("{DEFINITIONS}/things.example.com");
+    let serve = |served: bool| {
+        let mut versions = things("Namespaced")["spec"]["versions"].take();
+        versions[0]["served"] = json!(served);
+        json!({"spec": {"versions": versions}})
+    };
+    api.patch(&at, MERGE, serve(false)).await.ok();
+    api.until(path, |answer| answer.code == 404).await;
+    api.delete("/api/v1/namespaces/tenant", Value::Null).await.ok();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(api.get("/api/v1/namespaces/tenant").await.ok()["status"]["phase"], "Terminating");
+    // What is known of the other one is enough to delete it.
+    definition["metadata"]["name"] = json!("unknown.example.com");
+    definition["spec"]["names"] = json!({"plural": "unknown", "kind": "Unknown"});
+    api.post(DEFINITIONS, definition).await.ok();
+    api.until("/api/v1/namespaces/tenant", |answer| answer.code == 404).await;
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "tenant"}})).await.ok();
+    api.patch(&at, MERGE, serve(true)).await.ok();
+    let list = api.until(path, |answer| answer.code == 200).await;
+    assert_eq!(list.body["items"], json!([]));
 }

@@ -21,6 +21,10 @@ use attributes::Attributes;
 
 /// Before a creation.
 pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
+    // K8s apiextensions-apiserver customresource_handler.go: forbidCreateAdmission.
+    if let Some(why) = ctx.resource.strategy().refusal() {
+        return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), why));
+    }
     if ctx.resource.namespaced {
         namespace_lives(store, ctx, value)?;
     }

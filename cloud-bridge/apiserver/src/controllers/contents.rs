@@ -1,4 +1,4 @@
-//! Deleting all that a storage holds, in one namespace or in every one, some at a time.
+//! Deleting all that a storage holds, in one namespace or in every one, one after the other.
 
 use jiff::Timestamp;
 
@@ -9,9 +9,6 @@ use crate::resource::status::ApiResult;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// Objects that are read at a time.
-const PAGE: usize = 32;
-
 /// Deletes what comes after this key and is not being deleted yet, until the turn is over: then tells after which to go
 /// on.
 pub(super) fn delete<K>(
@@ -21,19 +18,14 @@ pub(super) fn delete<K>(
     mut after: Option<ObjectKey>,
 ) -> ApiResult<Option<ObjectKey>> {
     let options = Options { propagation: Some("Background".into()), ..Options::default() };
-    loop {
-        let page = turn.store.list(&resource.storage, namespace, after.as_ref(), Some(PAGE))?;
-        if page.is_empty() {
-            return Ok(None);
+    while let Some(stored) = turn.store.list(&resource.storage, namespace, after.as_ref(), Some(1))?.pop() {
+        if !meta::deleting(stored.value()) {
+            delete::remove(turn.store, resource, &stored, &options, Timestamp::now())?;
         }
-        for stored in page {
-            if !meta::deleting(stored.value()) {
-                delete::remove(turn.store, resource, &stored, &options, Timestamp::now())?;
-            }
-            after = Some(stored.key.clone());
-            if turn.over() {
-                return Ok(after);
-            }
+        after = Some(stored.key.clone());
+        if turn.over() {
+            return Ok(after);
         }
     }
+    Ok(None)
 }

@@ -29,23 +29,36 @@ fn texts(value: &Value) -> Vec<Text> {
     value.as_array().into_iter().flatten().map(text).collect()
 }
 
-/// The resources that a definition serves, one per version.
+/// The resources that a definition serves, one per version; none when it has lost its objects and waits for others.
 pub(crate) fn resources(definition: &Value) -> Vec<Arc<Resource>> {
+    if meta::deleting(definition) && !waits(definition) {
+        return Vec::new();
+    }
+    versions(definition)
+        .filter(|version| version["served"] == true)
+        .map(|v| Arc::new(resource(definition, v)))
+        .collect()
+}
+
+fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
+    definition["spec"]["versions"].as_array().into_iter().flatten()
+}
+
+/// The resource by which objects of a storage can be deleted, though no version of them may be served.
+pub(super) fn deletable(inner: &Inner, store: &Store, storage: &str) -> Result<Option<Arc<Resource>>, StoreError> {
+    if let Some(resource) = inner.registry.by_storage(storage) {
+        return Ok(Some(resource));
+    }
+    let Some(definition) = store.get(STORAGE, &ObjectKey::cluster(storage))? else { return Ok(None) };
+    let stored = versions(definition.value()).find(|version| version["storage"] == true);
+    Ok(stored.map(|version| Arc::new(resource(definition.value(), version))))
+}
+
+fn resource(definition: &Value, version: &Value) -> Resource {
     let spec = &definition["spec"];
     let names = &spec["names"];
     let storage =
         format!("{}.{}", names["plural"].as_str().unwrap_or_default(), spec["group"].as_str().unwrap_or_default());
-    let versions = spec["versions"].as_array();
-    versions
-        .into_iter()
-        .flatten()
-        .filter(|version| version["served"] == true)
-        .map(|version| Arc::new(resource(spec, version, &storage)))
-        .collect()
-}
-
-fn resource(spec: &Value, version: &Value, storage: &str) -> Resource {
-    let names = &spec["names"];
     let mut subresources = Vec::new();
     if version["subresources"]["status"].is_object() {
         subresources.push(Subresource {
@@ -81,8 +94,8 @@ fn resource(spec: &Value, version: &Value, storage: &str) -> Resource {
         subresources,
         has_generation: true,
         decode: None,
-        storage: storage.to_owned().into(),
-        hooks: Hooks::Custom(Arc::new(Custom::new(spec, version))),
+        storage: storage.into(),
+        hooks: Hooks::Custom(Arc::new(Custom::new(spec, version, meta::deleting(definition)))),
     }
 }
 
@@ -123,7 +136,7 @@ impl Controller for Definitions {
     fn keys(inner: &Inner, seen: &Seen<'_>, queue: &Queue<Key>) {
         if seen.storage == STORAGE {
             queue.add(Key::Definition(seen.key.name.clone()));
-        } else if seen.after.is_none() && inner.registry.by_storage(seen.storage).is_some_and(|r| r.is_custom()) {
+        } else if seen.after.is_none() && inner.registry.by_storage(seen.storage).is_none_or(|r| r.is_custom()) {
             queue.add(Key::Empty(seen.storage.to_owned()));
         }
     }
@@ -161,7 +174,7 @@ impl Definitions {
         if turn.store.get(STORAGE, &ObjectKey::cluster(name))?.is_none_or(|definition| !going(&definition)) {
             return Ok(());
         }
-        if let Some(resource) = turn.inner.registry.by_storage(name) {
+        if let Some(resource) = deletable(turn.inner, turn.store, name)? {
             self.emptied.insert(name.to_owned());
             if let Some(last) = contents::delete(turn, &resource, None, after)? {
                 turn.queue.add(Key::Contents(name.to_owned(), Some(last)));
@@ -178,8 +191,7 @@ impl Definitions {
         let definition = turn.store.get(STORAGE, &ObjectKey::cluster(name))?.filter(|found| going(found));
         let Some(definition) = definition.filter(|_| !self.emptied.contains(name)) else { return Ok(()) };
         if let Some(first) = turn.store.list(name, None, None, Some(1))?.pop() {
-            // What is not served cannot be deleted.
-            if !meta::deleting(first.value()) && turn.inner.registry.by_storage(name).is_some() {
+            if !meta::deleting(first.value()) {
                 turn.queue.add(Key::Contents(name.to_owned(), None));
             }
             return Ok(());
@@ -196,7 +208,11 @@ impl Definitions {
 
 /// Whether it is being deleted and waits for its objects.
 fn going(definition: &Stored) -> bool {
-    meta::deleting(definition.value()) && meta::finalizers(definition.value()).iter().any(|f| f == FINALIZER)
+    meta::deleting(definition.value()) && waits(definition.value())
+}
+
+fn waits(definition: &Value) -> bool {
+    meta::finalizers(definition).iter().any(|finalizer| finalizer == FINALIZER)
 }
 
 /// From now on a definition serves these resources. Ends its watches when they are other ones than before.
@@ -220,7 +236,7 @@ fn establish(definition: &mut Value, now: Timestamp) {
     }
     status.set("acceptedNames", definition["spec"]["names"].clone());
     let mut stored: Vec<Value> = status["storedVersions"].as_array().cloned().unwrap_or_default();
-    for version in definition["spec"]["versions"].as_array().into_iter().flatten() {
+    for version in versions(definition) {
         if version["storage"] == true && !stored.contains(&version["name"]) {
             stored.push(version["name"].clone());
         }

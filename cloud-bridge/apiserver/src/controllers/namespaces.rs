@@ -6,11 +6,11 @@ use std::sync::Arc;
 use edge_protocol::json::SetField;
 use serde_json::Value;
 
-use super::contents;
 use super::queue::Queue;
-use super::runner::{Controller, Seen, Turn, served};
+use super::runner::{Controller, Seen, Turn};
+use super::{contents, definitions};
 use crate::registry::write;
-use crate::resource::status::ApiResult;
+use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
 use crate::storage::{Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
@@ -81,10 +81,8 @@ impl Namespaces {
             return Ok(());
         }
         self.emptied.insert(name.to_owned());
-        for storage in served(turn.inner, |resource| resource.namespaced) {
-            let Some(resource) = turn.inner.registry.by_storage(&storage).filter(|_| *storage >= *from) else {
-                continue;
-            };
+        for storage in turn.store.storages_in(name)?.into_iter().filter(|storage| **storage >= *from) {
+            let Some(resource) = definitions::deletable(turn.inner, turn.store, &storage)? else { continue };
             let after = after.filter(|_| storage == from).cloned();
             if let Some(last) = contents::delete(turn, &resource, Some(name), after)? {
                 turn.queue.add(Key::Contents(name.to_owned(), storage, Some(last)));
@@ -98,12 +96,20 @@ impl Namespaces {
 
     fn empty(&self, turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
         let Some(namespace) = going(turn.store, name)?.filter(|_| !self.emptied.contains(name)) else { return Ok(()) };
-        for storage in served(turn.inner, |resource| resource.namespaced) {
-            let Some(first) = turn.store.list(&storage, Some(name), None, Some(1))?.pop() else { continue };
+        let storages = turn.store.storages_in(name)?;
+        for storage in &storages {
+            if definitions::deletable(turn.inner, turn.store, storage)?.is_none() {
+                continue;
+            }
+            let Some(first) = turn.store.list(storage, Some(name), None, Some(1))?.pop() else { continue };
             if !meta::deleting(first.value()) {
                 turn.queue.add(Key::Contents(name.to_owned(), String::new(), None));
             }
             return Ok(());
+        }
+        // A namespace of the same name would show them to others when their kind is served again.
+        if let Some(storage) = storages.first() {
+            return Err(ApiError::internal(format!("the namespace holds {storage}, which nothing serves")));
         }
         let Some(resource) = turn.inner.registry.by_storage(STORAGE) else { return Ok(()) };
         let mut new = namespace.value().clone();

@@ -20,10 +20,7 @@ use sampan_log::printable::printable;
 /// A controller has the thread for about so long before others have their turn.
 const TURN: Duration = Duration::from_millis(2);
 
-/// Objects that are read at a time at the start.
-const PAGE: usize = 32;
-
-/// A page that could not be read is tried again after this.
+/// What could not be read at the start is tried again after this.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// An object as a controller is told of it: of what there is at its start as of something new, then of each change.
@@ -139,11 +136,11 @@ async fn list<C: Controller>(inner: &Weak<Inner>, queue: &Queue<C::Key>) {
         let mut after = None;
         loop {
             let Some(inner) = inner.upgrade() else { return };
-            let read = page::<C>(&inner, queue, &storage, after.as_ref());
+            let read = page::<C>(&inner, queue, &storage, &mut after);
             drop(inner);
             match read {
-                Ok(None) => break,
-                Ok(last) => after = last,
+                Ok(false) => break,
+                Ok(true) => {}
                 Err(error) => {
                     log::warn!("{}, again in {RETRY:?}: {error}", C::NAME);
                     tokio::time::sleep(RETRY).await;
@@ -154,17 +151,23 @@ async fn list<C: Controller>(inner: &Weak<Inner>, queue: &Queue<C::Key>) {
     }
 }
 
-/// Tells of the objects after this one, and which was the last; `None` after all of them.
+/// Tells of the objects after this one, until they have had their turn: then `after` is the last of them. Whether there
+/// may be more. One at a time: a parsed object may need sixteen times the room that it has in the file.
 fn page<C: Controller>(
     inner: &Inner,
     queue: &Queue<C::Key>,
     storage: &str,
-    after: Option<&ObjectKey>,
-) -> Result<Option<ObjectKey>, StoreError> {
-    let page = inner.store().list(storage, None, after, Some(PAGE))?;
-    for stored in &page {
+    after: &mut Option<ObjectKey>,
+) -> Result<bool, StoreError> {
+    let end = Instant::now() + TURN;
+    loop {
+        let next = inner.store().list(storage, None, after.as_ref(), Some(1))?.pop();
+        let Some(stored) = next else { return Ok(false) };
         let seen = Seen { storage, key: &stored.key, before: None, after: Some(stored.value()) };
         C::keys(inner, &seen, queue);
+        *after = Some(stored.key.clone());
+        if Instant::now() >= end {
+            return Ok(true);
+        }
     }
-    Ok(page.last().map(|last| last.key.clone()))
 }

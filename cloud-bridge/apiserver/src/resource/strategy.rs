@@ -50,6 +50,11 @@ pub trait Strategy: Send + Sync {
         &Rules::CUSTOM
     }
 
+    /// Why nothing of the kind may be created now.
+    fn refusal(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The check of a body for kinds without a Rust type (custom resources): pruning by schema. Built-in kinds
     /// never come here.
     fn decode(&self, value: Value) -> Result<Decoded, String> {

@@ -3,6 +3,7 @@
 //! Lease, how often it changed hands and everything else of it is in the file like any object.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -68,9 +69,8 @@ impl Leases {
 
     /// In key order, after `after`.
     pub(super) fn list(&self, namespace: Option<&str>, after: Option<&ObjectKey>) -> impl Iterator<Item = Arc<Stored>> {
-        let chosen = self.all.iter().filter(move |(key, _)| {
-            namespace.is_none_or(|ns| key.namespace == ns) && after.is_none_or(|after| *key > after)
-        });
+        let rest = self.all.range::<ObjectKey, _>((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        let chosen = rest.filter(move |(key, _)| namespace.is_none_or(|ns| key.namespace == ns));
         chosen.map(|(key, lease)| stored(key, lease))
     }
 

@@ -79,6 +79,21 @@ impl Store {
             .map_err(|e| self.sql(e))
     }
 
+    /// The storages that hold something in this namespace, whether anything serves them or not, in order. From one storage
+    /// to the next by the index: nobody waits while all objects are looked at.
+    pub(crate) fn storages_in(&self, namespace: &str) -> Result<Vec<String>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "WITH RECURSIVE storages(storage) AS (SELECT min(storage) FROM objects UNION ALL \
+                     SELECT (SELECT min(objects.storage) FROM objects WHERE objects.storage > storages.storage) \
+                     FROM storages WHERE storages.storage IS NOT NULL) \
+                 SELECT storage FROM storages WHERE EXISTS \
+                     (SELECT 1 FROM objects WHERE objects.storage = storages.storage AND ns = ?1) ORDER BY storage",
+            )
+            .and_then(|mut statement| statement.query_map([namespace], |row| row.get(0))?.collect())
+            .map_err(|e| self.sql(e))
+    }
+
     /// Where the object with this uid is stored.
     pub(crate) fn by_uid(&self, uid: &str) -> Result<Option<Place>, StoreError> {
         self.conn

@@ -414,3 +414,20 @@ fn a_log_that_lost_its_end_is_read_up_to_there() {
     }
     assert!(before < 20);
 }
+
+#[test]
+fn a_namespace_tells_what_it_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    assert!(store.storages_in("a").unwrap().is_empty());
+    for (storage, namespace) in [("z", "a"), ("b", "a"), ("c", "other"), (LEASES, "a"), ("d", "")] {
+        let mut object = object(&format!("{storage}-{namespace}"), "1");
+        object.set_at(&["metadata", "namespace"], namespace.into());
+        store.write(storage, object, None, None).unwrap();
+    }
+    assert_eq!(store.storages_in("a").unwrap(), ["b", LEASES, "z"]);
+    let key = ObjectKey { namespace: "a".into(), name: "z-a".into() };
+    let last = store.get("z", &key).unwrap().unwrap();
+    store.delete("z", &last).unwrap();
+    assert_eq!(store.storages_in("a").unwrap(), ["b", LEASES]);
+}

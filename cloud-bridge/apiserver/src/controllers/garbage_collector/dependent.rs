@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{finalizer, find, references};
+use super::{Owner, finalizer, find, references};
 use crate::registry::delete::{self, Options};
 use crate::registry::write;
 use crate::resource::status::ApiResult;
@@ -12,7 +12,7 @@ use crate::storage::{Place, Store, StoreError};
 use apimachinery::meta::{self, FOREGROUND, ORPHAN};
 
 #[derive(Debug, PartialEq, Eq)]
-enum Owner {
+enum State {
     /// There, or of a kind that is not served here and so cannot be judged.
     Solid,
     /// There, and being deleted in the foreground.
@@ -25,34 +25,39 @@ fn owner_state(
     store: &Store,
     reference: &Value,
     namespace: &str,
-    gone: Option<&str>,
-) -> Result<Owner, StoreError> {
+    gone: Option<&Owner>,
+) -> Result<State, StoreError> {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let kind = inner.registry.by_kind(text("apiVersion"), text("kind"));
+    let gone = gone.filter(|gone| gone.uid == text("uid"));
     // Such a reference names no namespace that the owner could be looked for in: it can be neither kept nor followed
     // (K8s garbagecollector.go isDangling), so the object stays.
-    if namespace.is_empty() && kind.as_ref().is_none_or(|kind| kind.namespaced) {
-        return Ok(Owner::Solid);
+    let nowhere = match &kind {
+        Some(kind) => kind.namespaced,
+        None => gone.is_none_or(|gone| gone.namespaced),
+    };
+    if namespace.is_empty() && nowhere {
+        return Ok(State::Solid);
     }
     let Some((storage, key)) = store.by_uid(text("uid"))? else {
         // One that was seen to go has gone, though its kind may have gone with it (K8s absentOwnerCache).
-        let known = kind.is_some() || gone == Some(text("uid"));
-        return Ok(if known { Owner::Gone } else { Owner::Solid });
+        let known = kind.is_some() || gone.is_some();
+        return Ok(if known { State::Gone } else { State::Solid });
     };
     if kind.is_none() {
-        return Ok(Owner::Solid);
+        return Ok(State::Solid);
     }
     // An owner in another namespace is as good as none.
     if !key.namespace.is_empty() && key.namespace != namespace {
-        return Ok(Owner::Gone);
+        return Ok(State::Gone);
     }
-    let Some(stored) = store.get(&storage, &key)? else { return Ok(Owner::Gone) };
+    let Some(stored) = store.get(&storage, &key)? else { return Ok(State::Gone) };
     let foreground = meta::finalizers(stored.value()).iter().any(|f| f == FOREGROUND);
-    Ok(if meta::deleting(stored.value()) && foreground { Owner::Waiting } else { Owner::Solid })
+    Ok(if meta::deleting(stored.value()) && foreground { State::Waiting } else { State::Solid })
 }
 
 /// Deletes an object all of whose owners are gone or going; drops references to those otherwise.
-pub(super) fn collect(inner: &Inner, store: &mut Store, place: &Place, gone: Option<&str>) -> ApiResult<()> {
+pub(super) fn collect(inner: &Inner, store: &mut Store, place: &Place, gone: Option<&Owner>) -> ApiResult<()> {
     let Some((resource, stored)) = find(inner, store, place)? else { return Ok(()) };
     let value = stored.value();
     // What goes already is not hurried.
@@ -63,9 +68,9 @@ pub(super) fn collect(inner: &Inner, store: &mut Store, place: &Place, gone: Opt
     let (mut waiting, mut lost) = (0, 0);
     for reference in references(value) {
         match owner_state(inner, store, reference, &place.1.namespace, gone)? {
-            Owner::Gone => lost += 1,
-            Owner::Waiting => waiting += 1,
-            Owner::Solid => kept.push(reference),
+            State::Gone => lost += 1,
+            State::Waiting => waiting += 1,
+            State::Solid => kept.push(reference),
         }
     }
     if lost + waiting == 0 {

@@ -14,6 +14,7 @@ use crate::resource::Resource;
 use crate::resource::status::ApiResult;
 use crate::state::Inner;
 use crate::storage::{Place, Store, StoreError, Stored};
+use apimachinery::key::ObjectKey;
 use apimachinery::meta::{self, FOREGROUND, ORPHAN};
 
 /// Dependents that are read at a time.
@@ -23,13 +24,26 @@ const PAGE: usize = 50;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// An owner that went, or whose deletion has to do with its dependents, by uid: those after a place.
-    Owner(String, Option<Place>),
+    Owner(Owner, Option<Place>),
     /// An owner that may wait for dependents in vain, by uid: whether one of those after a place still blocks it.
     Blocked(String, Option<Place>),
-    /// An object with owners; the one with this uid is known to have gone.
-    Dependent(Place, Option<String>),
+    /// An object with owners; this one is known to have gone.
+    Dependent(Place, Option<Owner>),
     /// An object without a namespace, with an owner that has one.
     Misplaced(Place),
+}
+
+/// An owner as it was seen last: when it and its kind have gone, nothing else tells of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Owner {
+    uid: String,
+    namespaced: bool,
+}
+
+impl Owner {
+    fn new(key: &ObjectKey, object: &Value) -> Self {
+        Self { uid: meta::text(object, "uid").to_owned(), namespaced: !key.namespace.is_empty() }
+    }
 }
 
 #[derive(Default)]
@@ -51,13 +65,13 @@ impl Controller for GarbageCollector {
         }
         let Some(now) = seen.after else {
             let Some(gone) = seen.before else { return };
-            queue.add(Key::Owner(meta::text(gone, "uid").to_owned(), None));
+            queue.add(Key::Owner(Owner::new(seen.key, gone), None));
             return blocked(gone, queue);
         };
         let involves = |object: &Value| meta::deleting(object).then(|| finalizer(object)).flatten();
         let involved = involves(now);
         if involved.is_some() && seen.before.and_then(involves) != involved {
-            queue.add(Key::Owner(meta::text(now, "uid").to_owned(), None));
+            queue.add(Key::Owner(Owner::new(seen.key, now), None));
         }
         let references = &now["metadata"]["ownerReferences"];
         let old = seen.before.map(|before| &before["metadata"]["ownerReferences"]);
@@ -77,9 +91,9 @@ impl Controller for GarbageCollector {
 
     fn reconcile(&mut self, turn: &mut Turn<'_, Key>, key: &Key) -> ApiResult<()> {
         match key {
-            Key::Owner(uid, after) => owner(turn, uid, after.clone()),
+            Key::Owner(known, after) => owner(turn, known, after.clone()),
             Key::Blocked(uid, after) => unblock(turn, uid, after.as_ref()),
-            Key::Dependent(place, gone) => dependent::collect(turn.inner, turn.store, place, gone.as_deref()),
+            Key::Dependent(place, gone) => dependent::collect(turn.inner, turn.store, place, gone.as_ref()),
             Key::Misplaced(place) => dependent::warn(turn.inner, turn.store, place),
         }
     }
@@ -111,7 +125,8 @@ fn find(inner: &Inner, store: &Store, (storage, key): &Place) -> Result<Option<F
 
 /// Has the dependents looked at of an owner that went or goes in the foreground; takes the references to one that goes
 /// without them.
-fn owner(turn: &mut Turn<'_, Key>, uid: &str, mut after: Option<Place>) -> ApiResult<()> {
+fn owner(turn: &mut Turn<'_, Key>, known: &Owner, mut after: Option<Place>) -> ApiResult<()> {
+    let uid = known.uid.as_str();
     let place = turn.store.by_uid(uid)?;
     let mut waits = None;
     if let Some(place) = &place {
@@ -127,7 +142,7 @@ fn owner(turn: &mut Turn<'_, Key>, uid: &str, mut after: Option<Place>) -> ApiRe
         if waits == Some(ORPHAN) {
             let_go(turn.inner, turn.store, &dependent, uid)?;
         } else {
-            let gone = place.is_none().then(|| uid.to_owned());
+            let gone = place.is_none().then(|| known.clone());
             turn.queue.add(Key::Dependent(dependent.clone(), gone));
         }
         after = Some(dependent);
@@ -137,7 +152,7 @@ fn owner(turn: &mut Turn<'_, Key>, uid: &str, mut after: Option<Place>) -> ApiRe
         }
     }
     match (place, waits) {
-        _ if more => turn.queue.add(Key::Owner(uid.to_owned(), after)),
+        _ if more => turn.queue.add(Key::Owner(known.clone(), after)),
         (Some(place), Some(ORPHAN)) => drop_finalizer(turn.inner, turn.store, &place, ORPHAN)?,
         (Some(_), _) => turn.queue.add(Key::Blocked(uid.to_owned(), None)),
         (None, _) => {}
@@ -162,17 +177,18 @@ fn unblock(turn: &mut Turn<'_, Key>, uid: &str, after: Option<&Place>) -> ApiRes
         return Ok(());
     }
     let page = turn.store.dependents(uid, after, PAGE)?;
-    for dependent in &page {
-        let Some((_, dependent)) = find(turn.inner, turn.store, dependent)? else { continue };
-        let mut references = references(dependent.value());
-        if references.any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true) {
-            // It is told of when it goes.
+    for (number, at) in page.into_iter().enumerate() {
+        if let Some((_, dependent)) = find(turn.inner, turn.store, &at)? {
+            let mut references = references(dependent.value());
+            if references.any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true) {
+                // It is told of when it goes.
+                return Ok(());
+            }
+        }
+        if turn.over() || number + 1 == PAGE {
+            turn.queue.add(Key::Blocked(uid.to_owned(), Some(at)));
             return Ok(());
         }
-    }
-    if page.len() == PAGE {
-        turn.queue.add(Key::Blocked(uid.to_owned(), page.last().cloned()));
-        return Ok(());
     }
     Ok(drop_finalizer(turn.inner, turn.store, &place, FOREGROUND)?)
 }

@@ -23,13 +23,15 @@ pub(crate) struct Custom {
     validations: Option<Validations>,
     status: bool,
     scale: Option<ScalePaths>,
+    /// Its definition is being deleted.
+    terminating: bool,
     columns: Vec<(Column, String)>,
     selectable: Vec<String>,
 }
 
 impl Custom {
-    /// From a definition's spec and one of its versions.
-    pub(crate) fn new(spec: &Value, version: &Value) -> Self {
+    /// From a definition's spec and one of its versions, and whether the definition is being deleted.
+    pub(crate) fn new(spec: &Value, version: &Value, terminating: bool) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let column = |name: String, type_: String, format: String, description: String, priority: i32, path: String| {
             let column = Column {
@@ -80,6 +82,7 @@ impl Custom {
                     selector: path("labelSelectorPath"),
                 }
             }),
+            terminating,
             columns,
             selectable: version["selectableFields"]
                 .as_array()
@@ -137,6 +140,10 @@ fn age(text: &str, now: Timestamp) -> String {
 }
 
 impl Strategy for Custom {
+    fn refusal(&self) -> Option<&'static str> {
+        self.terminating.then_some("create not allowed while custom resource definition is terminating")
+    }
+
     fn decode(&self, mut value: Value) -> Result<Decoded, String> {
         let mut unknown = Vec::new();
         let metadata = value.as_object_mut().and_then(|map| map.remove("metadata")).unwrap_or_else(|| json!({}));
