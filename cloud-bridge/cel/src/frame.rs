@@ -3,7 +3,6 @@
 use std::io::{self, Read, Write};
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 /// The largest question: two objects and a schema, each as large as the API takes a body.
 pub const QUESTION_MAX: u32 = 16 << 20;
@@ -37,8 +36,8 @@ pub fn length(head: [u8; 4], most: u32) -> io::Result<usize> {
     Ok(length as usize)
 }
 
-/// Reads one message; `None` at the end of the stream.
-pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> io::Result<Option<T>> {
+/// Reads one message, as it was sent; `None` at the end of the stream.
+pub(crate) fn read(from: &mut impl Read, most: u32) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 4];
     match from.read_exact(&mut head) {
         Ok(()) => {}
@@ -47,7 +46,7 @@ pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> io::
     }
     let mut body = vec![0; length(head, most)?];
     from.read_exact(&mut body)?;
-    Ok(Some(serde_json::from_slice(&body)?))
+    Ok(Some(body))
 }
 
 /// Writes one message.

@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
 
-use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::time::TimeValLike;
 
 use crate::environment::Environment;
 pub use crate::environment::NOTE;
@@ -16,17 +17,19 @@ use crate::schema::Node;
 use crate::validate::validate;
 
 /// Processor time, in seconds, that a question about an object may take, and one about a schema.
-const OBJECT_SECONDS: u64 = 2;
-const SCHEMA_SECONDS: u64 = 10;
+pub const OBJECT_SECONDS: u64 = 2;
+pub const SCHEMA_SECONDS: u64 = 10;
 /// Memory that the helper may have.
 const MEMORY: u64 = 384 << 20;
 /// Descriptors: pipes and the note.
 const FILES: u64 = 16;
+/// What the note says while a question is read, before the first rule is run.
+const UNDER_WAY: &str = "the question";
 /// Schemas kept compiled.
 const SCHEMAS: usize = 64;
 
 /// How much processor time a question may take, in seconds.
-pub fn seconds(question: &Question) -> u64 {
+fn seconds(question: &Question) -> u64 {
     match question {
         Question::Validate { .. } => OBJECT_SECONDS,
         Question::Compile { .. } | Question::Learn { .. } => SCHEMA_SECONDS,
@@ -45,6 +48,9 @@ pub fn run() -> io::Result<()> {
         (Resource::RLIMIT_NOFILE, FILES),
         (Resource::RLIMIT_FSIZE, 1 << 20),
     ] {
+        // Who started this process may have bounded it more narrowly.
+        let (_, hard) = getrlimit(resource)?;
+        let limit = limit.min(hard);
         setrlimit(resource, limit, limit)?;
     }
     nix::sys::prctl::set_name(c"bridge-rules")?;
@@ -61,6 +67,9 @@ pub fn run() -> io::Result<()> {
         allow_seconds(SCHEMA_SECONDS)?;
         helper.environment.note("", &serde_json::Value::Null);
         let Some(question) = frame::read(&mut questions, QUESTION_MAX)? else { return Ok(()) };
+        // From here on the process may end because of the question: parsed, it is many times as large.
+        helper.environment.note(UNDER_WAY, &serde_json::Value::Null);
+        let question: Question = serde_json::from_slice(&question)?;
         allow_seconds(seconds(&question))?;
         let answer = helper.answer(question);
         frame::write(&mut answers, &answer, ANSWER_MAX)?;
@@ -70,9 +79,10 @@ pub fn run() -> io::Result<()> {
 /// Lets the process run for so much longer; then the kernel ends it.
 fn allow_seconds(seconds: u64) -> io::Result<()> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-    let used = u64::try_from(usage.user_time().tv_sec() + usage.system_time().tv_sec()).unwrap_or(0);
+    let used = u64::try_from((usage.user_time() + usage.system_time()).num_seconds()).unwrap_or(0);
+    let (_, hard) = getrlimit(Resource::RLIMIT_CPU)?;
     // The limit counts whole seconds: what was begun is given away.
-    Ok(setrlimit(Resource::RLIMIT_CPU, used + seconds + 1, nix::sys::resource::RLIM_INFINITY)?)
+    Ok(setrlimit(Resource::RLIMIT_CPU, (used + seconds + 1).min(hard), hard)?)
 }
 
 /// What answers.
@@ -127,7 +137,7 @@ impl Helper {
 
 /// An answer that is not too large: texts are the rules' own.
 fn bounded(mut findings: Vec<crate::question::Finding>, mut warnings: Vec<String>) -> Answer {
-    let mut room = ANSWER_MAX as usize / 4;
+    let mut room = ANSWER_MAX as usize / 2;
     let mut fits = |length: usize| {
         let fits = length <= room;
         room = room.saturating_sub(length);
@@ -138,14 +148,45 @@ fn bounded(mut findings: Vec<crate::question::Finding>, mut warnings: Vec<String
         shorten(&mut finding.field);
     }
     warnings.iter_mut().for_each(shorten);
-    findings.retain(|finding| fits(finding.field.len() + finding.text.len()));
-    warnings.retain(|warning| fits(warning.len()));
+    findings.retain(|finding| fits(encoded(&finding.field) + encoded(&finding.text)));
+    warnings.retain(|warning| fits(encoded(warning)));
     Answer::Judged { findings, warnings }
+}
+
+/// How long a text is in JSON at most, with what stands around it.
+fn encoded(text: &str) -> usize {
+    const AROUND: usize = 64;
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        byte if byte < b' ' => 6,
+        _ => 1,
+    };
+    AROUND + text.bytes().map(escaped).sum::<usize>()
 }
 
 fn shorten(text: &mut String) {
     const MOST: usize = 16 << 10;
     if text.len() > MOST {
         *text = text.chars().take(MOST / 4).collect::<String>() + "...";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::question::{Finding, Reason};
+
+    #[test]
+    fn an_answer_fits_whatever_its_texts_are() {
+        let text = "\u{1}".repeat(16 << 10);
+        let finding = Finding { field: text.clone(), reason: Reason::Invalid, text: text.clone() };
+        for (findings, warnings) in [(100, 100), (0, 1_000), (3, 0)] {
+            let answer = bounded(vec![finding.clone(); findings], vec![text.clone(); warnings]);
+            let Answer::Judged { findings: left, .. } = &answer else { panic!("{answer:?}") };
+            assert!(findings == 0 || !left.is_empty());
+            frame::encode(&answer, ANSWER_MAX).unwrap();
+        }
+        let many = bounded(Vec::new(), vec![String::new(); 1_000_000]);
+        frame::encode(&many, ANSWER_MAX).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{APPLY, Answer, Api, JSON_PATCH, MERGE};
+use crate::harness::{APPLY, Answer, Api, JSON, JSON_PATCH, MERGE};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -136,6 +136,37 @@ async fn what_was_wrong_before_stays_with_a_warning() {
     api.patch(&g.path("/a"), MERGE, json!({"spec": {"text": "x"}}))
         .await
         .fails_with(422, "spec: Invalid value: failed rule: self.size > 1");
+}
+
+#[tokio::test]
+async fn what_is_being_deleted_is_let_go_unjudged() {
+    let api = Api::open().await;
+    if api.real {
+        return;
+    }
+    let g = Ruled::define(&api, "lets-go", sizes(), json!([{"rule": "self.size > oldSelf.size"}])).await;
+    let mut object = g.object("a", &json!({"size": 1}));
+    object["metadata"]["finalizers"] = json!(["x.io/a", "x.io/b"]);
+    api.post(&g.path(""), object).await.ok();
+    let path = g.path("/a");
+    let finalizers = async |left: Value| api.patch(&path, MERGE, json!({"metadata": {"finalizers": left}})).await;
+    finalizers(json!(["x.io/b"])).await.fails_with(422, "failed rule");
+    api.delete(&path, Value::Null).await.ok();
+    let both = json!({"metadata": {"finalizers": ["x.io/b"], "labels": {"a": "b"}}});
+    api.patch(&path, MERGE, both).await.fails_with(422, "failed rule");
+    api.patch(&path, MERGE, json!({"metadata": {"finalizers": null}, "spec": {"size": 0}}))
+        .await
+        .fails_with(422, "failed rule");
+    // The default of a later definition is no change of the client's.
+    let mut properties = sizes();
+    properties["late"] = json!({"type": "integer", "default": 7});
+    let schema = spec_schema(&properties, &json!([{"rule": "self.size > oldSelf.size"}]));
+    let change = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": schema}]);
+    api.patch(&format!("{DEFINITIONS}/gadgets.{}", g.group), JSON_PATCH, change).await.ok();
+    let left = finalizers(json!(["x.io/b"])).await.ok();
+    assert_eq!(left["metadata"]["finalizers"], json!(["x.io/b"]));
+    finalizers(Value::Null).await.ok();
+    api.get(&path).await.fails_with(404, "not found");
 }
 
 #[tokio::test]
@@ -296,6 +327,9 @@ async fn a_rule_uses_up_itself_alone() {
     // What has used up the helper rests for a while; others do not wait for it.
     let rests = Ruled { api: &api, group: format!("time.{}.example.com", api.ns) };
     rests.create("b", json!({"size": 1})).await.fails_with(503, "are run again in");
+    let other = [("impersonate-user", "other"), ("impersonate-group", "system:masters"), ("content-type", JSON)];
+    let object = rests.object("b", &json!({"size": 1})).to_string();
+    api.send("POST", &rests.path(""), &other, object.into()).await.fails_with(422, "no such key");
 }
 
 #[tokio::test]

@@ -9,35 +9,46 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::resource::cel::{CelQuestion, Verdict};
+use crate::resource::cel::{About, CelQuestion, Verdict};
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::{FieldError, FieldErrorKind};
+use apimachinery::panics;
 use process::{Fate, Process};
+use sampan_cel::frame::{self, QUESTION_MAX};
+use sampan_cel::helper::{OBJECT_SECONDS, SCHEMA_SECONDS};
 use sampan_cel::question::{Answer, Finding, Question, Reason};
-use turns::Turns;
+use turns::{Turn, Turns};
 
-/// Questions that may wait.
-const WAITING: usize = 1_000;
+/// Bytes of the questions that wait or are being judged, all together.
+const WAITING: usize = 64 << 20;
+/// A small question counts as so many: a thousand of them may wait.
+const LEAST: usize = 64 << 10;
 /// How long a question waits for its turn before the client is asked to come again.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// A helper that nobody has asked for so long is ended.
 const IDLE: Duration = Duration::from_secs(300);
-/// After a definition's rule has used up the helper, its rules rest for so many times as long as that took: others get
-/// most of the helper's time.
+/// After a rule has used up the helper, its definition's rules rest for that user, for so many times as long as that took:
+/// others get most of the helper's time.
 const REST: u32 = 5;
 
 struct Asked {
-    question: CelQuestion,
+    turn: Turn,
+    about: About,
+    frame: Arc<[u8]>,
     answer: oneshot::Sender<ApiResult<Verdict>>,
+    /// Its part of `WAITING`: it ends with the question, not with the request, which a client may leave.
+    room: OwnedSemaphorePermit,
 }
 
 /// Whom to ask.
 pub(crate) struct Cel {
     command: Option<Vec<OsString>>,
-    queue: OnceLock<mpsc::Sender<Asked>>,
+    /// Bounded by `room`.
+    queue: OnceLock<mpsc::UnboundedSender<Asked>>,
+    room: Arc<Semaphore>,
     /// Process id of the helper, for tests.
     helper: Arc<Mutex<Option<u32>>>,
 }
@@ -45,7 +56,7 @@ pub(crate) struct Cel {
 impl Cel {
     /// `command` is the helper; without one nothing with rules is taken.
     pub(crate) fn new(command: Option<Vec<OsString>>) -> Self {
-        Self { command, queue: OnceLock::new(), helper: Arc::default() }
+        Self { command, queue: OnceLock::new(), room: Arc::new(Semaphore::new(WAITING)), helper: Arc::default() }
     }
 
     /// The helper's process id, while there is one.
@@ -53,21 +64,26 @@ impl Cel {
         *self.helper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Judges.
+    /// Judges what this user writes.
     ///
     /// # Errors
-    /// Nobody can judge now: the client should try again.
-    pub(crate) async fn ask(&self, question: CelQuestion) -> ApiResult<Verdict> {
+    /// Nobody can judge now: the client should try again. Or the question is too large.
+    pub(crate) async fn ask(&self, user: &str, question: &CelQuestion) -> ApiResult<Verdict> {
         let Some(command) = &self.command else {
             return Err(ApiError::internal("this server was started without a helper for validation rules"));
         };
         let queue = self.queue.get_or_init(|| {
-            let (sender, receiver) = mpsc::channel(WAITING);
+            let (sender, receiver) = mpsc::unbounded_channel();
             tokio::spawn(judge(command.clone(), receiver, Arc::downgrade(&self.helper)));
             sender
         });
+        let frame = question.frame().ok_or_else(|| ApiError::too_large(QUESTION_MAX as usize))?;
+        let bytes = u32::try_from(frame.len().max(LEAST)).map_err(|_| ApiError::too_large(WAITING))?;
+        let room = Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| ApiError::busy())?;
+        let turn = Turn { definition: question.definition().to_owned(), user: user.to_owned() };
         let (answer, judged) = oneshot::channel();
-        queue.try_send(Asked { question, answer }).map_err(|_| ApiError::busy())?;
+        let asked = Asked { turn, about: question.about().clone(), frame, answer, room };
+        queue.send(asked).map_err(|_| ApiError::busy())?;
         match timeout(PATIENCE, judged).await {
             Ok(Ok(verdict)) => verdict,
             Ok(Err(_)) => Err(ApiError::unavailable("the helper for validation rules has ended; try again")),
@@ -77,9 +93,9 @@ impl Cel {
 }
 
 /// Answers questions, one after another, until nobody can ask any more.
-async fn judge(command: Vec<OsString>, mut queue: mpsc::Receiver<Asked>, known: Weak<Mutex<Option<u32>>>) {
+async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>, known: Weak<Mutex<Option<u32>>>) {
     let mut judge = Judge { command, process: None, known };
-    let mut turns = Turns::default();
+    let mut turns: Turns<Asked> = Turns::default();
     loop {
         if turns.is_empty() {
             let asked = if judge.process.is_some() {
@@ -94,86 +110,120 @@ async fn judge(command: Vec<OsString>, mut queue: mpsc::Receiver<Asked>, known: 
                 queue.recv().await
             };
             let Some(asked) = asked else { return };
-            turns.add(asked.question.definition().to_owned(), asked);
+            turns.add(asked.turn.clone(), asked);
         }
         while let Ok(asked) = queue.try_recv() {
-            turns.add(asked.question.definition().to_owned(), asked);
+            turns.add(asked.turn.clone(), asked);
         }
-        let Some((definition, asked)) = turns.next() else { continue };
-        if asked.answer.is_closed() {
-            continue;
-        }
-        let about_object = matches!(asked.question, CelQuestion::Object { .. });
-        if let Some(left) = turns.resting(&definition).filter(|_| about_object) {
-            let why = format!(
-                "a validation rule of {definition} has used up the time or memory that rules may take: rules of this definition are run again in {} s",
-                left.as_secs() + 1
-            );
-            let _ = asked.answer.send(Err(ApiError::unavailable(why)));
+        // Who asked may be gone.
+        turns.retain(|asked| !asked.answer.is_closed());
+        let Some((turn, asked)) = turns.next() else { continue };
+        let about_object = matches!(asked.about, About::Object(_));
+        if let Some(left) = turns.resting(&turn).filter(|_| about_object) {
+            let _ = asked.answer.send(Err(rests(&turn, left)));
             continue;
         }
         let started = Instant::now();
-        let (verdict, used_up) = judge.judge(asked.question).await;
+        let work = format!("validation rules of {}", turn.definition);
+        let judged = panics::isolate(work, judge.judge(&asked)).await;
+        let (verdict, used_up) = match judged {
+            Some(judged) => judged,
+            None => {
+                // Nobody knows what it was about to answer.
+                judge.end().await;
+                (Err(ApiError::internal("the validation rules could not be judged")), false)
+            }
+        };
         // Whoever has just been refused a definition mends it at once.
         if used_up && about_object {
-            turns.rest(definition, started.elapsed() * REST);
+            turns.rest(turn, started.elapsed() * REST);
         }
-        // Who asked may be gone.
-        let _ = asked.answer.send(verdict);
+        let Asked { answer, room, .. } = asked;
+        drop(room);
+        let _ = answer.send(verdict);
     }
+}
+
+fn rests(turn: &Turn, left: Duration) -> ApiError {
+    let Turn { definition, user } = turn;
+    ApiError::unavailable(format!(
+        "a validation rule of {definition} has used up the time or memory that rules may take on an object of {user}: for this user rules of this definition are run again in {} s",
+        left.as_secs() + 1
+    ))
 }
 
 struct Judge {
     command: Vec<OsString>,
-    process: Option<Process>,
+    process: Option<Running>,
     known: Weak<Mutex<Option<u32>>>,
+}
+
+struct Running {
+    process: Process,
+    /// It has judged something before.
+    used: bool,
 }
 
 impl Judge {
     /// The verdict, and whether a rule has used up the helper.
-    async fn judge(&mut self, question: CelQuestion) -> (ApiResult<Verdict>, bool) {
+    async fn judge(&mut self, asked: &Asked) -> (ApiResult<Verdict>, bool) {
+        let about_object = matches!(asked.about, About::Object(_));
         // Somebody else may end the helper, too: that is no rule's fault, and the next one answers.
-        for _ in 0..2 {
-            match self.put(&question).await {
-                Ok(answer) => return (Ok(verdict(answer)), false),
-                Err(Fate::Rule(how, note)) => return (Ok(blamed(&question, &how, &note)), true),
+        for last in [false, true] {
+            let used = self.process.as_ref().is_some_and(|running| running.used);
+            match self.put(asked).await {
+                Ok(answer) => {
+                    if let Some(running) = &mut self.process {
+                        running.used = true;
+                    }
+                    return (Ok(verdict(answer)), false);
+                }
+                // What others asked before may have filled the memory; a new helper has all of it.
+                Err(Fate::Memory(..)) if used && !last => log::warn!("a new helper is asked the same"),
+                Err(Fate::Rule(how, note) | Fate::Memory(how, note)) => {
+                    return (Ok(blamed(&asked.about, &how, &note)), true);
+                }
+                // Most likely the kernel, which was out of memory: another helper at once makes that worse.
+                Err(Fate::Killed) if about_object => {
+                    let why = "the helper for validation rules was killed while it judged the object; try again later";
+                    log::warn!("{why}");
+                    return (Err(ApiError::unavailable(why)), true);
+                }
                 Err(Fate::Slow(how)) => return (Err(ApiError::unavailable(how)), false),
+                Err(Fate::TooLarge) => return (Err(ApiError::too_large(QUESTION_MAX as usize)), false),
+                Err(Fate::Killed) => log::warn!("the helper for validation rules was killed; starting another"),
                 Err(Fate::Other(how)) => log::warn!("the helper for validation rules {how}; starting another"),
             }
         }
         (Err(ApiError::unavailable("the helper for validation rules ended again and again; try again later")), false)
     }
 
-    async fn put(&mut self, question: &CelQuestion) -> Result<Answer, Fate> {
-        match question {
-            CelQuestion::Definition { schemas, .. } => self.send(&Question::Compile { schemas: schemas.clone() }).await,
-            CelQuestion::Object { schema, new, old } => {
-                let validate = Question::Validate { name: schema.name.clone(), new: new.clone(), old: old.clone() };
-                match self.send(&validate).await? {
-                    Answer::Unknown => {
-                        let learn = Question::Learn { name: schema.name.clone(), schema: schema.value.clone() };
-                        self.send(&learn).await?;
-                        self.send(&validate).await
-                    }
-                    answer => Ok(answer),
-                }
+    async fn put(&mut self, asked: &Asked) -> Result<Answer, Fate> {
+        let About::Object(schema) = &asked.about else { return self.send(&asked.frame, SCHEMA_SECONDS).await };
+        match self.send(&asked.frame, OBJECT_SECONDS).await? {
+            Answer::Unknown => {
+                let learn = Question::Learn { name: schema.name.clone(), schema: schema.value.clone() };
+                let learn = frame::encode(&learn, QUESTION_MAX).map_err(|_| Fate::TooLarge)?;
+                self.send(&learn, SCHEMA_SECONDS).await?;
+                self.send(&asked.frame, OBJECT_SECONDS).await
             }
+            answer => Ok(answer),
         }
     }
 
-    async fn send(&mut self, question: &Question) -> Result<Answer, Fate> {
-        let process = match &mut self.process {
-            Some(process) => process,
+    async fn send(&mut self, question: &[u8], seconds: u64) -> Result<Answer, Fate> {
+        let running = match &mut self.process {
+            Some(running) => running,
             none => {
                 let process =
                     Process::start(&self.command).map_err(|e| Fate::Other(format!("cannot be started: {e}")))?;
                 if let Some(known) = self.known.upgrade() {
                     *known.lock().unwrap_or_else(PoisonError::into_inner) = Some(process.id());
                 }
-                none.insert(process)
+                none.insert(Running { process, used: false })
             }
         };
-        let answer = process.ask(question).await;
+        let answer = running.process.ask(question, seconds).await;
         if answer.is_err() {
             self.end().await;
         }
@@ -181,8 +231,8 @@ impl Judge {
     }
 
     async fn end(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.end().await;
+        if let Some(running) = self.process.take() {
+            running.process.end().await;
         }
         if let Some(known) = self.known.upgrade() {
             *known.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -218,14 +268,14 @@ fn invalid(field: String, shown: String) -> FieldError {
 }
 
 /// The verdict on a rule that the helper did not survive.
-fn blamed(question: &CelQuestion, how: &str, note: &str) -> Verdict {
+fn blamed(about: &About, how: &str, note: &str) -> Verdict {
     let (place, rule) = note.split_once('\n').unwrap_or_default();
-    let error = match question {
-        CelQuestion::Definition { .. } => {
-            let field = if place.is_empty() { "spec.versions" } else { place };
+    let error = match about {
+        About::Definition(_) => {
+            let field = if rule.is_empty() { "spec.versions" } else { place };
             invalid(field.to_owned(), format!("{rule:?}: compilation failed: the rule {how}"))
         }
-        CelQuestion::Object { schema, .. } => invalid(
+        About::Object(schema) => invalid(
             "<nil>".to_owned(),
             format!(
                 "\"object\": no further validation rules will be run: the rule {rule:?} of {} ({place}) {how}; make it cheaper, or bound lists, maps and strings by maxItems, maxProperties and maxLength",
@@ -235,3 +285,6 @@ fn blamed(question: &CelQuestion, how: &str, note: &str) -> Verdict {
     };
     Verdict { errors: vec![error], warnings: Vec::new() }
 }
+
+#[cfg(test)]
+mod tests;

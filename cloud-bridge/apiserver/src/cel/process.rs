@@ -15,9 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use sampan_cel::frame::{self, ANSWER_MAX, QUESTION_MAX};
-use sampan_cel::helper::{NOTE, seconds};
-use sampan_cel::question::{Answer, Question};
+use sampan_cel::frame::{self, ANSWER_MAX};
+use sampan_cel::helper::NOTE;
+use sampan_cel::question::Answer;
 
 /// The helper bounds its own processor time; on a busy machine that takes longer, and a helper that was stopped takes
 /// for ever.
@@ -31,6 +31,12 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(super) enum Fate {
     /// The rule used up what it may: how, and which one was under way.
     Rule(String, String),
+    /// As `Rule`, but what earlier questions left behind may have a part in it.
+    Memory(String, String),
+    /// The kernel or a person has killed it while it was at work.
+    Killed,
+    /// The question is larger than it takes.
+    TooLarge,
     /// It had its time and more; whether the rule or the machine is slow, nobody knows.
     Slow(String),
     /// Something else ended the helper.
@@ -69,12 +75,11 @@ impl Process {
     }
 
     /// Puts one question. After an error the process is of no use any more.
-    pub(super) async fn ask(&mut self, question: &Question) -> Result<Answer, Fate> {
-        let bytes =
-            frame::encode(question, QUESTION_MAX).map_err(|e| Fate::Other(format!("was asked too much: {e}")))?;
-        match timeout(DEADLINE, self.exchange(&bytes)).await {
+    /// `seconds` is the processor time that the helper allows itself for it.
+    pub(super) async fn ask(&mut self, question: &[u8], seconds: u64) -> Result<Answer, Fate> {
+        match timeout(DEADLINE, self.exchange(question)).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.fate(question, &error).await),
+            Ok(Err(error)) => Err(self.fate(seconds, &error).await),
             Err(_) => {
                 let why = format!("the validation rules were not judged within {} s", DEADLINE.as_secs());
                 log::warn!("{why}; under way: {}", self.note().replace('\n', ": "));
@@ -92,18 +97,16 @@ impl Process {
         Ok(serde_json::from_slice(&body)?)
     }
 
-    async fn fate(&mut self, question: &Question, error: &io::Error) -> Fate {
+    async fn fate(&mut self, seconds: u64, error: &io::Error) -> Fate {
         let Some(status) = self.ended().await else {
             return Fate::Other(format!("does not answer: {error}"));
         };
         let note = self.note();
-        match how(status, question) {
-            Some(how) => {
-                log::warn!("a validation rule {how}: {}", note.replace('\n', ": "));
-                Fate::Rule(how, note)
-            }
-            None => Fate::Other(format!("ended ({status})")),
+        let fate = how(status, seconds, note);
+        if let Fate::Rule(how, note) | Fate::Memory(how, note) = &fate {
+            log::warn!("a validation rule {how}: {}", note.replace('\n', ": "));
         }
+        fate
     }
 
     /// Which rule is under way.
@@ -149,15 +152,33 @@ impl Drop for Process {
     }
 }
 
-/// What a rule has done to the helper, if it was a rule.
-fn how(status: ExitStatus, question: &Question) -> Option<String> {
+/// What has ended the helper; `note` says which rule was under way, or that none was.
+fn how(status: ExitStatus, seconds: u64, note: String) -> Fate {
     match status.signal().map(Signal::try_from) {
-        Some(Ok(Signal::SIGXCPU)) => Some(format!("took more than {} s of processor time", seconds(question))),
+        Some(Ok(Signal::SIGXCPU)) => Fate::Rule(format!("took more than {seconds} s of processor time"), note),
         Some(Ok(Signal::SIGABRT | Signal::SIGSEGV | Signal::SIGBUS)) => {
-            Some("needed more memory than it may have, or is too deeply nested".to_owned())
+            Fate::Memory("needed more memory than it may have, or is too deeply nested".to_owned(), note)
         }
-        Some(_) => None,
+        Some(Ok(Signal::SIGKILL)) if !note.trim().is_empty() => Fate::Killed,
         // A mistake in a library, or a pipe that broke.
-        None => status.code().filter(|code| *code == 101).map(|_| "cannot be run by this server".to_owned()),
+        None if status.code() == Some(101) => Fate::Rule("cannot be run by this server".to_owned(), note),
+        _ => Fate::Other(format!("ended ({status})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_is_killed_at_rest_was_killed_by_no_rule() {
+        let fate = |raw: i32, note: &str| how(ExitStatus::from_raw(raw), 2, note.to_owned());
+        assert!(matches!(fate(9, "\n"), Fate::Other(_)));
+        assert!(matches!(fate(9, ""), Fate::Other(_)));
+        assert!(matches!(fate(9, "the question\n"), Fate::Killed));
+        assert!(matches!(fate(6, "\n"), Fate::Memory(..)));
+        assert!(matches!(fate(24, "place\nrule"), Fate::Rule(..)));
+        assert!(matches!(fate(101 << 8, "place\nrule"), Fate::Rule(..)));
+        assert!(matches!(fate(0, ""), Fate::Other(_)));
     }
 }

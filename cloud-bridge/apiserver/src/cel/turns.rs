@@ -1,15 +1,22 @@
-//! Whose question is next: each definition in its turn, so that one with slow rules and many writes does not stand before
-//! all others.
+//! Whose question is next: each user of each definition in turn, so that slow rules with many writes do not stand before
+//! all others, and heavy objects of one user do not shut a kind for everybody.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Questions by definition.
+/// Who takes turns.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    pub(super) definition: String,
+    pub(super) user: String,
+}
+
+/// Questions by turn.
 pub(super) struct Turns<T> {
-    waiting: BTreeMap<String, VecDeque<T>>,
-    order: VecDeque<String>,
+    waiting: BTreeMap<Turn, VecDeque<T>>,
+    order: VecDeque<Turn>,
     /// Since when, and for how long.
-    resting: BTreeMap<String, (Instant, Duration)>,
+    resting: BTreeMap<Turn, (Instant, Duration)>,
 }
 
 impl<T> Default for Turns<T> {
@@ -23,35 +30,44 @@ impl<T> Turns<T> {
         self.order.is_empty()
     }
 
-    pub(super) fn add(&mut self, definition: String, question: T) {
-        let waiting = self.waiting.entry(definition.clone()).or_default();
+    pub(super) fn add(&mut self, turn: Turn, question: T) {
+        let waiting = self.waiting.entry(turn.clone()).or_default();
         if waiting.is_empty() {
-            self.order.push_back(definition);
+            self.order.push_back(turn);
         }
         waiting.push_back(question);
     }
 
-    pub(super) fn next(&mut self) -> Option<(String, T)> {
-        let definition = self.order.pop_front()?;
-        let waiting = self.waiting.get_mut(&definition)?;
+    pub(super) fn next(&mut self) -> Option<(Turn, T)> {
+        let turn = self.order.pop_front()?;
+        let waiting = self.waiting.get_mut(&turn)?;
         let question = waiting.pop_front()?;
         if waiting.is_empty() {
-            self.waiting.remove(&definition);
+            self.waiting.remove(&turn);
         } else {
-            self.order.push_back(definition.clone());
+            self.order.push_back(turn.clone());
         }
-        Some((definition, question))
+        Some((turn, question))
     }
 
-    /// Has nothing of this definition judged for a while.
-    pub(super) fn rest(&mut self, definition: String, time: Duration) {
-        self.resting.insert(definition, (Instant::now(), time));
+    /// Drops the questions that nobody needs answered.
+    pub(super) fn retain(&mut self, mut needed: impl FnMut(&T) -> bool) {
+        self.waiting.retain(|_, waiting| {
+            waiting.retain(&mut needed);
+            !waiting.is_empty()
+        });
+        self.order.retain(|turn| self.waiting.contains_key(turn));
+    }
+
+    /// Has nothing of this turn judged for a while.
+    pub(super) fn rest(&mut self, turn: Turn, time: Duration) {
+        self.resting.insert(turn, (Instant::now(), time));
     }
 
     /// For how long still.
-    pub(super) fn resting(&mut self, definition: &str) -> Option<Duration> {
+    pub(super) fn resting(&mut self, turn: &Turn) -> Option<Duration> {
         self.resting.retain(|_, (since, time)| since.elapsed() < *time);
-        self.resting.get(definition).map(|(since, time)| time.saturating_sub(since.elapsed()))
+        self.resting.get(turn).map(|(since, time)| time.saturating_sub(since.elapsed()))
     }
 }
 
@@ -59,23 +75,45 @@ impl<T> Turns<T> {
 mod tests {
     use super::*;
 
+    fn turn(definition: &str, user: &str) -> Turn {
+        Turn { definition: definition.to_owned(), user: user.to_owned() }
+    }
+
     #[test]
-    fn each_definition_has_its_turn() {
+    fn each_user_of_each_definition_has_its_turn() {
         let mut turns = Turns::default();
-        for (definition, question) in [("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6)] {
-            turns.add(definition.to_owned(), question);
+        for (definition, user, question) in
+            [("a", "u", 1), ("a", "u", 2), ("a", "u", 3), ("b", "u", 4), ("c", "u", 5), ("b", "u", 6), ("a", "v", 7)]
+        {
+            turns.add(turn(definition, user), question);
         }
         let order: Vec<i32> = std::iter::from_fn(|| turns.next()).map(|(_, question)| question).collect();
-        assert_eq!(order, [1, 4, 5, 2, 6, 3]);
+        assert_eq!(order, [1, 4, 5, 7, 2, 6, 3]);
         assert!(turns.is_empty());
     }
 
     #[test]
-    fn a_definition_rests_for_a_while() {
+    fn what_nobody_needs_is_dropped() {
+        let mut turns = Turns::default();
+        for (definition, question) in [("a", 1), ("a", 2), ("b", 3), ("c", 4)] {
+            turns.add(turn(definition, "u"), question);
+        }
+        turns.retain(|question| matches!(question, 2 | 4));
+        turns.add(turn("b", "u"), 5);
+        let order: Vec<i32> = std::iter::from_fn(|| turns.next()).map(|(_, question)| question).collect();
+        assert_eq!(order, [2, 4, 5]);
+        turns.add(turn("a", "u"), 6);
+        turns.retain(|_| false);
+        assert!(turns.is_empty());
+    }
+
+    #[test]
+    fn who_rests_does_so_alone_and_for_a_while() {
         let mut turns: Turns<()> = Turns::default();
-        turns.rest("a".to_owned(), Duration::from_secs(60));
-        turns.rest("b".to_owned(), Duration::ZERO);
-        assert!(turns.resting("a").is_some_and(|left| left > Duration::from_secs(50)));
-        assert_eq!((turns.resting("b"), turns.resting("c")), (None, None));
+        turns.rest(turn("a", "u"), Duration::from_secs(60));
+        turns.rest(turn("b", "u"), Duration::ZERO);
+        assert!(turns.resting(&turn("a", "u")).is_some_and(|left| left > Duration::from_secs(50)));
+        assert_eq!(turns.resting(&turn("a", "v")), None, "another user");
+        assert_eq!((turns.resting(&turn("b", "u")), turns.resting(&turn("c", "u"))), (None, None));
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use apimachinery::field::FieldError;
+use sampan_cel::frame::{self, QUESTION_MAX};
+use sampan_cel::question::Question;
 
 /// A schema that has rules.
 #[derive(Debug)]
@@ -22,21 +24,42 @@ impl PartialEq for RuledSchema {
     }
 }
 
-/// One question.
+/// What a question is about.
 #[derive(Debug, Clone, PartialEq)]
-pub enum CelQuestion {
-    /// Whether the rules of a definition can be compiled; each schema with its path in the definition.
-    Definition { name: String, schemas: Vec<(String, Value)> },
+pub enum About {
+    /// Whether the rules of the definition with this name can be compiled.
+    Definition(String),
     /// Whether an object obeys the rules of its schema.
-    Object { schema: Arc<RuledSchema>, new: Value, old: Option<Value> },
+    Object(Arc<RuledSchema>),
+}
+
+/// One question, as the helper is sent it: parsed objects are many times as large, and a question may have to wait.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CelQuestion {
+    about: About,
+    /// `None` when it is too large to be asked.
+    frame: Option<Arc<[u8]>>,
 }
 
 impl CelQuestion {
+    pub(crate) fn new(about: About, question: &Question) -> Self {
+        Self { about, frame: frame::encode(question, QUESTION_MAX).ok().map(Arc::from) }
+    }
+
+    pub(crate) fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// `None` when it is too large to be asked.
+    pub(crate) fn frame(&self) -> Option<Arc<[u8]>> {
+        self.frame.clone()
+    }
+
     /// The definition whose rules they are.
     pub(crate) fn definition(&self) -> &str {
-        match self {
-            Self::Definition { name, .. } => name,
-            Self::Object { schema, .. } => &schema.definition,
+        match &self.about {
+            About::Definition(name) => name,
+            About::Object(schema) => &schema.definition,
         }
     }
 }

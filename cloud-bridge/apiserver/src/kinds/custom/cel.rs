@@ -6,7 +6,8 @@ use edge_protocol::json::SetField;
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value};
 
-use crate::resource::cel::{CelQuestion, RuledSchema};
+use crate::resource::cel::{About, CelQuestion, RuledSchema};
+use sampan_cel::question::Question;
 
 /// The keyword.
 const RULES: &str = "x-kubernetes-validations";
@@ -43,7 +44,8 @@ impl Validations {
     /// The question about an object, and about its change.
     pub(crate) fn question(&self, new: &Value, old: Option<&Value>) -> CelQuestion {
         let (new, old) = (self.shown(new), old.map(|old| self.shown(old)));
-        CelQuestion::Object { schema: Arc::clone(&self.schema), new, old }
+        let question = Question::Validate { name: self.schema.name.clone(), new, old };
+        CelQuestion::new(About::Object(Arc::clone(&self.schema)), &question)
     }
 
     fn shown(&self, object: &Value) -> Value {
@@ -64,9 +66,17 @@ impl Validations {
 
 /// The question about a definition; `None` when it has no rules.
 pub(crate) fn definition(definition: &Value) -> Option<CelQuestion> {
-    let versions = definition["spec"]["versions"].as_array()?;
+    let schemas = ruled_schemas(definition);
+    let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let question = |schemas| CelQuestion::new(About::Definition(name), &Question::Compile { schemas });
+    (!schemas.is_empty()).then(|| question(schemas))
+}
+
+/// The schemas that have rules, each with its path in the definition.
+fn ruled_schemas(definition: &Value) -> Vec<(String, Value)> {
+    let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
-    let first = versions.first().map(schema)?;
+    let Some(first) = versions.first().map(schema) else { return Vec::new() };
     // The API server keeps a schema that all versions share in one place, and names that.
     let schemas: Vec<(String, Value)> = if versions.iter().all(|version| schema(version) == first) {
         vec![("spec.validation.openAPIV3Schema".to_owned(), first)]
@@ -74,9 +84,7 @@ pub(crate) fn definition(definition: &Value) -> Option<CelQuestion> {
         let path = |index: usize| format!("spec.versions[{index}].schema.openAPIV3Schema");
         versions.iter().enumerate().map(|(index, version)| (path(index), schema(version))).collect()
     };
-    let schemas: Vec<(String, Value)> = schemas.into_iter().filter(|(_, schema)| ruled(schema)).collect();
-    let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    (!schemas.is_empty()).then_some(CelQuestion::Definition { name, schemas })
+    schemas.into_iter().filter(|(_, schema)| ruled(schema)).collect()
 }
 
 /// Whether a schema has rules, there or further down.
@@ -121,9 +129,9 @@ mod tests {
     fn paths_are_those_of_the_api_server() {
         let one = json!({"type": "object", RULES: [{"rule": "true"}]});
         let other = json!({"type": "object", RULES: [{"rule": "false"}]});
-        let paths = |schemas: &[Value]| match definition(&json!({"metadata": {}, "spec": spec(schemas)})) {
-            Some(CelQuestion::Definition { schemas, .. }) => schemas.into_iter().map(|(path, _)| path).collect(),
-            _ => Vec::new(),
+        let paths = |schemas: &[Value]| -> Vec<String> {
+            let definition = json!({"metadata": {}, "spec": spec(schemas)});
+            ruled_schemas(&definition).into_iter().map(|(path, _)| path).collect()
         };
         assert_eq!(paths(&[one.clone(), one.clone()]), ["spec.validation.openAPIV3Schema"]);
         assert_eq!(
