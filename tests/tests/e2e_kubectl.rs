@@ -122,7 +122,7 @@ fn deployments(kubectl: &Kubectl) {
     assert!(kubectl.ok(&["patch", "deployment", "web", "-p", patch]).contains("patched"));
     assert!(kubectl.ok(&["scale", "deployment", "web", "--replicas=4"]).contains("scaled"));
     let mut edit = kubectl.command(&["edit", "deployment", "web"]);
-    let edited = edit.env("EDITOR", "sed -i s/replicas:.1/replicas:\\ 3/").output().expect("kubectl starts");
+    let edited = edit.env("EDITOR", "sed -i s/replicas:.4/replicas:\\ 3/").output().expect("kubectl starts");
     assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
     let seen = kubectl.ok(&["get", "deployment", "web", "-o", "json"]);
     let seen: serde_json::Value = serde_json::from_str(&seen).expect("JSON");
