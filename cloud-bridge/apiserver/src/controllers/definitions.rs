@@ -15,7 +15,7 @@ use crate::kinds::custom::strategy::Custom;
 use crate::kinds::custom::{FINALIZER, STORAGE};
 use crate::registry::write;
 use crate::resource::status::ApiResult;
-use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Serves, Subresource, Text};
+use crate::resource::{ALL_VERBS, Hooks, Resource, Subresource, Text};
 use crate::state::Inner;
 use crate::storage::{Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
@@ -61,24 +61,11 @@ fn resource(definition: &Value, version: &Value) -> Resource {
         format!("{}.{}", names["plural"].as_str().unwrap_or_default(), spec["group"].as_str().unwrap_or_default());
     let mut subresources = Vec::new();
     if version["subresources"]["status"].is_object() {
-        subresources.push(Subresource {
-            name: "status".into(),
-            group: text(&spec["group"]),
-            version: text(&version["name"]),
-            kind: text(&names["kind"]),
-            verbs: STATUS_VERBS,
-            serves: Serves::Part,
-        });
+        let kind = text(&names["kind"]);
+        subresources.push(Subresource::status(text(&spec["group"]), text(&version["name"]), kind));
     }
     if version["subresources"]["scale"].is_object() {
-        subresources.push(Subresource {
-            name: "scale".into(),
-            group: "autoscaling".into(),
-            version: "v1".into(),
-            kind: "Scale".into(),
-            verbs: STATUS_VERBS,
-            serves: Serves::Scale,
-        });
+        subresources.push(Subresource::scale());
     }
     Resource {
         group: text(&spec["group"]),

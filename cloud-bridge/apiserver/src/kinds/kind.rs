@@ -173,8 +173,8 @@ impl Kind {
             serves,
         };
         let own = self.subresources.iter().map(|one| sub(one.name, (one.group, one.kind), one.verbs, one.serves));
-        let status = self.status.map(|_| sub("status", (self.group, self.kind), STATUS_VERBS, Serves::Part));
-        let scale = self.scale.as_ref().map(|_| sub("scale", ("autoscaling", "Scale"), STATUS_VERBS, Serves::Scale));
+        let status = self.status.map(|_| Subresource::status(self.group.into(), self.version.into(), self.kind.into()));
+        let scale = self.scale.as_ref().map(|_| Subresource::scale());
         Arc::new(Resource {
             group: self.group.into(),
             version: self.version.into(),

@@ -53,6 +53,25 @@ pub struct Subresource {
     pub(crate) serves: Serves,
 }
 
+impl Subresource {
+    /// A part of the object, in the group, version and kind of the object itself.
+    pub(crate) fn status(group: Text, version: Text, kind: Text) -> Self {
+        Self { name: "status".into(), group, version, kind, verbs: STATUS_VERBS, serves: Serves::Part }
+    }
+
+    /// The version is that of the Scale, whatever the object's is.
+    pub(crate) fn scale() -> Self {
+        Self {
+            name: "scale".into(),
+            group: "autoscaling".into(),
+            version: "v1".into(),
+            kind: "Scale".into(),
+            verbs: STATUS_VERBS,
+            serves: Serves::Scale,
+        }
+    }
+}
+
 /// How a hook is reached: built-in kinds are static, custom ones carry their schema.
 #[derive(Clone)]
 pub enum Hooks {
