@@ -1,5 +1,7 @@
 //! Controllers of a cluster, for an API that has no controller manager. They know the API by a client, so each would run
 //! against a real cluster, too.
 
+mod events;
 pub mod node_lifecycle;
 pub mod scheduler;
+pub mod workloads;

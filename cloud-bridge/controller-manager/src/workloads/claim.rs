@@ -1,0 +1,64 @@
+//! Which objects belong to a controller: those that name it and that it selects; orphans that it selects are adopted, and
+//! what it no longer selects is released (K8s pkg/controller/controller_ref_manager.go). Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::json;
+
+use super::plan::{Action, Write};
+use super::store::{Cached, Store, key_of, uid};
+use super::world::Kind;
+
+/// The reference of a controller in what it owns.
+pub(crate) fn controller_reference(kind: Kind, meta: &ObjectMeta) -> OwnerReference {
+    OwnerReference {
+        api_version: kind.api_version(),
+        kind: kind.name(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: uid(meta).to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// What belongs to a controller, and what has first to be done so that it does.
+pub(crate) struct Claim<'a, T> {
+    pub(crate) claimed: Vec<&'a T>,
+    pub(crate) actions: Vec<Action>,
+}
+
+/// The objects of `store`, of kind `kind`, that belong to `owner`. Only those that `counts` are adopted or released.
+pub(crate) fn claim<'a, T: Cached>(
+    store: &'a Store<T>,
+    kind: Kind,
+    owner: (Kind, &ObjectMeta),
+    selects: impl Fn(&ObjectMeta) -> bool,
+    counts: impl Fn(&T) -> bool,
+) -> Claim<'a, T> {
+    let (owner_kind, owner) = owner;
+    let deleting = owner.deletion_timestamp.is_some();
+    let mut claim = Claim { claimed: Vec::new(), actions: Vec::new() };
+    for object in store.owned_by(uid(owner)).filter(|object| counts(object)) {
+        if selects(object.meta()) {
+            claim.claimed.push(object);
+        } else if !deleting {
+            let reference = json!([{"$patch": "delete", "uid": uid(owner)}]);
+            claim.actions.push(set_owners(kind, object.meta(), reference));
+        }
+    }
+    if deleting {
+        return claim;
+    }
+    for object in store.orphans(owner.namespace.as_deref().unwrap_or_default()).filter(|object| counts(object)) {
+        if object.meta().deletion_timestamp.is_none() && selects(object.meta()) {
+            let reference = json!([controller_reference(owner_kind, owner)]);
+            claim.actions.push(set_owners(kind, object.meta(), reference));
+        }
+    }
+    claim
+}
+
+fn set_owners(kind: Kind, meta: &ObjectMeta, references: serde_json::Value) -> Action {
+    // With the uid, so that a new object of the same name is left alone.
+    let patch = json!({"metadata": {"ownerReferences": references, "uid": uid(meta)}});
+    Action { kind, key: key_of(meta), write: Write::Strategic { patch }, done: None, failed: None }
+}

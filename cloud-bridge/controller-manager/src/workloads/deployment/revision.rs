@@ -1,0 +1,165 @@
+//! The new ReplicaSet of a Deployment: its name, its annotations, its revision, and how it is made.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::sets::{HASH_LABEL, wanted};
+use super::{Context, progress, rollout};
+use crate::workloads::claim::controller_reference;
+use crate::workloads::plan::Action;
+use crate::workloads::template;
+use crate::workloads::world::{Kind, World};
+use apimachinery::key::ObjectKey;
+
+const REVISION: &str = "deployment.kubernetes.io/revision";
+const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
+/// What is not copied from the Deployment to its ReplicaSet.
+const OWN: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MAX,
+    "deprecated.deployment.rollback.to",
+];
+/// The longest list of revisions that a ReplicaSet had before.
+const HISTORY_MAX: usize = 2000;
+/// The longest name of a ReplicaSet.
+const NAME_MAX: usize = 253;
+
+type Annotations = BTreeMap<String, String>;
+
+/// The revision of a ReplicaSet; 0 where it has none or nonsense.
+pub(super) fn revision(meta: &ObjectMeta) -> i64 {
+    annotation(meta, REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+pub(super) fn annotation<'a>(meta: &'a ObjectMeta, name: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// The revision that the new ReplicaSet has at least: one more than the old ones.
+fn next_revision(context: &Context<'_>) -> i64 {
+    context.sets.old.iter().map(|set| revision(&set.metadata)).max().unwrap_or_default().saturating_add(1)
+}
+
+/// Brings the annotations of the new ReplicaSet up to date, and the revision of the Deployment with it.
+pub(super) fn sync(context: &Context<'_>, _world: &World) -> Vec<Action> {
+    let Some(set) = context.sets.new else { return Vec::new() };
+    let before = set.metadata.annotations.clone().unwrap_or_default();
+    let after = annotations(context, before.clone(), true);
+    let min_ready = context.spec.min_ready_seconds.unwrap_or_default();
+    let old_min_ready = set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or_default();
+    if before != after || min_ready != old_min_ready {
+        let patch = json!({"metadata": {"annotations": after}, "spec": {"minReadySeconds": min_ready}});
+        return vec![Action::merge(Kind::ReplicaSet, &set.metadata, patch)];
+    }
+    let meta = &context.deployment.metadata;
+    let known = annotation(&set.metadata, REVISION);
+    if annotation(meta, REVISION) != known {
+        return vec![Action::merge(Kind::Deployment, meta, json!({"metadata": {"annotations": {REVISION: known}}}))];
+    }
+    let found = progress::found(context, set.metadata.name.as_deref().unwrap_or_default());
+    let action = found.and_then(|status| Action::status(Kind::Deployment, meta, &context.status, &status));
+    action.into_iter().collect()
+}
+
+/// The annotations of the new ReplicaSet, made out of those that it has (K8s `SetNewReplicaSetAnnotations`).
+fn annotations(context: &Context<'_>, mut annotations: Annotations, exists: bool) -> Annotations {
+    let own = context.deployment.metadata.annotations.iter().flatten();
+    let copied = own.filter(|(name, _)| !OWN.contains(&name.as_str()));
+    annotations.extend(copied.map(|(name, value)| (name.clone(), value.clone())));
+    let before = annotations.get(REVISION).cloned();
+    let Ok(old) = before.as_deref().unwrap_or("0").parse::<i64>() else { return annotations };
+    let new = next_revision(context);
+    if old < new {
+        annotations.insert(REVISION.to_owned(), new.to_string());
+        // It was the newest once: somebody rolled back to it.
+        if let Some(before) = before {
+            remember(&mut annotations, &before);
+        }
+    }
+    if !exists {
+        annotations.extend(replica_annotations(context));
+    }
+    annotations
+}
+
+/// Adds a revision to those that a ReplicaSet had before; the oldest ones go when the list gets too long.
+fn remember(annotations: &mut Annotations, before: &str) {
+    let history = annotations.get(HISTORY).cloned().unwrap_or_default();
+    let mut parts: Vec<&str> = history.split(',').filter(|part| !part.is_empty()).collect();
+    parts.push(before);
+    let length = |parts: &[&str]| parts.iter().map(|part| part.len() + 1).sum::<usize>().saturating_sub(1);
+    while length(&parts) > HISTORY_MAX && parts.len() > 1 {
+        parts.remove(0);
+    }
+    annotations.insert(HISTORY.to_owned(), parts.join(","));
+}
+
+/// The annotations by which a later scaling is told from a roll-out.
+pub(super) fn replica_annotations(context: &Context<'_>) -> [(String, String); 2] {
+    let most = context.replicas() + rollout::max_surge(context);
+    [(DESIRED.to_owned(), context.replicas().to_string()), (MAX.to_owned(), most.to_string())]
+}
+
+/// Makes the new ReplicaSet; or, where another has its name, counts the collision, so that the next one is called otherwise.
+pub(super) fn create(context: &Context<'_>, world: &World) -> Vec<Action> {
+    let meta = &context.deployment.metadata;
+    let namespace = meta.namespace.clone().unwrap_or_default();
+    let hash = template::hash(&context.spec.template, context.status.collision_count);
+    let room = NAME_MAX.saturating_sub(hash.len() + 1);
+    let name = format!("{}-{hash}", context.name().chars().take(room).collect::<String>());
+    let key = ObjectKey { namespace: namespace.clone(), name: name.clone() };
+    if world.replica_sets.get(&key).is_some() {
+        let mut status = context.status.clone();
+        status.collision_count = Some(status.collision_count.unwrap_or_default().saturating_add(1));
+        return Action::status(Kind::Deployment, meta, &context.status, &status).into_iter().collect();
+    }
+    let set = new_set(context, name.clone(), &hash);
+    let replicas = wanted(&set);
+    let mut object = serde_json::to_value(set).unwrap_or(Value::Null);
+    apimachinery::json::remove(&mut object, "status");
+    let teller = context.teller();
+    let done = (replicas > 0)
+        .then(|| teller.normal("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}")));
+    let failed = teller.warning("ReplicaSetCreateError", format!("Failed to create new replica set {name:?}: {{}}"));
+    let mut actions =
+        vec![Action { done, failed: Some(failed), ..Action::create(Kind::ReplicaSet, &namespace, object) }];
+    if let Some(status) = progress::created(context, &name) {
+        actions.extend(Action::status(Kind::Deployment, meta, &context.status, &status));
+    }
+    actions
+}
+
+fn new_set(context: &Context<'_>, name: String, hash: &str) -> ReplicaSet {
+    let meta = &context.deployment.metadata;
+    let mut template = context.spec.template.clone();
+    let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
+    labels.insert(HASH_LABEL.to_owned(), hash.to_owned());
+    let labels = labels.clone();
+    let mut selector = context.spec.selector.clone();
+    selector.match_labels.get_or_insert_default().insert(HASH_LABEL.to_owned(), hash.to_owned());
+    ReplicaSet {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: meta.namespace.clone(),
+            owner_references: Some(vec![controller_reference(Kind::Deployment, meta)]),
+            labels: Some(labels),
+            annotations: Some(annotations(context, Annotations::new(), false)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ReplicaSetSpec {
+            replicas: i32::try_from(rollout::new_size(context, 0)).ok(),
+            min_ready_seconds: context.spec.min_ready_seconds,
+            selector,
+            template: Some(template),
+        }),
+        status: None,
+    }
+}

@@ -1,0 +1,109 @@
+//! The ReplicaSets of a Deployment: the new one, the old ones, what they add up to, and which old ones are forgotten.
+
+use std::cmp::Reverse;
+
+use k8s_openapi::api::apps::v1::{DeploymentSpec, ReplicaSet, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+
+use super::Context;
+use super::revision::revision;
+use crate::workloads::plan::Action;
+use crate::workloads::replica_set::replicas;
+use crate::workloads::world::{Kind, World};
+
+/// The label that tells the pods of one template from those of another.
+pub(super) const HASH_LABEL: &str = "pod-template-hash";
+
+pub(super) struct Sets<'a> {
+    /// The one with the template of the Deployment, if there is one: the oldest of them.
+    pub(super) new: Option<&'a ReplicaSet>,
+    /// The others, the oldest first.
+    pub(super) old: Vec<&'a ReplicaSet>,
+}
+
+impl<'a> Sets<'a> {
+    pub(super) fn new(spec: &DeploymentSpec, mut sets: Vec<&'a ReplicaSet>) -> Self {
+        sets.sort_by_key(|set| age(set));
+        let wanted = without_hash(&spec.template);
+        let same = |set: &&ReplicaSet| template(set).is_some_and(|template| without_hash(template) == wanted);
+        let new = sets.iter().position(same).map(|place| sets.remove(place));
+        Self { new, old: sets }
+    }
+
+    /// The old ones and the new one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a ReplicaSet> + use<'a, '_> {
+        self.old.iter().copied().chain(self.new)
+    }
+
+    /// Those that want pods.
+    pub(super) fn active(&self) -> Vec<&'a ReplicaSet> {
+        self.all().filter(|set| wanted(set) > 0).collect()
+    }
+
+    pub(super) fn active_old(&self) -> Vec<&'a ReplicaSet> {
+        self.old.iter().copied().filter(|set| wanted(set) > 0).collect()
+    }
+
+    /// The pods that all of them want together. Sums are wider than the numbers: each of these may be as large as it can.
+    pub(super) fn wanted(&self) -> i64 {
+        self.all().map(wanted).sum()
+    }
+
+    /// One number of their statuses, added up.
+    pub(super) fn sum(&self, number: impl Fn(&ReplicaSetStatus) -> i32) -> i64 {
+        self.all().filter_map(|set| set.status.as_ref()).map(|status| i64::from(number(status))).sum()
+    }
+}
+
+/// The number of pods that a ReplicaSet wants.
+pub(super) fn wanted(set: &ReplicaSet) -> i64 {
+    set.spec.as_ref().map(replicas).unwrap_or_default().into()
+}
+
+/// The number of its pods that are available.
+pub(super) fn available(set: &ReplicaSet) -> i64 {
+    set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default().into()
+}
+
+/// What sets the older one first.
+pub(super) fn age(set: &ReplicaSet) -> (Option<jiff::Timestamp>, Option<&str>) {
+    (set.metadata.creation_timestamp.as_ref().map(|time| time.0), set.metadata.name.as_deref())
+}
+
+fn template(set: &ReplicaSet) -> Option<&PodTemplateSpec> {
+    set.spec.as_ref()?.template.as_ref()
+}
+
+fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
+    let mut template = template.clone();
+    let metadata = template.metadata.get_or_insert_default();
+    let labels = metadata.labels.get_or_insert_default();
+    labels.remove(HASH_LABEL);
+    template
+}
+
+/// Forgets the oldest revisions beyond the limit, of those that have no pods.
+pub(super) fn clean_up(context: &Context<'_>, _world: &World) -> Vec<Action> {
+    let Some(limit) = context.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else { return Vec::new() };
+    let alive = context.sets.old.iter().filter(|set| set.metadata.deletion_timestamp.is_none());
+    let mut alive: Vec<&&ReplicaSet> = alive.collect();
+    let surplus = alive.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
+    alive.sort_by_key(|set| (revision(&set.metadata), age(set)));
+    let empty = |set: &ReplicaSet| {
+        let status = set.status.as_ref();
+        let observed = status.and_then(|status| status.observed_generation).unwrap_or_default();
+        wanted(set) == 0
+            && status.is_none_or(|status| status.replicas == 0)
+            && set.metadata.generation.unwrap_or_default() <= observed
+    };
+    let forgotten = alive.into_iter().take(surplus).filter(|set| empty(set));
+    forgotten.map(|set| Action::delete(Kind::ReplicaSet, &set.metadata)).collect()
+}
+
+/// What sets the larger one first, and of two equal ones the newer or the older one.
+pub(super) fn by_size(sets: &mut [&ReplicaSet], newer_first: bool) {
+    sets.sort_by(|a, b| {
+        let size = Reverse(wanted(a)).cmp(&Reverse(wanted(b)));
+        size.then_with(|| if newer_first { age(b).cmp(&age(a)) } else { age(a).cmp(&age(b)) })
+    });
+}

@@ -1,0 +1,107 @@
+//! What is known and what is to be looked at, and the next step for it: all of the controllers but the doing. Pure; the
+//! simulation runs it against a model of the API.
+
+use std::time::Duration;
+
+use apimachinery::panics;
+use jiff::Timestamp;
+
+use super::perform::{Failure, Outcome};
+use super::plan::{Action, Plan};
+use super::queue::Queue;
+use super::world::{Change, Kind, Watched, World};
+use super::{Task, deployment, replica_set, wake};
+
+/// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
+const UNANSWERED: Duration = Duration::from_secs(2);
+
+/// The time, twice: as it passes, and as it stands in objects.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// Since a start that nobody knows.
+    pub(crate) passed: Duration,
+    /// In whole seconds.
+    pub(crate) clock: Timestamp,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Engine {
+    pub(crate) world: World,
+    queue: Queue<Task>,
+}
+
+impl Engine {
+    /// Takes in what a watch saw.
+    pub(crate) fn watched(&mut self, watched: Watched, now: Now) {
+        let changes = self.world.watched(watched, now.clock);
+        self.wake(changes);
+    }
+
+    /// Takes in what a write left: nobody has to wait for the watch to tell.
+    pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) {
+        let change = match outcome {
+            Outcome::Is(object) => self.world.written(action.kind, object, now.clock),
+            Outcome::Gone => action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid)),
+        };
+        self.wake(change);
+    }
+
+    fn wake(&mut self, changes: impl IntoIterator<Item = Change>) {
+        for change in changes {
+            for task in wake::tasks(&self.world, &change) {
+                self.queue.add(task);
+            }
+        }
+    }
+
+    /// When the next key is due. None while not all is known: half a picture would make pods that are there.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        if self.world.is_complete() { self.queue.deadline() } else { None }
+    }
+
+    /// The next key, if one is due.
+    pub(crate) fn next(&mut self, now: Now) -> Option<Task> {
+        if self.world.is_complete() { self.queue.next(now.passed) } else { None }
+    }
+
+    /// What its controller wants done next for a key. With a failure: how that is told. None if that panicked.
+    pub(crate) fn plan(&mut self, task: &Task, failure: Option<&Failure>, now: Now) -> Option<Plan> {
+        let name = format!("{:?} {}/{}", task.0, task.1.namespace, task.1.name);
+        let plan = panics::shield(name, || next_step(&self.world, task, failure, now.clock))?;
+        if let Some(after) = plan.again {
+            self.queue.add_at(now.passed + after, task.clone());
+        }
+        Some(plan)
+    }
+
+    /// A key was looked at.
+    pub(crate) fn end(&mut self, task: Task, end: End, now: Now) {
+        match end {
+            End::Done => self.queue.succeeded(&task),
+            End::More => self.queue.add(task),
+            End::Failed => self.queue.failed(now.passed, task),
+            End::Unanswered => self.queue.add_at(now.passed + UNANSWERED, task),
+        }
+    }
+}
+
+/// How the look at a key ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// There is nothing more to do.
+    Done,
+    /// There may be more; others have their turn first.
+    More,
+    Failed,
+    /// Whether a write was done is not known.
+    Unanswered,
+}
+
+fn next_step(world: &World, task: &Task, failure: Option<&Failure>, now: Timestamp) -> Plan {
+    let (kind, key) = task;
+    match kind {
+        Kind::ReplicaSet => replica_set::plan(world, key, failure, now),
+        Kind::Deployment => deployment::plan(world, key, failure, now),
+        Kind::Pod => Plan::default(),
+    }
+}

@@ -1,0 +1,152 @@
+//! Does what a plan says, through a client of the API, and tells what came of it. No decisions.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Request;
+use serde_json::Value;
+
+use super::plan::{Action, Order, Plan, Told, Write};
+use crate::events::{Event, Recorder};
+
+/// An API that does not answer is given up after this, and asked again later.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// So many requests wait for answers at once.
+const AT_ONCE: usize = 32;
+
+/// Why a write was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The HTTP status; 0 if there was no answer.
+    pub(crate) code: u16,
+    pub(crate) message: String,
+    /// All of it will fail, because the namespace goes away.
+    pub(crate) namespace_ends: bool,
+}
+
+impl Failure {
+    /// Somebody else wrote first: what is known here is old.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.code == 409
+    }
+
+    fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self {
+                code: status.code,
+                message: status.message.clone(),
+                namespace_ends: status
+                    .details
+                    .as_ref()
+                    .is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")),
+            },
+            other => Self { code: 0, message: other.to_string(), namespace_ends: false },
+        }
+    }
+}
+
+/// What a write left.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The object as it is now.
+    Is(Value),
+    /// There is no such object any more.
+    Gone,
+}
+
+/// Does a plan. Each action that was done comes with what it left; the first failure ends it.
+pub(crate) async fn perform<'a>(
+    client: &Client,
+    events: &mut Recorder,
+    plan: &'a Plan,
+) -> (Vec<(&'a Action, Outcome)>, Result<(), Failure>) {
+    let mut done = Vec::new();
+    let mut rest = plan.actions.as_slice();
+    let mut size = if plan.order == Order::AllAtOnce { AT_ONCE } else { 1 };
+    while !rest.is_empty() {
+        let (batch, after) = rest.split_at(size.min(rest.len()));
+        let results = join_all(batch.iter().map(|action| write(client, action))).await;
+        let mut failed = None;
+        for (action, result) in batch.iter().zip(results) {
+            tell(events, action, &result);
+            match result {
+                Ok(outcome) => done.push((action, outcome)),
+                Err(failure) => drop(failed.get_or_insert(failure)),
+            }
+        }
+        if let Some(failure) = failed {
+            return (done, Err(failure));
+        }
+        rest = after;
+        if plan.order == Order::SlowStart {
+            size = (size * 2).min(AT_ONCE);
+        }
+    }
+    (done, Ok(()))
+}
+
+fn tell(events: &mut Recorder, action: &Action, result: &Result<Outcome, Failure>) {
+    let (told, word) = match result {
+        Ok(Outcome::Is(object)) => (&action.done, object["metadata"]["name"].as_str().unwrap_or(&action.key.name)),
+        Ok(Outcome::Gone) => return,
+        Err(failure) if failure.namespace_ends => return,
+        Err(failure) => (&action.failed, failure.message.as_str()),
+    };
+    if let Some(told) = told {
+        let event = Told { message: told.message.replace("{}", word), ..told.clone() };
+        events.record(event_of(event));
+    }
+}
+
+fn event_of(told: Told) -> Event {
+    Event {
+        about: told.about,
+        kind: if told.warning { "Warning" } else { "Normal" },
+        reason: told.reason,
+        message: told.message,
+        component: told.component,
+    }
+}
+
+async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
+    let request = request(action).map_err(|message| Failure { code: 0, message, namespace_ends: false })?;
+    match tokio::time::timeout(PATIENCE, client.request::<Value>(request)).await {
+        Ok(Ok(object)) => {
+            // The answer to a deletion is a Status once the object is gone.
+            let gone = matches!(action.write, Write::Delete { .. }) && object["kind"] == "Status";
+            Ok(if gone { Outcome::Gone } else { Outcome::Is(object) })
+        }
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 && !matches!(action.write, Write::Create(_)) => {
+            Ok(Outcome::Gone)
+        }
+        Ok(Err(error)) => Err(Failure::of(&error)),
+        Err(_) => {
+            let message = format!("the API did not answer within {} s", PATIENCE.as_secs());
+            Err(Failure { code: 0, message, namespace_ends: false })
+        }
+    }
+}
+
+fn request(action: &Action) -> Result<http::Request<Vec<u8>>, String> {
+    let request = Request::new(action.kind.url(&action.key.namespace));
+    let name = &action.key.name;
+    let params = PatchParams::default();
+    let built = match &action.write {
+        Write::Create(object) => {
+            let body = serde_json::to_vec(object).map_err(|error| error.to_string())?;
+            request.create(&PostParams::default(), body)
+        }
+        Write::Delete { uid } => {
+            let same = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            request.delete(name, &DeleteParams::background().preconditions(same))
+        }
+        Write::Merge { subresource: None, patch } => request.patch(name, &params, &Patch::Merge(patch)),
+        Write::Merge { subresource: Some(part), patch } => {
+            request.patch_subresource(part, name, &params, &Patch::Merge(patch))
+        }
+        Write::Strategic { patch } => request.patch(name, &params, &Patch::Strategic(patch)),
+    };
+    built.map_err(|error| error.to_string())
+}

@@ -1,0 +1,199 @@
+//! What a controller wants done next: values that say it, and nothing that does it.
+
+use std::time::Duration;
+
+use apimachinery::key::ObjectKey;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::store::{key_of, uid};
+use super::world::Kind;
+
+/// The next step for one key. A controller is asked again as soon as it is done: it ends with a plan without actions.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) order: Order,
+    /// To be asked again after this time, whatever happens.
+    pub(crate) again: Option<Duration>,
+}
+
+/// How the actions of a plan follow each other. The first one that fails ends it in each case.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    #[default]
+    OneByOne,
+    /// One, then two, then four at once: where one fails the others would, too (K8s `slowStartBatch`).
+    SlowStart,
+    AllAtOnce,
+}
+
+impl Plan {
+    pub(crate) fn one_by_one(actions: Vec<Action>) -> Self {
+        Self { actions, ..Self::default() }
+    }
+
+    pub(crate) fn slow_start(actions: Vec<Action>) -> Self {
+        Self { actions, order: Order::SlowStart, ..Self::default() }
+    }
+
+    pub(crate) fn all_at_once(actions: Vec<Action>) -> Self {
+        Self { actions, order: Order::AllAtOnce, ..Self::default() }
+    }
+
+    /// The same, and to be asked again after this time.
+    pub(crate) fn again(mut self, after: Option<Duration>) -> Self {
+        self.again = after;
+        self
+    }
+}
+
+/// One write, and what is told of it.
+#[derive(Debug)]
+pub(crate) struct Action {
+    pub(crate) kind: Kind,
+    /// Of a new object: its namespace, and its name if the controller gives it one.
+    pub(crate) key: ObjectKey,
+    pub(crate) write: Write,
+    /// The events of its success and of its failure.
+    pub(crate) done: Option<Told>,
+    pub(crate) failed: Option<Told>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Write {
+    Create(Box<Value>),
+    /// The object with this uid, in the background.
+    Delete {
+        uid: String,
+    },
+    /// A JSON merge patch of the object, or of its subresource.
+    Merge {
+        subresource: Option<&'static str>,
+        patch: Value,
+    },
+    /// A strategic merge patch of the object.
+    Strategic {
+        patch: Value,
+    },
+}
+
+/// An event on an object. `{}` in its message is the name of what was written, or the error.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) about: ObjectReference,
+    pub(crate) warning: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) component: &'static str,
+}
+
+/// Whom the events of a controller are about, and who it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Teller {
+    pub(crate) about: ObjectReference,
+    pub(crate) component: &'static str,
+}
+
+impl Teller {
+    pub(crate) fn new(component: &'static str, kind: Kind, meta: &ObjectMeta) -> Self {
+        let about = ObjectReference {
+            api_version: Some(kind.api_version()),
+            kind: Some(kind.name()),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+            field_path: None,
+        };
+        Self { about, component }
+    }
+
+    pub(crate) fn normal(&self, reason: &'static str, message: impl Into<String>) -> Told {
+        Told { about: self.about.clone(), warning: false, reason, message: message.into(), component: self.component }
+    }
+
+    pub(crate) fn warning(&self, reason: &'static str, message: impl Into<String>) -> Told {
+        Told { warning: true, ..self.normal(reason, message) }
+    }
+
+    /// Creates a pod, with the events that all controllers have for it (K8s `PodControl`).
+    pub(crate) fn create_pod(&self, namespace: &str, pod: Value) -> Action {
+        Action {
+            done: Some(self.normal("SuccessfulCreate", "Created pod: {}")),
+            failed: Some(self.warning("FailedCreate", "Error creating: {}")),
+            ..Action::create(Kind::Pod, namespace, pod)
+        }
+    }
+
+    /// Deletes a pod, with the events that all controllers have for it.
+    pub(crate) fn delete_pod(&self, pod: &ObjectMeta) -> Action {
+        Action {
+            done: Some(self.normal("SuccessfulDelete", "Deleted pod: {}")),
+            failed: Some(self.warning("FailedDelete", "Error deleting: {}")),
+            ..Action::delete(Kind::Pod, pod)
+        }
+    }
+}
+
+impl Action {
+    /// The uid of the object that it removes, if it does.
+    pub(crate) fn removes(&self) -> Option<&str> {
+        match &self.write {
+            Write::Delete { uid } => Some(uid),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn create(kind: Kind, namespace: &str, object: Value) -> Self {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let key = ObjectKey { namespace: namespace.to_owned(), name };
+        Self { kind, key, write: Write::Create(Box::new(object)), done: None, failed: None }
+    }
+
+    pub(crate) fn delete(kind: Kind, meta: &ObjectMeta) -> Self {
+        let write = Write::Delete { uid: uid(meta).to_owned() };
+        Self { kind, key: key_of(meta), write, done: None, failed: None }
+    }
+
+    /// Merges `patch` into the object, if it still is in the state that the controller knows.
+    pub(crate) fn merge(kind: Kind, meta: &ObjectMeta, patch: Value) -> Self {
+        Self::merge_into(kind, meta, None, patch)
+    }
+
+    /// Makes the status `new` out of `old`, if the object still is in the state that the controller knows. None if they are
+    /// equal.
+    pub(crate) fn status<S: Serialize>(kind: Kind, meta: &ObjectMeta, old: &S, new: &S) -> Option<Self> {
+        let json = |status: &S| serde_json::to_value(status).unwrap_or_default();
+        let patch = difference(&json(old), &json(new))?;
+        Some(Self::merge_into(kind, meta, Some("status"), json!({"status": patch})))
+    }
+
+    fn merge_into(kind: Kind, meta: &ObjectMeta, subresource: Option<&'static str>, mut patch: Value) -> Self {
+        if let Some(metadata) = apimachinery::json::object_mut(&mut patch, "metadata") {
+            metadata.insert("uid".to_owned(), meta.uid.clone().into());
+            metadata.insert("resourceVersion".to_owned(), meta.resource_version.clone().into());
+        }
+        Self { kind, key: key_of(meta), write: Write::Merge { subresource, patch }, done: None, failed: None }
+    }
+}
+
+/// The JSON merge patch (RFC 7386) that makes `new` out of `old`; None if they are equal.
+pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return (old != new).then(|| new.clone());
+    };
+    let mut patch = Map::new();
+    for (name, value) in new {
+        match old.get(name) {
+            Some(before) => patch.extend(difference(before, value).map(|part| (name.clone(), part))),
+            None => drop(patch.insert(name.clone(), value.clone())),
+        }
+    }
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        patch.insert(name.clone(), Value::Null);
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}

@@ -1,0 +1,149 @@
+//! A pod as far as controllers look at it, and what they ask of it: whether it counts, is ready, is available.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{self as core, PodCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+use super::store::Cached;
+
+/// A pod of which only this is kept: there may be thousands.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Pod {
+    pub(crate) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: PodSpec,
+    #[serde(default)]
+    pub(crate) status: PodStatus,
+    /// Since when this program knows that it is ready.
+    #[serde(skip)]
+    ready_seen: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodSpec {
+    pub(crate) node_name: Option<String>,
+    #[serde(deserialize_with = "list")]
+    pub(crate) init_containers: Vec<Container>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Container {
+    pub(crate) name: String,
+    pub(crate) restart_policy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodStatus {
+    pub(crate) phase: Option<String>,
+    #[serde(deserialize_with = "list")]
+    pub(crate) conditions: Vec<PodCondition>,
+    #[serde(deserialize_with = "list")]
+    pub(crate) container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "list")]
+    pub(crate) init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerStatus {
+    pub(crate) name: String,
+    pub(crate) restart_count: i32,
+}
+
+apimachinery::read_as!(Pod, core::Pod);
+
+impl Cached for Pod {
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn seen(&mut self, before: Option<&Self>, now: Timestamp) {
+        let known = before.and_then(|before| before.ready_seen);
+        self.ready_seen = self.is_ready().then(|| known.unwrap_or(now));
+    }
+}
+
+/// A list that a client may have written as null.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl Pod {
+    pub(crate) fn phase(&self) -> &str {
+        self.status.phase.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// It has ended for good.
+    pub(crate) fn is_terminal(&self) -> bool {
+        matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
+    /// It counts as one of the pods that a controller wants (K8s `IsPodActive`).
+    pub(crate) fn is_active(&self) -> bool {
+        !self.is_terminal() && !self.is_deleting()
+    }
+
+    /// It is on its way out (K8s `IsPodTerminating`).
+    pub(crate) fn is_terminating(&self) -> bool {
+        !self.is_terminal() && self.is_deleting()
+    }
+
+    /// The condition `Ready`, if it is true.
+    fn ready_condition(&self) -> Option<&PodCondition> {
+        self.status.conditions.iter().find(|one| one.type_ == "Ready" && one.status == "True")
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready_condition().is_some()
+    }
+
+    /// Since when it is ready. A node whose clock is ahead does not put it off: no later than it was seen so.
+    pub(crate) fn ready_since(&self) -> Option<Timestamp> {
+        let told = self.ready_condition()?.last_transition_time.as_ref().map(|time| time.0);
+        match (told, self.ready_seen) {
+            (Some(told), Some(seen)) => Some(told.min(seen)),
+            (told, seen) => told.or(seen),
+        }
+    }
+
+    /// How long it still has to be ready to be available (K8s `IsPodAvailable`): zero once it is, None while it is not
+    /// ready.
+    pub(crate) fn available_in(&self, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+        let since = self.ready_condition().map(|_| self.ready_since())?;
+        let Ok(wanted @ 1..) = u64::try_from(min_ready_seconds) else { return Some(Duration::ZERO) };
+        // Without a time it never becomes available, as in Kubernetes.
+        let ready = Duration::try_from(now.duration_since(since?)).unwrap_or_default();
+        Some(Duration::from_secs(wanted).saturating_sub(ready))
+    }
+
+    pub(crate) fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+        self.available_in(min_ready_seconds, now).is_some_and(|wait| wait.is_zero())
+    }
+
+    /// The most restarts of one of its containers, and of one of its sidecars.
+    pub(crate) fn restarts(&self) -> (i32, i32) {
+        let most = |statuses: &mut dyn Iterator<Item = &ContainerStatus>| {
+            statuses.map(|status| status.restart_count).max().unwrap_or_default()
+        };
+        let sidecar = |name: &str| {
+            let named = self.spec.init_containers.iter().find(|container| container.name == name);
+            named.is_some_and(|container| container.restart_policy.as_deref() == Some("Always"))
+        };
+        let mut sidecars = self.status.init_container_statuses.iter().filter(|status| sidecar(&status.name));
+        (most(&mut self.status.container_statuses.iter()), most(&mut sidecars))
+    }
+}

@@ -1,0 +1,83 @@
+//! ReplicaSets: as many pods of a template as are wanted (K8s pkg/controller/replicaset). Decisions only.
+
+mod status;
+#[cfg(test)]
+mod tests;
+mod victims;
+
+use std::time::Duration;
+
+use apimachinery::key::ObjectKey;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::Failure;
+use super::claim::{claim, controller_reference};
+use super::plan::{Action, Plan, Teller};
+use super::pod::Pod;
+use super::selector::selects;
+use super::template;
+use super::world::{Kind, World};
+
+const COMPONENT: &str = "replicaset-controller";
+/// So many pods are created or deleted in one go (K8s `BurstReplicas`).
+const BURST: usize = 500;
+
+/// What is to be done next about a ReplicaSet.
+pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Timestamp) -> Plan {
+    let Some((set, spec)) = world.replica_sets.get(key).and_then(|set| Some((set, set.spec.as_ref()?))) else {
+        return Plan::default();
+    };
+    let meta = &set.metadata;
+    let selected = |pod: &ObjectMeta| selects(&spec.selector, pod.labels.as_ref());
+    let pods = claim(&world.pods, Kind::Pod, (Kind::ReplicaSet, meta), selected, Pod::is_active);
+    if !pods.actions.is_empty() && failure.is_none() {
+        return Plan::one_by_one(pods.actions);
+    }
+    let pods = pods.claimed;
+    if meta.deletion_timestamp.is_none() && failure.is_none() {
+        let plan = manage(world, set, spec, &pods, now);
+        if !plan.actions.is_empty() {
+            return plan;
+        }
+    }
+    let terminating = world.pods.owned_by(super::store::uid(meta)).filter(|pod| pod.is_terminating());
+    let terminating = terminating.filter(|pod| selected(&pod.metadata)).count();
+    let old = set.status.clone().unwrap_or_default();
+    let new = status::status(set, spec, &old, status::Pods { active: &pods, terminating }, failure, now);
+    let action = Action::status(Kind::ReplicaSet, meta, &old, &new);
+    Plan::one_by_one(action.into_iter().collect()).again(next_available(spec, &pods, &new, now))
+}
+
+/// Makes the number of pods the wanted one.
+fn manage(world: &World, set: &ReplicaSet, spec: &ReplicaSetSpec, pods: &[&Pod], now: Timestamp) -> Plan {
+    let meta = &set.metadata;
+    let teller = Teller::new(COMPONENT, Kind::ReplicaSet, meta);
+    let wanted = usize::try_from(replicas(spec)).unwrap_or_default();
+    if pods.len() < wanted {
+        let Some(pod_template) = &spec.template else { return Plan::default() };
+        let prefix = template::prefix(meta.name.as_deref().unwrap_or_default());
+        let pod = template::pod(pod_template, &prefix, &controller_reference(Kind::ReplicaSet, meta));
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        let count = (wanted - pods.len()).min(BURST);
+        return Plan::slow_start((0..count).map(|_| teller.create_pod(namespace, pod.clone())).collect());
+    }
+    let surplus = (pods.len() - wanted).min(BURST);
+    let chosen = victims::choose(pods, &victims::related(world, set), surplus, now);
+    Plan::all_at_once(chosen.into_iter().map(|pod| teller.delete_pod(&pod.metadata)).collect())
+}
+
+/// The wanted number of pods; 1 unless said.
+pub(crate) fn replicas(spec: &ReplicaSetSpec) -> i32 {
+    spec.replicas.unwrap_or(1)
+}
+
+/// When the next pod has been ready for long enough.
+fn next_available(spec: &ReplicaSetSpec, pods: &[&Pod], status: &ReplicaSetStatus, now: Timestamp) -> Option<Duration> {
+    let wanted = spec.min_ready_seconds.unwrap_or_default();
+    if wanted <= 0 || status.ready_replicas == status.available_replicas {
+        return None;
+    }
+    pods.iter().filter_map(|pod| pod.available_in(wanted, now)).filter(|wait| !wait.is_zero()).min()
+}

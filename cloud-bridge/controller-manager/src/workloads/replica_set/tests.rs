@@ -1,0 +1,112 @@
+//! ReplicaSets in the model of the API.
+
+use serde_json::{Value, json};
+
+use crate::workloads::simulation::{Course, Model, key};
+use crate::workloads::world::Kind;
+
+fn set(replicas: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "x"}]}},
+        },
+    })
+}
+
+fn pod(name: &str, labels: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": {"containers": []}})
+}
+
+fn course(replicas: i64) -> Course {
+    let mut course = Course::new(1, |_, _| {});
+    course.calm = true;
+    course.model.put(Kind::ReplicaSet, set(replicas));
+    course
+}
+
+fn status(model: &Model) -> &Value {
+    &model.get(Kind::ReplicaSet, "web")["status"]
+}
+
+#[test]
+fn a_set_has_its_pods_and_counts_them() {
+    let mut course = course(3);
+    course.step(1);
+    assert_eq!(course.model.names(Kind::Pod).len(), 3);
+    assert_eq!(status(&course.model)["replicas"], 3);
+    assert_eq!(status(&course.model)["fullyLabeledReplicas"], 3);
+    assert_eq!(status(&course.model)["readyReplicas"], Value::Null);
+    course.settle();
+    assert_eq!(status(&course.model)["availableReplicas"], 3);
+    let first = course.model.names(Kind::Pod)[0].clone();
+    let pod = &course.model.objects[&(Kind::Pod, first.clone())];
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["name"], "web");
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["controller"], true);
+    assert_eq!(pod["metadata"]["generateName"], "web-");
+    course.model.remove(Kind::Pod, &first);
+    course.step(1);
+    assert_eq!(course.model.names(Kind::Pod).len(), 3);
+}
+
+#[test]
+fn a_set_adopts_the_orphans_that_it_selects_and_lets_go_what_it_does_not() {
+    let mut course = course(2);
+    course.model.put(Kind::Pod, pod("mine", &json!({"app": "web"})));
+    course.model.put(Kind::Pod, pod("other", &json!({"app": "db"})));
+    course.step(1);
+    let owner =
+        |course: &Course, name: &str| course.model.get(Kind::Pod, name)["metadata"]["ownerReferences"][0].clone();
+    assert_eq!(owner(&course, "mine")["name"], "web");
+    assert_eq!(owner(&course, "other"), Value::Null);
+    assert_eq!(course.model.names(Kind::Pod).len(), 3, "one more was made");
+    course.model.change(Kind::Pod, &key("mine"), |pod| pod["metadata"]["labels"] = json!({"app": "out"}));
+    course.step(1);
+    assert_eq!(owner(&course, "mine"), Value::Null);
+    assert_eq!(course.model.names(Kind::Pod).len(), 4);
+}
+
+#[test]
+fn those_that_serve_nobody_go_first() {
+    let mut course = course(4);
+    course.settle();
+    let names = course.model.names(Kind::Pod);
+    course.model.change(Kind::Pod, &names[1], |pod| pod["status"] = json!({"phase": "Pending"}));
+    course.model.change(Kind::Pod, &names[2], |pod| {
+        pod["metadata"]["annotations"] = json!({"controller.kubernetes.io/pod-deletion-cost": "-5"});
+    });
+    course.model.change(Kind::ReplicaSet, &key("web"), |set| set["spec"]["replicas"] = 2.into());
+    course.step(1);
+    let going = |name| !course.model.objects[&(Kind::Pod, name)]["metadata"]["deletionTimestamp"].is_null();
+    assert_eq!(names.into_iter().map(going).collect::<Vec<_>>(), [false, true, true, false]);
+}
+
+#[test]
+fn a_pod_is_available_once_it_has_been_ready_for_long_enough_by_our_clock_too() {
+    let mut course = course(1);
+    course.model.change(Kind::ReplicaSet, &key("web"), |set| set["spec"]["minReadySeconds"] = 30.into());
+    course.step(1);
+    course.nodes();
+    // A node whose clock is ahead by years.
+    let name = course.model.names(Kind::Pod)[0].clone();
+    course.model.change(Kind::Pod, &name, |pod| {
+        pod["status"]["conditions"][0]["lastTransitionTime"] = "2040-01-01T00:00:00Z".into();
+    });
+    course.step(1);
+    assert_eq!(status(&course.model)["readyReplicas"], 1);
+    course.step(28);
+    assert_eq!(status(&course.model)["availableReplicas"], Value::Null);
+    course.step(5);
+    assert_eq!(status(&course.model)["availableReplicas"], 1);
+}
+
+#[test]
+fn a_set_that_goes_makes_nothing_more() {
+    let mut course = course(2);
+    course.model.change(Kind::ReplicaSet, &key("web"), |set| {
+        set["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z".into();
+    });
+    course.step(1);
+    assert_eq!(course.model.names(Kind::Pod).len(), 0);
+}

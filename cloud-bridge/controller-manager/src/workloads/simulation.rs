@@ -1,0 +1,332 @@
+//! The controllers against a model of the API: watches that lag, writes that fail, a program that is killed between any two
+//! writes, nodes that start, end and lose pods. One seed is one course of events.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use apimachinery::key::ObjectKey;
+use jiff::Timestamp;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+
+use super::engine::{End, Engine, Now};
+use super::perform::{Failure, Outcome};
+use super::plan::{Action, Order, Write};
+use super::world::{Kind, Watched};
+
+/// A small generator (splitmix64): the same course for the same seed.
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(crate) fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+type Name = (Kind, ObjectKey);
+
+/// The API: objects by name, a number for each write, and what the watches have yet to tell.
+#[derive(Default)]
+pub(crate) struct Model {
+    pub(crate) objects: BTreeMap<Name, Value>,
+    version: u64,
+    news: VecDeque<(Kind, bool, Value)>,
+    now: i64,
+}
+
+impl Model {
+    pub(crate) fn clock(&self) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + self.now).unwrap()
+    }
+
+    pub(crate) fn get(&self, kind: Kind, name: &str) -> &Value {
+        &self.objects[&(kind, key(name))]
+    }
+
+    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |((one, _), _)| *one == kind).map(|(_, object)| object)
+    }
+
+    pub(crate) fn names(&self, kind: Kind) -> Vec<ObjectKey> {
+        self.objects.keys().filter(|(one, _)| *one == kind).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// Stores an object as a client does; the generation counts changes of the spec.
+    pub(crate) fn put(&mut self, kind: Kind, mut object: Value) -> Value {
+        self.version += 1;
+        let version = self.version;
+        let stamp = self.clock().to_string();
+        if object["metadata"]["name"].is_null() {
+            object["metadata"]["name"] =
+                format!("{}{version}", object["metadata"]["generateName"].as_str().unwrap()).into();
+        }
+        object["metadata"]["namespace"] = "ns".into();
+        let name = (kind, key(object["metadata"]["name"].as_str().unwrap()));
+        let before = self.objects.get(&name);
+        let generation = before.map_or(0, |before| before["metadata"]["generation"].as_i64().unwrap());
+        let changed = before.is_none_or(|before| before["spec"] != object["spec"]);
+        object["metadata"]["generation"] = (generation + i64::from(changed)).into();
+        if before.is_none() {
+            object["metadata"]["uid"] = format!("uid-{version}").into();
+            object["metadata"]["creationTimestamp"] = stamp.into();
+        }
+        object["metadata"]["resourceVersion"] = version.to_string().into();
+        self.objects.insert(name, object.clone());
+        self.news.push_back((kind, false, object.clone()));
+        object
+    }
+
+    pub(crate) fn change(&mut self, kind: Kind, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
+        let mut object = self.objects[&(kind, key.clone())].clone();
+        change(&mut object);
+        self.put(kind, object);
+    }
+
+    pub(crate) fn remove(&mut self, kind: Kind, key: &ObjectKey) {
+        if let Some(mut object) = self.objects.remove(&(kind, key.clone())) {
+            self.version += 1;
+            object["metadata"]["resourceVersion"] = self.version.to_string().into();
+            self.news.push_back((kind, true, object));
+        }
+    }
+
+    fn do_action(&mut self, action: &Action) -> Result<Outcome, Failure> {
+        let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), namespace_ends: false });
+        let name = (action.kind, action.key.clone());
+        if let Write::Create(object) = &action.write {
+            if self.objects.contains_key(&name) {
+                return failed(409, "already exists");
+            }
+            return Ok(Outcome::Is(self.put(action.kind, (**object).clone())));
+        }
+        let Some(before) = self.objects.get(&name).cloned() else { return Ok(Outcome::Gone) };
+        match &action.write {
+            Write::Create(_) => unreachable!("done above"),
+            Write::Delete { uid } if before["metadata"]["uid"] != **uid => failed(409, "another uid"),
+            Write::Delete { .. } if action.kind == Kind::Pod && !before["spec"]["nodeName"].is_null() => {
+                self.change(action.kind, &action.key, |pod| {
+                    pod["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z".into();
+                });
+                Ok(Outcome::Is(self.objects[&name].clone()))
+            }
+            Write::Delete { .. } => {
+                self.remove(action.kind, &action.key);
+                Ok(Outcome::Gone)
+            }
+            Write::Merge { subresource, patch } => {
+                if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] {
+                    return failed(409, "changed meanwhile");
+                }
+                let mut after = before.clone();
+                merge(&mut after, patch);
+                if subresource.is_some() {
+                    after["spec"] = before["spec"].clone();
+                } else {
+                    after["status"] = before["status"].clone();
+                }
+                Ok(Outcome::Is(self.put(action.kind, after)))
+            }
+            Write::Strategic { patch } => {
+                let mut after = before.clone();
+                after["metadata"]["ownerReferences"] = match &patch["metadata"]["ownerReferences"][0] {
+                    one if one["$patch"] == "delete" => json!([]),
+                    one => json!([one]),
+                };
+                Ok(Outcome::Is(self.put(action.kind, after)))
+            }
+        }
+    }
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in fields {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(name);
+        } else {
+            merge(&mut target[name.as_str()], value);
+        }
+    }
+}
+
+pub(crate) fn key(name: &str) -> ObjectKey {
+    ObjectKey { namespace: "ns".to_owned(), name: name.to_owned() }
+}
+
+/// A course of events: the API, the controllers on it, and chance.
+pub(crate) struct Course {
+    pub(crate) model: Model,
+    pub(crate) chance: Chance,
+    engine: Engine,
+    /// No kills, no failures, no lag: what is to come must come.
+    pub(crate) calm: bool,
+    check: fn(&Model, &Action),
+}
+
+impl Course {
+    /// Begins with an empty API. `check` is what must hold after each write.
+    pub(crate) fn new(seed: u64, check: fn(&Model, &Action)) -> Self {
+        let mut course =
+            Self { model: Model::default(), chance: Chance(seed), engine: Engine::default(), calm: false, check };
+        course.restart();
+        course
+    }
+
+    fn now(&self) -> Now {
+        Now { passed: Duration::from_secs(self.model.now.unsigned_abs()), clock: self.model.clock() }
+    }
+
+    /// The program begins again: it knows what a list tells it.
+    pub(crate) fn restart(&mut self) {
+        self.engine = Engine::default();
+        self.model.news.clear();
+        let now = self.now();
+        for &kind in Kind::ALL {
+            self.engine.watched(Watched::read(kind, Event::Init), now);
+            for object in self.model.of(kind) {
+                self.engine.watched(Watched::read(kind, Event::InitApply(object.clone())), now);
+            }
+            self.engine.watched(Watched::read(kind, Event::InitDone), now);
+        }
+    }
+
+    fn hear(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some((kind, gone, object)) = self.model.news.pop_front() else { return };
+            let event = if gone { Event::Delete(object) } else { Event::Apply(object) };
+            let now = self.now();
+            self.engine.watched(Watched::read(kind, event), now);
+        }
+    }
+
+    /// Lets time pass and the controllers work: as much as is due, or, unless calm, up to a kill.
+    pub(crate) fn step(&mut self, seconds: i64) {
+        self.model.now += seconds;
+        for _ in 0..400 {
+            let lag = if self.calm { usize::MAX } else { usize::try_from(self.chance.below(4)).unwrap() };
+            self.hear(lag.min(self.model.news.len()));
+            let Some(task) = self.engine.next(self.now()) else {
+                if self.model.news.is_empty() {
+                    return;
+                }
+                continue;
+            };
+            let Some(end) = self.sync(&task) else {
+                self.restart();
+                continue;
+            };
+            let now = self.now();
+            self.engine.end(task, end, now);
+        }
+    }
+
+    /// One look at a key; None if the program was killed in it.
+    fn sync(&mut self, task: &super::Task) -> Option<End> {
+        for _ in 0..super::STEPS {
+            let now = self.now();
+            let plan = self.engine.plan(task, None, now).expect("no panic");
+            if plan.actions.is_empty() {
+                return Some(End::Done);
+            }
+            assert!(plan.order != Order::AllAtOnce || plan.actions.len() <= 500);
+            for action in &plan.actions {
+                if !self.calm && self.chance.one_in(40) {
+                    return None;
+                }
+                if !self.calm && self.chance.one_in(30) {
+                    let failure = Failure { code: 500, message: "no".to_owned(), namespace_ends: false };
+                    self.engine.plan(task, Some(&failure), now);
+                    return Some(End::Failed);
+                }
+                let result = self.model.do_action(action);
+                (self.check)(&self.model, action);
+                match result {
+                    // An answer that never came is a write all the same; the watch tells of it in time.
+                    Ok(_) if !self.calm && self.chance.one_in(50) => {
+                        self.hear(usize::MAX);
+                        return Some(End::Unanswered);
+                    }
+                    Ok(outcome) => self.engine.written(action, outcome, now),
+                    Err(_) => return Some(End::Failed),
+                }
+            }
+        }
+        Some(End::More)
+    }
+
+    /// What nodes and the scheduler do: each pod may take its next step.
+    pub(crate) fn nodes(&mut self) {
+        for key in self.model.names(Kind::Pod) {
+            if !self.calm && !self.chance.one_in(2) {
+                continue;
+            }
+            let pod = &self.model.objects[&(Kind::Pod, key.clone())];
+            if !pod["metadata"]["deletionTimestamp"].is_null() {
+                self.model.remove(Kind::Pod, &key);
+                continue;
+            }
+            let fails = !self.calm && self.chance.one_in(25);
+            let stamp = self.model.clock().to_string();
+            let phase = pod["status"]["phase"].as_str().unwrap_or_default().to_owned();
+            self.model.change(Kind::Pod, &key, |pod| {
+                pod["spec"]["nodeName"] = "node".into();
+                if fails {
+                    pod["status"] = json!({"phase": "Failed"});
+                } else if phase != "Failed" && phase != "Running" {
+                    let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": stamp}]);
+                    pod["status"] = json!({"phase": "Running", "conditions": ready});
+                }
+            });
+        }
+    }
+
+    /// Until nothing happens any more.
+    pub(crate) fn settle(&mut self) {
+        self.calm = true;
+        for _ in 0..60 {
+            self.nodes();
+            self.step(5);
+        }
+    }
+}
+
+/// The uids of what is controlled by the object of this uid.
+pub(crate) fn owned<'a>(model: &'a Model, kind: Kind, uid: &'a Value) -> impl Iterator<Item = &'a Value> {
+    model.of(kind).filter(move |one| one["metadata"]["ownerReferences"][0]["uid"] == *uid)
+}
+
+/// The seeds of a test: 60, or as many as `SAMPAN_SEEDS` says.
+pub(crate) fn seeds() -> std::ops::Range<u64> {
+    let count = std::env::var("SAMPAN_SEEDS").ok().and_then(|text| text.parse().ok());
+    0..count.unwrap_or(60)
+}
+
+/// Names the seed when a test fails in it.
+pub(crate) struct Named(pub(crate) u64);
+
+impl Drop for Named {
+    #[expect(clippy::print_stderr, reason = "a test says how it is repeated")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Whom a change concerns: the object itself, its controllers before and after, and whoever may want an orphan. Pure.
+
+use std::collections::BTreeMap;
+
+use apimachinery::key::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::Task;
+use super::selector::selects;
+use super::store::{Cached, Store, controller_of, key_of};
+use super::world::{Change, Kind, World};
+
+/// The kinds that have a controller here.
+const CONTROLLERS: [Kind; 2] = [Kind::ReplicaSet, Kind::Deployment];
+
+/// The keys that are to be looked at because of a change.
+pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    let namespace = &change.seen.key.namespace;
+    let named = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.to_owned() };
+    if CONTROLLERS.contains(&change.kind) {
+        tasks.push((change.kind, change.seen.key.clone()));
+    }
+    for owner in &change.seen.owners {
+        let is_of = |kind: &&Kind| kind.name() == owner.kind && kind.api_version() == owner.api_version;
+        tasks.extend(CONTROLLERS.iter().find(is_of).map(|kind| (*kind, named(&owner.name))));
+        // A Deployment that recreates waits until no pod of its old ReplicaSets is left.
+        if change.kind == Kind::Pod && change.seen.gone {
+            let set = world.replica_sets.get(&named(&owner.name));
+            let deployment = set.and_then(|set| controller_of(&set.metadata));
+            tasks.extend(deployment.map(|deployment| (Kind::Deployment, named(&deployment.name))));
+        }
+    }
+    if let Some(labels) = &change.seen.orphan {
+        for kind in CONTROLLERS {
+            tasks.extend(takers(world, kind, change.kind, namespace, labels).into_iter().map(|key| (kind, key)));
+        }
+    }
+    tasks
+}
+
+/// The objects of kind `controller` that select an orphan of kind `orphan` with these labels.
+fn takers(
+    world: &World,
+    controller: Kind,
+    orphan: Kind,
+    namespace: &str,
+    labels: &BTreeMap<String, String>,
+) -> Vec<ObjectKey> {
+    match (controller, orphan) {
+        (Kind::ReplicaSet, Kind::Pod) => {
+            selecting(&world.replica_sets, namespace, labels, |set| set.spec.as_ref().map(|spec| &spec.selector))
+        }
+        (Kind::Deployment, Kind::ReplicaSet) => {
+            selecting(&world.deployments, namespace, labels, |one| one.spec.as_ref().map(|spec| &spec.selector))
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn selecting<T: Cached>(
+    store: &Store<T>,
+    namespace: &str,
+    labels: &BTreeMap<String, String>,
+    selector: impl Fn(&T) -> Option<&LabelSelector>,
+) -> Vec<ObjectKey> {
+    let matching =
+        store.in_namespace(namespace).filter(|one| selector(one).is_some_and(|wanted| selects(wanted, Some(labels))));
+    matching.map(|one| key_of(one.meta())).collect()
+}

@@ -1,0 +1,152 @@
+//! All that the controllers know: a store for each kind that they read. Pure; it is told what happened. The one table of
+//! kinds is here.
+
+use apimachinery::key::ObjectKey;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher::Event;
+use serde_json::Value;
+
+use super::pod::Pod;
+use super::store::{Cached, Seen, Store};
+
+/// What happened to an object of a kind.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) kind: Kind,
+    pub(crate) seen: Seen,
+}
+
+macro_rules! kinds {
+    ($($kind:ident $store:ident $type:ty,)*) => {
+        /// A kind that controllers read or write.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Kind {
+            $($kind,)*
+        }
+
+        impl Kind {
+            #[cfg(test)]
+            pub(crate) const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// Its group and version, as in `apiVersion`.
+            pub(crate) fn api_version(self) -> String {
+                match self {
+                    $(Self::$kind => <$type as ::kube::Resource>::api_version(&()).into_owned(),)*
+                }
+            }
+
+            /// Its name, as in `kind`.
+            pub(crate) fn name(self) -> String {
+                match self {
+                    $(Self::$kind => <$type as ::kube::Resource>::kind(&()).into_owned(),)*
+                }
+            }
+
+            /// Where the API has its objects.
+            pub(crate) fn url(self, namespace: &str) -> String {
+                let namespace = (!namespace.is_empty()).then_some(namespace);
+                match self {
+                    $(Self::$kind => <$type as ::kube::Resource>::url_path(&(), namespace),)*
+                }
+            }
+        }
+
+        /// What a watch of any of the kinds saw.
+        pub(crate) enum Watched {
+            $($kind(Event<$type>),)*
+        }
+
+        #[cfg(test)]
+        impl Watched {
+            /// The same event, with its object read.
+            pub(crate) fn read(kind: Kind, event: Event<Value>) -> Self {
+                match kind {
+                    $(Kind::$kind => Self::$kind(match event {
+                        Event::Init => Event::Init,
+                        Event::InitDone => Event::InitDone,
+                        Event::InitApply(object) => Event::InitApply(serde_json::from_value(object).unwrap()),
+                        Event::Apply(object) => Event::Apply(serde_json::from_value(object).unwrap()),
+                        Event::Delete(object) => Event::Delete(serde_json::from_value(object).unwrap()),
+                    }),)*
+                }
+            }
+        }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct World {
+            $(pub(crate) $store: Store<$type>,)*
+        }
+
+        impl World {
+            /// Whether all of it is known. With half a picture nobody may act.
+            pub(crate) fn is_complete(&self) -> bool {
+                $(self.$store.is_complete())&&*
+            }
+
+            /// Takes in what a watch saw.
+            pub(crate) fn watched(&mut self, watched: Watched, now: Timestamp) -> Vec<Change> {
+                match watched {
+                    $(Watched::$kind(event) => {
+                        let seen = self.$store.watched(event, now).into_iter();
+                        seen.map(|seen| Change { kind: Kind::$kind, seen }).collect()
+                    })*
+                }
+            }
+
+            /// Takes in what a write returned. What cannot be read is left to the watch.
+            pub(crate) fn written(&mut self, kind: Kind, object: Value, now: Timestamp) -> Option<Change> {
+                match kind {
+                    $(Kind::$kind => {
+                        let seen = self.$store.put(serde_json::from_value(object).ok()?, now)?;
+                        Some(Change { kind, seen })
+                    })*
+                }
+            }
+
+            /// A write removed the object with this uid.
+            pub(crate) fn removed(&mut self, kind: Kind, key: &ObjectKey, uid: &str) -> Option<Change> {
+                match kind {
+                    $(Kind::$kind => Some(Change { kind, seen: self.$store.remove(key, uid)? }),)*
+                }
+            }
+        }
+
+        /// A watch of each of the kinds, in one stream.
+        pub(crate) fn watches(client: &::kube::Client) -> impl ::futures::Stream<Item = Result<Watched, (Kind, ::kube::runtime::watcher::Error)>> + use<> {
+            use ::futures::StreamExt as _;
+            use ::kube::runtime::WatchStreamExt as _;
+            use ::kube::runtime::watcher::{Config, watcher};
+            let mut all = ::futures::stream::SelectAll::new();
+            $(
+                let api: ::kube::Api<$type> = ::kube::Api::all(client.clone());
+                let one = watcher(api, Config::default()).default_backoff();
+                all.push(one.map(|event| event.map(Watched::$kind).map_err(|error| (Kind::$kind, error))).boxed());
+            )*
+            all
+        }
+    };
+}
+
+kinds! {
+    Pod pods Pod,
+    ReplicaSet replica_sets ReplicaSet,
+    Deployment deployments Deployment,
+}
+
+macro_rules! cached {
+    ($($type:ty),*) => {$(
+        impl Cached for $type {
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    )*};
+}
+
+cached!(ReplicaSet, Deployment);
