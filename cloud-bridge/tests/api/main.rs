@@ -21,3 +21,4 @@ mod strange;
 mod tls;
 mod validations;
 mod watches;
+mod workloads;

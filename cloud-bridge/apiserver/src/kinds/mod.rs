@@ -15,10 +15,12 @@ pub(crate) mod metrics;
 mod namespace;
 pub(crate) mod node;
 pub(crate) mod pod;
+mod replica_set;
 mod runtime_class;
 pub(crate) mod service;
 mod service_account;
 mod volume;
+mod workload;
 
 use std::sync::Arc;
 
@@ -39,6 +41,7 @@ static KINDS: &[&Kind] = &[
     &service_account::KIND,
     &service::KIND,
     &deployment::KIND,
+    &replica_set::KIND,
     &lease::KIND,
     &endpoint_slice::KIND,
     &event::IN_ITS_GROUP,

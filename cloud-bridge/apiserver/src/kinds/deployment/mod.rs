@@ -1,7 +1,6 @@
 //! Deployments, stored as Kubernetes stores them. Nothing acts on them here: that is a controller's.
 
 mod table;
-mod template;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -14,12 +13,10 @@ use serde_json::{Value, json};
 
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, keep_status, spec_changed};
-use crate::codec::decode;
-use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
+use super::workload::{self, template};
 use crate::resource::rules::Rules;
 use crate::resource::strategy::ScalePaths;
 use apimachinery::json::{object_mut, set_default, set_default_text, text};
-use apimachinery::names;
 
 pub(crate) static KIND: Kind = Kind {
     group: "apps",
@@ -29,18 +26,24 @@ pub(crate) static KIND: Kind = Kind {
     short_names: &["deploy"],
     categories: &["all"],
     namespaced: true,
-    check: Some(decode::check::<v1::Deployment>),
+    check: Some(workload::check::<v1::Deployment>),
     rules: Rules::SPEC_AND_STATUS,
     // Its ReplicaSets take over the annotations.
     generation: Some(|new, old| {
         spec_changed(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
     }),
     default,
-    prepare_create: |deployment| deployment.set("status", json!({})),
-    prepare_update: keep_status,
+    prepare_create: |deployment| {
+        deployment.set("status", json!({}));
+        template::drop_disabled(deployment);
+    },
+    prepare_update: |new, old| {
+        keep_status(new, old);
+        template::drop_disabled(new);
+    },
     create: validate::create,
     update: validate::update,
-    warnings,
+    warnings: workload::name_warning,
     status: Some(validate::status),
     scale: Some(ScalePaths {
         spec_replicas: Cow::Borrowed(".spec.replicas"),
@@ -49,12 +52,9 @@ pub(crate) static KIND: Kind = Kind {
     }),
     columns: table::COLUMNS,
     row: table::row,
-    keys: &KEYS,
+    keys: &workload::KEYS,
     ..PLAIN
 };
-
-static KEYS: Type = Type { fields: &[META, object("spec", &SPEC), object("status", &CONDITIONS)] };
-static SPEC: Type = Type { fields: &[object("template", &template::KEYS)] };
 
 /// Follows SetDefaults_Deployment of pkg/apis/apps/v1/defaults.go.
 fn default(deployment: &mut Value) {
@@ -80,20 +80,5 @@ fn default(deployment: &mut Value) {
             }
         }
     }
-    object_mut(spec, "template");
-    if let Some(pods) = spec.get_mut("template") {
-        template::default(pods);
-    }
-}
-
-fn warnings(deployment: &Value) -> Vec<String> {
-    let wrong = names::dns_label(text(&deployment["metadata"], "name"));
-    if wrong.is_empty() {
-        return Vec::new();
-    }
-    vec![format!(
-        "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is \
-         recommended: [{}]",
-        wrong.join(" ")
-    )]
+    template::default(spec);
 }

@@ -1,11 +1,10 @@
 //! The row of a Deployment.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::kinds::columns::{AGE, NAME, Spec, age, name};
-use apimachinery::json::{integer, items, text};
-use apimachinery::selector::format_label_selector;
+use crate::kinds::workload::table::{CONTAINERS, IMAGES, SELECTOR, containers, number, selector};
 
 /// Columns of Deployments.
 pub(super) const COLUMNS: &[Spec] = &[
@@ -14,27 +13,23 @@ pub(super) const COLUMNS: &[Spec] = &[
     ("Up-to-date", "string", 0, "Pods that are made of the template as it is now."),
     ("Available", "string", 0, "Pods that have been ready for long enough."),
     AGE,
-    ("Containers", "string", 1, "Names of each container in the template."),
-    ("Images", "string", 1, "Images referenced by each container in the template."),
-    ("Selector", "string", 1, "Labels of the pods that belong to it."),
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
 ];
 
 /// The cells of one Deployment.
 pub(super) fn row(deployment: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&deployment["spec"], &deployment["status"]);
-    let number = |holder: &Value, field: &str| integer(holder, field).unwrap_or_default();
-    let of_containers = |field: &str| {
-        let containers = items(&spec["template"]["spec"], "containers");
-        containers.iter().map(|container| text(container, field)).collect::<Vec<_>>().join(",")
-    };
+    let [names, images] = containers(&spec["template"]);
     vec![
         name(deployment),
         format!("{}/{}", number(status, "readyReplicas"), number(spec, "replicas")).into(),
-        json!(number(status, "updatedReplicas")),
-        json!(number(status, "availableReplicas")),
+        number(status, "updatedReplicas"),
+        number(status, "availableReplicas"),
         age(deployment, now),
-        of_containers("name").into(),
-        of_containers("image").into(),
-        format_label_selector(&spec["selector"]).into(),
+        names,
+        images,
+        selector(&spec["selector"]),
     ]
 }

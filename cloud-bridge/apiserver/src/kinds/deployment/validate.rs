@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::template;
+use crate::kinds::workload::amount::{amount, at_most_all};
+use crate::kinds::workload::{status, template};
 use apimachinery::field::{Errors, FieldError, immutable, not_negative};
 use apimachinery::json::{integer, present, text};
 
@@ -23,16 +24,7 @@ pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
 fn spec(errors: &mut Errors, spec: &Value) {
     let number = |field: &str| integer(spec, field).unwrap_or_default();
     not_negative(errors, "spec.replicas".into(), number("replicas"));
-    let selector = &spec["selector"];
-    // The typed form makes one that is missing an empty one.
-    if template::is_empty(selector) {
-        errors.push(FieldError::required("spec.selector", ""));
-    }
-    if template::selector(errors, "spec.selector", selector) {
-        template::validate(errors, "spec.template", &spec["template"], selector);
-    } else {
-        errors.push(FieldError::invalid("spec.selector", selector, "invalid label selector"));
-    }
+    template::of_replica_set(errors, spec);
     strategy(errors, &spec["strategy"]);
     for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         not_negative(errors, format!("spec.{field}"), number(field));
@@ -71,60 +63,34 @@ fn rolling_update(errors: &mut Errors, path: &str, rolling: &Value) {
         let detail = "may not be 0 when `maxSurge` is 0";
         errors.push(FieldError::invalid(at("maxUnavailable"), &rolling["maxUnavailable"], detail));
     }
-    if rolling["maxUnavailable"].is_string() && amounts[0].is_some_and(|percent| percent > 100) {
-        let detail = "must not be greater than 100%";
-        errors.push(FieldError::invalid(at("maxUnavailable"), &rolling["maxUnavailable"], detail));
-    }
-}
-
-/// The number of a count or of a percentage.
-fn amount(errors: &mut Errors, path: &str, value: &Value) -> Option<u64> {
-    if let Value::String(text) = value {
-        let digits = text.strip_suffix('%').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-        let number = digits.filter(|digits| !digits.is_empty()).map(|digits| digits.parse().unwrap_or(u64::MAX));
-        if number.is_none() {
-            let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
-                          '93%', regex used for validation is '[0-9]+%')";
-            errors.push(FieldError::invalid(path, value, detail));
-        }
-        return number;
-    }
-    let count = value.as_i64().unwrap_or_default();
-    not_negative(errors, path.to_owned(), count);
-    u64::try_from(count).ok()
+    at_most_all(errors, &at("maxUnavailable"), &rolling["maxUnavailable"], amounts[0]);
 }
 
 /// Validates a change of the status.
 pub(super) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let status = &new["status"];
-    let number = |field: &str| integer(status, field).unwrap_or_default();
-    for field in [
-        "observedGeneration",
-        "replicas",
-        "updatedReplicas",
-        "readyReplicas",
-        "availableReplicas",
-        "unavailableReplicas",
-        "terminatingReplicas",
-        "collisionCount",
-    ] {
-        not_negative(&mut errors, format!("status.{field}"), number(field));
-    }
-    for (field, most) in [
+    status::counts(
+        &mut errors,
+        status,
+        &[
+            "observedGeneration",
+            "replicas",
+            "updatedReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "unavailableReplicas",
+            "terminatingReplicas",
+            "collisionCount",
+        ],
+    );
+    let parts = &[
         ("updatedReplicas", "status.replicas"),
         ("readyReplicas", "status.replicas"),
         ("availableReplicas", "status.replicas"),
         ("availableReplicas", "readyReplicas"),
-    ] {
-        if number(field) > number(most.trim_start_matches("status.")) {
-            let detail = format!("cannot be greater than {most}");
-            errors.push(FieldError::invalid(format!("status.{field}"), &number(field).into(), &detail));
-        }
-    }
-    let collisions = number("collisionCount");
-    if integer(&old["status"], "collisionCount").is_some_and(|before| collisions < before) {
-        errors.push(FieldError::invalid("status.collisionCount", &collisions.into(), "cannot be decremented"));
-    }
+    ];
+    status::parts(&mut errors, status, parts);
+    status::collision_count(&mut errors, status, &old["status"]);
     errors
 }

@@ -81,6 +81,11 @@ pub(crate) fn new_pod(pod: &mut Value) {
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
         spec.set("terminationGracePeriodSeconds", 1.into());
     }
+    drop_disabled(spec);
+}
+
+/// Fields of features that are off by default go, also from a template.
+pub(crate) fn drop_disabled(spec: &mut Value) {
     for list in ["containers", "initContainers"] {
         for container in items_mut(spec, list) {
             let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else { continue };
