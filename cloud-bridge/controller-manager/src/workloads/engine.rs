@@ -6,11 +6,10 @@ use std::time::Duration;
 use apimachinery::panics;
 use jiff::Timestamp;
 
-use super::perform::{Failure, Outcome};
-use super::plan::{Action, Plan};
+use super::plan::{Action, Failure, Outcome, Plan};
 use super::queue::Queue;
-use super::world::{Change, Kind, Watched, World};
-use super::{Task, deployment, replica_set, wake};
+use super::world::{Change, Kind, Task, Watched, World};
+use super::{deployment, replica_set, wake};
 
 /// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
 const UNANSWERED: Duration = Duration::from_secs(2);

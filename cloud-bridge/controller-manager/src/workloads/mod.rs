@@ -22,7 +22,6 @@ mod world;
 
 use std::pin::pin;
 
-use apimachinery::key::ObjectKey;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use kube::Client;
@@ -30,15 +29,12 @@ use tokio::time::Instant;
 
 use crate::events::Recorder;
 use engine::{End, Engine, Now};
-use perform::{Failure, perform};
-use plan::Plan;
-use world::Kind;
+use perform::perform;
+use plan::{Failure, Plan};
+use world::Task;
 
 /// So many steps for one key until others have their turn.
 const STEPS: usize = 16;
-
-/// A key of the controller that is named by its kind.
-type Task = (Kind, ObjectKey);
 
 /// Runs until dropped.
 pub async fn run(client: Client) {

@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use serde_json::Value;
 
-use super::plan::{Action, Order, Plan, Told, Write};
+use super::plan::{Action, Failure, Order, Outcome, Plan, Told, Write};
 use crate::events::{Event, Recorder};
 
 /// An API that does not answer is given up after this, and asked again later.
@@ -16,44 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// So many requests wait for answers at once.
 const AT_ONCE: usize = 32;
 
-/// Why a write was not done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// The HTTP status; 0 if there was no answer.
-    pub(crate) code: u16,
-    pub(crate) message: String,
-    /// All of it will fail, because the namespace goes away.
-    pub(crate) namespace_ends: bool,
-}
-
-impl Failure {
-    /// Somebody else wrote first: what is known here is old.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.code == 409
-    }
-
-    fn of(error: &kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self {
-                code: status.code,
-                message: status.message.clone(),
-                namespace_ends: status
-                    .details
-                    .as_ref()
-                    .is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")),
-            },
-            other => Self { code: 0, message: other.to_string(), namespace_ends: false },
+fn failure(error: &kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) => {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            let namespace_ends = { causes }.any(|cause| cause.reason == "NamespaceTerminating");
+            Failure { code: status.code, message: status.message.clone(), namespace_ends }
         }
+        other => Failure { code: 0, message: other.to_string(), namespace_ends: false },
     }
-}
-
-/// What a write left.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// The object as it is now.
-    Is(Value),
-    /// There is no such object any more.
-    Gone,
 }
 
 /// Does a plan. Each action that was done comes with what it left; the first failure ends it.
@@ -121,7 +92,7 @@ async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
         Ok(Err(kube::Error::Api(status))) if status.code == 404 && !matches!(action.write, Write::Create(_)) => {
             Ok(Outcome::Gone)
         }
-        Ok(Err(error)) => Err(Failure::of(&error)),
+        Ok(Err(error)) => Err(failure(&error)),
         Err(_) => {
             let message = format!("the API did not answer within {} s", PATIENCE.as_secs());
             Err(Failure { code: 0, message, namespace_ends: false })

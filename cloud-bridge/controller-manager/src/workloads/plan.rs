@@ -180,6 +180,32 @@ impl Action {
     }
 }
 
+/// Why a write was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The HTTP status; 0 if there was no answer.
+    pub(crate) code: u16,
+    pub(crate) message: String,
+    /// All of it will fail, because the namespace goes away.
+    pub(crate) namespace_ends: bool,
+}
+
+impl Failure {
+    /// Somebody else wrote first: what is known here is old.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.code == 409
+    }
+}
+
+/// What a write left.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The object as it is now.
+    Is(Value),
+    /// There is no such object any more.
+    Gone,
+}
+
 /// The JSON merge patch (RFC 7386) that makes `new` out of `old`; None if they are equal.
 pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {

@@ -10,9 +10,8 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::engine::{End, Engine, Now};
-use super::perform::{Failure, Outcome};
-use super::plan::{Action, Order, Write};
-use super::world::{Kind, Watched};
+use super::plan::{Action, Failure, Order, Outcome, Write};
+use super::world::{Kind, Task, Watched};
 
 /// A small generator (splitmix64): the same course for the same seed.
 pub(crate) struct Chance(pub(crate) u64);
@@ -239,7 +238,7 @@ impl Course {
     }
 
     /// One look at a key; None if the program was killed in it.
-    fn sync(&mut self, task: &super::Task) -> Option<End> {
+    fn sync(&mut self, task: &Task) -> Option<End> {
         for _ in 0..super::STEPS {
             let now = self.now();
             let plan = self.engine.plan(task, None, now).expect("no panic");

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::Task;
 use super::selector::selects;
 use super::store::{Cached, Store, controller_of, key_of};
-use super::world::{Change, Kind, World};
+use super::world::{Change, Kind, Task, World};
 
 /// The kinds that have a controller here.
 const CONTROLLERS: [Kind; 2] = [Kind::ReplicaSet, Kind::Deployment];

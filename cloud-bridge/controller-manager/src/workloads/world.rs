@@ -11,6 +11,9 @@ use serde_json::Value;
 use super::pod::Pod;
 use super::store::{Cached, Seen, Store};
 
+/// A key of the controller that is named by its kind.
+pub(crate) type Task = (Kind, ObjectKey);
+
 /// What happened to an object of a kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Change {

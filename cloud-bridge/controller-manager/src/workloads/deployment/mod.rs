@@ -1,6 +1,10 @@
 //! Deployments: one ReplicaSet for each template, the newest of which takes the place of the others (K8s
 //! pkg/controller/deployment). Decisions only.
 
+mod annotations;
+mod bounds;
+mod context;
+mod history;
 mod progress;
 mod revision;
 mod rollout;
@@ -10,32 +14,18 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use apimachinery::key::ObjectKey;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus};
 
-use super::Failure;
 use super::claim::claim;
-use super::plan::{Action, Plan, Teller};
+use super::plan::{Action, Failure, Plan};
 use super::selector::selects;
 use super::world::{Kind, World};
+use context::Context;
 use sets::Sets;
-
-const COMPONENT: &str = "deployment-controller";
 
 /// One step: what it has to do, if anything.
 type Step = fn(&Context<'_>, &World) -> Vec<Action>;
-
-/// A Deployment, and what a plan for it is made of.
-pub(super) struct Context<'a> {
-    deployment: &'a Deployment,
-    spec: &'a DeploymentSpec,
-    status: DeploymentStatus,
-    sets: Sets<'a>,
-    now: Timestamp,
-}
 
 /// What is to be done next about a Deployment.
 pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Timestamp) -> Plan {
@@ -57,81 +47,47 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
     let status = deployment.status.clone().unwrap_or_default();
     let context = Context { deployment, spec, status, sets: Sets::new(spec, sets.claimed), now };
     match failure {
-        Some(failure) => context.failed(failure),
-        None => context.next(world),
+        Some(failure) => failed(&context, failure),
+        None => next(&context, world),
     }
 }
 
-impl<'a> Context<'a> {
-    /// The steps in their order: the first that has something to do is the next.
-    fn next(&self, world: &World) -> Plan {
-        if self.deployment.metadata.deletion_timestamp.is_some() {
-            return self.write_status(status::counted(self));
-        }
-        if let Some(status) = progress::paused(self) {
-            return self.write_status(status);
-        }
-        let steps: &[Step] = if self.is_paused() {
-            &[revision::sync, scale::in_proportion, sets::clean_up]
-        } else if scale::is_wanted(self) {
-            &[revision::sync, scale::in_proportion]
-        } else if self.is_rolling() {
-            &[revision::sync, rollout::new_set, rollout::grow, rollout::shrink, rollout::clean_up]
-        } else {
-            &[revision::sync, rollout::stop_old, rollout::new_set_after_old, rollout::start_new, rollout::clean_up]
-        };
-        for step in steps {
-            let actions = step(self, world);
-            if !actions.is_empty() {
-                return Plan::one_by_one(actions);
-            }
-        }
-        if self.is_paused() || scale::is_wanted(self) {
-            return self.write_status(status::counted(self));
-        }
-        let status = progress::estimated(self);
-        let again = progress::next_check(self, &status);
-        self.write_status(status).again(again)
+/// The steps in their order: the first that has something to do is the next.
+fn next(context: &Context<'_>, world: &World) -> Plan {
+    if context.deployment.metadata.deletion_timestamp.is_some() {
+        return context.write_status(status::counted(context));
     }
-
-    /// Tells that a ReplicaSet could not be made.
-    fn failed(&self, failure: &Failure) -> Plan {
-        match (&self.sets.new, progress::create_error(self, failure)) {
-            (None, Some(status)) => self.write_status(status),
-            _ => Plan::default(),
+    if let Some(status) = progress::paused(context) {
+        return context.write_status(status);
+    }
+    let scaling = context.is_paused() || scale::is_wanted(context);
+    let steps: &[Step] = if context.is_paused() {
+        &[revision::sync, scale::in_proportion, history::clean_up]
+    } else if scaling {
+        &[revision::sync, scale::in_proportion]
+    } else if context.is_rolling() {
+        &[revision::sync, rollout::new_set, rollout::grow, rollout::shrink, rollout::clean_up]
+    } else {
+        &[revision::sync, rollout::stop_old, rollout::new_set_after_old, rollout::start_new, rollout::clean_up]
+    };
+    for step in steps {
+        let actions = step(context, world);
+        if !actions.is_empty() {
+            return Plan::one_by_one(actions);
         }
     }
-
-    fn write_status(&self, status: DeploymentStatus) -> Plan {
-        let action = Action::status(Kind::Deployment, &self.deployment.metadata, &self.status, &status);
-        Plan::one_by_one(action.into_iter().collect())
+    if scaling {
+        return context.write_status(status::counted(context));
     }
+    let status = progress::estimated(context);
+    let again = progress::next_check(context, &status);
+    context.write_status(status).again(again)
+}
 
-    fn name(&self) -> &'a str {
-        self.deployment.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// The wanted number of pods; 1 unless said.
-    fn replicas(&self) -> i64 {
-        self.spec.replicas.unwrap_or(1).into()
-    }
-
-    fn is_paused(&self) -> bool {
-        self.spec.paused == Some(true)
-    }
-
-    fn is_rolling(&self) -> bool {
-        let strategy = self.spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
-        strategy.unwrap_or("RollingUpdate") == "RollingUpdate"
-    }
-
-    fn teller(&self) -> Teller {
-        Teller::new(COMPONENT, Kind::Deployment, &self.deployment.metadata)
-    }
-
-    /// How long it may go without progress, if that is bounded.
-    fn deadline(&self) -> Option<Duration> {
-        let seconds = self.spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
-        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+/// Tells that a ReplicaSet could not be made.
+fn failed(context: &Context<'_>, failure: &Failure) -> Plan {
+    match (&context.sets.new, progress::create_error(context, failure)) {
+        (None, Some(status)) => context.write_status(status),
+        _ => Plan::default(),
     }
 }

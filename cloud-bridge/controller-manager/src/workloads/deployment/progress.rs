@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition};
 
-use super::Context;
+use super::context::Context;
 use super::status::{condition, counted, find, remove_condition, set_condition};
-use crate::workloads::Failure;
+use crate::workloads::plan::Failure;
 
 const PROGRESSING: &str = "Progressing";
 const REPLICA_FAILURE: &str = "ReplicaFailure";

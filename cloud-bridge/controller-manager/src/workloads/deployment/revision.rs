@@ -1,4 +1,4 @@
-//! The new ReplicaSet of a Deployment: its name, its annotations, its revision, and how it is made.
+//! The new ReplicaSet of a Deployment: its name, how it is made, and how its revision becomes that of the Deployment.
 
 use std::collections::BTreeMap;
 
@@ -6,47 +6,19 @@ use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+use super::annotations::{REVISION, annotation, annotations};
+use super::bounds::new_size;
+use super::context::Context;
+use super::progress;
 use super::sets::{HASH_LABEL, wanted};
-use super::{Context, progress, rollout};
 use crate::workloads::claim::controller_reference;
 use crate::workloads::plan::Action;
 use crate::workloads::template;
 use crate::workloads::world::{Kind, World};
 use apimachinery::key::ObjectKey;
 
-const REVISION: &str = "deployment.kubernetes.io/revision";
-const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
-/// What is not copied from the Deployment to its ReplicaSet.
-const OWN: [&str; 6] = [
-    "kubectl.kubernetes.io/last-applied-configuration",
-    REVISION,
-    HISTORY,
-    DESIRED,
-    MAX,
-    "deprecated.deployment.rollback.to",
-];
-/// The longest list of revisions that a ReplicaSet had before.
-const HISTORY_MAX: usize = 2000;
 /// The longest name of a ReplicaSet.
 const NAME_MAX: usize = 253;
-
-type Annotations = BTreeMap<String, String>;
-
-/// The revision of a ReplicaSet; 0 where it has none or nonsense.
-pub(super) fn revision(meta: &ObjectMeta) -> i64 {
-    annotation(meta, REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
-pub(super) fn annotation<'a>(meta: &'a ObjectMeta, name: &str) -> Option<&'a str> {
-    meta.annotations.as_ref()?.get(name).map(String::as_str)
-}
-
-/// The revision that the new ReplicaSet has at least: one more than the old ones.
-fn next_revision(context: &Context<'_>) -> i64 {
-    context.sets.old.iter().map(|set| revision(&set.metadata)).max().unwrap_or_default().saturating_add(1)
-}
 
 /// Brings the annotations of the new ReplicaSet up to date, and the revision of the Deployment with it.
 pub(super) fn sync(context: &Context<'_>, _world: &World) -> Vec<Action> {
@@ -67,45 +39,6 @@ pub(super) fn sync(context: &Context<'_>, _world: &World) -> Vec<Action> {
     let found = progress::found(context, set.metadata.name.as_deref().unwrap_or_default());
     let action = found.and_then(|status| Action::status(Kind::Deployment, meta, &context.status, &status));
     action.into_iter().collect()
-}
-
-/// The annotations of the new ReplicaSet, made out of those that it has (K8s `SetNewReplicaSetAnnotations`).
-fn annotations(context: &Context<'_>, mut annotations: Annotations, exists: bool) -> Annotations {
-    let own = context.deployment.metadata.annotations.iter().flatten();
-    let copied = own.filter(|(name, _)| !OWN.contains(&name.as_str()));
-    annotations.extend(copied.map(|(name, value)| (name.clone(), value.clone())));
-    let before = annotations.get(REVISION).cloned();
-    let Ok(old) = before.as_deref().unwrap_or("0").parse::<i64>() else { return annotations };
-    let new = next_revision(context);
-    if old < new {
-        annotations.insert(REVISION.to_owned(), new.to_string());
-        // It was the newest once: somebody rolled back to it.
-        if let Some(before) = before {
-            remember(&mut annotations, &before);
-        }
-    }
-    if !exists {
-        annotations.extend(replica_annotations(context));
-    }
-    annotations
-}
-
-/// Adds a revision to those that a ReplicaSet had before; the oldest ones go when the list gets too long.
-fn remember(annotations: &mut Annotations, before: &str) {
-    let history = annotations.get(HISTORY).cloned().unwrap_or_default();
-    let mut parts: Vec<&str> = history.split(',').filter(|part| !part.is_empty()).collect();
-    parts.push(before);
-    let length = |parts: &[&str]| parts.iter().map(|part| part.len() + 1).sum::<usize>().saturating_sub(1);
-    while length(&parts) > HISTORY_MAX && parts.len() > 1 {
-        parts.remove(0);
-    }
-    annotations.insert(HISTORY.to_owned(), parts.join(","));
-}
-
-/// The annotations by which a later scaling is told from a roll-out.
-pub(super) fn replica_annotations(context: &Context<'_>) -> [(String, String); 2] {
-    let most = context.replicas() + rollout::max_surge(context);
-    [(DESIRED.to_owned(), context.replicas().to_string()), (MAX.to_owned(), most.to_string())]
 }
 
 /// Makes the new ReplicaSet; or, where another has its name, counts the collision, so that the next one is called otherwise.
@@ -151,11 +84,11 @@ fn new_set(context: &Context<'_>, name: String, hash: &str) -> ReplicaSet {
             namespace: meta.namespace.clone(),
             owner_references: Some(vec![controller_reference(Kind::Deployment, meta)]),
             labels: Some(labels),
-            annotations: Some(annotations(context, Annotations::new(), false)),
+            annotations: Some(annotations(context, BTreeMap::new(), false)),
             ..ObjectMeta::default()
         },
         spec: Some(ReplicaSetSpec {
-            replicas: i32::try_from(rollout::new_size(context, 0)).ok(),
+            replicas: i32::try_from(new_size(context, 0)).ok(),
             min_ready_seconds: context.spec.min_ready_seconds,
             selector,
             template: Some(template),

@@ -1,9 +1,9 @@
 //! The steps of a roll-out: `RollingUpdate` (K8s pkg/controller/deployment/rolling.go) and `Recreate` (recreate.go).
 
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-
-use super::sets::{self, available, wanted};
-use super::{Context, progress, revision, scale};
+use super::bounds::{max_unavailable, new_size};
+use super::context::Context;
+use super::sets::{available, wanted};
+use super::{history, progress, revision, scale};
 use crate::workloads::plan::Action;
 use crate::workloads::store::uid;
 use crate::workloads::world::World;
@@ -19,15 +19,6 @@ pub(super) fn grow(context: &Context<'_>, _world: &World) -> Vec<Action> {
     let size = wanted(set);
     let target = if size > context.replicas() { context.replicas() } else { new_size(context, size) };
     scale::set_size(context, set, target, false).into_iter().collect()
-}
-
-/// The size that the new ReplicaSet may have, which has this one now (K8s `NewRSNewReplicas`).
-pub(super) fn new_size(context: &Context<'_>, size: i64) -> i64 {
-    if !context.is_rolling() {
-        return context.replicas();
-    }
-    let free = context.replicas() + max_surge(context) - context.sets.wanted();
-    if free <= 0 { size } else { size + free.min(context.replicas() - size) }
 }
 
 /// Makes the old ReplicaSets as small as they may be: pods that are not available go first, as they serve nobody.
@@ -58,7 +49,7 @@ pub(super) fn shrink(context: &Context<'_>, _world: &World) -> Vec<Action> {
 
 /// Forgets old revisions once the roll-out is through.
 pub(super) fn clean_up(context: &Context<'_>, world: &World) -> Vec<Action> {
-    if progress::is_complete(context, &context.status) { sets::clean_up(context, world) } else { Vec::new() }
+    if progress::is_complete(context, &context.status) { history::clean_up(context, world) } else { Vec::new() }
 }
 
 /// Recreate: takes all pods of the old ReplicaSets away.
@@ -86,39 +77,4 @@ fn old_pods_run(context: &Context<'_>, world: &World) -> bool {
         set.status.as_ref().is_some_and(|status| status.replicas > 0)
             || world.pods.owned_by(uid(&set.metadata)).any(|pod| !pod.is_terminal())
     })
-}
-
-/// How many pods there may be beyond those that are wanted.
-pub(super) fn max_surge(context: &Context<'_>) -> i64 {
-    if context.is_rolling() { fence_posts(context).0 } else { 0 }
-}
-
-/// How many of the wanted pods may be unavailable.
-pub(super) fn max_unavailable(context: &Context<'_>) -> i64 {
-    if !context.is_rolling() || context.replicas() == 0 {
-        return 0;
-    }
-    fence_posts(context).1.min(context.replicas())
-}
-
-/// Surge and unavailable, of which one is at least 1: else nothing could ever change (K8s `ResolveFenceposts`).
-fn fence_posts(context: &Context<'_>) -> (i64, i64) {
-    let rolling = context.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
-    let amount = |value: Option<&IntOrString>, up| scaled(value, context.replicas(), up);
-    let surge = amount(rolling.and_then(|rolling| rolling.max_surge.as_ref()), true);
-    let unavailable = amount(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), false);
-    if (surge, unavailable) == (0, 0) { (0, 1) } else { (surge, unavailable) }
-}
-
-/// A count, or a percentage of `total`, rounded up or down (K8s `GetScaledValueFromIntOrPercent`).
-pub(crate) fn scaled(value: Option<&IntOrString>, total: i64, up: bool) -> i64 {
-    match value {
-        None => 0,
-        Some(IntOrString::Int(count)) => (*count).into(),
-        Some(IntOrString::String(text)) => {
-            let percent: i64 = text.strip_suffix('%').and_then(|digits| digits.parse().ok()).unwrap_or_default();
-            let parts = percent.saturating_mul(total);
-            if up { parts.saturating_add(99) / 100 } else { parts / 100 }
-        }
-    }
 }

@@ -4,9 +4,9 @@
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use serde_json::json;
 
-use super::Context;
-use super::revision::{DESIRED, MAX, annotation, replica_annotations};
-use super::rollout::max_surge;
+use super::annotations::{DESIRED, MAX, annotation, replica_annotations};
+use super::bounds::max_surge;
+use super::context::Context;
 use super::sets::{available, by_size, wanted};
 use crate::workloads::plan::Action;
 use crate::workloads::world::{Kind, World};

@@ -5,11 +5,7 @@ use std::cmp::Reverse;
 use k8s_openapi::api::apps::v1::{DeploymentSpec, ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-use super::Context;
-use super::revision::revision;
-use crate::workloads::plan::Action;
 use crate::workloads::replica_set::replicas;
-use crate::workloads::world::{Kind, World};
 
 /// The label that tells the pods of one template from those of another.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
@@ -80,24 +76,6 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     let labels = metadata.labels.get_or_insert_default();
     labels.remove(HASH_LABEL);
     template
-}
-
-/// Forgets the oldest revisions beyond the limit, of those that have no pods.
-pub(super) fn clean_up(context: &Context<'_>, _world: &World) -> Vec<Action> {
-    let Some(limit) = context.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else { return Vec::new() };
-    let alive = context.sets.old.iter().filter(|set| set.metadata.deletion_timestamp.is_none());
-    let mut alive: Vec<&&ReplicaSet> = alive.collect();
-    let surplus = alive.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
-    alive.sort_by_key(|set| (revision(&set.metadata), age(set)));
-    let empty = |set: &ReplicaSet| {
-        let status = set.status.as_ref();
-        let observed = status.and_then(|status| status.observed_generation).unwrap_or_default();
-        wanted(set) == 0
-            && status.is_none_or(|status| status.replicas == 0)
-            && set.metadata.generation.unwrap_or_default() <= observed
-    };
-    let forgotten = alive.into_iter().take(surplus).filter(|set| empty(set));
-    forgotten.map(|set| Action::delete(Kind::ReplicaSet, &set.metadata)).collect()
 }
 
 /// What sets the larger one first, and of two equal ones the newer or the older one.

@@ -4,8 +4,8 @@
 use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::Context;
-use super::rollout::max_unavailable;
+use super::bounds::max_unavailable;
+use super::context::Context;
 
 /// The status with the numbers of now.
 pub(super) fn counted(context: &Context<'_>) -> DeploymentStatus {

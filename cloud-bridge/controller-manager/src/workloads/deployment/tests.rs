@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rollout::scaled;
+use super::bounds::scaled;
 use crate::workloads::plan::{Action, Write};
 use crate::workloads::simulation::{Course, Model, Named, key, owned, seeds};
 use crate::workloads::world::Kind;

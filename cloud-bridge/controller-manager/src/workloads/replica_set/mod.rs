@@ -12,9 +12,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::Failure;
 use super::claim::{claim, controller_reference};
-use super::plan::{Action, Plan, Teller};
+use super::plan::{Action, Failure, Plan, Teller};
 use super::pod::Pod;
 use super::selector::selects;
 use super::template;

@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Pod;
-use crate::workloads::Failure;
+use crate::workloads::plan::Failure;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
