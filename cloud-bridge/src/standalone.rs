@@ -26,7 +26,7 @@ use crate::signal;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
 use apiserver::{Accounts, Config, Server, ServiceRange};
-use controller_manager::{node_lifecycle, scheduler};
+use controller_manager::{node_lifecycle, scheduler, workloads};
 
 /// The user and the group of the administrator's certificate.
 const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
@@ -121,6 +121,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = api_port::serve(api.clone(), calls, api_tls, gate) => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
+        () = panics::keep("the controllers of workloads", || workloads::run(client.clone())) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
         () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL)) => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
