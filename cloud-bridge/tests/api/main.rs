@@ -15,6 +15,7 @@ mod node;
 mod objects;
 mod patches;
 mod pods;
+mod published;
 mod restriction;
 mod storage;
 mod strange;

@@ -3,9 +3,10 @@
 //!
 //! `messages.txt` is written by `scripts/proto-messages`. It has one message per line: its name, then its fields as
 //! `NUMBER=NAME:TYPE`. An empty name is an inlined message, `!` a field that counts even when it is zero, `*` a list and
-//! `%` a map with string keys. Types: `s` string, `i` integer, `b` boolean, `y` bytes, `q` quantity, `o` integer or
-//! string, `t` and `u` times in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message. Messages
-//! outside of the core and meta groups carry their group's name: `coordination.Lease`.
+//! `%` a map with string keys. Types: `s` string, `i` integer, `d` number, `b` boolean, `y` bytes, `q` quantity, `o` integer
+//! or string, `t` and `u` times in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message, and the
+//! unions of a schema: `x` a schema or a boolean, `l` one or several schemas, `w` a schema or names. Messages outside of
+//! the core and meta groups carry their group's name: `coordination.Lease`.
 
 const MESSAGES: &str = include_str!("messages.txt");
 
@@ -60,7 +61,7 @@ mod tests {
                 let kind = field.kind.trim_start_matches(['*', '%']);
                 let known = match kind.strip_prefix('@') {
                     Some(inner) => message(inner).is_some(),
-                    None => ["s", "i", "b", "y", "q", "o", "t", "u", "f", "r"].contains(&kind),
+                    None => "sidbyqotufrxlw".contains(kind) && kind.len() == 1,
                 };
                 assert!(known, "{name}.{}: {}", field.name, field.kind);
             }

@@ -2,6 +2,7 @@
 //! Go clients, kubectl's `create` among them, send without asking. Only the way in: answers are JSON, which
 //! these clients take as well. Pure.
 
+mod schema;
 mod wire;
 
 use base64::Engine as _;
@@ -15,8 +16,8 @@ use wire::{Field, Payload};
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 const MAGIC: &[u8] = b"k8s\0";
-/// Deeper than any Kubernetes type; a body nested further is hostile.
-const DEPTH_MAX: usize = 32;
+/// Schemas of custom resources nest, and each level of them is two in JSON: what is deeper, `parse` would refuse.
+const DEPTH_MAX: usize = 48;
 
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -109,6 +110,8 @@ fn value(kind: &str, payload: Payload<'_>, depth: usize) -> Result<Value, Decode
         "t" => time(bytes(payload)?, false)?,
         "u" => time(bytes(payload)?, true)?,
         "f" | "r" => json(bytes(payload)?)?,
+        "d" => float(payload)?,
+        "x" | "l" | "w" => schema::union(kind, bytes(payload)?, depth)?,
         _ => return Err(DecodeError::Malformed),
     })
 }
@@ -123,7 +126,8 @@ fn map_entry(kind: &str, payload: Payload<'_>, depth: usize) -> Result<(String, 
             _ => {}
         }
     }
-    Ok((key, entry.unwrap_or_else(|| "".into())))
+    let absent = || if kind.starts_with('@') { Value::Object(Map::new()) } else { "".into() };
+    Ok((key, entry.unwrap_or_else(absent)))
 }
 
 /// `type` 0 is `intVal`, 1 is `strVal`.
@@ -185,6 +189,18 @@ fn number(payload: Payload<'_>) -> Result<i64, DecodeError> {
     }
 }
 
+/// A floating point number as JSON writes it: whole numbers without a fraction.
+fn float(payload: Payload<'_>) -> Result<Value, DecodeError> {
+    /// Beyond it not every whole number can be told from the next.
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+    let Payload::Number(bits) = payload else { return Err(DecodeError::Malformed) };
+    let number = f64::from_bits(bits);
+    if number.fract() == 0.0 && number.abs() < WHOLE_MAX {
+        return format!("{number:.0}").parse::<i64>().map(Value::from).map_err(|_| DecodeError::Malformed);
+    }
+    serde_json::Number::from_f64(number).map(Value::Number).ok_or(DecodeError::Malformed)
+}
+
 /// Values that JSON's `omitempty` would leave out.
 fn is_zero(value: &Value) -> bool {
     match value {
@@ -202,13 +218,18 @@ mod tests {
 
     use super::*;
 
-    fn field(number: u8, content: &[u8]) -> Vec<u8> {
-        let mut out = vec![number << 3 | 2, u8::try_from(content.len()).expect("short")];
+    pub(super) fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        let length = content.len();
+        let low = u8::try_from(length & 0x7f).expect("seven bits");
+        let mut out = match length >> 7 {
+            0 => vec![number << 3 | 2, low],
+            high => vec![number << 3 | 2, low | 0x80, u8::try_from(high).expect("short")],
+        };
         out.extend(content);
         out
     }
 
-    fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    pub(super) fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
         let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
         [MAGIC.to_vec(), field(1, &meta), field(2, raw)].concat()
     }
