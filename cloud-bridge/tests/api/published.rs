@@ -1,10 +1,58 @@
-//! What is published of definitions, and definitions in protobuf.
+//! What is published of definitions: OpenAPI, defaults of objects that were stored before, and definitions in protobuf.
 
 use serde_json::{Value, json};
 
-use crate::harness::Api;
+use crate::harness::{Api, MERGE};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// A definition with two versions of one schema.
+fn definition(group: &str, schema: &Value) -> Value {
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}});
+    json!({
+        "metadata": {"name": format!("lamps.{group}")},
+        "spec": {"group": group, "scope": "Cluster", "names": {"plural": "lamps", "kind": "Lamp"},
+            "versions": [version("v1", true), version("v2", false)]},
+    })
+}
+
+#[tokio::test]
+async fn objects_are_read_with_the_defaults_of_now() {
+    let api = Api::open().await;
+    let group = format!("{}.example.com", api.ns);
+    let lamps = format!("/apis/{group}/v1/lamps");
+    let schema = |a: Value, b: Value| json!({"type": "object", "properties": {"a": a, "b": b, "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
+    let text = json!({"type": "string"});
+    let defaults_to = |value: &str| json!({"type": "string", "default": value});
+    let path = format!("{DEFINITIONS}/lamps.{group}");
+    let change = async |schema: Value| {
+        let versions = definition(&group, &schema)["spec"]["versions"].clone();
+        api.patch(&path, MERGE, json!({"spec": {"versions": versions}})).await.ok();
+    };
+    api.post(DEFINITIONS, definition(&group, &schema(text.clone(), text.clone()))).await.ok();
+    api.until(&lamps, |answer| answer.code == 200).await;
+    let lamp = |name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "Lamp", "metadata": {"name": name}});
+    let first = api.post(&lamps, lamp("first")).await.ok();
+    assert!(first.get("a").is_none());
+
+    change(schema(defaults_to("A"), text.clone())).await;
+    let read = api.until(&format!("{lamps}/first"), |answer| answer.body["a"] == "A").await.body;
+    assert_eq!(read["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"], "nothing was written");
+    assert_eq!(api.get(&lamps).await.ok()["items"][0]["a"], "A");
+    let mut watch = api.watch(&format!("{lamps}?watch=true&resourceVersion=0")).await;
+    assert_eq!(watch.next().await.unwrap()["object"]["a"], "A");
+    let touched = api.patch(&format!("{lamps}/first"), MERGE, json!({"metadata": {"labels": {"x": "y"}}})).await.ok();
+    assert_eq!((&touched["metadata"]["generation"], &touched["a"]), (&json!(1), &json!("A")), "a default is no change");
+    api.post(&lamps, lamp("second")).await.ok();
+
+    // What was stored stays when its default goes; what is no longer in the schema is not shown.
+    change(schema(text, defaults_to("B"))).await;
+    let read = api.until(&format!("{lamps}/second"), |answer| answer.body["b"] == "B").await.body;
+    assert_eq!(read["a"], "A");
+    change(json!({"type": "object", "properties": {"b": {"type": "string"}}})).await;
+    api.until(&format!("{lamps}/second"), |answer| answer.body.get("a").is_none()).await;
+    api.delete(&path, Value::Null).await.ok();
+}
 
 /// As typed clients send it.
 #[tokio::test]

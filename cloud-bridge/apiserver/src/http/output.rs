@@ -2,6 +2,7 @@
 //! bodies without kind and apiVersion, and here they come back.
 
 use edge_protocol::json::SetField;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -97,11 +98,13 @@ fn join(mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
 }
 
 /// The stored body in the served form, without kind and apiVersion.
-fn served<'a>(resource: &Resource, stored: &'a Stored) -> std::borrow::Cow<'a, [u8]> {
-    if !resource.converts() {
-        return stored.body.as_ref().into();
-    }
-    let mut value = stored.value().clone();
+fn served<'a>(resource: &Resource, stored: &'a Stored) -> Cow<'a, [u8]> {
+    let read = resource.is_custom().then(|| resource.strategy().read(stored.value())).flatten();
+    let mut value = match read {
+        Some(value) => value,
+        None if resource.converts() => stored.value().clone(),
+        None => return stored.body.as_ref().into(),
+    };
     resource.to_served(&mut value);
     serde_json::to_vec(&value).unwrap_or_default().into()
 }
@@ -206,11 +209,12 @@ fn table(
     let rows: Vec<Value> = items
         .iter()
         .map(|item| {
-            let mut row = json!({ "cells": strategy.row(item, now) });
+            let item = resource.read(item);
+            let mut row = json!({ "cells": strategy.row(&item, now) });
             match include {
                 Include::None => {}
-                Include::Metadata => row.set("object", partial(item)),
-                Include::Object => row.set("object", full(resource, item)),
+                Include::Metadata => row.set("object", partial(&item)),
+                Include::Object => row.set("object", full(resource, &item)),
             }
             row
         })

@@ -45,7 +45,7 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
-    let mut shown = current.value().clone();
+    let mut shown = resource.read(current.value()).into_owned();
     resource.to_served(&mut shown);
     shown.set("kind", resource.kind.as_ref().into());
     shown.set("apiVersion", resource.api_version().into());

@@ -60,7 +60,8 @@ pub(crate) fn replace(
     dry_run: bool,
 ) -> ApiResult<Value> {
     let resource = Arc::clone(&ctx.resource);
-    let old = current.value();
+    let old = resource.read(current.value());
+    let old = old.as_ref();
     let name = ctx.path.name.clone();
     if let Some(uid) = uid
         && uid != meta::text(old, "uid")

@@ -139,6 +139,11 @@ impl Resource {
         self.strategy().rules()
     }
 
+    /// A stored object by the rules of now.
+    pub(crate) fn read<'a>(&self, stored: &'a Value) -> Cow<'a, Value> {
+        self.strategy().read(stored).map_or(Cow::Borrowed(stored), Cow::Owned)
+    }
+
     /// When an object that is written now expires.
     pub(crate) fn expiry(&self, now: Timestamp) -> Option<SystemTime> {
         self.rules().ttl.map(|ttl| SystemTime::from(now) + ttl)

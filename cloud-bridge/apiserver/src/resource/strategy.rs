@@ -61,6 +61,11 @@ pub trait Strategy: Send + Sync {
         Ok(Decoded { value, unknown: Vec::new() })
     }
 
+    /// What a stored object is by the rules of now, when that is something else: a definition may have changed since.
+    fn read(&self, stored: &Value) -> Option<Value> {
+        None
+    }
+
     /// Fills what the API's defaulting fills, and brings quantities to their canonical form. Idempotent.
     /// Must tolerate a missing `spec` (it runs before validation).
     fn default(&self, obj: &mut Value) {}

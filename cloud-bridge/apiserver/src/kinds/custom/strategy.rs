@@ -154,6 +154,17 @@ impl Strategy for Custom {
         Ok(Decoded { value, unknown })
     }
 
+    fn read(&self, stored: &Value) -> Option<Value> {
+        let mut value = stored.clone();
+        let metadata = value.as_object_mut().and_then(|map| map.remove("metadata"));
+        schema::prune(&mut value, &self.schema, &mut String::new(), &mut Vec::new());
+        if let Some(metadata) = metadata {
+            value.set("metadata", metadata);
+        }
+        schema::default(&mut value, &self.schema);
+        (value != *stored).then_some(value)
+    }
+
     fn default(&self, obj: &mut Value) {
         schema::default(obj, &self.schema);
     }

@@ -24,7 +24,8 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
     let current = ctx.current(&store)?;
     let resource = Arc::clone(&ctx.resource);
     let paths = resource.strategy().scale().ok_or_else(ApiError::no_resource)?;
-    let shown = show(current.value(), paths);
+    let live = resource.read(current.value());
+    let shown = show(&live, paths);
     let wanted = match verb {
         "get" => return Ok(Answer::Plain(200, shown)),
         "update" => typed::read::<Scale>(body, "Scale")?,
@@ -42,7 +43,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
         return Err(ApiError::invalid(&ctx.resource, &ctx.path.name, &[error]));
     }
-    let mut new = current.value().clone();
+    let mut new = live.into_owned();
     let place = jsonpath::fields(&paths.spec_replicas).ok_or_else(ApiError::no_resource)?;
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
     new.set_at(&place, replicas.into());
