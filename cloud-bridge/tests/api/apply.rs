@@ -65,3 +65,40 @@ async fn lists_merge_by_key() {
     let kept = api.get(&api.path("pods/p")).await.ok();
     assert!(kept["metadata"]["managedFields"].as_array().unwrap().iter().any(|m| m["manager"] == "one"));
 }
+
+#[tokio::test]
+async fn manifests_are_yaml() {
+    let api = Api::open().await;
+    let send = async |query: &str, text: &str| {
+        let path = api.path(&format!("configmaps/m?fieldManager=one{query}"));
+        api.send("PATCH", &path, &[("content-type", APPLY)], text.into()).await
+    };
+    let manifest = "apiVersion: v1\nkind: ConfigMap # as people write it\nmetadata:\n  name: m\ndata:\n  port: \"80\"\n  text: |\n    one\n    two\n";
+    let made = send("&fieldValidation=Strict", manifest).await;
+    assert_eq!((made.code, &made.body["data"]), (201, &json!({"port": "80", "text": "one\ntwo\n"})));
+    let twice = format!("{manifest}  port: \"81\"\n");
+    let why = "error converting YAML to JSON: yaml: unmarshal errors:\n  line 10: key \"port\" already set in map";
+    send("&fieldValidation=Strict", &twice).await.fails(400, &format!("error strict decoding YAML: {why}"));
+    let warned = send("&dryRun=All", &twice).await;
+    assert_eq!((warned.code, warned.warnings.len()), (200, 1), "{:?}", warned.warnings);
+    assert!(warned.warnings[0].contains("line 10: key"), "{:?}", warned.warnings);
+    let ignored = send("&fieldValidation=Ignore", &twice).await;
+    assert_eq!((ignored.warnings.len(), &ignored.body["data"]["port"]), (0, &json!("81")));
+    let broken = "error decoding YAML: error converting YAML to JSON: yaml: line ";
+    send("", "apiVersion: v1\nkind: [").await.fails_with(400, broken);
+    send("", "apiVersion: v1\nkind: Secret\nmetadata: {name: m}")
+        .await
+        .fails_with(400, "invalid object type: /v1, Kind=Secret");
+}
+
+#[tokio::test]
+async fn fields_that_a_kind_does_not_have_are_refused_whatever_is_asked() {
+    let api = Api::open().await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "bogus": 1},
+        "spec": {"containers": [{"name": "c", "image": "i", "imagee": "x"}]}});
+    let told = "failed to create typed patch object (/p; /v1, Kind=Pod): errors:\n  .metadata.bogus: field not declared in schema\n  .spec.containers[name=\"c\"].imagee: field not declared in schema";
+    for validation in ["Strict", "Warn", "Ignore"] {
+        let path = api.path(&format!("pods/p?fieldManager=one&fieldValidation={validation}"));
+        api.patch(&path, APPLY, pod.clone()).await.fails(500, told);
+    }
+}

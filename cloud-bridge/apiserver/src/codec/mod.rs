@@ -5,3 +5,4 @@ pub(crate) mod jsonpath;
 pub(crate) mod messages;
 pub(crate) mod parse;
 pub(crate) mod protobuf;
+pub(crate) mod yaml;

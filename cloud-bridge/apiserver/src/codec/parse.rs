@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// the fields that they are about.
 pub(crate) const DEPTH_MAX: usize = 96;
 /// What the values of one body may take in memory, roughly: a text of 3 MiB can ask for a hundred times its size.
-const MEMORY_MAX: usize = 48 * 1024 * 1024;
+pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
 /// One value, and one object with the room that it makes for its first fields and its typed form.
 const VALUE_COST: usize = 32;
 const OBJECT_COST: usize = 640;

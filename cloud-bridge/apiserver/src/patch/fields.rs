@@ -60,7 +60,7 @@ fn walk<'v>(value: &'v Value, keys: Keys<'_>, names: &mut Vec<&'v str>, path: &m
 }
 
 /// The step that names an item of a list.
-fn element(item: &Value, keys: &[String]) -> String {
+pub(crate) fn element(item: &Value, keys: &[String]) -> String {
     if keys.is_empty() {
         return format!("v:{item}");
     }

@@ -185,10 +185,26 @@ impl Context<'_> {
     /// A type error or, under `Strict`, the `strict decoding error`.
     pub(crate) fn typed(
         &mut self,
-        mut value: Value,
+        value: Value,
         duplicates: Vec<String>,
         source: Option<&Bytes>,
     ) -> Result<Value, String> {
+        let Decoded { value, unknown } = self.checked(value)?;
+        let complaints = complaints(unknown, duplicates, source);
+        match self.query.text("fieldValidation") {
+            _ if complaints.is_empty() => {}
+            "Strict" => return Err(format!("strict decoding error: {}", complaints.join(", "))),
+            "Ignore" => {}
+            _ => self.warnings.extend(complaints),
+        }
+        Ok(value)
+    }
+
+    /// The object in stored form, and its unknown fields.
+    ///
+    /// # Errors
+    /// A type error.
+    pub(crate) fn checked(&self, mut value: Value) -> Result<Decoded, String> {
         if let Some(map) = value.as_object_mut() {
             map.remove("kind");
             map.remove("apiVersion");
@@ -209,14 +225,7 @@ impl Context<'_> {
             map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
         }
         self.resource.to_stored(&mut value);
-        let complaints = complaints(unknown, duplicates, source);
-        match self.query.text("fieldValidation") {
-            _ if complaints.is_empty() => {}
-            "Strict" => return Err(format!("strict decoding error: {}", complaints.join(", "))),
-            "Ignore" => {}
-            _ => self.warnings.extend(complaints),
-        }
-        Ok(value)
+        Ok(Decoded { value, unknown })
     }
 
     /// Fills in the namespace of the path, or refuses another one.

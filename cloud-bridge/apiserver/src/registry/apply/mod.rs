@@ -1,6 +1,8 @@
 //! Server-side apply: an applier owns the fields it sets; what it no longer sets goes, what another applier
 //! owns conflicts. Fields that were written otherwise than by apply have no owner here, so they never conflict.
 
+mod body;
+
 use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -10,25 +12,20 @@ use serde_json::{Value, json};
 
 use super::{Answer, Context, create, update};
 use crate::codec::decode;
-use crate::codec::parse;
 use crate::patch::fields;
 use crate::patch::fields::Fields;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;
 use apimachinery::meta;
 
-/// PATCH with `application/apply-patch+yaml`; the body must be the JSON subset of YAML, as clients send it.
+/// PATCH with `application/apply-patch+yaml`.
 pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiResult<Answer> {
     let manager = ctx.query.text("fieldManager").to_owned();
     if manager.is_empty() {
         let error = FieldError::required("fieldManager", "is required for apply patch");
         return Err(ApiError::options("PatchOptions", &error));
     }
-    parse::parse(body).map_err(|e| ApiError::bad_request(format!("error decoding YAML: {}", parse::reason(&e))))?;
-    let mut applied = ctx.decode(body)?;
-    if applied["metadata"]["managedFields"].is_array() {
-        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
-    }
+    let (mut applied, strict) = body::read(ctx, body)?;
     if meta::text(&applied, "name").is_empty() {
         let name = ctx.path.name.clone();
         meta::set(&mut applied, "name", name.into());
@@ -56,9 +53,11 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
             return Err(ApiError::not_found(&resource, &ctx.path.name));
         }
         ctx.managed = Some(json!([entry(ctx, &manager, &set)]));
+        duplicates(ctx, strict)?;
         return Ok(Answer::Object(201, create::create_value(ctx, &mut store, applied, dry_run)?));
     };
-    let live = current.value();
+    let live = resource.read(current.value());
+    let live = live.as_ref();
     let mut entries = live["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let own = |entry: &Value| {
         entry["manager"] == manager.as_str()
@@ -78,6 +77,7 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         meta::set(&mut merged, "resourceVersion", current.rev.to_string().into());
     }
     entries.push(entry(ctx, &manager, &set));
+    duplicates(ctx, strict)?;
     ctx.managed = Some(json!(entries));
     let uid = meta::text(&applied, "uid");
     if !uid.is_empty() {
@@ -85,6 +85,17 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         meta::set(&mut merged, "uid", uid.into());
     }
     Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
+}
+
+/// What field validation makes of keys that stand twice: known only after conflicts, as the API server has it.
+fn duplicates(ctx: &mut Context<'_>, strict: Result<(), String>) -> ApiResult<()> {
+    let Err(why) = strict else { return Ok(()) };
+    match ctx.query.text("fieldValidation") {
+        "Strict" => return Err(ApiError::bad_request(format!("error strict decoding YAML: {why}"))),
+        "Ignore" => {}
+        _ => ctx.warnings.push(why),
+    }
+    Ok(())
 }
 
 fn entry(ctx: &Context<'_>, manager: &str, set: &Fields) -> Value {
