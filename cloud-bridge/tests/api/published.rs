@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Api, MERGE};
+use crate::harness::{Api, JSON_PATCH, MERGE};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -14,6 +14,63 @@ fn definition(group: &str, schema: &Value) -> Value {
         "spec": {"group": group, "scope": "Cluster", "names": {"plural": "lamps", "kind": "Lamp"},
             "versions": [version("v1", true), version("v2", false)]},
     })
+}
+
+/// The definition of this kind in `/openapi/v2`, when it is as wished.
+async fn published(api: &Api, name: &str, wish: impl Fn(&Value) -> bool) -> Value {
+    let wished = |answer: &crate::harness::Answer| wish(&answer.body["definitions"][name]);
+    api.until("/openapi/v2", wished).await.body["definitions"][name].clone()
+}
+
+#[tokio::test]
+async fn definitions_are_published_in_both_versions_of_openapi() {
+    let api = Api::open().await;
+    let group = format!("{}.example.com", api.ns);
+    let schema = json!({"type": "object", "description": "A lamp", "properties": {
+        "spec": {"type": "object", "description": "What is wanted", "required": ["bulbs"], "properties": {
+            "bulbs": {"type": "array", "description": "The bulbs", "items": {"type": "string", "enum": ["LED"]}},
+            "colour": {"type": "string", "nullable": true},
+        }},
+    }});
+    let path = format!("{DEFINITIONS}/lamps.{group}");
+    api.post(DEFINITIONS, definition(&group, &schema)).await.ok();
+    let reversed: Vec<&str> = group.rsplit('.').collect();
+    let name = |version: &str| format!("{}.{version}.Lamp", reversed.join("."));
+    let second = published(&api, &name("v2"), Value::is_object).await;
+    assert_eq!(second["description"], "A lamp");
+    assert_eq!(
+        second["properties"]["spec"]["properties"]["bulbs"],
+        schema["properties"]["spec"]["properties"]["bulbs"]
+    );
+    assert_eq!(
+        second["properties"]["spec"]["properties"]["colour"],
+        json!({}),
+        "what v2 has no word for may be anything"
+    );
+    let kind = json!([{"group": group, "version": "v2", "kind": "Lamp"}]);
+    assert_eq!(second["x-kubernetes-group-version-kind"], kind);
+    let reference = &second["properties"]["metadata"]["$ref"];
+    assert_eq!(*reference, "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+
+    let third = api.get(&format!("/openapi/v3/apis/{group}/v1")).await.ok();
+    let lamp = &third["components"]["schemas"][name("v1")];
+    assert_eq!(lamp["properties"]["spec"]["properties"]["colour"]["nullable"], true);
+    let reference = lamp["properties"]["metadata"]["allOf"][0]["$ref"].as_str().unwrap().to_owned();
+    let metadata = &third["components"]["schemas"][reference.trim_start_matches("#/components/schemas/")];
+    assert_eq!(metadata["properties"]["labels"]["additionalProperties"]["type"], "string");
+
+    // A version that is renamed, and one that is served no longer.
+    let rename = json!([{"op": "replace", "path": "/spec/versions/1/name", "value": "v3"}]);
+    api.patch(&path, JSON_PATCH, rename).await.ok();
+    published(&api, &name("v3"), Value::is_object).await;
+    published(&api, &name("v2"), Value::is_null).await;
+    api.patch(&path, JSON_PATCH, json!([{"op": "replace", "path": "/spec/versions/1/served", "value": false}]))
+        .await
+        .ok();
+    published(&api, &name("v3"), Value::is_null).await;
+    published(&api, &name("v1"), Value::is_object).await;
+    api.delete(&path, Value::Null).await.ok();
+    published(&api, &name("v1"), Value::is_null).await;
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
 //! `/openapi/v3`: the index of group versions and the document of each.
 
-use edge_protocol::json::SetField;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::schema;
+use super::form::{Form, kind_of};
+use super::kinds;
 use crate::http::discovery::VERSION;
 use crate::resource::Resource;
 
@@ -35,7 +35,7 @@ pub fn group_document(resources: &[Arc<Resource>], group: &str, version: &str) -
             object_path(resource),
             json!({"get": operation, "patch": patch_operation(resource, true), "parameters": []}),
         );
-        add_schema(&mut schemas, resource);
+        kinds::add(&mut schemas, Form::V3, resource);
     }
     if paths.is_empty() {
         return None;
@@ -79,65 +79,6 @@ fn root_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-fn kind_of(resource: &Resource) -> Value {
-    json!({"group": resource.group, "version": resource.version, "kind": resource.kind})
-}
-
-/// The name of a schema that is not made from a shape: custom kinds by their reversed group, as the API server
-/// names them, and definitions of custom kinds themselves.
-fn schema_name(resource: &Resource) -> String {
-    if !resource.is_custom() {
-        let package = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions";
-        return format!("{package}.{}.{}", resource.version, resource.kind);
-    }
-    let reversed: Vec<&str> = resource.group.rsplit('.').collect();
-    format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind)
-}
-
-/// What `kubectl explain` reads: the schema of a custom resource, the shape of a built-in kind.
-fn add_schema(schemas: &mut Map<String, Value>, resource: &Resource) {
-    let kinds = json!([kind_of(resource)]);
-    if !resource.is_custom()
-        && let Some(name) = schema::add(schemas, &resource.group, &resource.kind)
-    {
-        let Some(own) = schemas.get_mut(name.as_str()) else { return };
-        own.set("description", format!("{} in {}.", resource.kind, resource.api_version()).into());
-        own.set_at(&["properties", "apiVersion"], json!({"type": "string"}));
-        own.set_at(&["properties", "kind"], json!({"type": "string"}));
-        own.set("x-kubernetes-group-version-kind", kinds);
-        return;
-    }
-    let mut schema = outline(resource);
-    if let Some(own) = resource.strategy().schema().and_then(Value::as_object) {
-        for (key, value) in own.iter().filter(|(key, _)| *key != "properties") {
-            schema.set(key, value.clone());
-        }
-        let properties = own.get("properties").and_then(Value::as_object);
-        if let Some(outlined) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-            outlined.retain(|key, _| ["apiVersion", "kind", "metadata"].contains(&key.as_str()));
-            for (key, value) in properties.into_iter().flatten().filter(|(key, _)| *key != "metadata") {
-                outlined.insert(key.clone(), value.clone());
-            }
-        }
-    }
-    schemas.insert(schema_name(resource), schema);
-}
-
-fn outline(resource: &Resource) -> Value {
-    json!({
-        "type": "object",
-        "description": format!("{} in {}.", resource.kind, resource.api_version()),
-        "properties": {
-            "apiVersion": {"type": "string", "description": "The group and version of this representation."},
-            "kind": {"type": "string", "description": "The kind of this object."},
-            "metadata": {"type": "object", "description": "Name, namespace, labels and the like."},
-            "spec": {"type": "object", "description": "What is wanted.", "x-kubernetes-preserve-unknown-fields": true},
-            "status": {"type": "object", "description": "What was seen.", "x-kubernetes-preserve-unknown-fields": true},
-        },
-        "x-kubernetes-group-version-kind": [kind_of(resource)],
-    })
-}
-
 /// Changes whenever a resource of the version comes, goes or changes its names.
 fn content_hash(resources: &[Arc<Resource>], group: &str, version: &str) -> String {
     let mut text = String::from(env!("CARGO_PKG_VERSION"));
@@ -155,11 +96,10 @@ fn content_hash(resources: &[Arc<Resource>], group: &str, version: &str) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds;
 
     #[test]
     fn every_kind_has_a_patch_operation_with_field_validation() {
-        let all = kinds::resources();
+        let all = crate::kinds::resources();
         for resource in &all {
             let document = group_document(&all, &resource.group, &resource.version).expect("a document");
             let patch = &document["paths"][object_path(resource)]["patch"];
