@@ -228,6 +228,14 @@ async fn formats_that_are_not_served() {
     if !api.real {
         assert_eq!(api.send("GET", &api.path("pods"), &[("accept", protobuf_first)], Vec::new()).await.code, 200);
     }
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}});
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    for (accept, code) in [(TABLE, 406), ("application/json, */*", 201)] {
+        let headers = [("accept", accept), ("content-type", "application/json")];
+        let answer = api.send("POST", reviews, &headers, review.to_string().into()).await;
+        assert_eq!(answer.code, code, "{accept}: {}", answer.body);
+    }
     // What nobody serves is not found, whatever the body is: as typed clients learn that a kind is missing.
     let mut body = b"k8s\0".to_vec();
     body.extend(b"\x0a\x14\x0a\x0aexample/v1\x12\x06Widget\x12\x00");

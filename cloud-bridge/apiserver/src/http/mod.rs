@@ -160,6 +160,10 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         return not_served(inner, path);
     }
     let (body, content_type) = body_as_json(parts, body)?;
+    if reviews::is(path) && Form::negotiate(&accept(&parts.headers), query)? != Form::Json {
+        // A review has no metadata that could be shown alone, and makes no rows.
+        return Err(ApiError::not_acceptable());
+    }
     if let Some(answer) = reviews::answer(inner, user, path, parts.method.as_str(), &body)? {
         return Ok(json(201, answer.to_string()));
     }
