@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Api, MERGE, config, pod};
+use crate::harness::{Answer, Api, MERGE, config, pod};
 
 async fn running(api: &Api, name: &str) -> Value {
     let mut object = pod(name);
@@ -175,6 +175,35 @@ async fn a_namespace_takes_its_contents_along() {
     api.delete("/api/v1/namespaces/default", Value::Null)
         .await
         .fails(403, "namespaces \"default\" is forbidden: this namespace may not be deleted");
+}
+
+#[tokio::test]
+async fn pods_go_before_what_they_may_still_use() {
+    let api = Api::open().await;
+    let path = format!("/api/v1/namespaces/{}", api.ns);
+    let mut held = pod("held");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    api.post(&api.path("pods"), held).await.ok();
+    let mut going = config("going", json!({}));
+    going["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    api.post(&api.path("configmaps"), going).await.ok();
+    api.delete(&api.path("configmaps/going"), Value::Null).await.ok();
+    api.post(&api.path("configmaps"), config("used", json!({}))).await.ok();
+    api.delete(&path, Value::Null).await.ok();
+    let failures = |a: &Answer| a.body["status"]["conditions"].to_string().contains("NamespaceDeletionContentFailure");
+    let told = api.until(&path, failures).await.body["status"]["conditions"].to_string();
+    assert!(api.real || told.contains("pods. has 1 resource instances"), "{told}");
+    api.until(&api.path("pods/held"), |a| a.body["metadata"]["deletionTimestamp"].is_string()).await;
+    let used = api.get(&api.path("configmaps/used")).await.ok();
+    assert!(used["metadata"]["deletionTimestamp"].is_null());
+    api.patch(&api.path("pods/held"), MERGE, json!({"metadata": {"finalizers": null}})).await.ok();
+    // One that was on its way already holds up no other.
+    api.until(&api.path("configmaps/used"), |a| a.code == 404).await;
+    let last =
+        |a: &Answer| a.body["status"]["conditions"].to_string().contains("example.com/hold in 1 resource instances");
+    api.until(&path, last).await;
+    api.patch(&api.path("configmaps/going"), MERGE, json!({"metadata": {"finalizers": null}})).await.ok();
+    api.until(&path, |a| a.code == 404).await;
 }
 
 /// A second connection to the state file, as an accident of the disk would work on it.

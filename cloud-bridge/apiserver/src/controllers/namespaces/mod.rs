@@ -1,0 +1,217 @@
+//! Namespaces that are going: deletes what they hold, pods before all else, then takes their finalizer off
+//! (K8s pkg/controller/namespace). What is left is told in their status.
+
+mod conditions;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use edge_protocol::json::SetField;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::queue::Queue;
+use super::runner::{Controller, Seen, Turn};
+use super::{contents, definitions};
+use crate::registry::write;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::state::Inner;
+use crate::storage::{Store, StoreError, Stored};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+use conditions::Remaining;
+
+/// Where namespaces are stored.
+pub(super) const STORAGE: &str = "namespaces";
+
+/// Where pods are stored: they may still use what else the namespace holds.
+const PODS: &str = "pods";
+/// So many objects of each resource are looked at for what holds them.
+const LOOKED_AT: usize = 500;
+
+/// Whether a namespace is there and not going.
+pub(super) fn stays(store: &Store, name: &str) -> Result<bool, StoreError> {
+    let found = store.get(STORAGE, &ObjectKey::cluster(name))?;
+    Ok(found.is_some_and(|namespace| !meta::deleting(namespace.value())))
+}
+
+/// What of a namespace is to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// What it holds, from a storage on and there after a key.
+    Contents(String, Step, Option<ObjectKey>),
+    /// Whether it holds anything yet.
+    Empty(String),
+}
+
+/// What is emptied, in this order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    Pods,
+    /// The other storages, from this one on.
+    Others(String),
+}
+
+#[derive(Default)]
+pub(super) struct Namespaces {
+    /// Those whose contents are being deleted: whether they are empty is no question yet.
+    emptied: BTreeSet<String>,
+    /// Those of which nothing but pods was asked to go yet.
+    held: BTreeSet<String>,
+}
+
+impl Controller for Namespaces {
+    type Key = Key;
+
+    const NAME: &'static str = "emptying namespaces";
+
+    fn storages(_: &Inner) -> Vec<String> {
+        vec![STORAGE.into()]
+    }
+
+    fn keys(_: &Inner, seen: &Seen<'_>, queue: &Queue<Key>) {
+        let going = |namespace: &Value| meta::deleting(namespace);
+        if seen.storage == STORAGE {
+            if seen.after.is_some_and(going) && !seen.before.is_some_and(going) {
+                queue.add(Key::Contents(seen.key.name.clone(), Step::Pods, None));
+            }
+        } else if seen.after.is_none() && !seen.key.namespace.is_empty() {
+            queue.add(Key::Empty(seen.key.namespace.clone()));
+        }
+    }
+
+    fn reconcile(&mut self, turn: &mut Turn<'_, Key>, key: &Key) -> ApiResult<()> {
+        match key {
+            Key::Contents(name, step, after) => self.contents(turn, name, step, after.clone()),
+            Key::Empty(name) => self.empty(turn, name),
+        }
+    }
+}
+
+impl Namespaces {
+    fn contents(
+        &mut self,
+        turn: &mut Turn<'_, Key>,
+        name: &str,
+        step: &Step,
+        mut after: Option<ObjectKey>,
+    ) -> ApiResult<()> {
+        if going(turn.store, name)?.is_none() {
+            self.emptied.remove(name);
+            self.held.remove(name);
+            return Ok(());
+        }
+        self.emptied.insert(name.to_owned());
+        let from = match step {
+            Step::Pods => {
+                if delete(turn, name, PODS, Step::Pods, after.take())? {
+                    return Ok(());
+                }
+                ""
+            }
+            Step::Others(from) => from.as_str(),
+        };
+        if !turn.store.list(PODS, Some(name), None, Some(1))?.is_empty() {
+            self.held.insert(name.to_owned());
+        } else {
+            for storage in turn.store.storages_in(name)?.into_iter().filter(|storage| storage.as_str() >= from) {
+                let after = after.take().filter(|_| storage == from);
+                if delete(turn, name, &storage, Step::Others(storage.clone()), after)? {
+                    return Ok(());
+                }
+            }
+            self.held.remove(name);
+        }
+        self.emptied.remove(name);
+        report(turn, name)?;
+        turn.queue.add(Key::Empty(name.to_owned()));
+        Ok(())
+    }
+
+    fn empty(&self, turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
+        let Some(namespace) = going(turn.store, name)?.filter(|_| !self.emptied.contains(name)) else { return Ok(()) };
+        let storages = turn.store.storages_in(name)?;
+        if self.held.contains(name) {
+            if !storages.iter().any(|storage| storage == PODS) {
+                turn.queue.add(Key::Contents(name.to_owned(), Step::Pods, None));
+            }
+            return Ok(());
+        }
+        for storage in &storages {
+            if definitions::deletable(turn.inner, turn.store, storage)?.is_none() {
+                continue;
+            }
+            let Some(first) = turn.store.list(storage, Some(name), None, Some(1))?.pop() else { continue };
+            if !meta::deleting(first.value()) {
+                turn.queue.add(Key::Contents(name.to_owned(), Step::Pods, None));
+            }
+            return Ok(());
+        }
+        // A namespace of the same name would show them to others when their kind is served again.
+        if let Some(storage) = storages.first() {
+            return Err(ApiError::internal(format!("the namespace holds {storage}, which nothing serves")));
+        }
+        let Some(resource) = turn.inner.registry.by_storage(STORAGE) else { return Ok(()) };
+        let mut new = namespace.value().clone();
+        if let Some(finalizers) = new.at_mut(&["spec", "finalizers"]).and_then(Value::as_array_mut) {
+            finalizers.retain(|f| f != "kubernetes");
+        }
+        if new != *namespace.value() {
+            write::rewrite(turn.store, &resource, &namespace, new)?;
+        }
+        Ok(())
+    }
+}
+
+/// Deletes what a storage has of a namespace. True when the turn is over: the rest comes with the next one.
+fn delete(
+    turn: &mut Turn<'_, Key>,
+    name: &str,
+    storage: &str,
+    step: Step,
+    after: Option<ObjectKey>,
+) -> ApiResult<bool> {
+    let Some(resource) = definitions::deletable(turn.inner, turn.store, storage)? else { return Ok(false) };
+    let last = contents::delete(turn, &resource, Some(name), after)?;
+    let over = last.is_some();
+    if over {
+        turn.queue.add(Key::Contents(name.to_owned(), step, last));
+    }
+    Ok(over)
+}
+
+/// Tells what is left after all of it was asked to go.
+fn report(turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
+    let Some(namespace) = going(turn.store, name)? else { return Ok(()) };
+    let mut remaining = Remaining::default();
+    for storage in turn.store.storages_in(name)? {
+        let Some(resource) = definitions::deletable(turn.inner, turn.store, &storage)? else { continue };
+        let seen = turn.store.list(&storage, Some(name), None, Some(LOOKED_AT))?;
+        let more = match seen.last().filter(|_| seen.len() == LOOKED_AT) {
+            Some(last) => turn.store.count(&storage, Some(name), &last.key)?,
+            None => 0,
+        };
+        let count = more + seen.len() as u64;
+        remaining.add(
+            (resource.plural.as_ref(), resource.group.as_ref()),
+            count,
+            seen.iter().map(|stored| stored.value()),
+        );
+    }
+    if remaining == Remaining::default() {
+        return Ok(());
+    }
+    let Some(resource) = turn.inner.registry.by_storage(STORAGE) else { return Ok(()) };
+    let mut new = namespace.value().clone();
+    conditions::set(&mut new, &remaining, Timestamp::now());
+    if new != *namespace.value() {
+        write::rewrite(turn.store, &resource, &namespace, new)?;
+    }
+    Ok(())
+}
+
+/// The namespace, if it is being deleted.
+fn going(store: &Store, name: &str) -> Result<Option<Arc<Stored>>, StoreError> {
+    let found = store.get(STORAGE, &ObjectKey::cluster(name))?;
+    Ok(found.filter(|namespace| meta::deleting(namespace.value())))
+}
