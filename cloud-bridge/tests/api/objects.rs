@@ -245,3 +245,21 @@ async fn formats_that_are_not_served() {
     let answer = api.send("POST", &api.path("widgets"), &typed, body).await;
     assert_eq!((answer.code, &answer.body["reason"]), (404, &json!("NotFound")));
 }
+
+#[tokio::test]
+async fn kinds_that_nothing_acts_on_are_found_and_refused() {
+    let api = Api::embedded(|_| {});
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let listed = api.get(hooks).await.ok();
+    assert_eq!((&listed["kind"], &listed["items"]), (&json!("ValidatingWebhookConfigurationList"), &json!([])));
+    assert_eq!(api.get(&format!("{hooks}/h")).await.code, 404);
+    let hook = json!({"metadata": {"name": "h"}, "webhooks": []});
+    let told = "validatingwebhookconfigurations.admissionregistration.k8s.io is forbidden: this API asks no webhooks";
+    let refused = api.post(hooks, hook).await.fails_with(403, "this API asks no webhooks");
+    assert!(refused["message"].as_str().unwrap().starts_with(told), "{refused}");
+    let typed = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let answer = api.send("POST", hooks, &typed, b"k8s\0\x0a\x00".to_vec()).await;
+    assert_eq!(answer.code, 403, "whatever the body is: {}", answer.body);
+    let found = api.get("/apis/apiregistration.k8s.io/v1").await.ok();
+    assert_eq!(found["resources"][0]["name"], "apiservices");
+}

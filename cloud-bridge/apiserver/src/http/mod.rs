@@ -159,6 +159,9 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     if resource.is_none() && !reviews::is(path) {
         return not_served(inner, path);
     }
+    if attributes.verb == "create" {
+        admissible(resource.as_deref())?;
+    }
     let (body, content_type) = body_as_json(parts, body)?;
     if reviews::is(path) && Form::negotiate(&accept(&parts.headers), query)? != Form::Json {
         // A review has no metadata that could be shown alone, and makes no rows.
@@ -209,6 +212,13 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
 fn not_served(inner: &Inner, path: &ResourcePath) -> ApiResult<Response<ApiBody>> {
     let served = inner.registry.all().iter().any(|r| r.group == path.group && r.version == path.version);
     if served { Err(ApiError::no_resource()) } else { Ok(no_page()) }
+}
+
+/// Whether objects of a built-in kind may be created at all: what the body says of one does not count then.
+fn admissible(resource: Option<&Resource>) -> ApiResult<()> {
+    let built_in = resource.filter(|resource| !resource.is_custom());
+    let refusal = built_in.and_then(|resource| Some((resource, resource.strategy().refusal()?)));
+    refusal.map_or(Ok(()), |(resource, why)| Err(ApiError::forbidden(resource, "", why)))
 }
 
 /// Namespaced resources need a namespace for everything but lists over all; others must have none.

@@ -15,6 +15,7 @@ pub(crate) mod metrics;
 mod namespace;
 pub(crate) mod node;
 pub(crate) mod pod;
+mod refused;
 mod replica_set;
 mod runtime_class;
 pub(crate) mod service;
@@ -51,7 +52,7 @@ static KINDS: &[&Kind] = &[
 
 /// The built-in resources, in discovery order.
 pub fn resources() -> Vec<Arc<Resource>> {
-    KINDS.iter().map(|kind| kind.resource()).chain(metrics::resources()).collect()
+    KINDS.iter().map(|kind| kind.resource()).chain(metrics::resources()).chain(refused::resources()).collect()
 }
 
 #[cfg(test)]
