@@ -168,7 +168,12 @@ impl Action {
     pub(crate) fn status<S: Serialize>(kind: Kind, meta: &ObjectMeta, old: &S, new: &S) -> Option<Self> {
         let json = |status: &S| serde_json::to_value(status).unwrap_or_default();
         let patch = difference(&json(old), &json(new))?;
-        Some(Self::merge_into(kind, meta, Some("status"), json!({"status": patch})))
+        Some(Self::merge_status(kind, meta, json!({"status": patch})))
+    }
+
+    /// Merges `patch` into the object by its status subresource, which raises no generation.
+    pub(crate) fn merge_status(kind: Kind, meta: &ObjectMeta, patch: Value) -> Self {
+        Self::merge_into(kind, meta, Some("status"), patch)
     }
 
     fn merge_into(kind: Kind, meta: &ObjectMeta, subresource: Option<&'static str>, mut patch: Value) -> Self {

@@ -34,7 +34,9 @@ pub(super) fn sync(context: &Context<'_>, _world: &World) -> Vec<Action> {
     let meta = &context.deployment.metadata;
     let known = annotation(&set.metadata, REVISION);
     if annotation(meta, REVISION) != known {
-        return vec![Action::merge(Kind::Deployment, meta, json!({"metadata": {"annotations": {REVISION: known}}}))];
+        // As a change of the object it would be a new generation, and nothing new is wanted.
+        let patch = json!({"metadata": {"annotations": {REVISION: known}}});
+        return vec![Action::merge_status(Kind::Deployment, meta, patch)];
     }
     let found = progress::found(context, set.metadata.name.as_deref().unwrap_or_default());
     let action = found.and_then(|status| Action::status(Kind::Deployment, meta, &context.status, &status));

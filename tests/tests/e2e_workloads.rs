@@ -1,0 +1,126 @@
+//! Workloads on a site of its own: manifests that a user of Kubernetes writes, followed with kubectl, on a real node.
+
+use std::time::{Duration, Instant};
+
+use sampan_tests::kubectl::is_ready;
+use sampan_tests::manifest::shell;
+use sampan_tests::{Cluster, Kubectl, can_run, until};
+use serde_json::{Value, json};
+
+fn web(replicas: u32, script: &str) -> Value {
+    let probe = json!({"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1});
+    let mut container = shell("web", script);
+    container["readinessProbe"] = probe;
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "progressDeadlineSeconds": 60,
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+            },
+        },
+    })
+}
+
+const SERVE: &str = "echo one; touch /tmp/ready; exec sleep 1000";
+
+fn roll_out(kubectl: &Kubectl) {
+    let said = kubectl.ok(&["rollout", "status", "deployment/web", "--timeout=120s"]);
+    assert!(said.contains("deployment \"web\" successfully rolled out"), "{said}");
+}
+
+/// The pods that are not on their way out.
+fn pods(kubectl: &Kubectl) -> Vec<Value> {
+    let list = kubectl.ok(&["get", "pods", "-l", "app=web", "-o", "json"]);
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let all = list["items"].as_array().cloned().unwrap_or_default();
+    all.into_iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect()
+}
+
+/// Waits until nothing is left of the Deployment.
+fn wait_none(kubectl: &Kubectl) {
+    until(Duration::from_secs(60), "all of it is gone", || {
+        let left = kubectl.run(&["get", "deployments,replicasets,pods", "-l", "app=web", "-o", "name"])?;
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    });
+}
+
+#[test]
+fn a_deployment_rolls_out_scales_and_rolls_back() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("workloads");
+    let _node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    kubectl.apply(&web(3, SERVE).to_string());
+    roll_out(kubectl);
+    assert_eq!(pods(kubectl).len(), 3);
+    let table = kubectl.ok(&["get", "deployments", "--no-headers"]);
+    assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "3/3", "3", "3"], "{table}");
+
+    // An honest roll-out never has fewer ready pods than are wanted.
+    kubectl.apply(&web(3, &SERVE.replace("one", "two")).to_string());
+    let mut least = usize::MAX;
+    let started = Instant::now();
+    while kubectl
+        .run(&["rollout", "status", "deployment/web", "--watch=false"])
+        .is_ok_and(|said| said.contains("Waiting"))
+        && started.elapsed() < Duration::from_secs(120)
+    {
+        let ready = pods(kubectl).iter().filter(|pod| is_ready(pod)).count();
+        least = least.min(ready);
+    }
+    roll_out(kubectl);
+    assert!(least >= 3, "{least} of 3 were ready");
+    let name = pods(kubectl)[0]["metadata"]["name"].as_str().expect("a name").to_owned();
+    assert_eq!(kubectl.ok(&["logs", &name]), "two\n");
+
+    let history = kubectl.ok(&["rollout", "history", "deployment/web"]);
+    assert!(history.contains("\n1 ") && history.contains("\n2 "), "{history}");
+    assert!(kubectl.ok(&["rollout", "undo", "deployment/web"]).contains("rolled back"));
+    roll_out(kubectl);
+    let name = pods(kubectl)[0]["metadata"]["name"].as_str().expect("a name").to_owned();
+    assert_eq!(kubectl.ok(&["logs", &name]), "one\n");
+    let history = kubectl.ok(&["rollout", "history", "deployment/web"]);
+    assert!(history.contains("\n3 ") && !history.contains("\n1 "), "{history}");
+
+    assert!(kubectl.ok(&["rollout", "pause", "deployment/web"]).contains("paused"));
+    let _ = kubectl.ok(&["set", "env", "deployment/web", "A=1"]);
+    assert!(kubectl.ok(&["scale", "deployment/web", "--replicas=1"]).contains("scaled"));
+    let _ = kubectl.ok(&["wait", "deployment/web", "--for=jsonpath={.status.replicas}=1", "--timeout=60s"]);
+    assert!(pods(kubectl)[0]["spec"]["containers"][0]["env"].is_null(), "a pause holds the roll-out");
+    assert!(kubectl.ok(&["rollout", "resume", "deployment/web"]).contains("resumed"));
+    roll_out(kubectl);
+    assert_eq!(pods(kubectl)[0]["spec"]["containers"][0]["env"][0]["value"], "1");
+    assert!(kubectl.ok(&["rollout", "restart", "deployment/web"]).contains("restarted"));
+    roll_out(kubectl);
+
+    let about = kubectl.ok(&["describe", "deployment", "web"]);
+    assert!(about.contains("Scaled up replica set web-") && about.contains("NewReplicaSetAvailable"), "{about}");
+    let deleted = kubectl.ok(&["delete", "deployment", "web"]);
+    assert!(deleted.contains("deleted"), "{deleted}");
+    wait_none(kubectl);
+}
+
+/// S15: the bridge dies while a Deployment grows; afterwards there are as many pods as are wanted, and none twice.
+#[test]
+fn s15_a_killed_bridge_ends_what_it_began() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("workloads-kill");
+    let _node = cluster.node("edge");
+    cluster.kubectl.apply(&web(12, SERVE).to_string());
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(150));
+        cluster.kill_bridge();
+        cluster.start_bridge();
+    }
+    roll_out(&cluster.kubectl);
+    assert_eq!(pods(&cluster.kubectl).len(), 12);
+    assert!(cluster.kubectl.ok(&["delete", "deployment", "web"]).contains("deleted"));
+    wait_none(&cluster.kubectl);
+}
