@@ -13,7 +13,7 @@ use crate::patch::merge_keys::{self, Type};
 use crate::patch::strategic::{self, PatchError};
 use crate::resource::cel::CelQuestion;
 use crate::resource::rules::{Changed, Rules};
-use crate::resource::strategy::{Column, ScalePaths, Strategy};
+use crate::resource::strategy::{self, Column, ScalePaths, Strategy};
 use crate::resource::{ALL_VERBS, Hooks, Resource, STATUS_VERBS, Serves, Subresource, Text};
 use apimachinery::field::FieldError;
 
@@ -42,6 +42,8 @@ pub(crate) struct Kind {
     pub(crate) default: fn(&mut Value),
     pub(crate) prepare_create: fn(&mut Value),
     pub(crate) prepare_update: Prepare,
+    /// What an update of the status puts back, beside all that is no status.
+    pub(crate) prepare_status: Prepare,
     pub(crate) create: Rule,
     pub(crate) update: ChangeRule,
     /// What is to be asked about rules within the object.
@@ -104,6 +106,11 @@ impl Selectable {
         Self { label, pointer, missing: "" }
     }
 
+    /// A number.
+    pub(crate) const fn number(label: &'static str, pointer: &'static str) -> Self {
+        Self { label, pointer, missing: "0" }
+    }
+
     /// A boolean.
     pub(crate) const fn flag(label: &'static str, pointer: &'static str) -> Self {
         Self { label, pointer, missing: "false" }
@@ -127,6 +134,7 @@ pub(crate) const PLAIN: Kind = Kind {
     default: |_| {},
     prepare_create: |_| {},
     prepare_update: |_, _| {},
+    prepare_status: |_, _| {},
     create: |_| Vec::new(),
     update: |_, _| Vec::new(),
     validations: |_| None,
@@ -217,6 +225,11 @@ impl Strategy for Kind {
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         (self.prepare_update)(new, old);
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        strategy::only_status(new, old);
+        (self.prepare_status)(new, old);
     }
 
     fn generation_changed(&self, new: &Value, old: &Value) -> bool {

@@ -3,7 +3,9 @@
 
 mod columns;
 mod config;
+mod controller_revision;
 pub(crate) mod custom;
+mod daemon_set;
 mod defaults;
 mod deployment;
 mod endpoint_slice;
@@ -17,9 +19,11 @@ pub(crate) mod node;
 pub(crate) mod pod;
 mod refused;
 mod replica_set;
+mod replication_controller;
 mod runtime_class;
 pub(crate) mod service;
 mod service_account;
+mod stateful_set;
 mod volume;
 mod workload;
 
@@ -38,11 +42,15 @@ static KINDS: &[&Kind] = &[
     &volume::PERSISTENT_VOLUME_CLAIM,
     &volume::PERSISTENT_VOLUME,
     &pod::KIND,
+    &replication_controller::KIND,
     &config::SECRET,
     &service_account::KIND,
     &service::KIND,
+    &controller_revision::KIND,
+    &daemon_set::KIND,
     &deployment::KIND,
     &replica_set::KIND,
+    &stateful_set::KIND,
     &lease::KIND,
     &endpoint_slice::KIND,
     &event::IN_ITS_GROUP,

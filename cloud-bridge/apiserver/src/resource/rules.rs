@@ -33,6 +33,11 @@ pub struct Rules {
     pub(crate) spec_finalizers: bool,
     /// Objects take part in garbage collection.
     pub(crate) enable_garbage_collection: bool,
+    /// A deletion that does not say what becomes of dependents leaves them: the default of some older kinds
+    /// (`DefaultGarbageCollectionPolicy` of their strategies).
+    pub(crate) orphan_dependents: bool,
+    /// What a client is told that does not say it, if anything.
+    pub(crate) orphan_warning: Option<&'static str>,
     /// Objects go after this time without a write.
     pub(crate) ttl: Option<Duration>,
     /// Objects of these names may not be deleted.
@@ -58,6 +63,8 @@ impl Rules {
         deletion_finalizer: None,
         spec_finalizers: false,
         enable_garbage_collection: true,
+        orphan_dependents: false,
+        orphan_warning: None,
         ttl: None,
         immortal: &[],
         admit_pods: false,

@@ -42,6 +42,18 @@ pub struct ScalePaths {
     pub selector: Cow<'static, str>,
 }
 
+/// Makes `new` the old object with the status and the metadata that it brings.
+pub(crate) fn only_status(new: &mut Value, old: &Value) {
+    let status = new.get("status").cloned();
+    let metadata = new.get("metadata").cloned();
+    *new = old.clone();
+    if let Some(map) = new.as_object_mut() {
+        map.remove("status");
+        status.map(|s| map.insert("status".into(), s));
+        metadata.map(|m| map.insert("metadata".into(), m));
+    }
+}
+
 /// The hooks of one kind. The default bodies suit a kind without opinions.
 #[allow(unused_variables)]
 pub trait Strategy: Send + Sync {
@@ -86,14 +98,7 @@ pub trait Strategy: Send + Sync {
     /// Puts back all that an update of the status subresource may not change (everything but status and, in
     /// metadata, what the kind's strategy lets through).
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        let status = new.get("status").cloned();
-        let metadata = new.get("metadata").cloned();
-        *new = old.clone();
-        if let Some(map) = new.as_object_mut() {
-            map.remove("status");
-            status.map(|s| map.insert("status".into(), s));
-            metadata.map(|m| map.insert("metadata".into(), m));
-        }
+        only_status(new, old);
     }
 
     /// Validation of a new object, without the generic metadata rules (those are the caller's).

@@ -1,7 +1,7 @@
 //! PersistentVolumes and the claims to them.
 
 mod table;
-mod validate;
+pub(super) mod validate;
 
 use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
@@ -76,7 +76,7 @@ fn default_volume(volume: &mut Value) {
     }
 }
 
-fn default_claim(claim: &mut Value) {
+pub(super) fn default_claim(claim: &mut Value) {
     if let Some(status) = object_mut(claim, "status") {
         status.entry("phase").or_insert_with(|| "Pending".into());
         if let Some(capacity) = status.get_mut("capacity") {

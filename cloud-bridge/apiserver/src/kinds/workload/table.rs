@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kinds::columns::{Spec, or_none};
-use apimachinery::json::{integer, items, text};
+use apimachinery::json::{integer, items, text, text_entries};
 use apimachinery::selector::format_label_selector;
 
 pub(crate) const CONTAINERS: Spec = ("Containers", "string", 1, "Names of each container in the template.");
@@ -26,4 +26,9 @@ pub(crate) fn containers(template: &Value) -> [Value; 2] {
 /// A LabelSelector.
 pub(crate) fn selector(selector: &Value) -> Value {
     or_none(&format_label_selector(selector))
+}
+
+/// A map of labels: `app=web,tier=a`.
+pub(crate) fn labels(holder: &Value, field: &str) -> Value {
+    or_none(&text_entries(holder, field).map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","))
 }

@@ -78,7 +78,9 @@ pub(crate) fn collector_finalizers(resource: &Resource, object: &Value, options:
         (None, Some("Orphan")) => (true, false),
         (None, Some("Foreground")) => (false, true),
         (None, Some(_)) => (false, false),
-        (None, None) => (has(ORPHAN), has(FOREGROUND) && !has(ORPHAN)),
+        // Finalizers that the object has say more than the default of its kind.
+        (None, None) if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), !has(ORPHAN)),
+        (None, None) => (resource.rules().orphan_dependents, false),
     };
     let mut list: Vec<String> = had.into_iter().filter(|f| f != ORPHAN && f != FOREGROUND).collect();
     if orphan {

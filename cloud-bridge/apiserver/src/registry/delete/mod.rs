@@ -36,12 +36,21 @@ pub(crate) struct Outcome {
 /// DELETE of one object.
 pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let options = Options::read(body, ctx.query)?;
+    warn_of_orphans(ctx, &options);
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
     admission::delete(&ctx.attributes(), &current)?;
     let outcome = remove(&mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(answer(&ctx.resource, outcome))
+}
+
+/// Who does not say what becomes of dependents may expect another thing than the kind's default.
+fn warn_of_orphans(ctx: &mut Context<'_>, options: &Options) {
+    if options.orphan_dependents.is_none() && options.propagation.is_none() {
+        let warning = ctx.resource.rules().orphan_warning;
+        ctx.warnings.extend(warning.map(str::to_owned));
+    }
 }
 
 fn answer(resource: &Resource, outcome: Outcome) -> Answer {
@@ -65,6 +74,7 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
 /// DELETE of a collection, some at a time: others have their turn between.
 pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let options = Options::read(body, ctx.query)?;
+    warn_of_orphans(ctx, &options);
     let selection = list::Selection::new(ctx)?;
     let inner = ctx.inner;
     let items = selection.now(&inner.store())?;

@@ -62,3 +62,21 @@ fn propagation_decides_finalizers() {
     assert_eq!(with(Some("Background")), ["a/b"]);
     assert_eq!(with(Some("Foreground")), ["a/b", "foregroundDeletion"]);
 }
+
+#[test]
+fn some_kinds_leave_their_dependents_unless_told_otherwise() {
+    let kind = |plural: &str| kinds::resources().into_iter().find(|r| r.plural == plural).unwrap();
+    let with = |plural: &str, finalizers: Value, policy: Option<&str>| {
+        let options = Options { propagation: policy.map(str::to_owned), ..Options::default() };
+        collector_finalizers(&kind(plural), &json!({"metadata": {"finalizers": finalizers}}), &options)
+    };
+    const LEFT: &[&str] = &["replicationcontrollers"];
+    for plural in LEFT {
+        assert_eq!(with(plural, json!([]), None), ["orphan"], "{plural}");
+        assert_eq!(with(plural, json!(["foregroundDeletion"]), None), ["foregroundDeletion"]);
+        assert!(with(plural, json!([]), Some("Background")).is_empty());
+    }
+    for plural in ["replicasets", "daemonsets", "statefulsets", "deployments"] {
+        assert!(with(plural, json!([]), None).is_empty(), "{plural}");
+    }
+}

@@ -88,6 +88,11 @@ fn show(object: &Value, paths: &ScalePaths) -> Value {
     let mut status = json!({ "replicas": number(&paths.status_replicas) });
     match found(&paths.selector).filter(|_| !paths.selector.is_empty()) {
         Some(Value::String(text)) => status.set("selector", text.as_str().into()),
+        Some(Value::Object(labels)) if labels.values().all(Value::is_string) => {
+            // A ReplicationController's are labels, not rules for them.
+            let equal = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+            status.set("selector", equal.collect::<Vec<_>>().join(",").into());
+        }
         Some(selector @ Value::Object(_)) => status.set("selector", format_label_selector(selector).into()),
         _ => {}
     }
