@@ -100,6 +100,7 @@ fn next_step(world: &World, task: &Task, failure: Option<&Failure>, now: Timesta
     let (kind, key) = task;
     match kind {
         Kind::ReplicaSet => replica_set::plan(world, key, failure, now),
+        Kind::ReplicationController => replica_set::plan_replication_controller(world, key, failure, now),
         Kind::Deployment => deployment::plan(world, key, failure, now),
         Kind::Pod => Plan::default(),
     }

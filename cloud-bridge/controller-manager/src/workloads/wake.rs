@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use apimachinery::key::ObjectKey;
+use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::selector::selects;
@@ -10,7 +11,7 @@ use super::store::{Cached, Store, controller_of, key_of};
 use super::world::{Change, Kind, Task, World};
 
 /// The kinds that have a controller here.
-const CONTROLLERS: [Kind; 2] = [Kind::ReplicaSet, Kind::Deployment];
+const CONTROLLERS: [Kind; 3] = [Kind::ReplicaSet, Kind::Deployment, Kind::ReplicationController];
 
 /// The keys that are to be looked at because of a change.
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
@@ -52,6 +53,14 @@ fn takers(
         }
         (Kind::Deployment, Kind::ReplicaSet) => {
             selecting(&world.deployments, namespace, labels, |one| one.spec.as_ref().map(|spec| &spec.selector))
+        }
+        (Kind::ReplicationController, Kind::Pod) => {
+            let selects = |one: &&ReplicationController| {
+                let wanted = one.spec.as_ref().and_then(|spec| spec.selector.clone());
+                selects(&LabelSelector { match_labels: wanted, match_expressions: None }, Some(labels))
+            };
+            let takers = world.replication_controllers.in_namespace(namespace).filter(selects);
+            takers.map(|one| key_of(&one.metadata)).collect()
         }
         _ => Vec::new(),
     }

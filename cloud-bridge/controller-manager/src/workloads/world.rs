@@ -4,6 +4,7 @@
 use apimachinery::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
@@ -136,6 +137,7 @@ kinds! {
     Pod pods Pod,
     ReplicaSet replica_sets ReplicaSet,
     Deployment deployments Deployment,
+    ReplicationController replication_controllers ReplicationController,
 }
 
 macro_rules! cached {
@@ -152,4 +154,4 @@ macro_rules! cached {
     )*};
 }
 
-cached!(ReplicaSet, Deployment);
+cached!(ReplicaSet, Deployment, ReplicationController);

@@ -1,5 +1,6 @@
 //! ReplicaSets: as many pods of a template as are wanted (K8s pkg/controller/replicaset). Decisions only.
 
+mod replication_controller;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -19,24 +20,38 @@ use super::selector::selects;
 use super::template;
 use super::world::{Kind, World};
 
-const COMPONENT: &str = "replicaset-controller";
 /// So many pods are created or deleted in one go (K8s `BurstReplicas`).
 const BURST: usize = 500;
 
 /// What is to be done next about a ReplicaSet.
 pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Timestamp) -> Plan {
-    let Some((set, spec)) = world.replica_sets.get(key).and_then(|set| Some((set, set.spec.as_ref()?))) else {
-        return Plan::default();
-    };
+    let set = world.replica_sets.get(key);
+    set.map(|set| plan_for(Kind::ReplicaSet, set, world, failure, now)).unwrap_or_default()
+}
+
+/// What is to be done next about a ReplicationController, which is a ReplicaSet with a simpler selector (K8s
+/// pkg/controller/replication).
+pub(crate) fn plan_replication_controller(
+    world: &World,
+    key: &ObjectKey,
+    failure: Option<&Failure>,
+    now: Timestamp,
+) -> Plan {
+    let set = world.replication_controllers.get(key).map(replication_controller::as_set);
+    set.map(|set| plan_for(Kind::ReplicationController, &set, world, failure, now)).unwrap_or_default()
+}
+
+fn plan_for(kind: Kind, set: &ReplicaSet, world: &World, failure: Option<&Failure>, now: Timestamp) -> Plan {
+    let Some(spec) = &set.spec else { return Plan::default() };
     let meta = &set.metadata;
     let selected = |pod: &ObjectMeta| selects(&spec.selector, pod.labels.as_ref());
-    let pods = claim(&world.pods, Kind::Pod, (Kind::ReplicaSet, meta), selected, Pod::is_active);
+    let pods = claim(&world.pods, Kind::Pod, (kind, meta), selected, Pod::is_active);
     if !pods.actions.is_empty() && failure.is_none() {
         return Plan::one_by_one(pods.actions);
     }
     let pods = pods.claimed;
     if meta.deletion_timestamp.is_none() && failure.is_none() {
-        let plan = manage(world, set, spec, &pods, now);
+        let plan = manage(kind, world, set, spec, &pods, now);
         if !plan.actions.is_empty() {
             return plan;
         }
@@ -44,20 +59,25 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
     let terminating = world.pods.owned_by(super::store::uid(meta)).filter(|pod| pod.is_terminating());
     let terminating = terminating.filter(|pod| selected(&pod.metadata)).count();
     let old = set.status.clone().unwrap_or_default();
-    let new = status::status(set, spec, &old, status::Pods { active: &pods, terminating }, failure, now);
-    let action = Action::status(Kind::ReplicaSet, meta, &old, &new);
+    let mut new = status::status(set, spec, &old, status::Pods { active: &pods, terminating }, failure, now);
+    if kind == Kind::ReplicationController {
+        // Its status has no such field.
+        new.terminating_replicas = None;
+    }
+    let action = Action::status(kind, meta, &old, &new);
     Plan::one_by_one(action.into_iter().collect()).again(next_available(spec, &pods, &new, now))
 }
 
 /// Makes the number of pods the wanted one.
-fn manage(world: &World, set: &ReplicaSet, spec: &ReplicaSetSpec, pods: &[&Pod], now: Timestamp) -> Plan {
+fn manage(kind: Kind, world: &World, set: &ReplicaSet, spec: &ReplicaSetSpec, pods: &[&Pod], now: Timestamp) -> Plan {
     let meta = &set.metadata;
-    let teller = Teller::new(COMPONENT, Kind::ReplicaSet, meta);
+    let component = if kind == Kind::ReplicaSet { "replicaset-controller" } else { "replication-controller" };
+    let teller = Teller::new(component, kind, meta);
     let wanted = usize::try_from(replicas(spec)).unwrap_or_default();
     if pods.len() < wanted {
         let Some(pod_template) = &spec.template else { return Plan::default() };
         let prefix = template::prefix(meta.name.as_deref().unwrap_or_default());
-        let pod = template::pod(pod_template, &prefix, &controller_reference(Kind::ReplicaSet, meta));
+        let pod = template::pod(pod_template, &prefix, &controller_reference(kind, meta));
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let count = (wanted - pods.len()).min(BURST);
         return Plan::slow_start((0..count).map(|_| teller.create_pod(namespace, pod.clone())).collect());

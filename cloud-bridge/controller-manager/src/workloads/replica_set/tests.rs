@@ -110,3 +110,21 @@ fn a_set_that_goes_makes_nothing_more() {
     course.step(1);
     assert_eq!(course.model.names(Kind::Pod).len(), 0);
 }
+
+#[test]
+fn a_replication_controller_is_a_set_with_a_simpler_selector() {
+    let mut course = Course::new(1, |_, _| {});
+    let mut controller = set(2);
+    controller["apiVersion"] = "v1".into();
+    controller["kind"] = "ReplicationController".into();
+    controller["spec"]["selector"] = json!({"app": "web"});
+    course.model.put(Kind::Pod, pod("mine", &json!({"app": "web"})));
+    course.model.put(Kind::ReplicationController, controller);
+    course.settle();
+    let status = &course.model.get(Kind::ReplicationController, "web")["status"];
+    assert_eq!((&status["replicas"], &status["availableReplicas"]), (&json!(2), &json!(2)));
+    assert_eq!(status["terminatingReplicas"], Value::Null);
+    assert_eq!(course.model.names(Kind::Pod).len(), 2);
+    let owner = &course.model.get(Kind::Pod, "mine")["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicationController"), &json!("v1")));
+}
