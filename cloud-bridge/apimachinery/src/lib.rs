@@ -11,9 +11,11 @@
 //! | [`user`] | who asks |
 //! | [`node_labels`] | which labels a node may give itself |
 //! | [`well_known`] | words that several parts know |
+//! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
 //! | [`panics`] | what a panic ends and how it is told |
 
+pub mod cron;
 pub mod field;
 pub mod json;
 pub mod key;

@@ -10,6 +10,7 @@ mod deletion;
 mod deployments;
 mod follow;
 mod harness;
+mod jobs;
 mod lists;
 mod node;
 mod objects;

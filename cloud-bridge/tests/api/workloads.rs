@@ -14,13 +14,13 @@ fn replica_set(name: &str) -> Value {
     })
 }
 
-fn with(mut object: Value, path: &[&str], value: Value) -> Value {
+pub(crate) fn with(mut object: Value, path: &[&str], value: Value) -> Value {
     object.set_at(path, value);
     object
 }
 
 /// Each of these in the place of the field named before it is of the wrong type.
-async fn refuses_wrong_types(api: &Api, all: &str, object: &Value, fields: &[(&str, Value)]) {
+pub(crate) async fn refuses_wrong_types(api: &Api, all: &str, object: &Value, fields: &[(&str, Value)]) {
     for (path, wrong) in fields {
         let path: Vec<&str> = path.split('.').collect();
         let answer: Answer = api.post(all, with(object.clone(), &path, wrong.clone())).await;

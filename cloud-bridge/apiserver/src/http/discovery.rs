@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(core.get("apiVersion"), None);
         let eviction = core["resources"].as_array().and_then(|r| r.iter().find(|r| r["name"] == "pods/eviction"));
         assert_eq!(eviction.map(|e| e["group"].clone()), Some("policy".into()));
-        assert!(resource_list(&all, "batch", "v1").is_none());
+        assert!(resource_list(&all, "example.io", "v1").is_none());
         assert!(group(&all, "coordination.k8s.io").is_some());
         let aggregated = aggregated(&all, true);
         assert_eq!(aggregated["items"].as_array().map(Vec::len), Some(1));

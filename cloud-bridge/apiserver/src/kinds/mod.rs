@@ -4,6 +4,7 @@
 mod columns;
 mod config;
 mod controller_revision;
+mod cron_job;
 pub(crate) mod custom;
 mod daemon_set;
 mod defaults;
@@ -11,6 +12,7 @@ mod deployment;
 mod endpoint_slice;
 mod endpoints;
 mod event;
+mod job;
 mod kind;
 mod lease;
 pub(crate) mod metrics;
@@ -51,6 +53,8 @@ static KINDS: &[&Kind] = &[
     &deployment::KIND,
     &replica_set::KIND,
     &stateful_set::KIND,
+    &cron_job::KIND,
+    &job::KIND,
     &lease::KIND,
     &endpoint_slice::KIND,
     &event::IN_ITS_GROUP,

@@ -28,7 +28,7 @@ pub(crate) enum List {
     By {
         /// In a strategic merge patch; without it the list is replaced there.
         merge: Option<&'static str>,
-        /// In server-side apply.
+        /// In server-side apply; without any the list is replaced there.
         map: &'static [&'static str],
     },
 }
@@ -57,6 +57,7 @@ impl Type {
         match holder.field(last).1 {
             List::Replace => None,
             List::Set => Some(Vec::new()),
+            List::By { map: [], .. } => None,
             List::By { map, .. } => Some(map.iter().map(|key| (*key).to_owned()).collect()),
         }
     }
@@ -85,6 +86,11 @@ pub(crate) const fn by_of(name: &'static str, key: &'static [&'static str; 1], o
 /// A list that merges by the first key in a patch, and by all of them in server-side apply.
 pub(crate) const fn by_all(name: &'static str, keys: &'static [&'static str; 2]) -> Field {
     Field { name, of: &NONE, list: List::By { merge: Some(keys[0]), map: keys } }
+}
+
+/// A list that merges in a strategic merge patch only.
+pub(crate) const fn patched(name: &'static str, key: &'static str) -> Field {
+    Field { name, of: &NONE, list: List::By { merge: Some(key), map: &[] } }
 }
 
 /// A list that merges in server-side apply only.

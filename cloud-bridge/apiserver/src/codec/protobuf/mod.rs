@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(decode(b"{}"), Err(DecodeError::NoMagic));
         assert_eq!(decode(&body("v1", "ConfigMap", &[0x0a, 0x7f])), Err(DecodeError::Malformed));
         assert_eq!(decode(&body("v1", "ConfigMap", &[0xff; 12])), Err(DecodeError::Malformed));
-        let unknown = decode(&body("batch/v1", "Job", &[]));
+        let unknown = decode(&body("example.io/v1", "Task", &[]));
         assert!(matches!(unknown, Err(DecodeError::UnknownKind { .. })), "{unknown:?}");
     }
 }

@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(patch["x-kubernetes-group-version-kind"], kind_of(resource));
             assert!(patch["parameters"].to_string().contains("fieldValidation"), "{}", resource.kind);
         }
-        assert!(group_document(&all, "batch", "v1").is_none());
+        assert!(group_document(&all, "example.io", "v1").is_none());
         assert!(index(&all)["paths"]["api/v1"].is_object());
     }
 }

@@ -70,13 +70,13 @@ fn some_kinds_leave_their_dependents_unless_told_otherwise() {
         let options = Options { propagation: policy.map(str::to_owned), ..Options::default() };
         collector_finalizers(&kind(plural), &json!({"metadata": {"finalizers": finalizers}}), &options)
     };
-    const LEFT: &[&str] = &["replicationcontrollers"];
+    const LEFT: &[&str] = &["replicationcontrollers", "jobs"];
     for plural in LEFT {
         assert_eq!(with(plural, json!([]), None), ["orphan"], "{plural}");
         assert_eq!(with(plural, json!(["foregroundDeletion"]), None), ["foregroundDeletion"]);
         assert!(with(plural, json!([]), Some("Background")).is_empty());
     }
-    for plural in ["replicasets", "daemonsets", "statefulsets", "deployments"] {
+    for plural in ["replicasets", "daemonsets", "statefulsets", "deployments", "cronjobs"] {
         assert!(with(plural, json!([]), None).is_empty(), "{plural}");
     }
 }
