@@ -1,5 +1,7 @@
 //! Who asks.
 
+use std::collections::BTreeMap;
+
 /// The group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
 /// The group of every identified user.
@@ -9,12 +11,22 @@ pub const NODES: &str = "system:nodes";
 /// What the name of a node identity begins with.
 pub const NODE_PREFIX: &str = "system:node:";
 
+/// What the name of a service account's identity begins with.
+pub const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// The name of a service account's identity.
+pub fn account_name(namespace: &str, name: &str) -> String {
+    format!("{ACCOUNT_PREFIX}{namespace}:{name}")
+}
+
 /// An identity: from a client certificate (CN and O), a bearer token, impersonation, or the process itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserInfo {
     pub name: String,
     pub uid: String,
     pub groups: Vec<String>,
+    /// What else the authenticator tells, such as the pod that a token is bound to.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
@@ -24,7 +36,7 @@ impl UserInfo {
         if !groups.iter().any(|g| g == AUTHENTICATED) {
             groups.push(AUTHENTICATED.into());
         }
-        Self { name: name.into(), uid: String::new(), groups }
+        Self { name: name.into(), groups, ..Self::default() }
     }
 
     /// A member of `system:masters`.

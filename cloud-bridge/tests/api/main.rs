@@ -17,6 +17,7 @@ mod objects;
 mod patches;
 mod pods;
 mod published;
+mod rbac;
 mod restriction;
 mod storage;
 mod strange;

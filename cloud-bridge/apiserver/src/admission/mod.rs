@@ -1,10 +1,12 @@
 //! What the API server's admission plugins decide here: NamespaceLifecycle, ServiceAccount, Priority,
-//! DefaultTolerationSeconds, NodeRestriction and, in `runtime_class`, RuntimeClass.
+//! DefaultTolerationSeconds, NodeRestriction and, in `runtime_class`, RuntimeClass;
+//! and what the storages of roles and bindings refuse.
 
 pub(crate) mod attributes;
 pub(crate) mod node_restriction;
 pub(crate) mod service_account;
 
+mod rbac;
 mod runtime_class;
 
 use edge_protocol::json::SetField;
@@ -28,6 +30,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
     if ctx.resource.namespaced {
         namespace_lives(store, ctx, value)?;
     }
+    rbac::restrict(ctx, value, None)?;
     let rules = ctx.resource.rules();
     if rules.admit_pods {
         pod(store, ctx, value)?;
@@ -42,6 +45,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
 
 /// Before an update of the main resource.
 pub(crate) fn update(ctx: &Attributes<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
+    rbac::restrict(ctx, new, Some(old))?;
     node_restriction::restrict_update(ctx, new, old)
 }
 

@@ -1,12 +1,12 @@
 //! What exists from the first start on, and before the first request: the standing namespaces with what every namespace
-//! has, and the custom resources of an earlier run.
+//! has, the default roles and the custom resources of an earlier run.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{definitions, namespaces, root_ca, service_accounts};
+use super::{bootstrap_policy, definitions, namespaces, root_ca, service_accounts};
 use crate::kinds::service::cluster_ip;
 use crate::state::Inner;
 use crate::storage::{Store, StoreError};
@@ -27,7 +27,8 @@ pub(crate) fn run(inner: &Arc<Inner>) -> Result<(), StoreError> {
     if let Some(range) = inner.config.services {
         cluster_ip::of_the_api(range, &mut store)?;
     }
-    inner.related.follow(&mut store)?;
+    bootstrap_policy::reconcile(&mut store)?;
+    inner.authorizer.follow(&mut store)?;
     definitions::load(inner, &store)
 }
 

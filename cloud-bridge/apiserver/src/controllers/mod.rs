@@ -1,7 +1,10 @@
-//! What follows from writes and belongs to the API itself: garbage collection, namespaces, definitions, volumes and the
-//! objects that every namespace has. Each controller follows the storage on a task of its own; no write knows of them.
+//! What follows from writes and belongs to the API itself: garbage collection, namespaces, definitions, volumes, roles that
+//! gather others, and the objects that every namespace has. Each controller follows the storage on a task of its own; no
+//! write knows of them.
 
 pub(crate) mod bootstrap;
+pub(crate) mod bootstrap_policy;
+mod cluster_role_aggregation;
 mod contents;
 mod definitions;
 mod garbage_collector;
@@ -22,6 +25,7 @@ pub(crate) fn start(inner: &Arc<Inner>) {
     runner::start::<root_ca::RootCa>(inner);
     runner::start::<namespaces::Namespaces>(inner);
     runner::start::<definitions::Definitions>(inner);
+    runner::start::<cluster_role_aggregation::ClusterRoleAggregation>(inner);
     runner::start::<volume_binder::VolumeBinder>(inner);
     runner::start::<garbage_collector::GarbageCollector>(inner);
 }

@@ -7,7 +7,7 @@ use http::Response;
 use http::request::Parts;
 
 use super::body::ApiBody;
-use crate::auth::{self, Attributes};
+use crate::auth::Attributes;
 use crate::registry::Context;
 use crate::registry::subresource::pod;
 use crate::resource::status::{ApiError, ApiResult};
@@ -28,7 +28,7 @@ pub(crate) async fn connect(
     // A WebSocket can only GET; to read a pod is not to run something in it
     // (K8s pkg/registry/core/pod/rest/subresources.go, AuthorizePodWebsocketUpgradeCreatePermission).
     let create = Attributes { verb: "create".to_owned(), ..attributes.clone() };
-    auth::authorize(&inner.related, ctx.user, &create)?;
+    inner.authorizer.authorize(ctx.user, &create)?;
     let query = parts.uri.query().unwrap_or_default();
     let subresource = ctx.path.subresource.as_str();
     let (place, container) = pod::place(ctx, subresource != "portforward")?;

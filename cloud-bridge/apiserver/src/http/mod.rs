@@ -22,7 +22,7 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use jiff::Timestamp;
 
-use super::auth::{self, Attributes};
+use super::auth::{Attributes, impersonation};
 use super::resource::{Hooks, Resource, Serves};
 use super::state::Inner;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
@@ -54,12 +54,12 @@ pub(crate) struct Permitted {
 /// # Errors
 /// 403 and what is wrong with the impersonation.
 pub(crate) fn permit(inner: &Inner, user: &UserInfo, parts: &Parts) -> ApiResult<Permitted> {
-    let user = auth::impersonate(user, &parts.headers)?.unwrap_or_else(|| user.clone());
+    let user = impersonation::impersonate(user, &parts.headers)?.unwrap_or_else(|| user.clone());
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let target = target(parts.uri.path());
     let watching = query.flag("watch");
     let attributes = Attributes::new(parts.method.as_str(), &target, watching, query.text("fieldSelector"));
-    auth::authorize(&inner.related, &user, &attributes)?;
+    inner.authorizer.authorize(&user, &attributes)?;
     Ok(Permitted { user, query, target, attributes })
 }
 

@@ -11,7 +11,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Limited};
 
 use super::body::ApiBody;
-use crate::auth::node::Related;
+use crate::auth::Authorizer;
 use crate::cel::Cel;
 use crate::controllers;
 use crate::controllers::bootstrap;
@@ -61,7 +61,7 @@ impl Server {
             registry,
             backend: OnceLock::new(),
             samples: Samples::default(),
-            related: Related::default(),
+            authorizer: Authorizer::default(),
             inflight: Inflight::default(),
         });
         bootstrap::run(&inner)?;

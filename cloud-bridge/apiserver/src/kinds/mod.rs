@@ -19,6 +19,7 @@ pub(crate) mod metrics;
 mod namespace;
 pub(crate) mod node;
 pub(crate) mod pod;
+mod rbac;
 mod refused;
 mod replica_set;
 mod replication_controller;
@@ -59,6 +60,10 @@ static KINDS: &[&Kind] = &[
     &endpoint_slice::KIND,
     &event::IN_ITS_GROUP,
     &runtime_class::KIND,
+    &rbac::CLUSTER_ROLE_BINDING,
+    &rbac::CLUSTER_ROLE,
+    &rbac::ROLE_BINDING,
+    &rbac::ROLE,
     &custom::definition::KIND,
 ];
 

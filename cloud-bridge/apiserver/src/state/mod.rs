@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::auth::Authorizer;
 use crate::auth::accounts::Accounts;
-use crate::auth::node::Related;
 use crate::cel::Cel;
 use crate::kinds::service::cluster_ip::ServiceRange;
 use crate::resource::catalogue::Registry;
@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) registry: Registry,
     pub(crate) backend: OnceLock<Arc<dyn KubeletBackend>>,
     pub(crate) samples: Samples,
-    pub(crate) related: Related,
+    pub(crate) authorizer: Authorizer,
     pub(crate) inflight: Inflight,
     pub(crate) cel: Cel,
 }

@@ -1,16 +1,17 @@
 //! Whom a service account token stands for: its signature, its times, and whether what it is bound to is still there
 //! (K8s pkg/serviceaccount/claims.go, `Validate`).
 
+use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Accounts, ISSUER};
 use crate::storage::Store;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
-use apimachinery::user::UserInfo;
+use apimachinery::user::{UserInfo, account_name};
 
 /// Clocks of clients may be off by this much.
 const LEEWAY_S: i64 = 60;
@@ -20,8 +21,6 @@ pub(crate) struct Proven {
     pub(crate) user: UserInfo,
     /// Those of the wanted audiences that the token is for.
     pub(crate) audiences: Vec<String>,
-    /// As a TokenReview shows it.
-    pub(crate) extra: Value,
 }
 
 /// As a TokenReview asks it; no audiences means this API's own.
@@ -63,10 +62,10 @@ pub(crate) fn review<'a>(
     }
     let name = account["name"].as_str()?;
     let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-    let mut user =
-        UserInfo::new(&format!("system:serviceaccount:{namespace}:{name}"), groups.iter().map(String::as_str));
+    let mut user = UserInfo::new(&account_name(namespace, name), groups.iter().map(String::as_str));
     user.uid = account["uid"].as_str()?.to_owned();
-    Some(Proven { user, audiences, extra: extra(&claims) })
+    user.extra = extra(&claims);
+    Some(Proven { user, audiences })
 }
 
 /// Whether the object of this name is still the one with this uid, and not long on its way out.
@@ -78,9 +77,8 @@ fn present(store: &Store, storage: &str, namespace: &str, claim: &Value, now: i6
     meta::text(found.value(), "uid") == uid && deleted.is_none_or(|at| at.as_second() + LEEWAY_S >= now)
 }
 
-fn extra(claims: &Value) -> Value {
+fn extra(claims: &Value) -> BTreeMap<String, Vec<String>> {
     let private = &claims["kubernetes.io"];
-    let mut extra = json!({});
     let facts = [
         ("credential-id", claims["jti"].as_str().map(|id| format!("JTI={id}"))),
         ("node-name", private["node"]["name"].as_str().map(str::to_owned)),
@@ -88,10 +86,6 @@ fn extra(claims: &Value) -> Value {
         ("pod-name", private["pod"]["name"].as_str().map(str::to_owned)),
         ("pod-uid", private["pod"]["uid"].as_str().map(str::to_owned)),
     ];
-    for (name, value) in facts {
-        if let Some(value) = value {
-            extra[format!("authentication.kubernetes.io/{name}")] = json!([value]);
-        }
-    }
-    extra
+    let known = facts.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    known.map(|(name, value)| (format!("authentication.kubernetes.io/{name}"), vec![value])).collect()
 }

@@ -6,7 +6,7 @@ mod relations;
 #[cfg(test)]
 mod tests;
 
-use super::Attributes;
+use super::attributes::Attributes;
 use references::Kind;
 pub(crate) use relations::{Related, Relations};
 

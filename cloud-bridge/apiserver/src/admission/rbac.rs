@@ -1,0 +1,142 @@
+//! Nobody gives rights that they do not have: writing a role takes its rules or the verb `escalate`, writing a binding the
+//! rules of its role or the verb `bind` (K8s pkg/registry/rbac/*/policybased/storage.go, escalation_check.go).
+
+use edge_protocol::json::SetField;
+use serde_json::{Value, json};
+
+use super::attributes::Attributes as Request;
+use crate::auth::Attributes;
+use crate::auth::rbac::{
+    CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP, Policy, ROLE_BINDINGS, ROLES, RoleRef, Rule, cover, quoted,
+};
+use crate::auth::request_info::ResourcePath;
+use crate::resource::status::{ApiError, ApiResult};
+use apimachinery::json::{items, remove};
+use apimachinery::meta;
+use apimachinery::user::MASTERS;
+
+/// Before a creation, and with `old` before an update.
+pub(super) fn restrict(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
+    let storage = request.resource.storage.as_ref();
+    if request.user.in_group(MASTERS) || old.is_some_and(|old| only_for_collection(new, old)) {
+        return Ok(());
+    }
+    match storage {
+        ROLES | CLUSTER_ROLES => role(request, new, old),
+        ROLE_BINDINGS | CLUSTER_ROLE_BINDINGS => binding(request, new),
+        _ => Ok(()),
+    }
+}
+
+/// Whether only what the garbage collector writes has changed.
+fn only_for_collection(new: &Value, old: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["ownerReferences", "finalizers", "managedFields"] {
+            object.get_mut("metadata").and_then(|metadata| remove(metadata, field));
+        }
+        object
+    };
+    rest(new) == rest(old)
+}
+
+fn role(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
+    let path = request.path;
+    let may = may(request, "escalate", &path.resource, &path.name);
+    if may {
+        return Ok(());
+    }
+    let name = meta::text(new, "name");
+    let policy = request.inner.authorizer.rbac.policy();
+    confirm(request, &policy, name, &Rule::all(new))?;
+    // It may gather anything.
+    let gathers = |role: &Value| !items(&role["aggregationRule"], "clusterRoleSelectors").is_empty();
+    if gathers(new) || old.is_some_and(gathers) {
+        let everything = [
+            Rule::of(&json!({ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] })),
+            Rule::of(&json!({ "verbs": ["*"], "nonResourceURLs": ["*"] })),
+        ];
+        if confirm(request, &policy, name, &everything).is_err() {
+            let why = "must have cluster-admin privileges to use the aggregationRule";
+            return Err(ApiError::forbidden(&request.resource, name, why));
+        }
+    }
+    Ok(())
+}
+
+fn binding(request: &Request<'_>, new: &Value) -> ApiResult<()> {
+    let role = RoleRef::of(new);
+    let plural = match role.kind.as_str() {
+        "Role" => "roles",
+        "ClusterRole" => "clusterroles",
+        _ => return Err(ApiError::unknown(role.missing(true))),
+    };
+    let asked = Attributes {
+        verb: "bind".into(),
+        path: ResourcePath {
+            group: role.group.clone(),
+            version: "*".into(),
+            namespace: request.path.namespace.clone(),
+            resource: plural.into(),
+            name: role.name.clone(),
+            ..ResourcePath::default()
+        },
+        selected_node: None,
+        url: None,
+    };
+    if request.inner.authorizer.decide(request.user, &asked).allowed {
+        return Ok(());
+    }
+    let policy = request.inner.authorizer.rbac.policy();
+    let Some(rules) = policy.rules(&request.path.namespace, &role) else {
+        return Err(not_found(&role, plural));
+    };
+    confirm(request, &policy, meta::text(new, "name"), rules)
+}
+
+fn not_found(role: &RoleRef, plural: &str) -> ApiError {
+    let mut error = ApiError::no_resource();
+    error.message = role.missing(true);
+    error.details.set("name", role.name.as_str().into());
+    error.details.set("group", GROUP.into());
+    error.details.set("kind", plural.into());
+    error
+}
+
+/// Whether the user has this verb on roles of the request's group.
+fn may(request: &Request<'_>, verb: &str, resource: &str, name: &str) -> bool {
+    let asked = Attributes {
+        verb: verb.into(),
+        path: ResourcePath {
+            group: GROUP.into(),
+            version: "*".into(),
+            namespace: request.path.namespace.clone(),
+            resource: resource.into(),
+            name: name.into(),
+            ..ResourcePath::default()
+        },
+        selected_node: None,
+        url: None,
+    };
+    request.inner.authorizer.decide(request.user, &asked).allowed
+}
+
+/// That the user has all these rules where the request is made.
+fn confirm(request: &Request<'_>, policy: &Policy, name: &str, rules: &[Rule]) -> ApiResult<()> {
+    let user = request.user;
+    let (own, errors) = policy.rules_for(user, &request.path.namespace, true);
+    let why = match cover::uncovered(&own, rules) {
+        Ok(missing) if missing.is_empty() => return Ok(()),
+        Ok(missing) => {
+            let errors = errors.map(|errors| format!("; resolution errors: [{errors}]")).unwrap_or_default();
+            format!(
+                "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{errors}",
+                user.name,
+                quoted(&user.groups),
+                cover::shown(&missing)
+            )
+        }
+        Err(cover::TooMany) => "the rules are too many to be compared with those of the user".to_owned(),
+    };
+    Err(ApiError::forbidden(&request.resource, name, &why))
+}

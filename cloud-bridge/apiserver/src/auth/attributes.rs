@@ -1,0 +1,126 @@
+//! What a request wants to do, as authorizers judge it, and the words of a refusal.
+
+use edge_protocol::json::SetField;
+
+use super::request_info::{ResourcePath, Target};
+use crate::resource::status::ApiError;
+use apimachinery::user::UserInfo;
+
+/// What a request wants to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub verb: String,
+    pub path: ResourcePath,
+    /// `spec.nodeName=NAME` of the field selector, for the node authorizer.
+    pub selected_node: Option<String>,
+    /// Set for what is no resource.
+    pub url: Option<String>,
+}
+
+impl Attributes {
+    /// The attributes of a request.
+    pub(crate) fn new(method: &str, target: &Target, watch: bool, field_selector: &str) -> Self {
+        match target {
+            Target::Path(url) => Self {
+                verb: method.to_lowercase(),
+                path: ResourcePath::default(),
+                selected_node: None,
+                url: Some(url.clone()),
+            },
+            Target::Resource(path) => {
+                let named = !path.name.is_empty();
+                let verb = match (method, named) {
+                    ("GET" | "HEAD", _) if watch && !named => "watch",
+                    ("GET" | "HEAD", true) => "get",
+                    ("GET" | "HEAD", false) => "list",
+                    ("POST", _) => "create",
+                    ("PUT", _) => "update",
+                    ("PATCH", _) => "patch",
+                    ("DELETE", true) => "delete",
+                    ("DELETE", false) => "deletecollection",
+                    _ => "",
+                };
+                let mut path = path.clone();
+                let term = |name: &str| {
+                    let found = field_selector.split(',').find_map(|t| t.strip_prefix(name)?.strip_prefix('='));
+                    found.map(|value| value.trim_start_matches('=').to_owned())
+                };
+                // A list or watch pinned to one name is a request for that name.
+                if matches!(verb, "list" | "watch") && path.name.is_empty() {
+                    path.name = term("metadata.name").unwrap_or_default();
+                }
+                Self { verb: verb.into(), path, selected_node: term("spec.nodeName"), url: None }
+            }
+        }
+    }
+
+    pub(super) fn denied(&self, user: &UserInfo, reason: &str) -> ApiError {
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        if let Some(url) = &self.url {
+            let what = sanitized(format!("User {:?} cannot {} path {url:?}", user.name, self.verb));
+            return ApiError::forbidden_text(format!("forbidden: {what}{reason}"));
+        }
+        let path = &self.path;
+        let resource = match path.subresource.as_str() {
+            "" => path.resource.clone(),
+            sub => format!("{}/{sub}", path.resource),
+        };
+        let scope = if path.namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace {:?}", path.namespace)
+        };
+        let qualified =
+            if path.group.is_empty() { path.resource.clone() } else { format!("{}.{}", path.resource, path.group) };
+        let subject = if path.name.is_empty() { qualified } else { format!("{qualified} {:?}", path.name) };
+        let what = sanitized(format!(
+            "User {:?} cannot {} resource {resource:?} in API group {:?} {scope}",
+            user.name, self.verb, path.group
+        ));
+        let mut error = ApiError::forbidden_text(format!("{subject} is forbidden: {what}{reason}"));
+        error.details = serde_json::json!({ "kind": path.resource });
+        if !path.name.is_empty() {
+            error.details.set("name", path.name.as_str().into());
+        }
+        if !path.group.is_empty() {
+            error.details.set("group", path.group.as_str().into());
+        }
+        error
+    }
+}
+
+/// As the API server writes names of strangers into a message (apiserver's endpoints/handlers/responsewriters).
+fn sanitized(text: String) -> String {
+    if text.contains(['&', '<', '>']) {
+        return text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::request_info::target;
+
+    #[test]
+    fn verbs_follow_the_request() {
+        let of =
+            |method: &str, path: &str, watch| Attributes::new(method, &target(path), watch, "spec.nodeName=n").verb;
+        assert_eq!(of("GET", "/api/v1/pods", false), "list");
+        assert_eq!(of("GET", "/api/v1/pods", true), "watch");
+        assert_eq!(of("GET", "/api/v1/namespaces/a/pods/x", false), "get");
+        assert_eq!(of("DELETE", "/api/v1/namespaces/a/pods", false), "deletecollection");
+        let pinned = Attributes::new("GET", &target("/api/v1/namespaces/a/secrets"), true, "metadata.name=s");
+        assert_eq!((pinned.verb.as_str(), pinned.path.name.as_str()), ("watch", "s"));
+    }
+
+    #[test]
+    fn a_refusal_reads_as_kubectl_users_know_it() {
+        let attributes = Attributes::new("GET", &target("/api/v1/namespaces/a/pods/x"), false, "");
+        let error = attributes.denied(&UserInfo::new("eve", ["x"]), "");
+        assert_eq!(
+            error.message,
+            "pods \"x\" is forbidden: User \"eve\" cannot get resource \"pods\" in API group \"\" in the namespace \"a\""
+        );
+    }
+}

@@ -1,0 +1,22 @@
+//! Rights by roles and bindings (K8s plugin/pkg/auth/authorizer/rbac): what a rule allows, whose rules somebody has, and
+//! which of other rules these cover.
+
+pub(crate) mod cover;
+mod followed;
+mod policy;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use followed::Followed;
+pub(crate) use policy::{Policy, RoleRef};
+pub(crate) use rule::{Rule, quoted};
+
+/// The group of roles and bindings.
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+// Where they are stored.
+pub(crate) const ROLES: &str = "roles.rbac.authorization.k8s.io";
+pub(crate) const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+pub(crate) const ROLE_BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+pub(crate) const CLUSTER_ROLE_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";

@@ -1,0 +1,119 @@
+//! One rule of a role, and what it allows (K8s pkg/apis/rbac/v1/evaluation_helpers.go).
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::auth::attributes::Attributes;
+use apimachinery::json::items;
+
+type Words = Box<[Box<str>]>;
+
+/// A rule: of resources, or of paths that are none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Rule {
+    pub(crate) verbs: Words,
+    pub(crate) groups: Words,
+    pub(crate) resources: Words,
+    pub(crate) names: Words,
+    pub(crate) urls: Words,
+}
+
+/// The fields of a rule, in the order in which Kubernetes writes them.
+const FIELDS: [&str; 5] = ["apiGroups", "resources", "nonResourceURLs", "resourceNames", "verbs"];
+
+/// Whether a list has this word or the one for all.
+pub(super) fn has(words: &[Box<str>], word: &str) -> bool {
+    words.iter().any(|one| &**one == "*" || &**one == word)
+}
+
+/// Whether a path is below a pattern that ends with `*`, or is the one.
+pub(super) fn url_matches(pattern: &str, url: &str) -> bool {
+    pattern == url || (pattern.ends_with('*') && url.starts_with(pattern.trim_end_matches('*')))
+}
+
+impl Rule {
+    /// The rule as a role has it.
+    pub(crate) fn of(value: &Value) -> Self {
+        let words = |field: &str| items(value, field).iter().filter_map(Value::as_str).map(Box::from).collect();
+        Self {
+            verbs: words("verbs"),
+            groups: words("apiGroups"),
+            resources: words("resources"),
+            names: words("resourceNames"),
+            urls: words("nonResourceURLs"),
+        }
+    }
+
+    /// The rules of a role.
+    pub(crate) fn all(role: &Value) -> Vec<Self> {
+        items(role, "rules").iter().map(Self::of).collect()
+    }
+
+    fn lists(&self) -> [(&'static str, &Words); 5] {
+        let [groups, resources, urls, names, verbs] = FIELDS;
+        [
+            (groups, &self.groups),
+            (resources, &self.resources),
+            (urls, &self.urls),
+            (names, &self.names),
+            (verbs, &self.verbs),
+        ]
+    }
+
+    /// How many words it has.
+    pub(super) fn len(&self) -> usize {
+        self.lists().iter().map(|(_, words)| words.len()).sum()
+    }
+
+    /// The rule as a role has it; lists without a word are left out.
+    pub(crate) fn value(&self) -> Value {
+        let full = self.lists().into_iter().filter(|(_, words)| !words.is_empty());
+        let value = |words: &Words| words.iter().map(|word| Value::from(&**word)).collect::<Value>();
+        Value::Object(full.map(|(field, words)| (field.to_owned(), value(words))).collect::<Map<_, _>>())
+    }
+
+    /// Whether it allows this.
+    pub(crate) fn allows(&self, attributes: &Attributes) -> bool {
+        if !has(&self.verbs, &attributes.verb) {
+            return false;
+        }
+        let path = &attributes.path;
+        match &attributes.url {
+            Some(url) => self.urls.iter().any(|pattern| &**pattern == "*" || url_matches(pattern, url)),
+            None => {
+                has(&self.groups, &path.group)
+                    && self.resources.iter().any(|one| resource_matches(one, &path.resource, &path.subresource))
+                    && (self.names.is_empty() || self.names.iter().any(|name| **name == *path.name))
+            }
+        }
+    }
+}
+
+/// `*` is every resource with its subresources, `*/SUB` is the subresource of every resource.
+fn resource_matches(pattern: &str, resource: &str, subresource: &str) -> bool {
+    if pattern == "*" {
+        return true;
+    }
+    if subresource.is_empty() {
+        return pattern == resource;
+    }
+    let rest = |prefix: &str| pattern.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/'));
+    rest(resource) == Some(subresource) || rest("*") == Some(subresource)
+}
+
+/// As messages show a rule.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let titles = ["APIGroups", "Resources", "NonResourceURLs", "ResourceNames", "Verbs"];
+        let full = self.lists().into_iter().zip(titles).filter(|((_, words), _)| !words.is_empty());
+        let shown: Vec<String> = full.map(|((_, words), title)| format!("{title}:{}", quoted(words))).collect();
+        write!(f, "{{{}}}", shown.join(", "))
+    }
+}
+
+/// A list of words as Go's `%q` shows it.
+pub(crate) fn quoted<T: AsRef<str>>(words: &[T]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("{:?}", word.as_ref())).collect();
+    format!("[{}]", words.join(" "))
+}
