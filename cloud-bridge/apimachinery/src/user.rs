@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::names;
+
 /// The group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
 /// The group of every identified user.
 pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of nobody identified, and the name of who is not.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub const ANONYMOUS: &str = "system:anonymous";
 /// The group of node identities.
 pub const NODES: &str = "system:nodes";
 /// What the name of a node identity begins with.
@@ -17,6 +22,18 @@ pub const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// The name of a service account's identity.
 pub fn account_name(namespace: &str, name: &str) -> String {
     format!("{ACCOUNT_PREFIX}{namespace}:{name}")
+}
+
+/// The namespace and name of a service account whose identity has this name.
+pub fn split_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(ACCOUNT_PREFIX)?.split_once(':')?;
+    let good = names::dns_label(namespace).is_empty() && names::dns_subdomain(name).is_empty();
+    good.then_some((namespace, name))
+}
+
+/// The groups of the service accounts of a namespace.
+pub fn account_groups(namespace: &str) -> [String; 2] {
+    ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
 /// An identity: from a client certificate (CN and O), a bearer token, impersonation, or the process itself.

@@ -61,5 +61,59 @@ async fn only_masters_impersonate() {
     let client = kube::Client::new(server.service(eve), "default");
     let request = http::Request::get("/api/v1/pods").header("impersonate-user", "admin").body(Vec::new()).unwrap();
     let error = client.request::<serde_json::Value>(request).await.unwrap_err().to_string();
-    assert!(error.contains("User \"eve\" cannot impersonate resource \"users\""), "{error}");
+    assert!(error.contains("User \"eve\" cannot impersonate-on:user-info:list resource \"pods\""), "{error}");
+}
+
+async fn post_as(api: &Api, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let typed = [("content-type", JSON)];
+    api.send("POST", path, &[headers, &typed].concat(), b"{}".to_vec()).await
+}
+
+#[tokio::test]
+async fn who_may_act_as_somebody_has_what_that_one_has() {
+    let api = Api::open().await;
+    let name = |name: &str| format!("{name}-{}", api.ns);
+    let (eve, bob) = (name("eve"), name("bob"));
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let rules = json!([
+        {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": [bob]},
+        {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["people"]},
+        {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes"]},
+    ]);
+    api.post(roles, json!({"metadata": {"name": eve}, "rules": rules})).await.ok();
+    let to_eve = json!({"metadata": {"name": eve}, "roleRef": {"kind": "ClusterRole", "name": eve},
+        "subjects": [{"kind": "User", "name": eve}]});
+    api.post(bindings, to_eve).await.ok();
+    if api.real {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+    // Eve herself: an administrator who acts as she does cannot be asked to act as yet another.
+    let Some(server) = api.server.clone() else { return };
+    let user = apimachinery::user::UserInfo::new(&eve, ["x"]);
+    let client = kube::Client::new(server.service(user), "default");
+    let eves = Api { client, ns: api.ns.clone(), real: false, server: Some(server), dir: None };
+    let review = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let whole =
+        [("impersonate-user", bob.as_str()), ("impersonate-group", "people"), ("impersonate-extra-scopes", "view")];
+    let acting = post_as(&eves, review, &whole);
+    let info = acting.await.ok()["status"]["userInfo"].clone();
+    assert_eq!(
+        info,
+        json!({"username": bob, "groups": ["people", "system:authenticated"], "extra": {"scopes": ["view"]}})
+    );
+    for headers in [
+        vec![("impersonate-user", "admin")],
+        vec![("impersonate-user", bob.as_str()), ("impersonate-group", "system:masters")],
+        vec![("impersonate-user", bob.as_str()), ("impersonate-uid", "7")],
+        vec![("impersonate-user", "system:node:n1"), ("impersonate-group", "system:nodes")],
+    ] {
+        assert_eq!(post_as(&eves, review, &headers).await.code, 403, "{headers:?}");
+    }
+    post_as(&eves, review, &[("impersonate-group", "people")])
+        .await
+        .fails_with(400, "without impersonating a user name");
+    // Bob's rights, not Eve's.
+    let pods = eves.send("GET", &api.path("pods"), &[("impersonate-user", bob.as_str())], Vec::new()).await;
+    pods.fails_with(403, &format!("User {bob:?} cannot list resource"));
 }

@@ -54,11 +54,12 @@ pub(crate) struct Permitted {
 /// # Errors
 /// 403 and what is wrong with the impersonation.
 pub(crate) fn permit(inner: &Inner, user: &UserInfo, parts: &Parts) -> ApiResult<Permitted> {
-    let user = impersonation::impersonate(user, &parts.headers)?.unwrap_or_else(|| user.clone());
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let target = target(parts.uri.path());
     let watching = query.flag("watch");
     let attributes = Attributes::new(parts.method.as_str(), &target, watching, query.text("fieldSelector"));
+    let acting = impersonation::impersonate(&inner.authorizer, user, &attributes, &parts.headers)?;
+    let user = acting.unwrap_or_else(|| user.clone());
     inner.authorizer.authorize(&user, &attributes)?;
     Ok(Permitted { user, query, target, attributes })
 }

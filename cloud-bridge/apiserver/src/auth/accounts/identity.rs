@@ -11,7 +11,7 @@ use super::{Accounts, ISSUER};
 use crate::storage::Store;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
-use apimachinery::user::{UserInfo, account_name};
+use apimachinery::user::{UserInfo, account_groups, account_name};
 
 /// Clocks of clients may be off by this much.
 const LEEWAY_S: i64 = 60;
@@ -61,8 +61,7 @@ pub(crate) fn review<'a>(
         }
     }
     let name = account["name"].as_str()?;
-    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-    let mut user = UserInfo::new(&account_name(namespace, name), groups.iter().map(String::as_str));
+    let mut user = UserInfo::new(&account_name(namespace, name), account_groups(namespace));
     user.uid = account["uid"].as_str()?.to_owned();
     user.extra = extra(&claims);
     Some(Proven { user, audiences })
