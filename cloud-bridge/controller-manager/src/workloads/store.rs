@@ -199,3 +199,68 @@ impl<T: Cached> Store<T> {
         Some(Seen { key: key.clone(), owners, orphan: None, gone: true })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::ReplicaSet;
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(name: &str, uid: &str, version: u32, owner: Option<&str>) -> ReplicaSet {
+        let owners = owner
+            .map(|uid| json!([{"apiVersion": "apps/v1", "kind": "D", "name": uid, "uid": uid, "controller": true}]));
+        serde_json::from_value(json!({"metadata": {
+            "namespace": "ns", "name": name, "uid": uid, "resourceVersion": version.to_string(), "ownerReferences": owners,
+        }}))
+        .unwrap()
+    }
+
+    fn names(found: Vec<&ReplicaSet>) -> Vec<&str> {
+        found.into_iter().filter_map(|one| one.metadata.name.as_deref()).collect()
+    }
+
+    fn listed(sets: Vec<ReplicaSet>) -> Store<ReplicaSet> {
+        let mut store = Store::default();
+        assert!(!store.is_complete());
+        store.watched(Event::Init, Timestamp::UNIX_EPOCH);
+        for set in sets {
+            store.watched(Event::InitApply(set), Timestamp::UNIX_EPOCH);
+        }
+        assert!(!store.is_complete());
+        store.watched(Event::InitDone, Timestamp::UNIX_EPOCH);
+        assert!(store.is_complete());
+        store
+    }
+
+    #[test]
+    fn what_comes_late_is_not_believed() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut store = listed(vec![set("a", "1", 9, None)]);
+        let written = store.put(set("a", "1", 12, Some("d")), now).unwrap();
+        assert_eq!((written.owners.len(), written.orphan), (1, None));
+        assert!(store.watched(Event::Apply(set("a", "1", 10, None)), now).is_empty(), "from before the write");
+        assert_eq!(names(store.owned_by("d").collect()), ["a"]);
+        assert!(store.orphans("ns").next().is_none());
+        // Removed by a write: what the watch still tells of it is old.
+        assert!(store.remove(&key_of(&set("a", "1", 0, None).metadata), "2").is_none(), "another one");
+        assert!(store.remove(&key_of(&set("a", "1", 0, None).metadata), "1").unwrap().gone);
+        assert!(store.watched(Event::Apply(set("a", "1", 11, None)), now).is_empty());
+        assert!(store.put(set("a", "2", 14, None), now).is_some(), "a new one of the same name");
+        assert!(store.watched(Event::Delete(set("a", "1", 13, None)), now).is_empty(), "that was the old one");
+        assert_eq!(names(store.in_namespace("ns").collect()), ["a"]);
+    }
+
+    #[test]
+    fn a_list_says_what_is_gone_and_whose_it_was() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut store = listed(vec![set("a", "1", 1, Some("d")), set("b", "2", 2, None)]);
+        assert!(store.watched(Event::Init, now).is_empty());
+        assert!(!store.is_complete(), "nobody acts while it lasts");
+        assert!(store.watched(Event::InitApply(set("b", "2", 2, None)), now).is_empty(), "known");
+        let gone = store.watched(Event::InitDone, now);
+        assert_eq!(gone.len(), 1);
+        assert_eq!((gone[0].key.name.as_str(), gone[0].owners[0].uid.as_str(), gone[0].gone), ("a", "d", true));
+        assert!(store.owned_by("d").next().is_none());
+    }
+}

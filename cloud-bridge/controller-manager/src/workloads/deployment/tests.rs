@@ -92,11 +92,18 @@ fn s15_a_deployment_ends_with_what_its_spec_says() {
         let recreate = seed % 4 == 0;
         let amounts = [json!(0), json!(1), json!("25%"), json!("100%")];
         let any = |course: &mut Course| amounts[usize::try_from(course.chance.below(4)).unwrap()].clone();
-        let strategy = match (any(&mut course), any(&mut course)) {
-            _ if recreate => json!({"type": "Recreate"}),
-            (surge, unavailable) => rolling(&surge, &unavailable),
+        let (surge, unavailable) = (any(&mut course), any(&mut course));
+        let strategy = if recreate { json!({"type": "Recreate"}) } else { rolling(&surge, &unavailable) };
+        let mut web = deployment(4, "one", strategy);
+        // Five are wanted at most.
+        let extra = match surge.as_str() {
+            _ if recreate => 0,
+            Some("100%") => 5,
+            Some(_) => 2,
+            None => surge.as_i64().unwrap(),
         };
-        course.model.put(Kind::Deployment, deployment(4, "one", strategy));
+        web["metadata"]["annotations"][BOUND] = (5 + extra).to_string().into();
+        course.model.put(Kind::Deployment, web);
         for _ in 0..60 {
             if course.chance.one_in(6) {
                 let (what, number) = (course.chance.below(4), course.chance.below(6));
@@ -182,6 +189,19 @@ fn a_roll_out_that_gets_nowhere_says_so_after_its_deadline() {
     let progressing = condition(course.model.get(Kind::Deployment, "web"), "Progressing");
     assert_eq!((&progressing["status"], &progressing["reason"]), (&json!("False"), &json!("ProgressDeadlineExceeded")));
     assert!(progressing["message"].as_str().unwrap().ends_with("has timed out progressing."), "{progressing}");
+}
+
+#[test]
+fn a_roll_out_that_comes_along_slowly_is_not_late() {
+    let mut course = settled(deployment(4, "one", rolling(&json!(1), &json!(0))));
+    set_image(&mut course, "two");
+    for _ in 0..20 {
+        course.step(250);
+        let progressing = condition(course.model.get(Kind::Deployment, "web"), "Progressing");
+        assert_eq!(progressing["status"], "True", "{progressing}");
+        course.nodes();
+    }
+    assert_rolled_out(&course.model);
 }
 
 #[test]
