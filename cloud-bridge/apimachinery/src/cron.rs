@@ -1,5 +1,5 @@
-//! Schedules as crontabs write them, read as the library reads them that Kubernetes uses (robfig/cron, `ParseStandard`), and
-//! refused in its words.
+//! Schedules as crontabs write them, read as the library reads them that Kubernetes uses (robfig/cron, `ParseStandard`),
+//! and refused in its words.
 
 mod duration;
 #[cfg(test)]

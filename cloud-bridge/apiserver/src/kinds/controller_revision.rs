@@ -1,5 +1,5 @@
-//! ControllerRevisions: what a controller remembers of an older template. Their data is the controller's and is stored as
-//! it came.
+//! ControllerRevisions: what a controller remembers of an older template. Their data is the controller's and is stored
+//! as it came.
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1;

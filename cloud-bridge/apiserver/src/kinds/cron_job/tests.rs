@@ -92,7 +92,8 @@ fn what_cannot_work_is_refused() {
     let path = "spec.jobTemplate.spec";
     assert_eq!(
         complaints(json!({"startingDeadlineSeconds": -1, "concurrencyPolicy": "Some", "failedJobsHistoryLimit": -1,
-            "jobTemplate": {"spec": {"manualSelector": true, "selector": {"matchLabels": {"a": "b"}}, "backoffLimit": -1}}})),
+            "jobTemplate": {"spec": {
+                "manualSelector": true, "selector": {"matchLabels": {"a": "b"}}, "backoffLimit": -1}}})),
         [
             "spec.startingDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0".to_owned(),
             "spec.concurrencyPolicy: Unsupported value: \"Some\": supported values: \"Allow\", \"Forbid\", \"Replace\""
