@@ -3,5 +3,6 @@
 
 mod events;
 pub mod node_lifecycle;
+mod placement;
 pub mod scheduler;
 pub mod workloads;

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::needs::{Amounts, HostPort, Needs, amounts};
+use crate::placement::{self, tolerated};
 use apimachinery::json::{flag, items, present, text};
 use apimachinery::quantity::Quantity;
-use apimachinery::selector::meets;
 
 /// What the scheduler knows of a node.
 #[derive(Debug, Clone, Default)]
@@ -79,27 +79,14 @@ impl Node {
     }
 
     fn affinity(&self, spec: &Value) -> Vec<String> {
-        let selected = spec["nodeSelector"]
-            .as_object()
-            .is_none_or(|labels| labels.iter().all(|(key, value)| self.labels.get(key) == Some(value)));
-        let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-        let terms = items(required, "nodeSelectorTerms");
-        let wanted = required.is_null() || terms.iter().any(|term| self.matches_term(term));
-        if selected && wanted {
+        if placement::selected(spec, &self.name, &self.labels) {
             return Vec::new();
         }
         vec!["node(s) didn't match Pod's node affinity/selector".to_owned()]
     }
 
-    /// A term without any requirement matches nothing.
     pub(super) fn matches_term(&self, term: &Value) -> bool {
-        let (labels, fields) = (items(term, "matchExpressions"), items(term, "matchFields"));
-        if labels.is_empty() && fields.is_empty() {
-            return false;
-        }
-        let label = |r: &Value| meets(r, self.labels.get(text(r, "key")).and_then(Value::as_str));
-        let field = |r: &Value| meets(r, (text(r, "key") == "metadata.name").then_some(self.name.as_str()));
-        labels.iter().all(label) && fields.iter().all(field)
+        placement::matches_term(term, &self.name, &self.labels)
     }
 
     fn ports(&self, needs: &Needs) -> Vec<String> {
@@ -124,19 +111,6 @@ impl Node {
         }
         objections
     }
-}
-
-fn tolerated(spec: &Value, taint: &Value) -> bool {
-    items(spec, "tolerations").iter().any(|toleration| {
-        let effect = text(toleration, "effect");
-        let key = text(toleration, "key");
-        (effect.is_empty() || effect == text(taint, "effect"))
-            && (key.is_empty() || key == text(taint, "key"))
-            && match text(toleration, "operator") {
-                "Exists" => true,
-                _ => !key.is_empty() && text(toleration, "value") == text(taint, "value"),
-            }
-    })
 }
 
 /// Whether the pod is one that this scheduler places: unbound, not gated, not on its way out, asking for us.

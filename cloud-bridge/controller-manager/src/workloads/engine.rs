@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use apimachinery::panics;
-use jiff::Timestamp;
 
+use super::daemon_set::{self, BackOff};
+pub(crate) use super::now::Now;
 use super::plan::{Action, Failure, Outcome, Plan};
 use super::queue::Queue;
 use super::world::{Change, Kind, Task, Watched, World};
@@ -14,19 +15,12 @@ use super::{deployment, replica_set, wake};
 /// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
-/// The time, twice: as it passes, and as it stands in objects.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
-    /// Since a start that nobody knows.
-    pub(crate) passed: Duration,
-    /// In whole seconds.
-    pub(crate) clock: Timestamp,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Engine {
     pub(crate) world: World,
     queue: Queue<Task>,
+    /// How often pods of DaemonSets failed of late.
+    back_off: BackOff,
 }
 
 impl Engine {
@@ -38,6 +32,7 @@ impl Engine {
 
     /// Takes in what a write left: nobody has to wait for the watch to tell.
     pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) {
+        self.back_off.written(&self.world, action, now.passed);
         let change = match outcome {
             Outcome::Is(object) => self.world.written(action.kind, object, now.clock),
             Outcome::Gone => action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid)),
@@ -66,11 +61,24 @@ impl Engine {
     /// What its controller wants done next for a key. With a failure: how that is told. None if that panicked.
     pub(crate) fn plan(&mut self, task: &Task, failure: Option<&Failure>, now: Now) -> Option<Plan> {
         let name = format!("{:?} {}/{}", task.0, task.1.namespace, task.1.name);
-        let plan = panics::shield(name, || next_step(&self.world, task, failure, now.clock))?;
+        let plan = panics::shield(name, || self.next_step(task, failure, now))?;
         if let Some(after) = plan.again {
             self.queue.add_at(now.passed + after, task.clone());
         }
         Some(plan)
+    }
+
+    fn next_step(&self, task: &Task, failure: Option<&Failure>, now: Now) -> Plan {
+        let (kind, key) = task;
+        match kind {
+            Kind::ReplicaSet => replica_set::plan(&self.world, key, failure, now.clock),
+            Kind::ReplicationController => {
+                replica_set::plan_replication_controller(&self.world, key, failure, now.clock)
+            }
+            Kind::Deployment => deployment::plan(&self.world, key, failure, now.clock),
+            Kind::DaemonSet => daemon_set::plan(&self.world, &self.back_off, key, failure, now),
+            Kind::Pod | Kind::Node | Kind::ControllerRevision => Plan::default(),
+        }
     }
 
     /// A key was looked at.
@@ -94,14 +102,4 @@ pub(crate) enum End {
     Failed,
     /// Whether a write was done is not known.
     Unanswered,
-}
-
-fn next_step(world: &World, task: &Task, failure: Option<&Failure>, now: Timestamp) -> Plan {
-    let (kind, key) = task;
-    match kind {
-        Kind::ReplicaSet => replica_set::plan(world, key, failure, now),
-        Kind::ReplicationController => replica_set::plan_replication_controller(world, key, failure, now),
-        Kind::Deployment => deployment::plan(world, key, failure, now),
-        Kind::Pod => Plan::default(),
-    }
 }

@@ -5,8 +5,12 @@
 //! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in [`wake`].
 
 mod claim;
+mod daemon_set;
 mod deployment;
 mod engine;
+mod history;
+mod node;
+mod now;
 mod perform;
 mod plan;
 mod pod;

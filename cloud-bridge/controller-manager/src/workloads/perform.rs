@@ -33,6 +33,7 @@ pub(crate) async fn perform<'a>(
     events: &mut Recorder,
     plan: &'a Plan,
 ) -> (Vec<(&'a Action, Outcome)>, Result<(), Failure>) {
+    plan.told.iter().for_each(|told| events.record(event_of(told.clone())));
     let mut done = Vec::new();
     let mut rest = plan.actions.as_slice();
     let mut size = if plan.order == Order::AllAtOnce { AT_ONCE } else { 1 };

@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) order: Order,
     /// To be asked again after this time, whatever happens.
     pub(crate) again: Option<Duration>,
+    /// Events that say why, before anything is done.
+    pub(crate) told: Vec<Told>,
 }
 
 /// How the actions of a plan follow each other. The first one that fails ends it in each case.

@@ -28,6 +28,9 @@ pub(crate) struct PodSpec {
     pub(crate) node_name: Option<String>,
     #[serde(deserialize_with = "list")]
     pub(crate) init_containers: Vec<Container>,
+    /// The node to which its affinity ties it by name.
+    #[serde(rename = "affinity", deserialize_with = "pinned")]
+    pub(crate) pinned_to: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -78,7 +81,25 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// The one node that a required node affinity names (K8s pkg/controller/daemon/util `GetTargetNodeName`).
+fn pinned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let affinity: Option<core::Affinity> = Option::deserialize(deserializer)?;
+    let required = affinity.and_then(|affinity| affinity.node_affinity);
+    let required = required.and_then(|node| node.required_during_scheduling_ignored_during_execution);
+    let terms = required.map(|required| required.node_selector_terms).unwrap_or_default();
+    let fields = terms.into_iter().flat_map(|term| term.match_fields.unwrap_or_default());
+    let named = fields.into_iter().find(|field| field.key == "metadata.name" && field.operator == "In");
+    let mut names = named.and_then(|field| field.values).unwrap_or_default();
+    Ok(if names.len() == 1 { names.pop() } else { None })
+}
+
 impl Pod {
+    /// The node where it is, or will be once it is bound.
+    pub(crate) fn target_node(&self) -> Option<&str> {
+        let bound = self.spec.node_name.as_deref().filter(|name| !name.is_empty());
+        bound.or(self.spec.pinned_to.as_deref())
+    }
+
     pub(crate) fn phase(&self) -> &str {
         self.status.phase.as_deref().unwrap_or_default()
     }

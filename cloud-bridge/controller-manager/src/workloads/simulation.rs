@@ -101,6 +101,16 @@ impl Model {
         }
     }
 
+    /// Where a pod is or may be bound, if anybody there acts on it: a node that is away does not.
+    fn node_of(&self, pod: &Value) -> Option<String> {
+        let term = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        let tied = &term["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
+        let Some(name) = pod["spec"]["nodeName"].as_str().or(tied.as_str()) else { return Some("node".to_owned()) };
+        let node = self.objects.get(&(Kind::Node, key(name)));
+        let ready = node.map(|node| &node["status"]["conditions"][0]["status"]);
+        (name == "node" && ready.is_none() || ready.is_some_and(|ready| ready == "True")).then(|| name.to_owned())
+    }
+
     fn do_action(&mut self, action: &Action) -> Result<Outcome, Failure> {
         let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), namespace_ends: false });
         let name = (action.kind, action.key.clone());
@@ -278,6 +288,7 @@ impl Course {
                 continue;
             }
             let pod = &self.model.objects[&(Kind::Pod, key.clone())];
+            let Some(node) = self.model.node_of(pod) else { continue };
             if !pod["metadata"]["deletionTimestamp"].is_null() {
                 self.model.remove(Kind::Pod, &key);
                 continue;
@@ -286,7 +297,7 @@ impl Course {
             let stamp = self.model.clock().to_string();
             let phase = pod["status"]["phase"].as_str().unwrap_or_default().to_owned();
             self.model.change(Kind::Pod, &key, |pod| {
-                pod["spec"]["nodeName"] = "node".into();
+                pod["spec"]["nodeName"] = node.into();
                 if fails {
                     pod["status"] = json!({"phase": "Failed"});
                 } else if phase != "Failed" && phase != "Running" {

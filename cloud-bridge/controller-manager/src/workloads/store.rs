@@ -16,6 +16,11 @@ pub(crate) trait Cached {
 
     /// It is seen at this time; `before` is the state of the same object before this one.
     fn seen(&mut self, _before: Option<&Self>, _now: Timestamp) {}
+
+    /// Nobody has to look at anything because this state follows that one.
+    fn is_as(&self, _before: &Self) -> bool {
+        false
+    }
 }
 
 /// The key of an object.
@@ -86,6 +91,11 @@ impl<T: Cached> Store<T> {
         self.objects.get(key)
     }
 
+    /// All objects, by namespace and name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.objects.values()
+    }
+
     /// The objects of a namespace, by name.
     pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a T> {
         let first = ObjectKey { namespace: namespace.to_owned(), name: String::new() };
@@ -104,7 +114,8 @@ impl<T: Cached> Store<T> {
         keys.filter_map(|key| self.objects.get(key))
     }
 
-    /// Takes in the state of an object that a watch saw or a write returned. None if it is known or older than that.
+    /// Takes in the state of an object that a watch saw or a write returned. None if it is known or older than that, or
+    /// changes nothing for anybody.
     pub(crate) fn put(&mut self, mut object: T, now: Timestamp) -> Option<Seen> {
         let meta = object.meta_mut();
         meta.managed_fields = None;
@@ -120,7 +131,9 @@ impl<T: Cached> Store<T> {
         if let Some(before) = before {
             owners.extend(controller_of(before.meta()).cloned());
         }
-        object.seen(before.filter(|before| uid(before.meta()) == uid(object.meta())), now);
+        let same = before.filter(|before| uid(before.meta()) == uid(object.meta()));
+        object.seen(same, now);
+        let quiet = same.is_some_and(|before| object.is_as(before));
         self.unindex(&key);
         let owner = controller_of(object.meta()).cloned();
         let orphan = owner.is_none().then(|| object.meta().labels.clone().unwrap_or_default());
@@ -130,7 +143,7 @@ impl<T: Cached> Store<T> {
         };
         owners.extend(owner.filter(|owner| !owners.contains(owner)));
         self.objects.insert(key.clone(), object);
-        Some(Seen { key, owners, orphan, gone: false })
+        (!quiet).then_some(Seen { key, owners, orphan, gone: false })
     }
 
     /// A write removed the object with this uid.

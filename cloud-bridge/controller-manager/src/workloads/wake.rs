@@ -11,10 +11,13 @@ use super::store::{Cached, Store, controller_of, key_of};
 use super::world::{Change, Kind, Task, World};
 
 /// The kinds that have a controller here.
-const CONTROLLERS: [Kind; 3] = [Kind::ReplicaSet, Kind::Deployment, Kind::ReplicationController];
+const CONTROLLERS: [Kind; 4] = [Kind::ReplicaSet, Kind::Deployment, Kind::ReplicationController, Kind::DaemonSet];
 
 /// The keys that are to be looked at because of a change.
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
+    if change.kind == Kind::Node {
+        return world.daemon_sets.all().map(|set| (Kind::DaemonSet, key_of(set.meta()))).collect();
+    }
     let mut tasks = Vec::new();
     let namespace = &change.seen.key.namespace;
     let named = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.to_owned() };
@@ -61,6 +64,9 @@ fn takers(
             };
             let takers = world.replication_controllers.in_namespace(namespace).filter(selects);
             takers.map(|one| key_of(&one.metadata)).collect()
+        }
+        (Kind::DaemonSet, Kind::Pod | Kind::ControllerRevision) => {
+            selecting(&world.daemon_sets, namespace, labels, |one| one.spec.as_ref().map(|spec| &spec.selector))
         }
         _ => Vec::new(),
     }

@@ -3,12 +3,13 @@
 
 use apimachinery::key::ObjectKey;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 
+use super::node::Node;
 use super::pod::Pod;
 use super::store::{Cached, Seen, Store};
 
@@ -138,6 +139,9 @@ kinds! {
     ReplicaSet replica_sets ReplicaSet,
     Deployment deployments Deployment,
     ReplicationController replication_controllers ReplicationController,
+    Node nodes Node,
+    ControllerRevision controller_revisions ControllerRevision,
+    DaemonSet daemon_sets DaemonSet,
 }
 
 macro_rules! cached {
@@ -154,4 +158,4 @@ macro_rules! cached {
     )*};
 }
 
-cached!(ReplicaSet, Deployment, ReplicationController);
+cached!(ReplicaSet, Deployment, ReplicationController, ControllerRevision, DaemonSet);

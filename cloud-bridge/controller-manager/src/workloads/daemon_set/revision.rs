@@ -1,0 +1,86 @@
+//! The revisions of a DaemonSet: which one is of the template as it is now (K8s pkg/controller/daemon/update.go
+//! `constructHistory`).
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use super::context::label;
+use crate::workloads::history::{self, HASH_LABEL, History};
+use crate::workloads::plan::Action;
+use crate::workloads::pod::Pod;
+use crate::workloads::selector::selects;
+use crate::workloads::world::{Kind, World};
+
+pub(super) struct Revisions<'a> {
+    pub(super) current: Option<&'a ControllerRevision>,
+    old: Vec<&'a ControllerRevision>,
+    /// What is to be done before anything else.
+    pub(super) actions: Vec<Action>,
+}
+
+impl<'a> Revisions<'a> {
+    pub(super) fn new(world: &'a World, set: &DaemonSet, spec: &DaemonSetSpec, pods: &[&Pod]) -> Self {
+        let owner = (Kind::DaemonSet, &set.metadata);
+        let data = history::data(&spec.template);
+        let selected = |one: &ObjectMeta| selects(&spec.selector, one.labels.as_ref());
+        let history = History::new(world, owner, selected, &data);
+        let number = history.next_number();
+        let current = history.same.last().copied();
+        let mut actions = history.actions;
+        if let (true, Some(current)) = (actions.is_empty(), current) {
+            actions = only(current, &history.same, pods);
+            if actions.is_empty() && current.revision < number {
+                actions.push(history::set_number(current, number));
+            }
+        }
+        let mut revisions = Self { current, old: history.others, actions };
+        if revisions.current.is_none() && revisions.actions.is_empty() {
+            let collisions = set.status.as_ref().and_then(|status| status.collision_count);
+            let new = history::new(owner, &spec.template, data.clone(), number, collisions);
+            match world.controller_revisions.get(&new.key) {
+                // An orphan of another selector, or another's: it says the same.
+                Some(known) if known.data.as_ref().is_some_and(|kept| kept.0 == data) => {
+                    revisions.current = Some(known)
+                }
+                Some(_) => revisions.actions.extend(count_collision(set)),
+                None => {
+                    let create = Action::create(Kind::ControllerRevision, &new.key.namespace, new.object);
+                    revisions.actions.push(create);
+                }
+            }
+        }
+        revisions
+    }
+
+    /// Forgets the oldest ones beyond the limit, of which there is no pod.
+    pub(super) fn clean_up(&self, spec: &DaemonSetSpec, pods: &[&Pod]) -> Vec<Action> {
+        let lives: BTreeSet<&str> = pods.iter().filter_map(|pod| label(pod, HASH_LABEL)).collect();
+        History::clean_up(&self.old, spec.revision_history_limit.unwrap_or(10), &lives)
+    }
+}
+
+/// Of several revisions that say the same, one stays; all pods are told to be of that one.
+fn only(current: &ControllerRevision, same: &[&ControllerRevision], pods: &[&Pod]) -> Vec<Action> {
+    let doubles = same.iter().filter(|one| one.metadata.uid != current.metadata.uid);
+    let doubles: Vec<Action> = doubles.map(|one| Action::delete(Kind::ControllerRevision, &one.metadata)).collect();
+    if doubles.is_empty() {
+        return doubles;
+    }
+    let hash = history::hash(current);
+    let patch = json!({"metadata": {"labels": {HASH_LABEL: hash}}});
+    let named_otherwise =
+        pods.iter().filter(|pod| same.iter().any(|one| label(pod, HASH_LABEL) == Some(history::hash(one))));
+    let renamed = named_otherwise.filter(|pod| label(pod, HASH_LABEL) != Some(hash));
+    renamed.map(|pod| Action::merge(Kind::Pod, &pod.metadata, patch.clone())).chain(doubles).collect()
+}
+
+/// Another revision has the name that the next one would have: counted, so that it is called otherwise.
+fn count_collision(set: &DaemonSet) -> Option<Action> {
+    let old = set.status.clone().unwrap_or_default();
+    let mut new = old.clone();
+    new.collision_count = Some(old.collision_count.unwrap_or_default().saturating_add(1));
+    Action::status(Kind::DaemonSet, &set.metadata, &old, &new)
+}
