@@ -1,6 +1,9 @@
 //! The controllers of workloads on the embedded API, without nodes: what they make, and what they make of it after an end at
 //! any time.
 
+#[path = "workloads/daemon_set.rs"]
+mod daemon_set;
+
 use std::time::Duration;
 
 use apimachinery::user::UserInfo;
