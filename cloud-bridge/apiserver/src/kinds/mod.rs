@@ -20,6 +20,7 @@ mod namespace;
 pub(crate) mod node;
 pub(crate) mod pod;
 mod rbac;
+mod pod_template;
 mod refused;
 mod replica_set;
 mod replication_controller;
@@ -45,6 +46,7 @@ static KINDS: &[&Kind] = &[
     &volume::PERSISTENT_VOLUME_CLAIM,
     &volume::PERSISTENT_VOLUME,
     &pod::KIND,
+    &pod_template::KIND,
     &replication_controller::KIND,
     &config::SECRET,
     &service_account::KIND,
