@@ -5,6 +5,7 @@
 mod access;
 mod accounts;
 mod apply;
+mod circles;
 mod custom;
 mod deletion;
 mod deployments;

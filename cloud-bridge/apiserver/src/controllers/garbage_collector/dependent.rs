@@ -1,9 +1,10 @@
 //! One object with owners: whether they are there, and what becomes of it when they are not.
 
+use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Owner, finalizer, find, references};
+use super::{Owner, PAGE, finalizer, find, references};
 use crate::registry::delete::{self, Options};
 use crate::registry::write;
 use crate::resource::status::ApiResult;
@@ -58,7 +59,7 @@ fn owner_state(
 
 /// Deletes an object all of whose owners are gone or going; drops references to those otherwise.
 pub(super) fn collect(inner: &Inner, store: &mut Store, place: &Place, gone: Option<&Owner>) -> ApiResult<()> {
-    let Some((resource, stored)) = find(inner, store, place)? else { return Ok(()) };
+    let Some((resource, mut stored)) = find(inner, store, place)? else { return Ok(()) };
     let value = stored.value();
     // What goes already is not hurried.
     if meta::deleting(value) {
@@ -84,17 +85,48 @@ pub(super) fn collect(inner: &Inner, store: &mut Store, place: &Place, gone: Opt
         return Ok(write::rewrite(store, &resource, &stored, new)?);
     }
     let uid = meta::text(value, "uid").to_owned();
-    let policy = if waiting > 0 && !store.dependents(&uid, None, 1)?.is_empty() {
-        "Foreground"
-    } else {
-        match finalizer(value) {
-            Some(ORPHAN) => "Orphan",
-            Some(_) => "Foreground",
-            None => "Background",
-        }
+    let policy = match finalizer(value) {
+        _ if waiting > 0 && !store.dependents(&uid, None, 1)?.is_empty() => "Foreground",
+        Some(ORPHAN) => "Orphan",
+        Some(_) => "Foreground",
+        None => "Background",
     };
+    if waiting > 0 && in_circle(inner, store, &uid)? {
+        let mut new = value.clone();
+        unblock_owners(&mut new);
+        write::rewrite(store, &resource, &stored, new)?;
+        let Some((_, unblocking)) = find(inner, store, place)? else { return Ok(()) };
+        stored = unblocking;
+    }
     let options = Options { uid: Some(uid), propagation: Some(policy.into()), ..Options::default() };
     delete::remove(store, &resource, &stored, &options, Timestamp::now()).map(drop)
+}
+
+/// Whether a dependent of an object waits for its own dependents already: these may be the object's owners, and all would
+/// wait for each other for ever (K8s garbagecollector.go attemptToDeleteItem).
+fn in_circle(inner: &Inner, store: &Store, uid: &str) -> Result<bool, StoreError> {
+    let mut after = None;
+    loop {
+        let page = store.dependents(uid, after.as_ref(), PAGE)?;
+        for place in &page {
+            let Some((_, dependent)) = find(inner, store, place)? else { continue };
+            if meta::deleting(dependent.value()) && finalizer(dependent.value()) == Some(FOREGROUND) {
+                return Ok(true);
+            }
+        }
+        after = page.last().cloned().filter(|_| page.len() == PAGE);
+        if after.is_none() {
+            return Ok(false);
+        }
+    }
+}
+
+/// Has the owners of an object wait for it no longer.
+fn unblock_owners(object: &mut Value) {
+    let references = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_array_mut);
+    for reference in references.into_iter().flatten().filter(|reference| reference["blockOwnerDeletion"] == true) {
+        reference.set("blockOwnerDeletion", false.into());
+    }
 }
 
 /// The reference of an object without a namespace to an owner that has one.
