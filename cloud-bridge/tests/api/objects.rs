@@ -263,3 +263,17 @@ async fn kinds_that_nothing_acts_on_are_found_and_refused() {
     let found = api.get("/apis/apiregistration.k8s.io/v1").await.ok();
     assert_eq!(found["resources"][0]["name"], "apiservices");
 }
+
+#[tokio::test]
+async fn reviews_are_found_and_can_only_be_asked() {
+    let api = Api::open().await;
+    for (group, reviews) in
+        [("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews")]
+    {
+        let found = api.get(&format!("/apis/{group}/v1")).await.ok();
+        let rows = found["resources"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == reviews).unwrap();
+        assert_eq!((&row["verbs"], &row["namespaced"]), (&json!(["create"]), &json!(false)));
+        assert_eq!(api.get(&format!("/apis/{group}/v1/{reviews}")).await.code, 405);
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::bare::Bare;
 use crate::resource::{ALL_VERBS, Hooks, Resource};
 
 /// The group of these resources.
@@ -15,23 +16,18 @@ pub(crate) fn resources() -> Vec<Arc<Resource>> {
     [("NodeMetrics", "nodes", false), ("PodMetrics", "pods", true)]
         .into_iter()
         .map(|(kind, plural, namespaced)| {
-            Arc::new(Resource {
-                group: GROUP.into(),
-                version: "v1beta1".into(),
-                kind: kind.into(),
-                list_kind: format!("{kind}List").into(),
-                plural: plural.into(),
-                singular: "".into(),
-                short_names: Vec::new(),
+            Bare {
+                group: GROUP,
+                version: "v1beta1",
+                kind,
+                plural,
+                singular: String::new(),
+                short_names: &[],
                 namespaced,
-                categories: Vec::new(),
                 verbs: VERBS,
-                subresources: Vec::new(),
-                has_generation: false,
-                decode: None,
-                storage: format!("{plural}.{GROUP}").into(),
                 hooks: Hooks::Measured,
-            })
+            }
+            .resource()
         })
         .collect()
 }

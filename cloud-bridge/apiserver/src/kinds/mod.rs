@@ -1,6 +1,7 @@
 //! The built-in kinds: a folder or a file for each with its value, and the table of them. And the kind of custom
 //! resources.
 
+mod bare;
 mod columns;
 mod config;
 mod controller_revision;
@@ -19,11 +20,12 @@ pub(crate) mod metrics;
 mod namespace;
 pub(crate) mod node;
 pub(crate) mod pod;
-mod rbac;
 mod pod_template;
+mod rbac;
 mod refused;
 mod replica_set;
 mod replication_controller;
+mod reviews;
 mod runtime_class;
 pub(crate) mod service;
 mod service_account;
@@ -71,7 +73,8 @@ static KINDS: &[&Kind] = &[
 
 /// The built-in resources, in discovery order.
 pub fn resources() -> Vec<Arc<Resource>> {
-    KINDS.iter().map(|kind| kind.resource()).chain(metrics::resources()).chain(refused::resources()).collect()
+    let without_objects = metrics::resources().into_iter().chain(reviews::resources()).chain(refused::resources());
+    KINDS.iter().map(|kind| kind.resource()).chain(without_objects).collect()
 }
 
 #[cfg(test)]

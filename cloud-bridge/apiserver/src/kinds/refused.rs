@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::bare::Bare;
 use crate::resource::strategy::Strategy;
 use crate::resource::{Hooks, Resource};
 
@@ -46,23 +47,18 @@ const STORAGE: &str = "storage.k8s.io";
 /// The resources, in discovery order.
 pub(super) fn resources() -> impl Iterator<Item = Arc<Resource>> {
     ROWS.iter().map(|(group, kind, plural, short_names, namespaced, refused)| {
-        Arc::new(Resource {
-            group: (*group).into(),
-            version: "v1".into(),
-            kind: (*kind).into(),
-            list_kind: format!("{kind}List").into(),
-            plural: (*plural).into(),
-            singular: kind.to_lowercase().into(),
-            short_names: short_names.iter().map(|name| (*name).into()).collect(),
+        Bare {
+            group,
+            version: "v1",
+            kind,
+            plural,
+            singular: kind.to_lowercase(),
+            short_names,
             namespaced: *namespaced,
-            categories: Vec::new(),
             verbs: VERBS,
-            subresources: Vec::new(),
-            has_generation: false,
-            decode: None,
-            storage: format!("{plural}.{group}").into(),
             hooks: Hooks::Builtin(*refused),
-        })
+        }
+        .resource()
     })
 }
 
