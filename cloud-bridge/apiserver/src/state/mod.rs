@@ -51,7 +51,8 @@ impl Config {
         Self {
             file: file.into(),
             tokens: Vec::new(),
-            history: Duration::from_secs(600),
+            // As long as Kubernetes keeps it at the least: there etcd is compacted every five minutes.
+            history: Duration::from_secs(300),
             history_rows: 10_000,
             history_bytes: 64 << 20,
             bookmark_interval: Duration::from_secs(60),
