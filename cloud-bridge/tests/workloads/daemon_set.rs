@@ -49,7 +49,7 @@ async fn placed(site: &Site) -> Vec<String> {
 }
 
 /// What nodes do: pods run and are ready, and those that are deleted go.
-async fn run_nodes(site: &Site) {
+pub(super) async fn run_nodes(site: &Site) {
     site.run_pods().await;
     for pod in site.pods().list(&ListParams::default()).await.expect("a list") {
         if pod.metadata.deletion_timestamp.is_some() {

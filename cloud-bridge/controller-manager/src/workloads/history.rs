@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::claim::{claim, controller_reference};
 use super::plan::Action;
@@ -27,6 +27,17 @@ pub(super) fn data(template: &PodTemplateSpec) -> Value {
         fields.insert("$patch".to_owned(), "replace".into());
     }
     json!({"spec": {"template": template}})
+}
+
+/// The template that a revision keeps.
+pub(super) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+    let template = revision.data.as_ref()?.0.get("spec")?.get("template")?.as_object()?;
+    let fields: Map<String, Value> = template
+        .iter()
+        .filter(|(name, _)| *name != "$patch")
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    serde_json::from_value(Value::Object(fields)).ok()
 }
 
 /// The hash that a revision goes by.
@@ -88,11 +99,12 @@ pub(super) struct New {
     pub(super) object: Value,
 }
 
-/// The revision of a template, for the set that has it. `collisions` is how often another had the name.
+/// The revision of a template, for the set that has it, with its hash in this label. `collisions` is how often another had
+/// the name.
 pub(super) fn new(
     owner: (Kind, &ObjectMeta),
     template: &PodTemplateSpec,
-    data: Value,
+    label: &str,
     number: i64,
     collisions: Option<i32>,
 ) -> New {
@@ -105,12 +117,12 @@ pub(super) fn new(
     let mut object = json!({
         "apiVersion": Kind::ControllerRevision.api_version(), "kind": Kind::ControllerRevision.name(),
         "metadata": {"name": name, "labels": labels, "ownerReferences": [controller_reference(kind, meta)]},
-        "data": data, "revision": number,
+        "data": data(template), "revision": number,
     });
     if let Some(metadata) = apimachinery::json::object_mut(&mut object, "metadata") {
         metadata.extend(meta.annotations.as_ref().map(|all| ("annotations".to_owned(), json!(all))));
         if let Some(Value::Object(labels)) = metadata.get_mut("labels") {
-            labels.insert(HASH_LABEL.to_owned(), hash.into());
+            labels.insert(label.to_owned(), hash.into());
         }
     }
     New { key: ObjectKey { namespace: meta.namespace.clone().unwrap_or_default(), name }, object }

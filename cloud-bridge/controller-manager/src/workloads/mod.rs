@@ -19,8 +19,10 @@ mod replica_set;
 mod selector;
 #[cfg(test)]
 mod simulation;
+mod stateful_set;
 mod store;
 mod template;
+mod volume_claim;
 mod wake;
 mod world;
 

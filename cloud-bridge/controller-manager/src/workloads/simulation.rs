@@ -323,6 +323,18 @@ pub(crate) fn owned<'a>(model: &'a Model, kind: Kind, uid: &'a Value) -> impl It
     model.of(kind).filter(move |one| one["metadata"]["ownerReferences"][0]["uid"] == *uid)
 }
 
+/// What the garbage collector does: claims go with the last of their owners.
+pub(crate) fn collect_garbage(course: &mut Course) {
+    for name in course.model.names(Kind::PersistentVolumeClaim) {
+        let claim = &course.model.objects[&(Kind::PersistentVolumeClaim, name.clone())];
+        let owners = claim["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        let is_there = |uid: &Value| course.model.objects.values().any(|object| object["metadata"]["uid"] == *uid);
+        if !owners.is_empty() && !owners.iter().any(|owner| is_there(&owner["uid"])) {
+            course.model.remove(Kind::PersistentVolumeClaim, &name);
+        }
+    }
+}
+
 /// The seeds of a test: 60, or as many as `SAMPAN_SEEDS` says.
 pub(crate) fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("SAMPAN_SEEDS").ok().and_then(|text| text.parse().ok());

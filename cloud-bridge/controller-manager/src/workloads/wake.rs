@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use apimachinery::key::ObjectKey;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -11,12 +12,16 @@ use super::store::{Cached, Store, controller_of, key_of};
 use super::world::{Change, Kind, Task, World};
 
 /// The kinds that have a controller here.
-const CONTROLLERS: [Kind; 4] = [Kind::ReplicaSet, Kind::Deployment, Kind::ReplicationController, Kind::DaemonSet];
+const CONTROLLERS: [Kind; 5] =
+    [Kind::ReplicaSet, Kind::Deployment, Kind::ReplicationController, Kind::DaemonSet, Kind::StatefulSet];
 
 /// The keys that are to be looked at because of a change.
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     if change.kind == Kind::Node {
         return world.daemon_sets.all().map(|set| (Kind::DaemonSet, key_of(set.meta()))).collect();
+    }
+    if change.kind == Kind::PersistentVolumeClaim {
+        return claimants(world, &change.seen.key);
     }
     let mut tasks = Vec::new();
     let namespace = &change.seen.key.namespace;
@@ -68,8 +73,24 @@ fn takers(
         (Kind::DaemonSet, Kind::Pod | Kind::ControllerRevision) => {
             selecting(&world.daemon_sets, namespace, labels, |one| one.spec.as_ref().map(|spec| &spec.selector))
         }
+        (Kind::StatefulSet, Kind::Pod | Kind::ControllerRevision) => {
+            selecting(&world.stateful_sets, namespace, labels, |one| one.spec.as_ref().map(|spec| &spec.selector))
+        }
         _ => Vec::new(),
     }
+}
+
+/// The StatefulSets one of whose claims this is, by its name.
+fn claimants(world: &World, claim: &ObjectKey) -> Vec<Task> {
+    let owns = |set: &&StatefulSet| {
+        let name = set.metadata.name.as_deref().unwrap_or_default();
+        let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
+        let mut prefixes =
+            templates.filter_map(|template| Some(format!("{}-{name}-", template.metadata.name.as_ref()?)));
+        prefixes.any(|prefix| claim.name.starts_with(&prefix))
+    };
+    let sets = world.stateful_sets.in_namespace(&claim.namespace).filter(owns);
+    sets.map(|set| (Kind::StatefulSet, key_of(&set.metadata))).collect()
 }
 
 fn selecting<T: Cached>(

@@ -3,7 +3,7 @@
 
 use apimachinery::key::ObjectKey;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::node::Node;
 use super::pod::Pod;
 use super::store::{Cached, Seen, Store};
+use super::volume_claim::Claim;
 
 /// A key of the controller that is named by its kind.
 pub(crate) type Task = (Kind, ObjectKey);
@@ -142,6 +143,8 @@ kinds! {
     Node nodes Node,
     ControllerRevision controller_revisions ControllerRevision,
     DaemonSet daemon_sets DaemonSet,
+    PersistentVolumeClaim claims Claim,
+    StatefulSet stateful_sets StatefulSet,
 }
 
 macro_rules! cached {
@@ -158,4 +161,4 @@ macro_rules! cached {
     )*};
 }
 
-cached!(ReplicaSet, Deployment, ReplicationController, ControllerRevision, DaemonSet);
+cached!(ReplicaSet, Deployment, ReplicationController, ControllerRevision, DaemonSet, StatefulSet, Claim);

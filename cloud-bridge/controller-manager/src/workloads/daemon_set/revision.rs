@@ -39,7 +39,7 @@ impl<'a> Revisions<'a> {
         let mut revisions = Self { current, old: history.others, actions };
         if revisions.current.is_none() && revisions.actions.is_empty() {
             let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-            let new = history::new(owner, &spec.template, data.clone(), number, collisions);
+            let new = history::new(owner, &spec.template, HASH_LABEL, number, collisions);
             match world.controller_revisions.get(&new.key) {
                 // An orphan of another selector, or another's: it says the same.
                 Some(known) if known.data.as_ref().is_some_and(|kept| kept.0 == data) => {

@@ -1,0 +1,74 @@
+//! The revisions of a StatefulSet: what it was and what it is to be (K8s
+//! pkg/controller/statefulset/stateful_set_control.go `getStatefulSetRevisions`).
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::context::{Context, name_of, revision_of};
+use crate::workloads::history::{self, History};
+use crate::workloads::plan::Action;
+use crate::workloads::selector::selects;
+use crate::workloads::world::{Kind, World};
+
+/// The label of a revision with its hash.
+const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+
+pub(super) struct Revisions<'a> {
+    pub(super) current: Option<&'a ControllerRevision>,
+    pub(super) update: Option<&'a ControllerRevision>,
+    all: Vec<&'a ControllerRevision>,
+    /// What is to be done before anything else.
+    pub(super) actions: Vec<Action>,
+}
+
+impl<'a> Revisions<'a> {
+    pub(super) fn new(world: &'a World, set: &StatefulSet, spec: &StatefulSetSpec) -> Self {
+        let owner = (Kind::StatefulSet, &set.metadata);
+        let data = history::data(&spec.template);
+        let selected = |one: &ObjectMeta| selects(&spec.selector, one.labels.as_ref());
+        let history = History::new(world, owner, selected, &data);
+        let (number, mut actions) = (history.next_number(), history.actions);
+        let update = history.same.last().copied();
+        if actions.is_empty() && set.metadata.deletion_timestamp.is_none() {
+            match update {
+                Some(update) if update.revision < number => actions.push(history::set_number(update, number)),
+                Some(_) => {}
+                None => actions.extend(create(world, set, spec, number)),
+            }
+        }
+        let mut all = history.others;
+        all.extend(history.same);
+        all.sort_by_key(|revision| history::age(revision));
+        let named = set.status.as_ref().and_then(|status| status.current_revision.as_deref());
+        let current = all.iter().copied().find(|revision| Some(name_of(revision)) == named).or(update);
+        Self { current, update, all, actions }
+    }
+
+    /// Forgets the oldest ones beyond the limit, of those that nobody is of.
+    pub(super) fn clean_up(&self, spec: &StatefulSetSpec, context: &Context<'_>) -> Vec<Action> {
+        let Ok(limit) = usize::try_from(spec.revision_history_limit.unwrap_or(10)) else { return Vec::new() };
+        let pods = context.replicas.values().chain(context.condemned.values()).map(|pod| revision_of(pod));
+        let lives = |name: &str| {
+            name == name_of(context.current)
+                || name == name_of(context.update)
+                || pods.clone().any(|one| one == Some(name))
+        };
+        let dead: Vec<_> = self.all.iter().filter(|revision| !lives(name_of(revision))).collect();
+        let surplus = dead.len().saturating_sub(limit);
+        dead.into_iter().take(surplus).map(|dead| Action::delete(Kind::ControllerRevision, &dead.metadata)).collect()
+    }
+}
+
+/// Makes the revision of the template as it is now; or, where another has its name, counts that.
+fn create(world: &World, set: &StatefulSet, spec: &StatefulSetSpec, number: i64) -> Option<Action> {
+    let owner = (Kind::StatefulSet, &set.metadata);
+    let status = set.status.clone().unwrap_or_default();
+    let collisions = status.collision_count.unwrap_or_default();
+    let new = history::new(owner, &spec.template, HASH_LABEL, number, Some(collisions));
+    if world.controller_revisions.get(&new.key).is_none() {
+        return Some(Action::create(Kind::ControllerRevision, &new.key.namespace, new.object));
+    }
+    let mut counted = status.clone();
+    counted.collision_count = Some(collisions.saturating_add(1));
+    Action::status(Kind::StatefulSet, &set.metadata, &status, &counted)
+}
