@@ -4,7 +4,7 @@
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
-use crate::harness::{APPLY, Api, MERGE, STRATEGIC, TABLE};
+use crate::harness::{APPLY, Api, MERGE, STRATEGIC, TABLE, merge};
 
 fn deployment(name: &str) -> Value {
     json!({
@@ -48,7 +48,7 @@ async fn a_deployment_is_scaled() {
     let mut made = deployment("d");
     let tiers = json!({"spec": {"selector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["b", "a"]}]},
         "template": {"metadata": {"labels": {"tier": "a"}}}}});
-    json_patch(&mut made, tiers);
+    merge(&mut made, tiers);
     api.post(&all, made).await.ok();
     let path = format!("{all}/d/scale");
     let seen = api.get(&path).await.ok();
@@ -71,7 +71,7 @@ async fn a_deployment_that_cannot_work_is_refused() {
     let api = Api::open().await;
     let all = api.group_path("apps/v1", "deployments");
     let mut wrong = deployment("d");
-    json_patch(&mut wrong, json!({"spec": {"template": {"spec": {"restartPolicy": "Never"}}}}));
+    merge(&mut wrong, json!({"spec": {"template": {"spec": {"restartPolicy": "Never"}}}}));
     api.post(&all, wrong).await.fails(
         422,
         "Deployment.apps \"d\" is invalid: spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported \
@@ -93,10 +93,7 @@ async fn an_applier_owns_one_container_of_the_template() {
     let path = format!("{}?fieldManager=one", api.group_path("apps/v1", "deployments/d"));
     api.patch(&path, APPLY, deployment("d")).await.ok();
     let mut second = deployment("d");
-    json_patch(
-        &mut second,
-        json!({"spec": {"template": {"spec": {"containers": [{"name": "e", "image": "busybox:1"}]}}}}),
-    );
+    merge(&mut second, json!({"spec": {"template": {"spec": {"containers": [{"name": "e", "image": "busybox:1"}]}}}}));
     let both = api.patch(&path.replace("=one", "=two"), APPLY, second).await.ok();
     let names: Vec<&Value> = both["spec"]["template"]["spec"]["containers"]
         .as_array()
@@ -143,17 +140,4 @@ async fn a_body_in_protobuf_is_one_too() {
     assert_eq!(made["spec"]["replicas"], 0);
     assert_eq!(made["spec"]["selector"]["matchLabels"], json!({"app": "d"}));
     assert_eq!(made["spec"]["template"]["spec"]["containers"][0]["image"], "busybox:1");
-}
-
-/// Merges a change into an object.
-fn json_patch(object: &mut Value, change: Value) {
-    match change {
-        Value::Object(fields) => {
-            let Some(object) = object.as_object_mut() else { return };
-            for (name, value) in fields {
-                json_patch(object.entry(name).or_insert_with(|| json!({})), value);
-            }
-        }
-        other => *object = other,
-    }
 }

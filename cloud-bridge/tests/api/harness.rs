@@ -245,3 +245,16 @@ pub(crate) fn pod(name: &str) -> Value {
 pub(crate) fn config(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": {"k": "v"}})
 }
+
+/// Merges a change into an object.
+pub(crate) fn merge(object: &mut Value, change: Value) {
+    match change {
+        Value::Object(fields) => {
+            let Some(object) = object.as_object_mut() else { return };
+            for (name, value) in fields {
+                merge(object.entry(name).or_insert_with(|| json!({})), value);
+            }
+        }
+        other => *object = other,
+    }
+}

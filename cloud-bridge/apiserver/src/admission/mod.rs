@@ -1,11 +1,14 @@
-//! What the API server's admission plugins decide here: NamespaceLifecycle, ServiceAccount, Priority,
-//! DefaultTolerationSeconds, NodeRestriction and, in `runtime_class`, RuntimeClass;
-//! and what the storages of roles and bindings refuse.
+//! What the API server's admission plugins decide here: NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds, and
+//! those with a file of their own; and what the storages of roles and bindings refuse.
 
 pub(crate) mod attributes;
 pub(crate) mod node_restriction;
+pub(crate) mod resource_quota;
 pub(crate) mod service_account;
 
+mod default_storage_class;
+mod limit_ranger;
+mod priority;
 mod rbac;
 mod runtime_class;
 
@@ -15,6 +18,7 @@ use serde_json::{Value, json};
 use super::auth::node;
 use super::storage::{Store, Stored};
 use crate::kinds::service::cluster_ip;
+use crate::kinds::volume;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -32,8 +36,13 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
     }
     rbac::restrict(ctx, value, None)?;
     let rules = ctx.resource.rules();
+    limit_ranger::admit(store, ctx, value, None)?;
     if rules.admit_pods {
         pod(store, ctx, value)?;
+    }
+    priority::write_class(store, ctx, value, None)?;
+    if ctx.resource.storage == volume::CLAIMS {
+        default_storage_class::apply(store, value)?;
     }
     if rules.cluster_ip
         && let Some(range) = ctx.inner.config.services
@@ -43,9 +52,16 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
     node_restriction::restrict_create(ctx, store, value)
 }
 
-/// Before an update of the main resource.
-pub(crate) fn update(ctx: &Attributes<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
+/// Before an update of the main resource or of a subresource.
+pub(crate) fn update(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
     rbac::restrict(ctx, new, Some(old))?;
+    if ctx.path.subresource.is_empty() {
+        if ctx.resource.rules().admit_pods {
+            priority::update_pod(new, old);
+        }
+        priority::write_class(store, ctx, new, Some(old))?;
+    }
+    limit_ranger::admit(store, ctx, new, Some(old))?;
     node_restriction::restrict_update(ctx, new, old)
 }
 
@@ -67,7 +83,17 @@ pub(crate) fn delete(ctx: &Attributes<'_>, current: &Stored) -> ApiResult<()> {
         let why = format!("this {} may not be deleted", ctx.resource.singular);
         return Err(ApiError::forbidden(&ctx.resource, name, &why));
     }
+    priority::delete_class(ctx, current)?;
     node_restriction::restrict_delete(ctx, current)
+}
+
+/// What a refusal calls an object, which may have no name yet.
+fn subject(value: &Value) -> &str {
+    match (meta::text(value, "name"), meta::text(value, "generateName")) {
+        ("", "") => "Unknown",
+        ("", prefix) => prefix,
+        (name, _) => name,
+    }
 }
 
 fn namespace_lives(store: &Store, ctx: &Attributes<'_>, value: &Value) -> ApiResult<()> {
@@ -90,7 +116,7 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
     if !value["spec"].is_object() {
         return Ok(());
     }
-    priority(ctx, value)?;
+    priority::create_pod(store, ctx, value)?;
     tolerations(value);
     runtime_class::apply(store, ctx, value)?;
     let mirror = value["metadata"]["annotations"][MIRROR_ANNOTATION].is_string();
@@ -119,37 +145,6 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
     // An empty list is none (K8s plugin/pkg/admission/serviceaccount).
     if value["spec"]["imagePullSecrets"].as_array().is_none_or(Vec::is_empty) && secrets.is_array() {
         value.set_at(&["spec", "imagePullSecrets"], secrets.clone());
-    }
-    Ok(())
-}
-
-/// The two classes that every cluster has.
-const CLASSES: &[(&str, i64)] = &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
-
-fn priority(ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
-    let class = value["spec"]["priorityClassName"].as_str().unwrap_or_default().to_owned();
-    let priority = if class.is_empty() {
-        0
-    } else {
-        match CLASSES.iter().find(|(name, _)| *name == class) {
-            Some((_, priority)) => *priority,
-            None => {
-                let why = format!("no PriorityClass with name {class} was found");
-                return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
-            }
-        }
-    };
-    let set = value["spec"]["priority"].as_i64();
-    if set.is_some_and(|p| p != priority) {
-        let why = format!(
-            "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name",
-            set.unwrap_or_default()
-        );
-        return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
-    }
-    value.set_at(&["spec", "priority"], priority.into());
-    if value["spec"]["preemptionPolicy"].is_null() {
-        value.set_at(&["spec", "preemptionPolicy"], "PreemptLowerPriority".into());
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::parse::{COMPLAINTS_MAX, shown_path};
+use apimachinery::quantity::Quantity;
 
 /// How many elements a list may have, but for a command's arguments. Validation compares elements with each other,
 /// and the typed form of a small text may be large.
@@ -113,6 +114,19 @@ pub(crate) fn drop_empty(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(drop_empty),
         _ => {}
     }
+}
+
+/// Makes the amounts of a list texts, which the typed form takes, and refuses what is none.
+pub(crate) fn amounts(list: &mut Value) -> Result<(), String> {
+    for amount in list.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if amount.is_number() {
+            *amount = Value::String(amount.to_string());
+        }
+        if let Value::String(text) = amount {
+            Quantity::parse(text).map_err(|wrong| wrong.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// Quantities may be JSON numbers; the typed form takes strings only.

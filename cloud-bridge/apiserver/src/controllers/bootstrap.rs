@@ -1,5 +1,5 @@
 //! What exists from the first start on, and before the first request: the standing namespaces with what every namespace
-//! has, the default roles and the custom resources of an earlier run.
+//! has, the default roles, the classes of the system's pods, and the custom resources of an earlier run.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{bootstrap_policy, definitions, namespaces, root_ca, service_accounts};
+use crate::kinds::priority_class;
 use crate::kinds::service::cluster_ip;
 use crate::state::Inner;
 use crate::storage::{Store, StoreError};
@@ -23,6 +24,11 @@ pub(crate) fn run(inner: &Arc<Inner>) -> Result<(), StoreError> {
         namespace(&mut store, name)?;
         service_accounts::reconcile(&mut store, name)?;
         root_ca::reconcile(inner, &mut store, name)?;
+    }
+    for class in priority_class::system(Timestamp::now()) {
+        if store.get(priority_class::STORAGE, &ObjectKey::of(&class))?.is_none() {
+            store.write(priority_class::STORAGE, class, None, None)?;
+        }
     }
     if let Some(range) = inner.config.services {
         cluster_ip::of_the_api(range, &mut store)?;

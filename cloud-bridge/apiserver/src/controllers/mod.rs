@@ -1,6 +1,6 @@
-//! What follows from writes and belongs to the API itself: garbage collection, namespaces, definitions, volumes, roles that
-//! gather others, and the objects that every namespace has. Each controller follows the storage on a task of its own; no
-//! write knows of them.
+//! What follows from writes and belongs to the API itself: garbage collection, namespaces, definitions, volumes, quotas,
+//! roles that gather others, and the objects that every namespace has. Each controller follows the storage on a task of its
+//! own; no write knows of them.
 
 pub(crate) mod bootstrap;
 pub(crate) mod bootstrap_policy;
@@ -10,6 +10,7 @@ mod definitions;
 mod garbage_collector;
 mod namespaces;
 mod queue;
+mod resource_quota;
 mod root_ca;
 mod runner;
 mod service_accounts;
@@ -27,5 +28,6 @@ pub(crate) fn start(inner: &Arc<Inner>) {
     runner::start::<definitions::Definitions>(inner);
     runner::start::<cluster_role_aggregation::ClusterRoleAggregation>(inner);
     runner::start::<volume_binder::VolumeBinder>(inner);
+    runner::start::<resource_quota::ResourceQuota>(inner);
     runner::start::<garbage_collector::GarbageCollector>(inner);
 }

@@ -87,6 +87,16 @@ impl<K: Ord + Clone> Queue<K> {
         self.0.wake.notify_one();
     }
 
+    /// Has this looked at after a while, together with all that is added of it until then.
+    pub(super) fn add_after(&self, key: K, wait: Duration) {
+        let mut items = self.items();
+        if !items.waiting.contains(&key) && !items.later.iter().any(|(_, later)| *later == key) {
+            items.later.insert((Instant::now() + wait, key));
+        }
+        drop(items);
+        self.0.wake.notify_one();
+    }
+
     /// The next key that is there already.
     pub(super) fn try_next(&self) -> Option<K> {
         self.items().pop()
@@ -143,6 +153,24 @@ mod tests {
         assert_eq!([queue.try_next(), queue.try_next(), queue.try_next()], [Some(2), Some(3), None]);
         queue.close();
         assert_eq!(queue.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn what_is_gathered_comes_once_and_later() {
+        let queue = Queue::new();
+        let (start, wait) = (Instant::now(), Duration::from_millis(30));
+        for key in ["a", "b", "a"] {
+            queue.add_after(key, wait);
+        }
+        assert_eq!(queue.try_next(), None);
+        let mut both = [queue.next().await, queue.next().await];
+        both.sort_unstable();
+        assert_eq!((both, queue.try_next()), ([Some("a"), Some("b")], None));
+        assert!(start.elapsed() >= wait);
+        queue.add("a");
+        queue.add_after("a", wait);
+        assert_eq!(queue.next().await, Some("a"), "it waits already");
+        assert!(queue.items().later.is_empty());
     }
 
     #[tokio::test]

@@ -32,7 +32,7 @@ use body::ApiBody;
 use output::Form;
 
 use crate::codec::protobuf;
-use crate::registry::subresource::{finalize, pod};
+use crate::registry::subresource::{eviction, finalize, pod};
 use crate::registry::{cel, metrics, reviews};
 use apimachinery::user::UserInfo;
 
@@ -262,7 +262,7 @@ fn subresource(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> 
         ("update", Some(Serves::Part)) => update::update(ctx, body),
         ("patch", Some(Serves::Part)) => patch::patch(ctx, media, body),
         ("create", Some(Serves::Binding)) => pod::bind(ctx, body),
-        ("create", Some(Serves::Eviction)) => pod::evict(ctx, body),
+        ("create", Some(Serves::Eviction)) => eviction::evict(ctx, body),
         ("create", Some(Serves::Token)) => token::create(ctx, body),
         ("update", Some(Serves::Finalize)) => finalize::finalize(ctx, body),
         (_, Some(Serves::Scale)) => scale::scale(ctx, verb, media, body),

@@ -48,6 +48,8 @@ pub(crate) struct Kind {
     pub(crate) update: ChangeRule,
     /// What is to be asked about rules within the object.
     pub(crate) validations: fn(&Value) -> Option<CelQuestion>,
+    /// Nothing acts on objects of the kind, which every write is told.
+    pub(crate) stored_only: bool,
     /// What a client should know of a new object.
     pub(crate) warnings: fn(&Value) -> Vec<String>,
     /// The rules of the status subresource, if the kind has one.
@@ -138,6 +140,7 @@ pub(crate) const PLAIN: Kind = Kind {
     create: |_| Vec::new(),
     update: |_, _| Vec::new(),
     validations: |_| None,
+    stored_only: false,
     warnings: |_| Vec::new(),
     status: None,
     scale: None,
@@ -270,6 +273,10 @@ impl Strategy for Kind {
 
     fn warnings(&self, obj: &Value) -> Vec<String> {
         (self.warnings)(obj)
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.stored_only.then(|| format!("{} is stored; nothing enforces it here", self.kind))
     }
 
     fn columns(&self) -> Vec<Column> {

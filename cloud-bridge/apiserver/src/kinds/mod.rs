@@ -2,7 +2,9 @@
 //! resources.
 
 mod bare;
+mod cidr;
 mod columns;
+mod conditions;
 mod config;
 mod controller_revision;
 mod cron_job;
@@ -10,27 +12,35 @@ pub(crate) mod custom;
 mod daemon_set;
 mod defaults;
 mod deployment;
+pub(crate) mod disruption_budget;
 mod endpoint_slice;
 mod endpoints;
-mod event;
+pub(crate) mod event;
+mod ingress;
+mod ingress_class;
 mod job;
 mod kind;
 mod lease;
+pub(crate) mod limit_range;
 pub(crate) mod metrics;
 mod namespace;
+mod network_policy;
 pub(crate) mod node;
 pub(crate) mod pod;
 mod pod_template;
+pub(crate) mod priority_class;
 mod rbac;
 mod refused;
 mod replica_set;
 mod replication_controller;
+pub(crate) mod resource_quota;
 mod reviews;
 mod runtime_class;
 pub(crate) mod service;
 mod service_account;
 mod stateful_set;
-mod volume;
+pub(crate) mod storage_class;
+pub(crate) mod volume;
 mod workload;
 
 use std::sync::Arc;
@@ -43,6 +53,7 @@ static KINDS: &[&Kind] = &[
     &config::CONFIG_MAP,
     &endpoints::KIND,
     &event::KIND,
+    &limit_range::KIND,
     &namespace::KIND,
     &node::KIND,
     &volume::PERSISTENT_VOLUME_CLAIM,
@@ -50,6 +61,7 @@ static KINDS: &[&Kind] = &[
     &pod::KIND,
     &pod_template::KIND,
     &replication_controller::KIND,
+    &resource_quota::KIND,
     &config::SECRET,
     &service_account::KIND,
     &service::KIND,
@@ -68,6 +80,12 @@ static KINDS: &[&Kind] = &[
     &rbac::CLUSTER_ROLE,
     &rbac::ROLE_BINDING,
     &rbac::ROLE,
+    &ingress_class::KIND,
+    &ingress::KIND,
+    &network_policy::KIND,
+    &disruption_budget::KIND,
+    &priority_class::KIND,
+    &storage_class::KIND,
     &custom::definition::KIND,
 ];
 

@@ -22,6 +22,8 @@ pub(crate) struct Field {
 pub(crate) enum List {
     /// No list, or replaced as a whole.
     Replace,
+    /// An object that a strategic merge patch replaces as a whole.
+    Whole,
     /// A set of plain values.
     Set,
     /// Objects told apart by some of their fields.
@@ -38,7 +40,7 @@ impl List {
     pub(super) fn merge_key(self) -> Option<&'static str> {
         match self {
             Self::By { merge, .. } => merge,
-            Self::Replace | Self::Set => None,
+            Self::Replace | Self::Whole | Self::Set => None,
         }
     }
 }
@@ -55,7 +57,7 @@ impl Type {
         let (last, way) = names.split_last()?;
         let holder = way.iter().fold(self, |of, name| of.field(name).0);
         match holder.field(last).1 {
-            List::Replace => None,
+            List::Replace | List::Whole => None,
             List::Set => Some(Vec::new()),
             List::By { map: [], .. } => None,
             List::By { map, .. } => Some(map.iter().map(|key| (*key).to_owned()).collect()),
@@ -66,6 +68,11 @@ impl Type {
 /// A field that is an object.
 pub(crate) const fn object(name: &'static str, of: &'static Type) -> Field {
     Field { name, of, list: List::Replace }
+}
+
+/// An object that a patch replaces instead of merging it.
+pub(crate) const fn whole(name: &'static str) -> Field {
+    Field { name, of: &NONE, list: List::Whole }
 }
 
 /// A set of plain values.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Answer, Context};
 use super::{cel, managed_fields};
-use crate::admission;
+use crate::admission::{self, resource_quota};
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Store;
@@ -56,11 +56,20 @@ pub(crate) fn create_value(
         return Err(ApiError::invalid(&resource, meta::text(&value, "name"), &errors));
     }
     ctx.warnings.extend(strategy.warnings(&value));
+    ctx.warnings.extend(strategy.notice());
+    let charges = resource_quota::admit(store, &ctx.attributes(), &value, None, ctx.now)?;
     managed_fields::stamp(ctx, &mut value, None);
-    insert(ctx, store, value, generated, dry_run)
+    let value = named(ctx, store, value, generated)?;
+    if dry_run {
+        return Ok(value);
+    }
+    ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
+    resource_quota::write(store, charges)?;
+    insert(ctx, store, value)
 }
 
-fn insert(ctx: &Context<'_>, store: &mut Store, mut value: Value, generated: bool, dry_run: bool) -> ApiResult<Value> {
+/// The object with a name that is free.
+fn named(ctx: &Context<'_>, store: &Store, mut value: Value, generated: bool) -> ApiResult<Value> {
     let resource = &ctx.resource;
     for attempt in 1.. {
         let key = ObjectKey::of(&value);
@@ -76,12 +85,12 @@ fn insert(ctx: &Context<'_>, store: &mut Store, mut value: Value, generated: boo
         }
         return Err(error);
     }
-    if dry_run {
-        return Ok(value);
-    }
-    ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
-    let expires = resource.expiry(ctx.now);
-    let stored = store.write(&resource.storage, value, None, expires)?;
+    Ok(value)
+}
+
+fn insert(ctx: &Context<'_>, store: &mut Store, value: Value) -> ApiResult<Value> {
+    let expires = ctx.resource.expiry(ctx.now);
+    let stored = store.write(&ctx.resource.storage, value, None, expires)?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
     Ok(stored.value().clone())
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Answer, Context, create};
 use super::{cel, managed_fields};
-use crate::admission;
+use crate::admission::{self, resource_quota};
 use crate::resource::Resource;
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
@@ -72,7 +72,7 @@ pub(crate) fn replace(
     let status = ctx.path.subresource == "status";
     let strategy = resource.strategy();
     strategy.default(&mut new);
-    admission::update(&ctx.attributes(), &mut new, old)?;
+    admission::update(store, &ctx.attributes(), &mut new, old)?;
     meta::set(&mut new, "generation", old["metadata"]["generation"].clone());
     if status {
         strategy.prepare_status_update(&mut new, old);
@@ -97,6 +97,8 @@ pub(crate) fn replace(
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource, &name, &errors));
     }
+    ctx.warnings.extend(strategy.notice());
+    let charges = resource_quota::admit(store, &ctx.attributes(), &new, Some(old), ctx.now)?;
     let owners = &old["metadata"]["managedFields"];
     meta::set(&mut new, "managedFields", owners.clone());
     if new == *old && ctx.managed.as_ref().is_none_or(|managed| managed_fields::same_owners(managed, owners)) {
@@ -113,6 +115,7 @@ pub(crate) fn replace(
         return Ok(new);
     }
     ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
+    resource_quota::write(store, charges)?;
     let expires = resource.expiry(ctx.now);
     let stored = store.write(&resource.storage, new, Some(current), expires)?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);

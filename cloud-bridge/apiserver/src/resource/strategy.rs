@@ -142,6 +142,11 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
+    /// What a client should know with every write.
+    fn notice(&self) -> Option<String> {
+        None
+    }
+
     /// Columns of the Table form. The cells of `row` correspond one to one.
     fn columns(&self) -> Vec<Column> {
         vec![

@@ -17,13 +17,16 @@ use apimachinery::names;
 /// How long an event is kept, as `--event-ttl` of the API server has it.
 const TTL: Duration = Duration::from_secs(3600);
 
+/// The storage of both views.
+pub(crate) const STORAGE: &str = "events";
+
 const EVENT: Kind = Kind {
     kind: "Event",
     plural: "events",
     singular: "event",
     short_names: &["ev"],
     namespaced: true,
-    storage: "events",
+    storage: STORAGE,
     check: Some(decode::check::<core::v1::Event>),
     rules: Rules {
         name: names::path_segment,

@@ -1,5 +1,6 @@
 //! Pods.
 
+pub(crate) mod amounts;
 pub(crate) mod defaults;
 pub(crate) mod qos;
 mod table;

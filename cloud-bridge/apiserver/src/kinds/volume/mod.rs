@@ -15,6 +15,9 @@ use crate::resource::rules::Rules;
 use apimachinery::json::{object_mut, set_default, set_default_text};
 use apimachinery::quantity::canonicalize_list;
 
+/// The storage of the claims.
+pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
+
 const RULES: Rules = Rules { return_deleted_object: true, ..Rules::SPEC_AND_STATUS };
 
 pub(crate) static PERSISTENT_VOLUME: Kind = Kind {

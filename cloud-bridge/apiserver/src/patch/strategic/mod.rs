@@ -73,6 +73,7 @@ fn merge_field(original: &mut Map<String, Value>, key: String, value: Value, of:
     let (field, list) = of.field(&key);
     let merged = match (original.remove(&key), value) {
         (_, Value::Null) => return Ok(()),
+        (_, new) if list == List::Whole => new,
         (Some(Value::Object(old)), Value::Object(new)) => Value::Object(merge_object(old, new, field)?),
         (Some(Value::Array(old)), Value::Array(new)) => Value::Array(merge_list(old, new, field, list)?),
         (_, new) => match without_directives(new) {
@@ -143,7 +144,9 @@ fn ordered_lists(
 
 fn merge_list(old: Vec<Value>, new: Vec<Value>, of: &Type, list: List) -> Result<Vec<Value>, PatchError> {
     match list {
-        List::Replace | List::By { merge: None, .. } => Ok(new.into_iter().filter_map(without_directives).collect()),
+        List::Replace | List::Whole | List::By { merge: None, .. } => {
+            Ok(new.into_iter().filter_map(without_directives).collect())
+        }
         List::Set => {
             let mut merged = old.clone();
             let mut known: HashSet<String> = old.iter().map(|item| Key(None).name(item)).collect();

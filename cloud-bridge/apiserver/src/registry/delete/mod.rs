@@ -159,7 +159,8 @@ fn mark(
     Ok(Outcome { object: stored.value().clone(), deleted: false })
 }
 
-fn preconditions(resource: &Resource, current: &Stored, options: &Options) -> ApiResult<()> {
+/// Whether it is the object, and the version, that the client means.
+pub(crate) fn preconditions(resource: &Resource, current: &Stored, options: &Options) -> ApiResult<()> {
     let value = current.value();
     // The API server names the kind here, not the plural.
     let conflict = |why: String| {

@@ -1,13 +1,11 @@
-//! The subresources of pods: binding, eviction, log.
+//! The subresources of pods: binding, log.
 
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Binding;
-use k8s_openapi::api::policy::v1::Eviction;
 use serde_json::{Value, json};
 
-use crate::registry::delete::{self, Options};
 use crate::registry::{Answer, Context};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
@@ -16,7 +14,8 @@ use apimachinery::field::FieldError;
 use apimachinery::meta;
 use kubelet_api::backend::{BackendError, LogOptions, PodOnNode};
 
-fn success(code: u16) -> Answer {
+/// A Status of success.
+pub(super) fn success(code: u16) -> Answer {
     Answer::Plain(
         code,
         json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code }),
@@ -94,30 +93,18 @@ fn set_scheduled(pod: &mut Value, now: Timestamp) {
         "lastProbeTime": null,
         "lastTransitionTime": meta::rfc3339(now),
     });
+    set_condition(pod, condition);
+}
+
+/// Puts a condition in the place of the one of its type.
+pub(super) fn set_condition(pod: &mut Value, condition: Value) {
     if !pod["status"].is_object() {
         pod.set("status", json!({}));
     }
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.retain(|c| c["type"] != "PodScheduled");
+    conditions.retain(|c| c["type"] != condition["type"]);
     conditions.push(condition);
     pod.set_at(&["status", "conditions"], conditions.into());
-}
-
-/// POST of `pods/NAME/eviction`: without disruption budgets, a deletion with the given options.
-pub(crate) fn evict(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
-    let eviction = typed::read::<Eviction>(body, "Eviction")?;
-    let given = meta::text(&eviction, "name");
-    if !given.is_empty() && given != ctx.path.name {
-        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
-    }
-    let mut options = Options::from_value(&eviction["deleteOptions"])?;
-    options.dry_run |= ctx.dry_run()?;
-    let inner = ctx.inner;
-    let mut store = inner.store();
-    let current = ctx.current(&store)?;
-    crate::admission::node_restriction::restrict_eviction(&ctx.attributes(), &current)?;
-    delete::remove(&mut store, &ctx.resource, &current, &options, ctx.now)?;
-    Ok(success(201))
 }
 
 /// The names of one list of containers.

@@ -108,7 +108,8 @@ pub(crate) fn quantity(errors: &mut Errors, path: &str, name: &str, amount: Quan
     }
 }
 
-fn standard_name(errors: &mut Errors, path: &str, name: &str) {
+/// A resource that exists at all.
+pub(crate) fn standard_name(errors: &mut Errors, path: &str, name: &str) {
     let before = errors.len();
     invalid_text(errors, path, name, names::qualified_name(name));
     let known = STANDARD_RESOURCES.contains(&name) || name.starts_with("hugepages-");
@@ -118,7 +119,8 @@ fn standard_name(errors: &mut Errors, path: &str, name: &str) {
     }
 }
 
-fn container_name(errors: &mut Errors, path: &str, name: &str) {
+/// A resource that containers have.
+pub(crate) fn container_name(errors: &mut Errors, path: &str, name: &str) {
     standard_name(errors, path, name);
     let complaint = if !name.contains('/') {
         if CONTAINER_RESOURCES.contains(&name) || name.starts_with("hugepages-") {

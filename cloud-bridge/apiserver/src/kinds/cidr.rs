@@ -1,0 +1,105 @@
+//! Ranges of addresses in objects (apimachinery pkg/util/validation/ip.go, IsValidCIDRForLegacyField).
+
+use std::net::IpAddr;
+
+/// An address and how many of its bits count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cidr {
+    address: IpAddr,
+    length: u32,
+}
+
+impl Cidr {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, length) = text.split_once('/')?;
+        let plain = length.bytes().all(|b| b.is_ascii_digit()) && (length == "0" || !length.starts_with('0'));
+        let (address, length): (IpAddr, u32) = (address.parse().ok()?, length.parse().ok().filter(|_| plain)?);
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (length <= most).then_some(Self { address, length })
+    }
+
+    /// The address as a number whose first bits count.
+    fn bits(self) -> u128 {
+        match self.address {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        }
+    }
+
+    fn mask(self) -> u128 {
+        u128::MAX.checked_shl(128 - self.length).unwrap_or(0)
+    }
+
+    /// Whether another range lies within this one and is smaller.
+    pub(crate) fn is_beyond(self, other: Self) -> bool {
+        self.address.is_ipv4() == other.address.is_ipv4()
+            && other.length > self.length
+            && other.bits() & self.mask() == self.bits() & self.mask()
+    }
+}
+
+/// Reads a range.
+///
+/// # Errors
+/// What is wrong with it, and the range if it can be told all the same.
+pub(crate) fn read(text: &str) -> Result<Cidr, (String, Option<Cidr>)> {
+    let Some(cidr) = Cidr::parse(text) else {
+        let lenient = Cidr::parse(&without_zeros(text));
+        let why = match lenient {
+            Some(_) => "must not have leading 0s in IP or prefix length",
+            None => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+        };
+        return Err((why.to_owned(), lenient));
+    };
+    let why = match cidr.address {
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => "must not have an IPv4-mapped IPv6 address",
+        _ if cidr.bits() & !cidr.mask() != 0 => "must not have bits set beyond the prefix length",
+        _ => return Ok(cidr),
+    };
+    Err((why.to_owned(), Some(cidr)))
+}
+
+/// Numbers as they would be without zeros before them.
+fn without_zeros(text: &str) -> String {
+    let Some((address, length)) = text.split_once('/') else { return text.to_owned() };
+    let bare = |number: &str| match number.trim_start_matches('0') {
+        "" if !number.is_empty() => "0".to_owned(),
+        rest => rest.to_owned(),
+    };
+    let address = if address.contains(':') {
+        address.to_owned()
+    } else {
+        address.split('.').map(bare).collect::<Vec<_>>().join(".")
+    };
+    format!("{address}/{}", bare(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_told_from_what_is_none() {
+        for right in ["10.0.0.0/8", "0.0.0.0/0", "10.1.2.3/32", "2001:db8::/64", "::/0", "::1/128"] {
+            assert!(read(right).is_ok(), "{right}");
+        }
+        let why = |text: &str| read(text).unwrap_err().0;
+        for wrong in ["", "10.0.0.0", "10.0.0.0/33", "10.0.0/8", "a/8", "10.0.0.0/-1", "::/129", "10.0.0.0/+8"] {
+            assert!(why(wrong).starts_with("must be a valid CIDR value"), "{wrong}");
+        }
+        assert_eq!(why("010.0.0.0/8"), "must not have leading 0s in IP or prefix length");
+        assert_eq!(why("10.0.0.0/08"), "must not have leading 0s in IP or prefix length");
+        assert_eq!(why("10.0.0.1/8"), "must not have bits set beyond the prefix length");
+        assert_eq!(why("::ffff:10.0.0.0/104"), "must not have an IPv4-mapped IPv6 address");
+    }
+
+    #[test]
+    fn a_part_of_a_range_is_smaller_than_it() {
+        let cidr = |text: &str| read(text).unwrap();
+        assert!(cidr("10.0.0.0/8").is_beyond(cidr("10.1.0.0/16")));
+        assert!(cidr("0.0.0.0/0").is_beyond(cidr("10.0.0.0/8")));
+        assert!(!cidr("10.0.0.0/8").is_beyond(cidr("10.0.0.0/8")));
+        assert!(!cidr("10.0.0.0/8").is_beyond(cidr("11.0.0.0/16")));
+        assert!(!cidr("::/0").is_beyond(cidr("10.0.0.0/8")));
+    }
+}
