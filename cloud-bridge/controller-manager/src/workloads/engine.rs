@@ -10,7 +10,7 @@ pub(crate) use super::now::Now;
 use super::plan::{Action, Failure, Outcome, Plan};
 use super::queue::Queue;
 use super::world::{Change, Kind, Task, Watched, World};
-use super::{deployment, replica_set, stateful_set, wake};
+use super::{deployment, disruption, replica_set, stateful_set, wake};
 
 /// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
 const UNANSWERED: Duration = Duration::from_secs(2);
@@ -76,6 +76,7 @@ impl Engine {
                 replica_set::plan_replication_controller(&self.world, key, failure, now.clock)
             }
             Kind::Deployment => deployment::plan(&self.world, key, failure, now.clock),
+            Kind::PodDisruptionBudget => disruption::plan(&self.world, key, now.clock),
             Kind::DaemonSet => daemon_set::plan(&self.world, &self.back_off, key, failure, now),
             Kind::StatefulSet => stateful_set::plan(&self.world, key, failure, now.clock),
             Kind::Pod | Kind::Node | Kind::ControllerRevision | Kind::PersistentVolumeClaim => Plan::default(),

@@ -4,9 +4,11 @@
 //!
 //! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in [`wake`].
 
+mod amount;
 mod claim;
 mod daemon_set;
 mod deployment;
+mod disruption;
 mod engine;
 mod history;
 mod node;

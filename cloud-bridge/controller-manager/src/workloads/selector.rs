@@ -4,14 +4,22 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+/// Whether these labels meet the selector. An empty one selects everything, as Kubernetes says of selectors in general.
+pub(crate) fn selects_or_all(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
+    is_empty(selector) || selects(selector, labels)
+}
+
+fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
 /// Whether these labels meet the selector. An empty one selects nothing here: no controller is to take all there is.
 pub(crate) fn selects(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     let value = |name: &str| labels.and_then(|labels| labels.get(name));
     let mut equal = selector.match_labels.iter().flatten();
     let mut expressions = selector.match_expressions.iter().flatten();
-    if selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
-        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
-    {
+    if is_empty(selector) {
         return false;
     }
     equal.all(|(name, wanted)| value(name) == Some(wanted))

@@ -12,8 +12,14 @@ use super::store::{Cached, Store, controller_of, key_of};
 use super::world::{Change, Kind, Task, World};
 
 /// The kinds that have a controller here.
-const CONTROLLERS: [Kind; 5] =
-    [Kind::ReplicaSet, Kind::Deployment, Kind::ReplicationController, Kind::DaemonSet, Kind::StatefulSet];
+const CONTROLLERS: [Kind; 6] = [
+    Kind::ReplicaSet,
+    Kind::Deployment,
+    Kind::ReplicationController,
+    Kind::DaemonSet,
+    Kind::StatefulSet,
+    Kind::PodDisruptionBudget,
+];
 
 /// The keys that are to be looked at because of a change.
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
@@ -44,7 +50,14 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
             tasks.extend(takers(world, kind, change.kind, namespace, labels).into_iter().map(|key| (kind, key)));
         }
     }
+    tasks.extend(budgets(world, change).map(|key| (Kind::PodDisruptionBudget, key)));
     tasks
+}
+
+/// The budgets that a change may concern: all of its namespace, which are few, for a pod may have been selected before.
+fn budgets<'a>(world: &'a World, change: &'a Change) -> impl Iterator<Item = ObjectKey> + 'a {
+    let budgets = world.disruption_budgets.in_namespace(&change.seen.key.namespace);
+    budgets.filter(|_| change.kind != Kind::PodDisruptionBudget).map(|one| key_of(&one.metadata))
 }
 
 /// The objects of kind `controller` that select an orphan of kind `orphan` with these labels.

@@ -5,6 +5,7 @@ use apimachinery::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::ReplicationController;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
@@ -145,6 +146,7 @@ kinds! {
     DaemonSet daemon_sets DaemonSet,
     PersistentVolumeClaim claims Claim,
     StatefulSet stateful_sets StatefulSet,
+    PodDisruptionBudget disruption_budgets PodDisruptionBudget,
 }
 
 macro_rules! cached {
@@ -161,4 +163,13 @@ macro_rules! cached {
     )*};
 }
 
-cached!(ReplicaSet, Deployment, ReplicationController, ControllerRevision, DaemonSet, StatefulSet, Claim);
+cached!(
+    ReplicaSet,
+    Deployment,
+    ReplicationController,
+    ControllerRevision,
+    DaemonSet,
+    StatefulSet,
+    Claim,
+    PodDisruptionBudget
+);

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::context::Context;
 use super::daemon_pod;
 use super::fit::Fit;
-use crate::workloads::deployment::scaled;
+use crate::workloads::amount::scaled;
 use crate::workloads::plan::Plan;
 use crate::workloads::pod::Pod;
 

@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::context::Context;
+use crate::workloads::amount::scaled;
 
 /// The size that the new ReplicaSet may have, which has this one now (K8s `NewRSNewReplicas`).
 pub(super) fn new_size(context: &Context<'_>, size: i64) -> i64 {
@@ -33,17 +34,4 @@ fn fence_posts(context: &Context<'_>) -> (i64, i64) {
     let surge = amount(rolling.and_then(|rolling| rolling.max_surge.as_ref()), true);
     let unavailable = amount(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), false);
     if (surge, unavailable) == (0, 0) { (0, 1) } else { (surge, unavailable) }
-}
-
-/// A count, or a percentage of `total`, rounded up or down (K8s `GetScaledValueFromIntOrPercent`).
-pub(crate) fn scaled(value: Option<&IntOrString>, total: i64, up: bool) -> i64 {
-    match value {
-        None => 0,
-        Some(IntOrString::Int(count)) => (*count).into(),
-        Some(IntOrString::String(text)) => {
-            let percent: i64 = text.strip_suffix('%').and_then(|digits| digits.parse().ok()).unwrap_or_default();
-            let parts = percent.saturating_mul(total);
-            if up { parts.saturating_add(99) / 100 } else { parts / 100 }
-        }
-    }
 }

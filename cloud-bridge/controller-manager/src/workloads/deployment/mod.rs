@@ -21,7 +21,6 @@ use super::claim::claim;
 use super::plan::{Action, Failure, Plan};
 use super::selector::selects;
 use super::world::{Kind, World};
-pub(super) use bounds::scaled;
 use context::Context;
 use sets::Sets;
 

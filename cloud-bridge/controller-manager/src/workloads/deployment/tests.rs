@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::bounds::scaled;
 use crate::workloads::plan::{Action, Write};
 use crate::workloads::simulation::{Course, Model, Named, key, owned, seeds};
 use crate::workloads::world::Kind;
@@ -217,14 +216,4 @@ fn a_pause_holds_a_roll_out_but_not_a_scaling() {
     assert_eq!(images, vec![json!("one"); 5]);
     let progressing = condition(course.model.get(Kind::Deployment, "web"), "Progressing");
     assert_eq!(progressing["reason"], "DeploymentPaused");
-}
-
-#[test]
-fn percentages_round_up_for_surge_and_down_for_unavailable() {
-    let cases = [(json!(3), 10, 3, 3), (json!("25%"), 10, 3, 2), (json!("1%"), 1, 1, 0), (json!("x"), 10, 0, 0)];
-    for (value, total, up, down) in cases {
-        let value = serde_json::from_value(value).unwrap();
-        assert_eq!((scaled(Some(&value), total, true), scaled(Some(&value), total, false)), (up, down), "{value:?}");
-    }
-    assert_eq!(scaled(None, 10, true), 0);
 }

@@ -1,0 +1,93 @@
+//! Budgets in the model of the API.
+
+use serde_json::{Value, json};
+
+use crate::workloads::simulation::{Course, Model, key};
+use crate::workloads::world::Kind;
+
+fn course(budget: &Value) -> Course {
+    let mut course = Course::new(1, |_, _| {});
+    course.model.put(Kind::Deployment, json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 4, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "x"}]}},
+        },
+    }));
+    let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}});
+    spec.as_object_mut().unwrap().extend(budget.as_object().unwrap().clone());
+    course.model.put(Kind::PodDisruptionBudget, json!({"metadata": {"name": "web"}, "spec": spec}));
+    course.settle();
+    course
+}
+
+fn numbers(model: &Model) -> [i64; 4] {
+    let status = &model.get(Kind::PodDisruptionBudget, "web")["status"];
+    ["expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed"]
+        .map(|name| status[name].as_i64().unwrap_or(-1))
+}
+
+fn condition(model: &Model) -> &Value {
+    &model.get(Kind::PodDisruptionBudget, "web")["status"]["conditions"][0]
+}
+
+#[test]
+fn a_budget_counts_what_its_controllers_want_and_what_is_healthy() {
+    for (budget, wanted) in [
+        (json!({"minAvailable": 3}), [4, 3, 4, 1]),
+        (json!({"minAvailable": "50%"}), [4, 2, 4, 2]),
+        (json!({"minAvailable": "30%"}), [4, 2, 4, 2]),
+        (json!({"minAvailable": 9}), [4, 9, 4, 0]),
+        (json!({"maxUnavailable": 1}), [4, 3, 4, 1]),
+        (json!({"maxUnavailable": "100%"}), [4, 0, 4, 4]),
+    ] {
+        assert_eq!(numbers(&course(&budget).model), wanted, "{budget}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_not_ready_takes_from_the_budget_and_says_so() {
+    let mut course = course(&json!({"maxUnavailable": 1}));
+    assert_eq!(condition(&course.model)["reason"], "SufficientPods");
+    let pod = course.model.names(Kind::Pod)[0].clone();
+    course.model.change(Kind::Pod, &pod, |pod| pod["status"] = json!({"phase": "Running"}));
+    course.step(1);
+    assert_eq!(numbers(&course.model), [4, 3, 3, 0]);
+    assert_eq!(
+        (&condition(&course.model)["reason"], &condition(&course.model)["status"]),
+        (&json!("InsufficientPods"), &json!("False"))
+    );
+}
+
+#[test]
+fn an_eviction_that_was_allowed_counts_until_the_pod_is_gone_or_for_two_minutes() {
+    let mut course = course(&json!({"maxUnavailable": 1}));
+    let pod = course.model.names(Kind::Pod)[0].clone();
+    let time = course.model.clock().to_string();
+    course.model.change(Kind::PodDisruptionBudget, &key("web"), |budget| {
+        budget["status"]["disruptedPods"] = json!({pod.name.clone(): time});
+        budget["status"]["disruptionsAllowed"] = 0.into();
+    });
+    course.step(1);
+    assert_eq!(numbers(&course.model), [4, 3, 3, 0]);
+    course.step(60);
+    assert_eq!(numbers(&course.model), [4, 3, 3, 0]);
+    course.step(65);
+    assert_eq!(numbers(&course.model), [4, 3, 4, 1], "it was not evicted after all");
+}
+
+#[test]
+fn pods_of_nobody_known_stop_a_budget_of_shares() {
+    let mut course = course(&json!({"maxUnavailable": 1}));
+    let owner = json!([{"apiVersion": "x/v1", "kind": "X", "name": "x", "uid": "u", "controller": true}]);
+    course.model.put(
+        Kind::Pod,
+        json!({
+            "metadata": {"name": "odd", "labels": {"app": "web"}, "ownerReferences": owner}, "spec": {"containers": []},
+        }),
+    );
+    course.step(1);
+    assert_eq!(numbers(&course.model)[3], 0);
+    assert_eq!(condition(&course.model)["reason"], "SyncFailed");
+    assert_eq!(condition(&course.model)["message"], "found no controllers for pod \"odd\"");
+}
