@@ -3,6 +3,8 @@
 
 #[path = "workloads/daemon_set.rs"]
 mod daemon_set;
+#[path = "workloads/jobs.rs"]
+mod jobs;
 #[path = "workloads/stateful_set.rs"]
 mod stateful_set;
 

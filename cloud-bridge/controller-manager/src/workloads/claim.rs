@@ -57,6 +57,20 @@ pub(crate) fn claim<'a, T: Cached>(
     claim
 }
 
+/// The same actions for a controller that marks what is its own with a finalizer: it comes with the reference and goes
+/// with it.
+pub(crate) fn with_finalizer(mut actions: Vec<Action>, finalizer: &str) -> Vec<Action> {
+    for action in &mut actions {
+        let Write::Strategic { patch } = &mut action.write else { continue };
+        let releases = patch["metadata"]["ownerReferences"][0]["$patch"] == "delete";
+        let list = if releases { "$deleteFromPrimitiveList/finalizers" } else { "finalizers" };
+        if let Some(metadata) = apimachinery::json::object_mut(patch, "metadata") {
+            metadata.insert(list.to_owned(), json!([finalizer]));
+        }
+    }
+    actions
+}
+
 fn set_owners(kind: Kind, meta: &ObjectMeta, references: serde_json::Value) -> Action {
     // With the uid, so that a new object of the same name is left alone.
     let patch = json!({"metadata": {"ownerReferences": references, "uid": uid(meta)}});

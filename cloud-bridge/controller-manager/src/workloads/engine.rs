@@ -10,7 +10,7 @@ pub(crate) use super::now::Now;
 use super::plan::{Action, Failure, Outcome, Plan};
 use super::queue::Queue;
 use super::world::{Change, Kind, Task, Watched, World};
-use super::{deployment, disruption, replica_set, stateful_set, wake};
+use super::{cron_job, deployment, disruption, job, replica_set, stateful_set, wake};
 
 /// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
 const UNANSWERED: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ impl Engine {
     /// Takes in what a watch saw.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) {
         let changes = self.world.watched(watched, now.clock);
-        self.wake(changes);
+        self.wake(changes, now);
     }
 
     /// Takes in what a write left: nobody has to wait for the watch to tell.
@@ -37,13 +37,16 @@ impl Engine {
             Outcome::Is(object) => self.world.written(action.kind, object, now.clock),
             Outcome::Gone => action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid)),
         };
-        self.wake(change);
+        self.wake(change, now);
     }
 
-    fn wake(&mut self, changes: impl IntoIterator<Item = Change>) {
+    fn wake(&mut self, changes: impl IntoIterator<Item = Change>, now: Now) {
         for change in changes {
             for task in wake::tasks(&self.world, &change) {
-                self.queue.add(task);
+                match wake::delay(&task, &change) {
+                    Some(delay) => self.queue.add_at(now.passed + delay, task),
+                    None => self.queue.add(task),
+                }
             }
         }
     }
@@ -78,8 +81,11 @@ impl Engine {
             Kind::Deployment => deployment::plan(&self.world, key, failure, now.clock),
             Kind::PodDisruptionBudget => disruption::plan(&self.world, key, now.clock),
             Kind::DaemonSet => daemon_set::plan(&self.world, &self.back_off, key, failure, now),
+            Kind::Job => job::plan(&self.world, key, failure, now.clock),
+            Kind::CronJob => cron_job::plan(&self.world, key, now.clock),
+            Kind::Pod => job::orphan(&self.world, key),
             Kind::StatefulSet => stateful_set::plan(&self.world, key, failure, now.clock),
-            Kind::Pod | Kind::Node | Kind::ControllerRevision | Kind::PersistentVolumeClaim => Plan::default(),
+            Kind::Node | Kind::ControllerRevision | Kind::PersistentVolumeClaim => Plan::default(),
         }
     }
 

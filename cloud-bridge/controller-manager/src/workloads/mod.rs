@@ -6,11 +6,13 @@
 
 mod amount;
 mod claim;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
 mod engine;
 mod history;
+mod job;
 mod node;
 mod now;
 mod perform;
@@ -94,10 +96,11 @@ impl Controllers {
     async fn sync(&mut self, task: &Task) -> End {
         for _ in 0..STEPS {
             let Some(plan) = self.engine.plan(task, None, self.now()) else { return End::Failed };
+            let done = self.perform(&plan).await;
             if plan.actions.is_empty() {
                 return End::Done;
             }
-            let Err(failure) = self.perform(&plan).await else { continue };
+            let Err(failure) = done else { continue };
             if failure.namespace_ends {
                 return End::Done;
             }

@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use serde_json::Value;
 
-use super::plan::{Action, Failure, Order, Outcome, Plan, Told, Write};
+use super::plan::{Action, Deletion, Failure, Order, Outcome, Plan, Told, Write};
 use crate::events::{Event, Recorder};
 
 /// An API that does not answer is given up after this, and asked again later.
@@ -55,6 +55,9 @@ pub(crate) async fn perform<'a>(
         if plan.order == Order::SlowStart {
             size = (size * 2).min(AT_ONCE);
         }
+    }
+    for told in &plan.done {
+        events.record(event_of(told.clone()));
     }
     (done, Ok(()))
 }
@@ -110,9 +113,13 @@ fn request(action: &Action) -> Result<http::Request<Vec<u8>>, String> {
             let body = serde_json::to_vec(object).map_err(|error| error.to_string())?;
             request.create(&PostParams::default(), body)
         }
-        Write::Delete { uid } => {
+        Write::Delete { uid, how } => {
+            let params = match how {
+                Deletion::Background => DeleteParams::background(),
+                Deletion::Foreground => DeleteParams::foreground(),
+            };
             let same = Preconditions { uid: Some(uid.clone()), resource_version: None };
-            request.delete(name, &DeleteParams::background().preconditions(same))
+            request.delete(name, &params.preconditions(same))
         }
         Write::Merge { subresource: None, patch } => request.patch(name, &params, &Patch::Merge(patch)),
         Write::Merge { subresource: Some(part), patch } => {

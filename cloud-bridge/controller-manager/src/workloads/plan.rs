@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) again: Option<Duration>,
     /// Events that say why, before anything is done.
     pub(crate) told: Vec<Told>,
+    /// What is told once all actions are done; of a plan without any, each time.
+    pub(crate) done: Vec<Told>,
 }
 
 /// How the actions of a plan follow each other. The first one that fails ends it in each case.
@@ -50,6 +52,12 @@ impl Plan {
         self.again = after;
         self
     }
+
+    /// The same, and this is told once it is done.
+    pub(crate) fn tell(mut self, told: Vec<Told>) -> Self {
+        self.done = told;
+        self
+    }
 }
 
 /// One write, and what is told of it.
@@ -67,9 +75,10 @@ pub(crate) struct Action {
 #[derive(Debug)]
 pub(crate) enum Write {
     Create(Box<Value>),
-    /// The object with this uid, in the background.
+    /// The object with this uid.
     Delete {
         uid: String,
+        how: Deletion,
     },
     /// A JSON merge patch of the object, or of its subresource.
     Merge {
@@ -80,6 +89,15 @@ pub(crate) enum Write {
     Strategic {
         patch: Value,
     },
+}
+
+/// What becomes of an object that is deleted, and of its dependents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// Its dependents follow it.
+    Background,
+    /// It follows its dependents.
+    Foreground,
 }
 
 /// An event on an object. `{}` in its message is the name of what was written, or the error.
@@ -144,7 +162,7 @@ impl Action {
     /// The uid of the object that it removes, if it does.
     pub(crate) fn removes(&self) -> Option<&str> {
         match &self.write {
-            Write::Delete { uid } => Some(uid),
+            Write::Delete { uid, .. } => Some(uid),
             _ => None,
         }
     }
@@ -156,7 +174,11 @@ impl Action {
     }
 
     pub(crate) fn delete(kind: Kind, meta: &ObjectMeta) -> Self {
-        let write = Write::Delete { uid: uid(meta).to_owned() };
+        Self::delete_by(kind, meta, Deletion::Background)
+    }
+
+    pub(crate) fn delete_by(kind: Kind, meta: &ObjectMeta, how: Deletion) -> Self {
+        let write = Write::Delete { uid: uid(meta).to_owned(), how };
         Self { kind, key: key_of(meta), write, done: None, failed: None }
     }
 

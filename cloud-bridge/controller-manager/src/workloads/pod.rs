@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{self as core, PodCondition};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
 
 use super::store::Cached;
@@ -20,6 +20,9 @@ pub(crate) struct Pod {
     /// Since when this program knows that it is ready.
     #[serde(skip)]
     ready_seen: Option<Timestamp>,
+    /// Since when this program knows that it has ended or is to end.
+    #[serde(skip)]
+    ended_seen: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -57,6 +60,20 @@ pub(crate) struct PodStatus {
 pub(crate) struct ContainerStatus {
     pub(crate) name: String,
     pub(crate) restart_count: i32,
+    pub(crate) state: ContainerState,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainerState {
+    pub(crate) terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Terminated {
+    pub(crate) exit_code: i32,
+    pub(crate) finished_at: Option<Time>,
 }
 
 apimachinery::read_as!(Pod, core::Pod);
@@ -73,6 +90,8 @@ impl Cached for Pod {
     fn seen(&mut self, before: Option<&Self>, now: Timestamp) {
         let known = before.and_then(|before| before.ready_seen);
         self.ready_seen = self.is_ready().then(|| known.unwrap_or(now));
+        let known = before.and_then(|before| before.ended_seen);
+        self.ended_seen = (!self.is_active()).then(|| known.unwrap_or(now));
     }
 }
 
@@ -155,16 +174,46 @@ impl Pod {
         self.available_in(min_ready_seconds, now).is_some_and(|wait| wait.is_zero())
     }
 
+    /// When it ended, as far as it has. A node whose clock is ahead does not put it off: no later than it was seen so (K8s
+    /// pkg/controller/job/backoff_utils.go `getFinishedTime`).
+    pub(crate) fn ended(&self) -> Option<Timestamp> {
+        let seen = self.ended_seen?;
+        let told = self.containers_ended().or_else(|| self.unready_since()).or_else(|| self.deletion_asked());
+        Some(told.map_or(seen, |told| told.min(seen)))
+    }
+
+    /// When the last of its containers and sidecars ended, if all of them have.
+    fn containers_ended(&self) -> Option<Timestamp> {
+        let ended =
+            |status: &ContainerStatus| status.state.terminated.as_ref()?.finished_at.as_ref().map(|time| time.0);
+        let sidecars = self.status.init_container_statuses.iter().filter(|status| self.is_sidecar(&status.name));
+        let ends: Option<Vec<_>> = self.status.container_statuses.iter().chain(sidecars).map(ended).collect();
+        ends?.into_iter().max()
+    }
+
+    fn unready_since(&self) -> Option<Timestamp> {
+        let mut conditions = self.status.conditions.iter();
+        let unready = conditions.find(|one| one.type_ == "Ready" && one.status == "False")?;
+        unready.last_transition_time.as_ref().map(|time| time.0)
+    }
+
+    fn deletion_asked(&self) -> Option<Timestamp> {
+        let due = self.metadata.deletion_timestamp.as_ref()?.0;
+        let grace = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
+        due.checked_sub(SignedDuration::from_secs(grace)).ok()
+    }
+
+    fn is_sidecar(&self, name: &str) -> bool {
+        let named = self.spec.init_containers.iter().find(|container| container.name == name);
+        named.is_some_and(|container| container.restart_policy.as_deref() == Some("Always"))
+    }
+
     /// The most restarts of one of its containers, and of one of its sidecars.
     pub(crate) fn restarts(&self) -> (i32, i32) {
         let most = |statuses: &mut dyn Iterator<Item = &ContainerStatus>| {
             statuses.map(|status| status.restart_count).max().unwrap_or_default()
         };
-        let sidecar = |name: &str| {
-            let named = self.spec.init_containers.iter().find(|container| container.name == name);
-            named.is_some_and(|container| container.restart_policy.as_deref() == Some("Always"))
-        };
-        let mut sidecars = self.status.init_container_statuses.iter().filter(|status| sidecar(&status.name));
+        let mut sidecars = self.status.init_container_statuses.iter().filter(|status| self.is_sidecar(&status.name));
         (most(&mut self.status.container_statuses.iter()), most(&mut sidecars))
     }
 }

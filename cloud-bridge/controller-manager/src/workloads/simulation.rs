@@ -1,6 +1,9 @@
 //! The controllers against a model of the API: watches that lag, writes that fail, a program that is killed between any two
 //! writes, nodes that start, end and lose pods. One seed is one course of events.
 
+mod patch;
+
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -12,6 +15,7 @@ use serde_json::{Value, json};
 use super::engine::{End, Engine, Now};
 use super::plan::{Action, Failure, Order, Outcome, Write};
 use super::world::{Kind, Task, Watched};
+use patch::{is_empty, merge, strategic};
 
 /// A small generator (splitmix64): the same course for the same seed.
 pub(crate) struct Chance(pub(crate) u64);
@@ -43,11 +47,20 @@ pub(crate) struct Model {
     version: u64,
     news: VecDeque<(Kind, bool, Value)>,
     now: i64,
+    /// How far the clock was set.
+    turned: i64,
+    /// Numbers that a check compares with later ones.
+    pub(crate) notes: RefCell<BTreeMap<String, i64>>,
 }
 
 impl Model {
     pub(crate) fn clock(&self) -> Timestamp {
-        Timestamp::from_second(1_700_000_000 + self.now).unwrap()
+        Timestamp::from_second(1_720_000_000 + self.now + self.turned).unwrap()
+    }
+
+    /// Somebody sets the clock by so many seconds.
+    pub(crate) fn turn_clock(&mut self, seconds: i64) {
+        self.turned += seconds;
     }
 
     pub(crate) fn get(&self, kind: Kind, name: &str) -> &Value {
@@ -111,6 +124,21 @@ impl Model {
         (name == "node" && ready.is_none() || ready.is_some_and(|ready| ready == "True")).then(|| name.to_owned())
     }
 
+    /// Deletes an object that nothing but a finalizer holds.
+    pub(crate) fn end(&mut self, kind: Kind, key: &ObjectKey) {
+        let Some(object) = self.objects.get(&(kind, key.clone())) else { return };
+        if is_empty(&object["metadata"]["finalizers"]) {
+            self.remove(kind, key);
+        } else if object["metadata"]["deletionGracePeriodSeconds"] != 0 {
+            let stamp = self.clock().to_string();
+            self.change(kind, key, |object| {
+                let metadata = object["metadata"].as_object_mut().unwrap();
+                metadata.entry("deletionTimestamp").or_insert(stamp.into());
+                metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
+            });
+        }
+    }
+
     fn do_action(&mut self, action: &Action) -> Result<Outcome, Failure> {
         let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), namespace_ends: false });
         let name = (action.kind, action.key.clone());
@@ -123,16 +151,15 @@ impl Model {
         let Some(before) = self.objects.get(&name).cloned() else { return Ok(Outcome::Gone) };
         match &action.write {
             Write::Create(_) => unreachable!("done above"),
-            Write::Delete { uid } if before["metadata"]["uid"] != **uid => failed(409, "another uid"),
+            Write::Delete { uid, .. } if before["metadata"]["uid"] != **uid => failed(409, "another uid"),
             Write::Delete { .. } if action.kind == Kind::Pod && !before["spec"]["nodeName"].is_null() => {
-                self.change(action.kind, &action.key, |pod| {
-                    pod["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z".into();
-                });
+                let stamp = self.clock().to_string();
+                self.change(action.kind, &action.key, |pod| pod["metadata"]["deletionTimestamp"] = stamp.into());
                 Ok(Outcome::Is(self.objects[&name].clone()))
             }
             Write::Delete { .. } => {
-                self.remove(action.kind, &action.key);
-                Ok(Outcome::Gone)
+                self.end(action.kind, &action.key);
+                Ok(self.objects.get(&name).map_or(Outcome::Gone, |object| Outcome::Is(object.clone())))
             }
             Write::Merge { subresource, patch } => {
                 if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] {
@@ -147,31 +174,22 @@ impl Model {
                 }
                 Ok(Outcome::Is(self.put(action.kind, after)))
             }
+            Write::Strategic { patch }
+                if !patch["metadata"]["resourceVersion"].is_null()
+                    && patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] =>
+            {
+                failed(409, "changed meanwhile")
+            }
             Write::Strategic { patch } => {
                 let mut after = before.clone();
-                after["metadata"]["ownerReferences"] = match &patch["metadata"]["ownerReferences"][0] {
-                    one if one["$patch"] == "delete" => json!([]),
-                    one => json!([one]),
-                };
-                Ok(Outcome::Is(self.put(action.kind, after)))
+                strategic(&mut after["metadata"], &patch["metadata"]);
+                let after = self.put(action.kind, after);
+                let meta = &after["metadata"];
+                if meta["deletionGracePeriodSeconds"] == 0 && is_empty(&meta["finalizers"]) {
+                    self.remove(action.kind, &action.key);
+                }
+                Ok(Outcome::Is(after))
             }
-        }
-    }
-}
-
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (name, value) in fields {
-        if value.is_null() {
-            target.as_object_mut().unwrap().remove(name);
-        } else {
-            merge(&mut target[name.as_str()], value);
         }
     }
 }
@@ -290,7 +308,7 @@ impl Course {
             let pod = &self.model.objects[&(Kind::Pod, key.clone())];
             let Some(node) = self.model.node_of(pod) else { continue };
             if !pod["metadata"]["deletionTimestamp"].is_null() {
-                self.model.remove(Kind::Pod, &key);
+                self.model.end(Kind::Pod, &key);
                 continue;
             }
             let fails = !self.calm && self.chance.one_in(25);

@@ -1,25 +1,37 @@
 //! Whom a change concerns: the object itself, its controllers before and after, and whoever may want an orphan. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use super::job::is_tracked;
 use super::selector::selects;
 use super::store::{Cached, Store, controller_of, key_of};
 use super::world::{Change, Kind, Task, World};
 
 /// The kinds that have a controller here.
-const CONTROLLERS: [Kind; 6] = [
+const CONTROLLERS: [Kind; 8] = [
     Kind::ReplicaSet,
     Kind::Deployment,
     Kind::ReplicationController,
     Kind::DaemonSet,
     Kind::StatefulSet,
     Kind::PodDisruptionBudget,
+    Kind::Job,
+    Kind::CronJob,
 ];
+
+/// What happens to the pods of a Job is looked at together, not one by one (K8s `SyncJobBatchPeriod`).
+const JOB_BATCH: Duration = Duration::from_secs(1);
+
+/// How long a key that a change concerns may wait for more of the kind.
+pub(crate) fn delay(task: &Task, change: &Change) -> Option<Duration> {
+    (task.0 == Kind::Job && change.kind == Kind::Pod).then_some(JOB_BATCH)
+}
 
 /// The keys that are to be looked at because of a change.
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
@@ -48,6 +60,10 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     if let Some(labels) = &change.seen.orphan {
         for kind in CONTROLLERS {
             tasks.extend(takers(world, kind, change.kind, namespace, labels).into_iter().map(|key| (kind, key)));
+        }
+        // The controller may have gone without the pod, which cannot go for its finalizer.
+        if change.kind == Kind::Pod && world.pods.get(&change.seen.key).is_some_and(is_tracked) {
+            tasks.push((Kind::Pod, change.seen.key.clone()));
         }
     }
     tasks.extend(budgets(world, change).map(|key| (Kind::PodDisruptionBudget, key)));
@@ -88,6 +104,9 @@ fn takers(
         }
         (Kind::StatefulSet, Kind::Pod | Kind::ControllerRevision) => {
             selecting(&world.stateful_sets, namespace, labels, |one| one.spec.as_ref().map(|spec| &spec.selector))
+        }
+        (Kind::Job, Kind::Pod) => {
+            selecting(&world.jobs, namespace, labels, |job| job.spec.as_ref().and_then(|spec| spec.selector.as_ref()))
         }
         _ => Vec::new(),
     }

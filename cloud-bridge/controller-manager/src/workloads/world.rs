@@ -4,6 +4,7 @@
 use apimachinery::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -61,6 +62,7 @@ macro_rules! kinds {
         }
 
         /// What a watch of any of the kinds saw.
+        #[expect(clippy::large_enum_variant, reason = "there is one at a time, which is taken in at once")]
         pub(crate) enum Watched {
             $($kind(Event<$type>),)*
         }
@@ -147,6 +149,8 @@ kinds! {
     PersistentVolumeClaim claims Claim,
     StatefulSet stateful_sets StatefulSet,
     PodDisruptionBudget disruption_budgets PodDisruptionBudget,
+    Job jobs Job,
+    CronJob cron_jobs CronJob,
 }
 
 macro_rules! cached {
@@ -171,5 +175,7 @@ cached!(
     DaemonSet,
     StatefulSet,
     Claim,
-    PodDisruptionBudget
+    PodDisruptionBudget,
+    Job,
+    CronJob
 );

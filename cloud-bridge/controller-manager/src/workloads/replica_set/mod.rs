@@ -4,7 +4,7 @@ mod replication_controller;
 mod status;
 #[cfg(test)]
 mod tests;
-mod victims;
+pub(super) mod victims;
 
 use std::time::Duration;
 

@@ -25,7 +25,12 @@ pub(super) fn related<'a>(world: &'a World, set: &ReplicaSet) -> Vec<&'a Pod> {
 }
 
 /// The `count` pods that go first.
-pub(super) fn choose<'a>(pods: &[&'a Pod], related: &[&Pod], count: usize, now: Timestamp) -> Vec<&'a Pod> {
+pub(in crate::workloads) fn choose<'a>(
+    pods: &[&'a Pod],
+    related: &[&Pod],
+    count: usize,
+    now: Timestamp,
+) -> Vec<&'a Pod> {
     let mut beside: BTreeMap<&str, usize> = BTreeMap::new();
     for node in related.iter().filter_map(|pod| pod.spec.node_name.as_deref()) {
         *beside.entry(node).or_default() += 1;

@@ -1,0 +1,231 @@
+//! CronJobs: a Job for each time of a schedule (K8s pkg/controller/cronjob). Decisions only.
+
+mod history;
+mod next;
+mod schedule;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use apimachinery::cron::{Schedule, zone};
+use apimachinery::key::ObjectKey;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
+use serde_json::{Value, json};
+
+use super::claim::controller_reference;
+use super::job;
+use super::plan::{Action, Plan, Teller, Told};
+use super::store::uid;
+use super::world::{Kind, World};
+use next::Times;
+use schedule::Missed;
+
+const COMPONENT: &str = "cronjob-controller";
+/// The annotation of a Job with the time that it is for.
+const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+/// A device whose clock says an earlier time, 2024-01-01, does not know the time.
+const CLOCK_FLOOR: i64 = 1_704_067_200;
+/// While the clock is wrong it is looked at this often.
+const CLOCK_CHECK: Duration = Duration::from_secs(10);
+/// A schedule is looked at no later than this, for the clock may be set.
+const LONGEST_WAIT: Duration = Duration::from_mins(10);
+
+/// The zone of schedules that name none: that of the host.
+static LOCAL: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
+
+/// A CronJob, and what a plan for it is made of.
+struct Context<'a> {
+    cron_job: &'a CronJob,
+    spec: &'a CronJobSpec,
+    status: CronJobStatus,
+    jobs: Vec<&'a Job>,
+    now: Timestamp,
+}
+
+/// What is to be done next about a CronJob.
+pub(crate) fn plan(world: &World, key: &ObjectKey, now: Timestamp) -> Plan {
+    let Some((cron_job, spec)) = world.cron_jobs.get(key).map(|one| (one, &one.spec)) else {
+        return Plan::default();
+    };
+    let jobs = world.jobs.owned_by(uid(&cron_job.metadata)).collect();
+    let status = cron_job.status.clone().unwrap_or_default();
+    let context = Context { cron_job, spec, status, jobs, now };
+    if let Some(job) = history::surplus(&context) {
+        return context.delete(job);
+    }
+    let Next { due, again, told } = context.next();
+    let name = due.map(|due| context.job_name(due));
+    let (status, mut news) = status::status(&context, due.zip(name.as_deref()));
+    if let Some(action) = Action::status(Kind::CronJob, &cron_job.metadata, &context.status, &status) {
+        return Plan::one_by_one(vec![action]).tell(news).again(again);
+    }
+    news.extend(told);
+    let (Some(due), Some(name)) = (due, name) else { return Plan::default().tell(news).again(again) };
+    // Also those that the status does not name: it may not have been written.
+    let running: Vec<&Job> =
+        context.jobs.iter().copied().filter(|job| job::finished(job.status.as_ref()).is_none()).collect();
+    match spec.concurrency_policy.as_deref() {
+        Some("Forbid") if !running.is_empty() => {
+            let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
+            news.push(context.teller().normal("JobAlreadyActive", message));
+            return Plan::default().tell(news).again(again);
+        }
+        Some("Replace") => {
+            if let Some(job) = running.iter().find(|job| job.metadata.deletion_timestamp.is_none()) {
+                return context.delete(job);
+            }
+        }
+        _ => {}
+    }
+    let taken = ObjectKey { namespace: key.namespace.clone(), name: name.clone() };
+    if world.jobs.get(&taken).is_some() {
+        // Somebody else's, or one that is over: this time has had its Job.
+        return Plan::default().tell(news).again(again);
+    }
+    Plan::one_by_one(vec![context.create(&name, due)]).tell(news).again(again)
+}
+
+/// What a schedule says now.
+#[derive(Default)]
+struct Next {
+    /// The time that is to have its Job now.
+    due: Option<Timestamp>,
+    again: Option<Duration>,
+    told: Vec<Told>,
+}
+
+impl Context<'_> {
+    fn teller(&self) -> Teller {
+        Teller::new(COMPONENT, Kind::CronJob, &self.cron_job.metadata)
+    }
+
+    /// The zone of the schedule; why there is none.
+    fn zone(&self) -> Result<TimeZone, String> {
+        self.spec.time_zone.as_deref().map_or_else(|| Ok(LOCAL.clone()), zone::load)
+    }
+
+    fn is_policy(&self, policy: &str) -> bool {
+        self.spec.concurrency_policy.as_deref() == Some(policy)
+    }
+
+    /// The clock cannot be right.
+    fn is_before_its_time(&self) -> bool {
+        let last = self.status.last_schedule_time.as_ref().map(|time| time.0);
+        self.now.as_second() < CLOCK_FLOOR || last.is_some_and(|last| self.now < last)
+    }
+
+    fn next(&self) -> Next {
+        if self.cron_job.metadata.deletion_timestamp.is_some() {
+            return Next::default();
+        }
+        let text = &self.spec.schedule;
+        let zone = match self.zone() {
+            Ok(zone) => zone,
+            Err(error) => {
+                let name = self.spec.time_zone.as_deref().unwrap_or_default();
+                let message = format!("invalid timeZone: {name:?}: {error}");
+                return self.tell("UnknownTimeZone", message);
+            }
+        };
+        if self.spec.suspend == Some(true) {
+            return Next::default();
+        }
+        let schedule = match Schedule::parse(text) {
+            Ok(schedule) => Times { schedule, zone },
+            Err(error) => {
+                return self.tell("UnparseableSchedule", format!("unparseable schedule: {text:?} : {error}"));
+            }
+        };
+        if self.is_before_its_time() {
+            return Next { again: Some(CLOCK_CHECK), ..Next::default() };
+        }
+        let mut next = self.by_schedule(&schedule);
+        if text.contains("TZ") {
+            let message = format!(
+                "CRON_TZ or TZ used in schedule {text:?} is not officially supported, see https://kubernetes.io/docs/concepts/\
+                 workloads/controllers/cron-jobs/ for more details"
+            );
+            next.told.push(self.teller().warning("UnsupportedSchedule", message));
+        }
+        next
+    }
+
+    fn by_schedule(&self, schedule: &Times) -> Next {
+        let recent = match schedule::most_recent(self, schedule, true) {
+            Ok(recent) => recent,
+            Err(error) => {
+                return self.tell("InvalidSchedule", format!("invalid schedule: {} : {error}", self.spec.schedule));
+            }
+        };
+        let mut next =
+            Next { again: schedule::wait(self, schedule).map(|wait| wait.min(LONGEST_WAIT)), ..Next::default() };
+        let Some(due) = recent.time else { return next };
+        if recent.missed == Missed::Many {
+            let message =
+                "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+            next.told.push(self.teller().warning("TooManyMissedTimes", message));
+        }
+        let late = Duration::try_from(self.now.duration_since(due)).unwrap_or_default();
+        let deadline = self.spec.starting_deadline_seconds.map(|seconds| u64::try_from(seconds).unwrap_or_default());
+        if deadline.is_some_and(|deadline| late > Duration::from_secs(deadline)) {
+            let time = due.strftime("%a, %d %b %Y %H:%M:%S +0000");
+            next.told
+                .push(self.teller().warning("MissSchedule", format!("Missed scheduled time to start a job: {time}")));
+            return next;
+        }
+        if self.status.last_schedule_time.as_ref().is_none_or(|last| last.0 != due) {
+            next.due = Some(due);
+        }
+        next
+    }
+
+    fn tell(&self, reason: &'static str, message: String) -> Next {
+        Next { told: vec![self.teller().warning(reason, message)], ..Next::default() }
+    }
+
+    fn name(&self) -> &str {
+        self.cron_job.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The same for the same time, so that no time has two Jobs.
+    fn job_name(&self, due: Timestamp) -> String {
+        format!("{}-{}", self.name(), due.as_second().div_euclid(60))
+    }
+
+    fn create(&self, name: &str, due: Timestamp) -> Action {
+        let meta = &self.cron_job.metadata;
+        let template = &self.spec.job_template;
+        let metadata = template.metadata.clone().unwrap_or_default();
+        let mut annotations = metadata.annotations.unwrap_or_default();
+        let zone = self.zone().unwrap_or(TimeZone::UTC);
+        annotations.insert(SCHEDULED.to_owned(), schedule::rfc3339(due, &zone));
+        let job: Value = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "name": name, "labels": metadata.labels, "annotations": annotations,
+                "ownerReferences": [controller_reference(Kind::CronJob, meta)],
+            },
+            "spec": template.spec,
+        });
+        Action {
+            done: Some(self.teller().normal("SuccessfulCreate", "Created job {}")),
+            failed: Some(self.teller().warning("FailedCreate", "Error creating job: {}")),
+            ..Action::create(Kind::Job, meta.namespace.as_deref().unwrap_or_default(), job)
+        }
+    }
+
+    fn delete(&self, job: &Job) -> Plan {
+        let name = job.metadata.name.as_deref().unwrap_or_default();
+        let action = Action {
+            failed: Some(self.teller().warning("FailedDelete", "Deleted job: {}")),
+            ..Action::delete(Kind::Job, &job.metadata)
+        };
+        Plan::one_by_one(vec![action])
+            .tell(vec![self.teller().normal("SuccessfulDelete", format!("Deleted job {name}"))])
+    }
+}

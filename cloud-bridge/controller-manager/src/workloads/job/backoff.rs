@@ -1,0 +1,53 @@
+//! How long a Job waits before it makes a pod in place of one that failed (K8s pkg/controller/job/backoff_utils.go). It is
+//! taken from the pods that are there, so that a restart of this program forgets nothing.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::context::Context;
+use super::marks::{failures_of_index, is_tracked};
+use crate::workloads::pod::Pod;
+
+/// After one failure, and twice as long after each further one.
+const FIRST: Duration = Duration::from_secs(10);
+const MOST: Duration = Duration::from_mins(10);
+
+/// The rest of the wait after the failures since the last success.
+pub(super) fn remaining(context: &Context<'_>) -> Duration {
+    // What was taken away on purpose no longer is the Job's own.
+    let pods = || context.pods.iter().filter(|pod| is_tracked(pod) || !pod.is_deleting());
+    let success = pods().filter(|pod| pod.phase() == "Succeeded").filter_map(|pod| pod.ended()).max();
+    let failures = pods().filter(|pod| context.is_failed(pod)).filter_map(|pod| pod.ended());
+    let since: Vec<Timestamp> = failures.filter(|ended| success.is_none_or(|success| *ended > success)).collect();
+    after(u32::try_from(since.len()).unwrap_or(u32::MAX), since.into_iter().max(), context.now)
+}
+
+/// The rest of the wait for an index whose last pod failed.
+pub(super) fn remaining_of_index(context: &Context<'_>, last: Option<&Pod>) -> Duration {
+    let Some(last) = last else { return Duration::ZERO };
+    let failures = u32::try_from(failures_of_index(last).all()).unwrap_or_default();
+    after(failures.saturating_add(1), last.ended(), context.now)
+}
+
+fn after(failures: u32, last: Option<Timestamp>, now: Timestamp) -> Duration {
+    let (Some(doubled), Some(last)) = (failures.checked_sub(1), last) else { return Duration::ZERO };
+    let wait = FIRST.saturating_mul(1_u32.checked_shl(doubled).unwrap_or(u32::MAX)).min(MOST);
+    wait.saturating_sub(Duration::try_from(now.duration_since(last)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_from_ten_seconds_to_ten_minutes() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let seconds = |failures, passed: i64| after(failures, Some(at(1000)), at(1000 + passed)).as_secs();
+        assert_eq!(
+            [0, 1, 2, 3, 6, 7, 8, 40, 90].map(|failures| seconds(failures, 0)),
+            [0, 10, 20, 40, 320, 600, 600, 600, 600]
+        );
+        assert_eq!([0, 9, 10, 11].map(|passed| seconds(1, passed)), [10, 1, 0, 0]);
+    }
+}

@@ -1,0 +1,38 @@
+//! Patches, as far as the controllers make such.
+
+use serde_json::{Value, json};
+
+pub(super) fn is_empty(list: &Value) -> bool {
+    list.as_array().is_none_or(Vec::is_empty)
+}
+
+/// A strategic merge patch of metadata, as far as the controllers make such.
+pub(super) fn strategic(target: &mut Value, patch: &Value) {
+    match &patch["ownerReferences"][0] {
+        Value::Null => {}
+        one if one["$patch"] == "delete" => target["ownerReferences"] = json!([]),
+        one => target["ownerReferences"] = json!([one]),
+    }
+    let mut finalizers = target["finalizers"].as_array().cloned().unwrap_or_default();
+    let going = patch["$deleteFromPrimitiveList/finalizers"].as_array();
+    finalizers.retain(|one| !going.is_some_and(|going| going.contains(one)));
+    finalizers.extend(patch["finalizers"].as_array().into_iter().flatten().cloned());
+    target["finalizers"] = finalizers.into();
+}
+
+pub(super) fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in fields {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(name);
+        } else {
+            merge(&mut target[name.as_str()], value);
+        }
+    }
+}
