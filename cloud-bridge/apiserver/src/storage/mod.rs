@@ -20,7 +20,7 @@ mod write;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -35,6 +35,9 @@ use rows::deleted_state;
 pub(crate) use subscribers::{Subscription, Told, View};
 use sync::Syncer;
 pub(crate) use sync::{Durable, Unsynced};
+
+/// How often time alone has history trimmed: a walk over all of it.
+const TRIM_AFTER: Duration = Duration::from_secs(60);
 
 /// Why the storage failed.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +139,8 @@ pub(crate) struct Store {
     /// Bytes of replaced states in `changes`, about.
     history_bytes: u64,
     writes: u64,
+    /// When history was last trimmed for the time that had passed.
+    trimmed: Instant,
     leases: Leases,
     subscribers: subscribers::Subscribers,
     /// Held as long as the file is in use.
@@ -160,6 +165,18 @@ impl Store {
     /// Time has passed: what is due now and then is begun.
     pub(crate) fn tick(&mut self) {
         self.keeper.tick();
+        self.trim_now_and_then(Instant::now());
+    }
+
+    /// Where little is written, time alone makes history too old, and events expire.
+    fn trim_now_and_then(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.trimmed) < TRIM_AFTER {
+            return;
+        }
+        self.trimmed = now;
+        if let Err(error) = self.trim() {
+            log::warn!("{error}");
+        }
     }
 
     pub(crate) fn unsynced(&self, error: &Unsynced) -> StoreError {

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -49,6 +50,7 @@ impl Store {
             history,
             history_bytes: 0,
             writes: 0,
+            trimmed: Instant::now(),
             leases: Leases::default(),
             subscribers: subscribers::Subscribers::default(),
             conn,
