@@ -90,8 +90,11 @@ impl<K: Ord + Clone> Queue<K> {
     /// Has this looked at after a while, together with all that is added of it until then.
     pub(super) fn add_after(&self, key: K, wait: Duration) {
         let mut items = self.items();
-        if !items.waiting.contains(&key) && !items.later.iter().any(|(_, later)| *later == key) {
-            items.later.insert((Instant::now() + wait, key));
+        let known = items.waiting.contains(&key) || items.later.iter().any(|(_, later)| *later == key);
+        if let Some(due) = Instant::now().checked_add(wait)
+            && !known
+        {
+            items.later.insert((due, key));
         }
         drop(items);
         self.0.wake.notify_one();
