@@ -35,7 +35,9 @@ impl Engine {
         self.back_off.written(&self.world, action, now.passed);
         let change = match outcome {
             Outcome::Is(object) => self.world.written(action.kind, object, now.clock),
-            Outcome::Gone => action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid)),
+            Outcome::Removed | Outcome::Gone => {
+                action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid))
+            }
         };
         self.wake(change, now);
     }

@@ -65,6 +65,7 @@ pub(crate) async fn perform<'a>(
 fn tell(events: &mut Recorder, action: &Action, result: &Result<Outcome, Failure>) {
     let (told, word) = match result {
         Ok(Outcome::Is(object)) => (&action.done, object["metadata"]["name"].as_str().unwrap_or(&action.key.name)),
+        Ok(Outcome::Removed) => (&action.done, action.key.name.as_str()),
         Ok(Outcome::Gone) => return,
         Err(failure) if failure.namespace_ends => return,
         Err(failure) => (&action.failed, failure.message.as_str()),
@@ -91,7 +92,7 @@ async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
         Ok(Ok(object)) => {
             // The answer to a deletion is a Status once the object is gone.
             let gone = matches!(action.write, Write::Delete { .. }) && object["kind"] == "Status";
-            Ok(if gone { Outcome::Gone } else { Outcome::Is(object) })
+            Ok(if gone { Outcome::Removed } else { Outcome::Is(object) })
         }
         Ok(Err(kube::Error::Api(status))) if status.code == 404 && !matches!(action.write, Write::Create(_)) => {
             Ok(Outcome::Gone)

@@ -231,7 +231,9 @@ impl Failure {
 pub(crate) enum Outcome {
     /// The object as it is now.
     Is(Value),
-    /// There is no such object any more.
+    /// The write removed it.
+    Removed,
+    /// There was no such object any more.
     Gone,
 }
 

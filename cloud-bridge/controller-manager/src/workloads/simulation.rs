@@ -159,7 +159,7 @@ impl Model {
             }
             Write::Delete { .. } => {
                 self.end(action.kind, &action.key);
-                Ok(self.objects.get(&name).map_or(Outcome::Gone, |object| Outcome::Is(object.clone())))
+                Ok(self.objects.get(&name).map_or(Outcome::Removed, |object| Outcome::Is(object.clone())))
             }
             Write::Merge { subresource, patch } => {
                 if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] {
