@@ -441,3 +441,30 @@ async fn a_certificate_and_its_groups_are_subjects() {
     api.delete(&there(&api, "rolebindings"), Value::Null).await.ok();
     assert_eq!(bob.get(&api.path("pods")).await.code, 403);
 }
+
+/// Who may change objects but make none makes none by a change either.
+#[tokio::test]
+async fn what_is_changed_into_being_needs_the_right_to_create() {
+    let api = Api::open().await;
+    let changer = own(&api, "changer");
+    let mut rights = role("changer", &["get", "patch", "update"], &["", "rbac.authorization.k8s.io"], &["configmaps"]);
+    rights["rules"][0]["resources"] = json!(["configmaps", "services", "endpoints"]);
+    api.post(&there(&api, "roles"), rights).await.ok();
+    api.post(&there(&api, "rolebindings"), to_role("changer", "Role", "changer", user(&changer))).await.ok();
+    becomes(&api, &changer, &api.path("configmaps/none"), 404).await;
+    let applied = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"},"data":{"a":"1"}}"#.to_vec();
+    let headers = [("impersonate-user", changer.as_str()), ("content-type", crate::harness::APPLY)];
+    for query in ["fieldManager=t", "fieldManager=t&dryRun=All"] {
+        let path = format!("{}?{query}", api.path("configmaps/new"));
+        let refused = api.send("PATCH", &path, &headers, applied.clone()).await;
+        refused.fails_with(403, "cannot create resource \"configmaps\" in API group \"\" in the namespace");
+    }
+    let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "new"}});
+    let refused = ask(&api, &changer, "PUT", &api.path("endpoints/new"), endpoints).await;
+    refused.fails_with(403, "cannot create resource \"endpoints\" in API group \"\" in the namespace");
+    api.get(&api.path("configmaps/new")).await.fails_with(404, "not found");
+    // What is there it may change.
+    api.post(&api.path("configmaps"), json!({"metadata": {"name": "new"}})).await.ok();
+    let path = format!("{}?fieldManager=t", api.path("configmaps/new"));
+    api.send("PATCH", &path, &headers, applied).await.ok();
+}

@@ -45,6 +45,10 @@ impl Attributes {
                     let found = field_selector.split(',').find_map(|t| t.strip_prefix(name)?.strip_prefix('='));
                     found.map(|value| value.trim_start_matches('=').to_owned())
                 };
+                // A namespace is in itself (K8s apiserver endpoints/request/requestinfo.go).
+                if path.group.is_empty() && path.resource == "namespaces" && !path.name.is_empty() {
+                    path.namespace.clone_from(&path.name);
+                }
                 // A list or watch pinned to one name is a request for that name.
                 if matches!(verb, "list" | "watch") && path.name.is_empty() {
                     path.name = term("metadata.name").unwrap_or_default();

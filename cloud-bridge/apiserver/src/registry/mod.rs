@@ -25,6 +25,7 @@ use super::resource::Resource;
 use super::state::Inner;
 use super::storage::{Store, StoreError, Stored};
 use crate::admission::attributes::Attributes;
+use crate::auth::attributes as auth;
 use crate::auth::request_info::{Query, ResourcePath};
 use crate::codec::decode::{Decoded, quantities};
 use crate::codec::parse;
@@ -78,6 +79,14 @@ impl Context<'_> {
     /// What admission is told of the request.
     pub(crate) fn attributes(&self) -> Attributes<'_> {
         Attributes { inner: self.inner, user: self.user, resource: Arc::clone(&self.resource), path: self.path }
+    }
+
+    /// A change of what is not there creates it, which is another right (K8s apiserver endpoints/handlers/update.go
+    /// `withAuthorization`).
+    pub(crate) fn may_create(&self) -> ApiResult<()> {
+        let path = self.path.clone();
+        let create = auth::Attributes { verb: "create".to_owned(), path, selected_node: None, url: None };
+        self.inner.authorizer.authorize(self.user, &create)
     }
 
     /// The key that the path names.

@@ -27,6 +27,7 @@ pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let current = store.get(&ctx.resource.storage, &ctx.key())?;
     let Some(current) = current else {
         if ctx.path.subresource.is_empty() && ctx.resource.rules().allow_create_on_update {
+            ctx.may_create()?;
             return Ok(Answer::Object(201, create::create_value(ctx, &mut store, value, dry_run)?));
         }
         return Err(ApiError::not_found(&ctx.resource, &ctx.path.name));

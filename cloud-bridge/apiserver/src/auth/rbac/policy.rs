@@ -148,8 +148,11 @@ impl Policy {
     pub(crate) fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<String, String> {
         let mut allowed = None;
         let mut errors = Vec::new();
+        let mut seen = HashSet::new();
         self.visit(user, &attributes.path.namespace, |binding| {
             match self.rules(&binding.namespace, &binding.role) {
+                // However many bindings there are to it, a role says the same.
+                Some(rules) if !seen.insert(rules.as_ptr()) => {}
                 Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                     allowed = Some(format!("RBAC: allowed by {}", binding.shown(user)));
                     return ControlFlow::Break(());
@@ -171,11 +174,11 @@ impl Policy {
     pub(crate) fn rules_for(&self, user: &UserInfo, namespace: &str, stored: bool) -> (Vec<&Rule>, Option<String>) {
         let (mut rules, mut errors, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         self.visit(user, namespace, |binding| {
-            if seen.insert(std::ptr::from_ref(binding)) {
-                match self.rules(&binding.namespace, &binding.role) {
-                    Some(found) => rules.extend(found.iter()),
-                    None => note(&mut errors, binding.role.missing(stored)),
-                }
+            match self.rules(&binding.namespace, &binding.role) {
+                // However many bindings there are to it, a role says the same.
+                Some(found) if seen.insert(found.as_ptr()) => rules.extend(found.iter()),
+                Some(_) => {}
+                None => note(&mut errors, binding.role.missing(stored)),
             }
             ControlFlow::Continue(())
         });

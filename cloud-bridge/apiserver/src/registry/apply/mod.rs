@@ -52,6 +52,7 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         if !ctx.path.subresource.is_empty() {
             return Err(ApiError::not_found(&resource, &ctx.path.name));
         }
+        ctx.may_create()?;
         ctx.managed = Some(json!([entry(ctx, &manager, &set)]));
         duplicates(ctx, strict)?;
         return Ok(Answer::Object(201, create::create_value(ctx, &mut store, applied, dry_run)?));
