@@ -12,6 +12,8 @@ use super::queue::Queue;
 use super::world::{Change, Kind, Task, Watched, World};
 use super::{cron_job, deployment, disruption, job, replica_set, stateful_set, wake};
 
+/// The longest that a key waits which is to be looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
 /// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
@@ -68,7 +70,8 @@ impl Engine {
         let name = format!("{:?} {}/{}", task.0, task.1.namespace, task.1.name);
         let plan = panics::shield(name, || self.next_step(task, failure, now))?;
         if let Some(after) = plan.again {
-            self.queue.add_at(now.passed + after, task.clone());
+            // A look that is early does no harm; times of strangers may be beyond any clock.
+            self.queue.add_at(now.passed + after.min(LOOK_AGAIN), task.clone());
         }
         Some(plan)
     }

@@ -52,7 +52,7 @@ pub async fn run(client: Client) {
     let events = Recorder::new(client.clone());
     let mut controllers = Controllers { client, start: Instant::now(), engine: Engine::default(), events };
     loop {
-        let due = controllers.engine.deadline().map(|due| controllers.start + due);
+        let due = controllers.engine.deadline().and_then(|due| controllers.start.checked_add(due));
         tokio::select! {
             // What is known first: a plan on old news is work for nothing.
             biased;
@@ -106,6 +106,7 @@ impl Controllers {
             }
             log::info!("{} {}/{}: {}", task.0.name(), task.1.namespace, task.1.name, failure.message);
             if !failure.is_stale()
+                && !failure.is_of_the_past()
                 && let Some(plan) = self.engine.plan(task, Some(&failure), self.now())
             {
                 // Whatever comes of it, the key is looked at again.

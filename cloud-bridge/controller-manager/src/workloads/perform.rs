@@ -94,7 +94,7 @@ async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
             let gone = matches!(action.write, Write::Delete { .. }) && object["kind"] == "Status";
             Ok(if gone { Outcome::Removed } else { Outcome::Is(object) })
         }
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 && !matches!(action.write, Write::Create(_)) => {
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 && matches!(action.write, Write::Delete { .. }) => {
             Ok(Outcome::Gone)
         }
         Ok(Err(error)) => Err(failure(&error)),

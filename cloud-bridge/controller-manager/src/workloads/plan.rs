@@ -224,6 +224,11 @@ impl Failure {
     pub(crate) fn is_stale(&self) -> bool {
         self.code == 409
     }
+
+    /// What was to be changed is not there any more; the watch is about to tell.
+    pub(crate) fn is_of_the_past(&self) -> bool {
+        self.code == 404
+    }
 }
 
 /// What a write left.

@@ -148,7 +148,10 @@ impl Model {
             }
             return Ok(Outcome::Is(self.put(action.kind, (**object).clone())));
         }
-        let Some(before) = self.objects.get(&name).cloned() else { return Ok(Outcome::Gone) };
+        let Some(before) = self.objects.get(&name).cloned() else {
+            let deletes = matches!(action.write, Write::Delete { .. });
+            return if deletes { Ok(Outcome::Gone) } else { failed(404, "not found") };
+        };
         match &action.write {
             Write::Create(_) => unreachable!("done above"),
             Write::Delete { uid, .. } if before["metadata"]["uid"] != **uid => failed(409, "another uid"),
@@ -324,6 +327,11 @@ impl Course {
                 }
             });
         }
+    }
+
+    /// How long the controllers wait, if nothing happens.
+    pub(crate) fn waits(&self) -> Option<Duration> {
+        Some(self.engine.deadline()?.saturating_sub(self.now().passed))
     }
 
     /// Until nothing happens any more.

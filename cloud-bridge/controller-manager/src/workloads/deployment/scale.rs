@@ -26,6 +26,7 @@ fn number(set: &ReplicaSet, name: &str) -> Option<i64> {
 /// noted, too.
 pub(super) fn set_size(context: &Context<'_>, set: &ReplicaSet, size: i64, note: bool) -> Option<Action> {
     let before = wanted(set);
+    let size = size.clamp(0, i32::MAX.into());
     let notes = replica_annotations(context);
     let noted = notes.iter().all(|(name, value)| annotation(&set.metadata, name) == Some(value));
     if before == size && (noted || !note) {

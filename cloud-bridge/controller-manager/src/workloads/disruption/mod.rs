@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -121,8 +121,12 @@ fn scale<'a>(world: &'a World, namespace: &str, owner: &'a OwnerReference) -> Op
 
 /// How long an eviction that was allowed at this time still counts.
 fn left(time: Timestamp, now: Timestamp) -> Option<Duration> {
-    let passed = Duration::try_from(now.duration_since(time)).unwrap_or_default();
-    DELETION_TIMEOUT.checked_sub(passed)
+    let passed = now.duration_since(time);
+    // From a clock that was ahead: it would count for as long as that.
+    if -passed > SignedDuration::try_from(DELETION_TIMEOUT).unwrap_or_default() {
+        return None;
+    }
+    DELETION_TIMEOUT.checked_sub(Duration::try_from(passed).unwrap_or_default())
 }
 
 /// The evictions that were allowed and are still awaited.

@@ -128,8 +128,9 @@ impl<'a> Context<'a> {
         let counts = |pod: &Pod| policy::of_failed(self.spec, pod) != Verdict::Ignored;
         let succeeded = new().filter(|pod| !self.is_uncounted_success(pod) && pod.phase() == "Succeeded").count();
         let failed = new().filter(|pod| !self.is_uncounted_failure(pod) && self.is_failed(pod) && counts(pod)).count();
-        let counted =
-            |count: Option<i32>, uncounted: &BTreeSet<String>| count.unwrap_or_default() + number(uncounted.len());
+        let counted = |count: Option<i32>, uncounted: &BTreeSet<String>| {
+            count.unwrap_or_default().saturating_add(number(uncounted.len()))
+        };
         let mut progress = Progress {
             succeeded: counted(self.status.succeeded, &self.uncounted.0).saturating_add(number(succeeded)),
             failed: counted(self.status.failed, &self.uncounted.1).saturating_add(number(failed)),

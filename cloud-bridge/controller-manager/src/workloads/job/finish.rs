@@ -139,7 +139,7 @@ fn by_indexes(context: &Context<'_>, progress: &Progress<'_>) -> Option<Finish> 
         let message = "Job has exceeded the specified maximal number of failed indexes";
         return Some(Finish::fails("MaxFailedIndexesExceeded", message));
     }
-    let all = failed > 0 && failed + progress.indexes.total() >= context.completions();
+    let all = failed > 0 && failed.saturating_add(progress.indexes.total()) >= context.completions();
     all.then(|| Finish::fails("FailedIndexes", "Job has failed indexes"))
 }
 

@@ -1,5 +1,7 @@
 //! Jobs in the model of the API.
 
+use std::time::Duration;
+
 use apimachinery::key::ObjectKey;
 use serde_json::{Value, json};
 
@@ -256,4 +258,15 @@ fn gone_leaves_nothing(course: &mut Course) {
     course.model.put(Kind::Job, job(json!({"completions": 0, "parallelism": 0})));
     settle(course, 0);
     assert_eq!(course.model.names(Kind::Pod), []);
+}
+
+/// A time that no clock reaches is not added to one: that would end all controllers.
+#[test]
+fn a_deadline_beyond_any_clock_is_looked_at_again_tomorrow() {
+    let mut course = Course::new(1, sound);
+    course.calm = true;
+    course.model.put(Kind::Job, job(json!({"activeDeadlineSeconds": i64::MAX})));
+    course.step(1);
+    assert_eq!(pods(&course.model).len(), 1);
+    assert!(course.waits().is_some_and(|wait| wait <= Duration::from_secs(86_400)), "{:?}", course.waits());
 }
