@@ -4,7 +4,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::json;
 
-use super::plan::{Action, Write};
+use super::plan::{Action, Check, Write};
 use super::store::{Cached, Store, key_of, uid};
 use super::world::Kind;
 
@@ -51,7 +51,9 @@ pub(crate) fn claim<'a, T: Cached>(
     for object in store.orphans(owner.namespace.as_deref().unwrap_or_default()).filter(|object| counts(object)) {
         if object.meta().deletion_timestamp.is_none() && selects(object.meta()) {
             let reference = json!([controller_reference(owner_kind, owner)]);
-            claim.actions.push(set_owners(kind, object.meta(), reference));
+            // The owner may have gone, and have left this behind on purpose, while its watch is late.
+            let check = Check { kind: owner_kind, key: key_of(owner), uid: uid(owner).to_owned() };
+            claim.actions.push(Action { check: Some(check), ..set_owners(kind, object.meta(), reference) });
         }
     }
     claim
@@ -74,5 +76,5 @@ pub(crate) fn with_finalizer(mut actions: Vec<Action>, finalizer: &str) -> Vec<A
 fn set_owners(kind: Kind, meta: &ObjectMeta, references: serde_json::Value) -> Action {
     // With the uid, so that a new object of the same name is left alone.
     let patch = json!({"metadata": {"ownerReferences": references, "uid": uid(meta)}});
-    Action { kind, key: key_of(meta), write: Write::Strategic { patch }, done: None, failed: None }
+    Action { kind, key: key_of(meta), write: Write::Strategic { patch }, check: None, done: None, failed: None }
 }

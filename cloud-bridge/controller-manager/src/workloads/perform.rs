@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::Client;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use serde_json::Value;
 
-use super::plan::{Action, Deletion, Failure, Order, Outcome, Plan, Told, Write};
+use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
 use crate::events::{Event, Recorder};
 
 /// An API that does not answer is given up after this, and asked again later.
@@ -23,7 +23,7 @@ fn failure(error: &kube::Error) -> Failure {
             let namespace_ends = { causes }.any(|cause| cause.reason == "NamespaceTerminating");
             Failure { code: status.code, message: status.message.clone(), namespace_ends }
         }
-        other => Failure { code: 0, message: other.to_string(), namespace_ends: false },
+        other => unanswered(other.to_string()),
     }
 }
 
@@ -37,8 +37,19 @@ pub(crate) async fn perform<'a>(
     let mut done = Vec::new();
     let mut rest = plan.actions.as_slice();
     let mut size = if plan.order == Order::AllAtOnce { AT_ONCE } else { 1 };
+    let mut checked = Vec::new();
     while !rest.is_empty() {
         let (batch, after) = rest.split_at(size.min(rest.len()));
+        // Each is asked once: one object that lives has many dependents.
+        for check in batch.iter().filter_map(|action| action.check.as_ref()) {
+            if checked.contains(&check) {
+                continue;
+            }
+            if let Err(failure) = ask(client, check).await {
+                return (done, Err(failure));
+            }
+            checked.push(check);
+        }
         let results = join_all(batch.iter().map(|action| write(client, action))).await;
         let mut failed = None;
         for (action, result) in batch.iter().zip(results) {
@@ -86,22 +97,36 @@ fn event_of(told: Told) -> Event {
     }
 }
 
-async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
-    let request = request(action).map_err(|message| Failure { code: 0, message, namespace_ends: false })?;
+/// Asks the API itself whether an object is as a write needs it.
+async fn ask(client: &Client, check: &Check) -> Result<(), Failure> {
+    let request = Request::new(check.kind.url(&check.key.namespace)).get(&check.key.name, &GetParams::default());
+    match send(client, request.map_err(|error| unanswered(error.to_string()))?).await {
+        Ok(object) => check.judge(Some(&object)),
+        Err(failure) if failure.code == 404 => check.judge(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn unanswered(message: String) -> Failure {
+    Failure { code: 0, message, namespace_ends: false }
+}
+
+async fn send(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, Failure> {
     match tokio::time::timeout(PATIENCE, client.request::<Value>(request)).await {
-        Ok(Ok(object)) => {
+        Ok(answer) => answer.map_err(|error| failure(&error)),
+        Err(_) => Err(unanswered(format!("the API did not answer within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
+    match send(client, request(action).map_err(unanswered)?).await {
+        Ok(object) => {
             // The answer to a deletion is a Status once the object is gone.
             let gone = matches!(action.write, Write::Delete { .. }) && object["kind"] == "Status";
             Ok(if gone { Outcome::Removed } else { Outcome::Is(object) })
         }
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 && matches!(action.write, Write::Delete { .. }) => {
-            Ok(Outcome::Gone)
-        }
-        Ok(Err(error)) => Err(failure(&error)),
-        Err(_) => {
-            let message = format!("the API did not answer within {} s", PATIENCE.as_secs());
-            Err(Failure { code: 0, message, namespace_ends: false })
-        }
+        Err(failure) if failure.code == 404 && matches!(action.write, Write::Delete { .. }) => Ok(Outcome::Gone),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) struct Action {
     /// Of a new object: its namespace, and its name if the controller gives it one.
     pub(crate) key: ObjectKey,
     pub(crate) write: Write,
+    /// What the API is asked first.
+    pub(crate) check: Option<Check>,
     /// The events of its success and of its failure.
     pub(crate) done: Option<Told>,
     pub(crate) failed: Option<Told>,
@@ -170,7 +172,7 @@ impl Action {
     pub(crate) fn create(kind: Kind, namespace: &str, object: Value) -> Self {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = ObjectKey { namespace: namespace.to_owned(), name };
-        Self { kind, key, write: Write::Create(Box::new(object)), done: None, failed: None }
+        Self { kind, key, write: Write::Create(Box::new(object)), check: None, done: None, failed: None }
     }
 
     pub(crate) fn delete(kind: Kind, meta: &ObjectMeta) -> Self {
@@ -179,7 +181,7 @@ impl Action {
 
     pub(crate) fn delete_by(kind: Kind, meta: &ObjectMeta, how: Deletion) -> Self {
         let write = Write::Delete { uid: uid(meta).to_owned(), how };
-        Self { kind, key: key_of(meta), write, done: None, failed: None }
+        Self { kind, key: key_of(meta), write, check: None, done: None, failed: None }
     }
 
     /// Merges `patch` into the object, if it still is in the state that the controller knows.
@@ -205,7 +207,40 @@ impl Action {
             metadata.insert("uid".to_owned(), meta.uid.clone().into());
             metadata.insert("resourceVersion".to_owned(), meta.resource_version.clone().into());
         }
-        Self { kind, key: key_of(meta), write: Write::Merge { subresource, patch }, done: None, failed: None }
+        Self {
+            kind,
+            key: key_of(meta),
+            write: Write::Merge { subresource, patch },
+            check: None,
+            done: None,
+            failed: None,
+        }
+    }
+}
+
+/// An object that has to live when the API itself is asked, just before the write: what a watch told of it may be old (K8s
+/// pkg/controller/controller_ref_manager.go `RecheckDeletionTimestamp`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) kind: Kind,
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+}
+
+impl Check {
+    /// Whether the answer, the object if there is one, is as it has to be.
+    pub(crate) fn judge(&self, found: Option<&Value>) -> Result<(), Failure> {
+        let meta = found.map(|object| &object["metadata"]);
+        let text = |name: &str| meta.and_then(|meta| meta[name].as_str());
+        let what = format!("{} {}/{}", self.kind.name(), self.key.namespace, self.key.name);
+        let message = match (text("uid"), text("deletionTimestamp")) {
+            (Some(uid), None) if uid == self.uid => return Ok(()),
+            (Some(uid), Some(time)) if uid == self.uid => format!("{what} has just been deleted at {time}"),
+            (uid, _) => {
+                format!("original {what} is gone: got uid {}, wanted {}", uid.unwrap_or("none"), self.uid)
+            }
+        };
+        Err(Failure { code: 409, message, namespace_ends: false })
     }
 }
 

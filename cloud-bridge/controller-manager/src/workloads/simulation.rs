@@ -1,21 +1,20 @@
 //! The controllers against a model of the API: watches that lag, writes that fail, a program that is killed between any two
 //! writes, nodes that start, end and lose pods. One seed is one course of events.
 
+mod model;
 mod patch;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
-use jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::engine::{End, Engine, Now};
-use super::plan::{Action, Failure, Order, Outcome, Write};
+use super::plan::{Action, Failure, Order};
 use super::world::{Kind, Task, Watched};
-use patch::{is_empty, merge, strategic};
+pub(crate) use model::Model;
+pub(crate) use patch::is_empty;
 
 /// A small generator (splitmix64): the same course for the same seed.
 pub(crate) struct Chance(pub(crate) u64);
@@ -35,165 +34,6 @@ impl Chance {
 
     pub(crate) fn one_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
-    }
-}
-
-type Name = (Kind, ObjectKey);
-
-/// The API: objects by name, a number for each write, and what the watches have yet to tell.
-#[derive(Default)]
-pub(crate) struct Model {
-    pub(crate) objects: BTreeMap<Name, Value>,
-    version: u64,
-    news: VecDeque<(Kind, bool, Value)>,
-    now: i64,
-    /// How far the clock was set.
-    turned: i64,
-    /// Numbers that a check compares with later ones.
-    pub(crate) notes: RefCell<BTreeMap<String, i64>>,
-}
-
-impl Model {
-    pub(crate) fn clock(&self) -> Timestamp {
-        Timestamp::from_second(1_720_000_000 + self.now + self.turned).unwrap()
-    }
-
-    /// Somebody sets the clock by so many seconds.
-    pub(crate) fn turn_clock(&mut self, seconds: i64) {
-        self.turned += seconds;
-    }
-
-    pub(crate) fn get(&self, kind: Kind, name: &str) -> &Value {
-        &self.objects[&(kind, key(name))]
-    }
-
-    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
-        self.objects.iter().filter(move |((one, _), _)| *one == kind).map(|(_, object)| object)
-    }
-
-    pub(crate) fn names(&self, kind: Kind) -> Vec<ObjectKey> {
-        self.objects.keys().filter(|(one, _)| *one == kind).map(|(_, key)| key.clone()).collect()
-    }
-
-    /// Stores an object as a client does; the generation counts changes of the spec.
-    pub(crate) fn put(&mut self, kind: Kind, mut object: Value) -> Value {
-        self.version += 1;
-        let version = self.version;
-        let stamp = self.clock().to_string();
-        if object["metadata"]["name"].is_null() {
-            object["metadata"]["name"] =
-                format!("{}{version}", object["metadata"]["generateName"].as_str().unwrap()).into();
-        }
-        object["metadata"]["namespace"] = "ns".into();
-        let name = (kind, key(object["metadata"]["name"].as_str().unwrap()));
-        let before = self.objects.get(&name);
-        let generation = before.map_or(0, |before| before["metadata"]["generation"].as_i64().unwrap());
-        let changed = before.is_none_or(|before| before["spec"] != object["spec"]);
-        object["metadata"]["generation"] = (generation + i64::from(changed)).into();
-        if before.is_none() {
-            object["metadata"]["uid"] = format!("uid-{version}").into();
-            object["metadata"]["creationTimestamp"] = stamp.into();
-        }
-        object["metadata"]["resourceVersion"] = version.to_string().into();
-        self.objects.insert(name, object.clone());
-        self.news.push_back((kind, false, object.clone()));
-        object
-    }
-
-    pub(crate) fn change(&mut self, kind: Kind, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
-        let mut object = self.objects[&(kind, key.clone())].clone();
-        change(&mut object);
-        self.put(kind, object);
-    }
-
-    pub(crate) fn remove(&mut self, kind: Kind, key: &ObjectKey) {
-        if let Some(mut object) = self.objects.remove(&(kind, key.clone())) {
-            self.version += 1;
-            object["metadata"]["resourceVersion"] = self.version.to_string().into();
-            self.news.push_back((kind, true, object));
-        }
-    }
-
-    /// Where a pod is or may be bound, if anybody there acts on it: a node that is away does not.
-    fn node_of(&self, pod: &Value) -> Option<String> {
-        let term = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-        let tied = &term["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
-        let Some(name) = pod["spec"]["nodeName"].as_str().or(tied.as_str()) else { return Some("node".to_owned()) };
-        let node = self.objects.get(&(Kind::Node, key(name)));
-        let ready = node.map(|node| &node["status"]["conditions"][0]["status"]);
-        (name == "node" && ready.is_none() || ready.is_some_and(|ready| ready == "True")).then(|| name.to_owned())
-    }
-
-    /// Deletes an object that nothing but a finalizer holds.
-    pub(crate) fn end(&mut self, kind: Kind, key: &ObjectKey) {
-        let Some(object) = self.objects.get(&(kind, key.clone())) else { return };
-        if is_empty(&object["metadata"]["finalizers"]) {
-            self.remove(kind, key);
-        } else if object["metadata"]["deletionGracePeriodSeconds"] != 0 {
-            let stamp = self.clock().to_string();
-            self.change(kind, key, |object| {
-                let metadata = object["metadata"].as_object_mut().unwrap();
-                metadata.entry("deletionTimestamp").or_insert(stamp.into());
-                metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
-            });
-        }
-    }
-
-    fn do_action(&mut self, action: &Action) -> Result<Outcome, Failure> {
-        let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), namespace_ends: false });
-        let name = (action.kind, action.key.clone());
-        if let Write::Create(object) = &action.write {
-            if self.objects.contains_key(&name) {
-                return failed(409, "already exists");
-            }
-            return Ok(Outcome::Is(self.put(action.kind, (**object).clone())));
-        }
-        let Some(before) = self.objects.get(&name).cloned() else {
-            let deletes = matches!(action.write, Write::Delete { .. });
-            return if deletes { Ok(Outcome::Gone) } else { failed(404, "not found") };
-        };
-        match &action.write {
-            Write::Create(_) => unreachable!("done above"),
-            Write::Delete { uid, .. } if before["metadata"]["uid"] != **uid => failed(409, "another uid"),
-            Write::Delete { .. } if action.kind == Kind::Pod && !before["spec"]["nodeName"].is_null() => {
-                let stamp = self.clock().to_string();
-                self.change(action.kind, &action.key, |pod| pod["metadata"]["deletionTimestamp"] = stamp.into());
-                Ok(Outcome::Is(self.objects[&name].clone()))
-            }
-            Write::Delete { .. } => {
-                self.end(action.kind, &action.key);
-                Ok(self.objects.get(&name).map_or(Outcome::Removed, |object| Outcome::Is(object.clone())))
-            }
-            Write::Merge { subresource, patch } => {
-                if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] {
-                    return failed(409, "changed meanwhile");
-                }
-                let mut after = before.clone();
-                merge(&mut after, patch);
-                if subresource.is_some() {
-                    after["spec"] = before["spec"].clone();
-                } else {
-                    after["status"] = before["status"].clone();
-                }
-                Ok(Outcome::Is(self.put(action.kind, after)))
-            }
-            Write::Strategic { patch }
-                if !patch["metadata"]["resourceVersion"].is_null()
-                    && patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] =>
-            {
-                failed(409, "changed meanwhile")
-            }
-            Write::Strategic { patch } => {
-                let mut after = before.clone();
-                strategic(&mut after["metadata"], &patch["metadata"]);
-                let after = self.put(action.kind, after);
-                let meta = &after["metadata"];
-                if meta["deletionGracePeriodSeconds"] == 0 && is_empty(&meta["finalizers"]) {
-                    self.remove(action.kind, &action.key);
-                }
-                Ok(Outcome::Is(after))
-            }
-        }
     }
 }
 
@@ -227,7 +67,7 @@ impl Course {
     /// The program begins again: it knows what a list tells it.
     pub(crate) fn restart(&mut self) {
         self.engine = Engine::default();
-        self.model.news.clear();
+        self.model.forget_news();
         let now = self.now();
         for &kind in Kind::ALL {
             self.engine.watched(Watched::read(kind, Event::Init), now);
@@ -238,9 +78,13 @@ impl Course {
         }
     }
 
+    /// Takes in so much of what the watches have to tell, of any of them.
     fn hear(&mut self, most: usize) {
         for _ in 0..most {
-            let Some((kind, gone, object)) = self.model.news.pop_front() else { return };
+            let telling = self.model.telling();
+            let Some(count) = std::num::NonZero::new(telling.len()) else { return };
+            let kind = telling[usize::try_from(self.chance.below(count.get() as u64)).unwrap()];
+            let Some((gone, object)) = self.model.next_news(kind) else { return };
             let event = if gone { Event::Delete(object) } else { Event::Apply(object) };
             let now = self.now();
             self.engine.watched(Watched::read(kind, event), now);
@@ -251,10 +95,10 @@ impl Course {
     pub(crate) fn step(&mut self, seconds: i64) {
         self.model.now += seconds;
         for _ in 0..400 {
-            let lag = if self.calm { usize::MAX } else { usize::try_from(self.chance.below(4)).unwrap() };
-            self.hear(lag.min(self.model.news.len()));
+            let most = if self.calm { usize::MAX } else { usize::try_from(self.chance.below(4)).unwrap() };
+            self.hear(most);
             let Some(task) = self.engine.next(self.now()) else {
-                if self.model.news.is_empty() {
+                if self.model.telling().is_empty() {
                     return;
                 }
                 continue;

@@ -24,7 +24,14 @@ pub(crate) fn is_tracked(pod: &Pod) -> bool {
 pub(super) fn untrack(pod: &Pod) -> Action {
     let meta = &pod.metadata;
     let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING], "uid": uid(meta)}});
-    Action { kind: Kind::Pod, key: key_of(meta), write: Write::Strategic { patch }, done: None, failed: None }
+    Action {
+        kind: Kind::Pod,
+        key: key_of(meta),
+        write: Write::Strategic { patch },
+        check: None,
+        done: None,
+        failed: None,
+    }
 }
 
 /// Takes the finalizer off a pod that is not to count, if it still is as it is known: it may just have succeeded.

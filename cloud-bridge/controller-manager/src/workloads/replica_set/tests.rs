@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::workloads::simulation::{Course, Model, key};
+use crate::workloads::plan::Action;
+use crate::workloads::simulation::{Course, Model, Named, is_empty, key, seeds};
 use crate::workloads::world::Kind;
 
 fn set(replicas: i64) -> Value {
@@ -65,6 +66,52 @@ fn a_set_adopts_the_orphans_that_it_selects_and_lets_go_what_it_does_not() {
     course.step(1);
     assert_eq!(owner(&course, "mine"), Value::Null);
     assert_eq!(course.model.names(Kind::Pod).len(), 4);
+}
+
+/// What controls an object is there, and stays.
+fn owners_live(model: &Model, _: &Action) {
+    for pod in model.of(Kind::Pod) {
+        let owner = &pod["metadata"]["ownerReferences"][0]["uid"];
+        let lives = |set: &Value| set["metadata"]["uid"] == *owner && set["metadata"]["deletionTimestamp"].is_null();
+        assert!(
+            owner.is_null() || model.of(Kind::ReplicaSet).any(lives),
+            "{} has an owner that is gone",
+            pod["metadata"]["name"]
+        );
+    }
+}
+
+/// S15: the watch of pods tells that they are orphans before that of ReplicaSets tells that theirs is gone.
+#[test]
+fn s15_what_an_owner_left_behind_it_does_not_take_again() {
+    for seed in seeds() {
+        let _named = Named(seed);
+        let mut course = Course::new(seed, owners_live);
+        course.model.put(Kind::ReplicaSet, set(3));
+        for _ in 0..6 {
+            course.nodes();
+            course.step(2);
+        }
+        course.model.orphan(Kind::ReplicaSet, Kind::Pod, &key("web"));
+        for _ in 0..4 {
+            course.nodes();
+            course.step(1);
+        }
+        let orphans = course.model.names(Kind::Pod);
+        course.settle();
+        assert!(course.model.of(Kind::Pod).all(|pod| is_empty(&pod["metadata"]["ownerReferences"])));
+        // The next one of its name lives, and takes them.
+        course.model.put(Kind::ReplicaSet, set(3));
+        course.settle();
+        assert!(
+            course
+                .model
+                .of(Kind::Pod)
+                .filter(|pod| pod["status"]["phase"] != "Failed")
+                .all(|pod| { pod["metadata"]["ownerReferences"][0]["name"] == "web" })
+        );
+        assert!(orphans.len() < 3 || course.model.names(Kind::Pod).iter().any(|name| orphans.contains(name)));
+    }
 }
 
 #[test]

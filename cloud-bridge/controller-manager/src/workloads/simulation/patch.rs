@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-pub(super) fn is_empty(list: &Value) -> bool {
+pub(crate) fn is_empty(list: &Value) -> bool {
     list.as_array().is_none_or(Vec::is_empty)
 }
 

@@ -1,0 +1,206 @@
+//! The API as the simulation has it: objects by name, a number for each write, and what the watches have yet to tell.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use apimachinery::key::ObjectKey;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::key;
+use super::patch::{is_empty, merge, strategic};
+use crate::workloads::plan::{Action, Failure, Outcome, Write};
+use crate::workloads::world::Kind;
+
+type Name = (Kind, ObjectKey);
+
+#[derive(Default)]
+pub(crate) struct Model {
+    pub(crate) objects: BTreeMap<Name, Value>,
+    version: u64,
+    /// Each kind has its own watch, and each lags for itself.
+    news: BTreeMap<Kind, VecDeque<(bool, Value)>>,
+    pub(super) now: i64,
+    /// How far the clock was set.
+    turned: i64,
+    /// Numbers that a check compares with later ones.
+    pub(crate) notes: RefCell<BTreeMap<String, i64>>,
+}
+
+impl Model {
+    pub(crate) fn clock(&self) -> Timestamp {
+        Timestamp::from_second(1_720_000_000 + self.now + self.turned).unwrap()
+    }
+
+    /// Somebody sets the clock by so many seconds.
+    pub(crate) fn turn_clock(&mut self, seconds: i64) {
+        self.turned += seconds;
+    }
+
+    pub(crate) fn get(&self, kind: Kind, name: &str) -> &Value {
+        &self.objects[&(kind, key(name))]
+    }
+
+    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |((one, _), _)| *one == kind).map(|(_, object)| object)
+    }
+
+    pub(crate) fn names(&self, kind: Kind) -> Vec<ObjectKey> {
+        self.objects.keys().filter(|(one, _)| *one == kind).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// Stores an object as a client does; the generation counts changes of the spec.
+    pub(crate) fn put(&mut self, kind: Kind, mut object: Value) -> Value {
+        self.version += 1;
+        let version = self.version;
+        let stamp = self.clock().to_string();
+        if object["metadata"]["name"].is_null() {
+            object["metadata"]["name"] =
+                format!("{}{version}", object["metadata"]["generateName"].as_str().unwrap()).into();
+        }
+        object["metadata"]["namespace"] = "ns".into();
+        let name = (kind, key(object["metadata"]["name"].as_str().unwrap()));
+        let before = self.objects.get(&name);
+        let generation = before.map_or(0, |before| before["metadata"]["generation"].as_i64().unwrap());
+        let changed = before.is_none_or(|before| before["spec"] != object["spec"]);
+        object["metadata"]["generation"] = (generation + i64::from(changed)).into();
+        if before.is_none() {
+            object["metadata"]["uid"] = format!("uid-{version}").into();
+            object["metadata"]["creationTimestamp"] = stamp.into();
+        }
+        object["metadata"]["resourceVersion"] = version.to_string().into();
+        self.objects.insert(name, object.clone());
+        self.tell(kind, false, object.clone());
+        object
+    }
+
+    fn tell(&mut self, kind: Kind, gone: bool, object: Value) {
+        self.news.entry(kind).or_default().push_back((gone, object));
+    }
+
+    /// The kinds whose watches have something to tell.
+    pub(super) fn telling(&self) -> Vec<Kind> {
+        self.news.iter().filter(|(_, news)| !news.is_empty()).map(|(kind, _)| *kind).collect()
+    }
+
+    /// The next news of a kind: whether it is gone, and the object.
+    pub(super) fn next_news(&mut self, kind: Kind) -> Option<(bool, Value)> {
+        self.news.get_mut(&kind)?.pop_front()
+    }
+
+    pub(super) fn forget_news(&mut self) {
+        self.news.clear();
+    }
+
+    pub(crate) fn change(&mut self, kind: Kind, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
+        let mut object = self.objects[&(kind, key.clone())].clone();
+        change(&mut object);
+        self.put(kind, object);
+    }
+
+    pub(crate) fn remove(&mut self, kind: Kind, key: &ObjectKey) {
+        if let Some(mut object) = self.objects.remove(&(kind, key.clone())) {
+            self.version += 1;
+            object["metadata"]["resourceVersion"] = self.version.to_string().into();
+            self.tell(kind, true, object);
+        }
+    }
+
+    /// Where a pod is or may be bound, if anybody there acts on it: a node that is away does not.
+    pub(super) fn node_of(&self, pod: &Value) -> Option<String> {
+        let term = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        let tied = &term["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
+        let Some(name) = pod["spec"]["nodeName"].as_str().or(tied.as_str()) else { return Some("node".to_owned()) };
+        let node = self.objects.get(&(Kind::Node, key(name)));
+        let ready = node.map(|node| &node["status"]["conditions"][0]["status"]);
+        (name == "node" && ready.is_none() || ready.is_some_and(|ready| ready == "True")).then(|| name.to_owned())
+    }
+
+    /// Deletes an object that nothing but a finalizer holds.
+    pub(crate) fn end(&mut self, kind: Kind, key: &ObjectKey) {
+        let Some(object) = self.objects.get(&(kind, key.clone())) else { return };
+        if is_empty(&object["metadata"]["finalizers"]) {
+            self.remove(kind, key);
+        } else if object["metadata"]["deletionGracePeriodSeconds"] != 0 {
+            let stamp = self.clock().to_string();
+            self.change(kind, key, |object| {
+                let metadata = object["metadata"].as_object_mut().unwrap();
+                metadata.entry("deletionTimestamp").or_insert(stamp.into());
+                metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
+            });
+        }
+    }
+
+    /// What an owner's deletion does that leaves its dependents behind (`--cascade=orphan`): they lose it, then it goes.
+    pub(crate) fn orphan(&mut self, kind: Kind, dependents: Kind, key: &ObjectKey) {
+        let stamp = self.clock().to_string();
+        self.change(kind, key, |object| object["metadata"]["deletionTimestamp"] = stamp.into());
+        let uid = self.objects[&(kind, key.clone())]["metadata"]["uid"].clone();
+        for name in self.names(dependents) {
+            if self.objects[&(dependents, name.clone())]["metadata"]["ownerReferences"][0]["uid"] == uid {
+                self.change(dependents, &name, |object| object["metadata"]["ownerReferences"] = json!([]));
+            }
+        }
+        self.remove(kind, key);
+    }
+
+    pub(super) fn do_action(&mut self, action: &Action) -> Result<Outcome, Failure> {
+        if let Some(check) = &action.check {
+            check.judge(self.objects.get(&(check.kind, check.key.clone())))?;
+        }
+        let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), namespace_ends: false });
+        let name = (action.kind, action.key.clone());
+        if let Write::Create(object) = &action.write {
+            if self.objects.contains_key(&name) {
+                return failed(409, "already exists");
+            }
+            return Ok(Outcome::Is(self.put(action.kind, (**object).clone())));
+        }
+        let Some(before) = self.objects.get(&name).cloned() else {
+            let deletes = matches!(action.write, Write::Delete { .. });
+            return if deletes { Ok(Outcome::Gone) } else { failed(404, "not found") };
+        };
+        match &action.write {
+            Write::Create(_) => unreachable!("done above"),
+            Write::Delete { uid, .. } if before["metadata"]["uid"] != **uid => failed(409, "another uid"),
+            Write::Delete { .. } if action.kind == Kind::Pod && !before["spec"]["nodeName"].is_null() => {
+                let stamp = self.clock().to_string();
+                self.change(action.kind, &action.key, |pod| pod["metadata"]["deletionTimestamp"] = stamp.into());
+                Ok(Outcome::Is(self.objects[&name].clone()))
+            }
+            Write::Delete { .. } => {
+                self.end(action.kind, &action.key);
+                Ok(self.objects.get(&name).map_or(Outcome::Removed, |object| Outcome::Is(object.clone())))
+            }
+            Write::Merge { subresource, patch } => {
+                if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] {
+                    return failed(409, "changed meanwhile");
+                }
+                let mut after = before.clone();
+                merge(&mut after, patch);
+                if subresource.is_some() {
+                    after["spec"] = before["spec"].clone();
+                } else {
+                    after["status"] = before["status"].clone();
+                }
+                Ok(Outcome::Is(self.put(action.kind, after)))
+            }
+            Write::Strategic { patch }
+                if !patch["metadata"]["resourceVersion"].is_null()
+                    && patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] =>
+            {
+                failed(409, "changed meanwhile")
+            }
+            Write::Strategic { patch } => {
+                let mut after = before.clone();
+                strategic(&mut after["metadata"], &patch["metadata"]);
+                let after = self.put(action.kind, after);
+                let meta = &after["metadata"];
+                if meta["deletionGracePeriodSeconds"] == 0 && is_empty(&meta["finalizers"]) {
+                    self.remove(action.kind, &action.key);
+                }
+                Ok(Outcome::Is(after))
+            }
+        }
+    }
+}
