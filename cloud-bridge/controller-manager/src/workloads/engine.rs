@@ -17,6 +17,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
 /// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
+/// The longest pause of a key that has more to write than goes into a turn, so that it goes on.
+const MORE_MAX: Duration = Duration::from_secs(1);
+/// The longest pause of one that comes to no end, so that it costs little.
+const RESTLESS_MAX: Duration = Duration::from_mins(1);
+
 #[derive(Debug, Default)]
 pub(crate) struct Engine {
     pub(crate) world: World,
@@ -32,8 +37,8 @@ impl Engine {
         self.wake(changes, now);
     }
 
-    /// Takes in what a write left: nobody has to wait for the watch to tell.
-    pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) {
+    /// Takes in what a write left: nobody has to wait for the watch to tell. Whether it changed anything.
+    pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) -> bool {
         self.back_off.written(&self.world, action, now.passed);
         let change = match outcome {
             Outcome::Is(object) => self.world.written(action.kind, object, now.clock),
@@ -41,7 +46,9 @@ impl Engine {
                 action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid))
             }
         };
+        let changed = change.is_some();
         self.wake(change, now);
+        changed
     }
 
     fn wake(&mut self, changes: impl IntoIterator<Item = Change>, now: Now) {
@@ -53,6 +60,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whether all is known: nobody may act on half a picture, and a list that begins comes before what is written next.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.world.is_complete()
     }
 
     /// When the next key is due. None while not all is known: half a picture would make pods that are there.
@@ -98,8 +110,9 @@ impl Engine {
     pub(crate) fn end(&mut self, task: Task, end: End, now: Now) {
         match end {
             End::Done => self.queue.succeeded(&task),
-            End::More => self.queue.add(task),
-            End::Failed => self.queue.failed(now.passed, task),
+            End::More => self.queue.more(now.passed, task, MORE_MAX),
+            End::Restless => self.queue.more(now.passed, task, RESTLESS_MAX),
+            End::Failed | End::Idle => self.queue.failed(now.passed, task),
             End::Unanswered => self.queue.add_at(now.passed + UNANSWERED, task),
         }
     }
@@ -112,7 +125,11 @@ pub(crate) enum End {
     Done,
     /// There may be more; others have their turn first.
     More,
+    /// It wanted something else so often that there may be no end of it.
+    Restless,
     Failed,
+    /// What was written was as it is: it would be written for ever.
+    Idle,
     /// Whether a write was done is not known.
     Unanswered,
 }

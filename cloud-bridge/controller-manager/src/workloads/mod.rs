@@ -26,13 +26,14 @@ mod simulation;
 mod stateful_set;
 mod store;
 mod template;
+mod turn;
 mod volume_claim;
 mod wake;
 mod world;
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 
-use futures::StreamExt as _;
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use jiff::Timestamp;
 use kube::Client;
 use tokio::time::Instant;
@@ -41,10 +42,14 @@ use crate::events::Recorder;
 use engine::{End, Engine, Now};
 use perform::perform;
 use plan::{Failure, Plan};
-use world::Task;
+use turn::Turn;
+use world::{Kind, Task, Watched};
 
-/// So many steps for one key until others have their turn.
-const STEPS: usize = 16;
+/// What a watch saw, or why it could not.
+type News = Result<Watched, (Kind, kube::runtime::watcher::Error)>;
+
+/// So much of what the watches tell is taken in at once: one who writes without end keeps no key from its turn.
+const EVENTS: usize = 256;
 
 /// Runs until dropped.
 pub async fn run(client: Client) {
@@ -54,13 +59,9 @@ pub async fn run(client: Client) {
     loop {
         let due = controllers.engine.deadline().and_then(|due| controllers.start.checked_add(due));
         tokio::select! {
-            // What is known first: a plan on old news is work for nothing.
             biased;
-            Some(event) = watched.next() => match event {
-                Ok(event) => controllers.engine.watched(event, controllers.now()),
-                Err((kind, error)) => log::warn!("controllers: watching {}s: {error}", kind.name()),
-            },
-            () = sleep_until(due) => controllers.turn().await,
+            () = sleep_until(due) => controllers.turn(watched.as_mut()).await,
+            Some(event) = watched.next() => controllers.watched(event),
             () = controllers.events.write_next(), if !controllers.events.is_empty() => {}
         }
     }
@@ -86,42 +87,74 @@ impl Controllers {
         Now { passed: self.start.elapsed(), clock: Timestamp::from_second(clock.as_second()).unwrap_or(clock) }
     }
 
+    fn watched(&mut self, event: News) {
+        match event {
+            Ok(event) => self.engine.watched(event, self.now()),
+            Err((kind, error)) => log::warn!("controllers: watching {}s: {error}", kind.name()),
+        }
+    }
+
+    /// Takes in what the watches have told by now: a plan on old news is work for nothing.
+    fn hear(&mut self, mut watched: Pin<&mut impl Stream<Item = News>>) {
+        for _ in 0..EVENTS {
+            let Some(Some(event)) = watched.next().now_or_never() else { return };
+            self.watched(event);
+        }
+    }
+
     /// Looks at the next key, if one is due.
-    async fn turn(&mut self) {
+    async fn turn(&mut self, mut watched: Pin<&mut impl Stream<Item = News>>) {
+        self.hear(watched.as_mut());
         let Some(task) = self.engine.next(self.now()) else { return };
-        let end = self.sync(&task).await;
+        let end = self.sync(&task, watched).await;
         self.engine.end(task, end, self.now());
     }
 
-    async fn sync(&mut self, task: &Task) -> End {
-        for _ in 0..STEPS {
+    async fn sync(&mut self, task: &Task, mut watched: Pin<&mut impl Stream<Item = News>>) -> End {
+        let mut turn = Turn::default();
+        loop {
+            // A list that began meanwhile would leave out what is written now.
+            if !self.engine.is_complete() {
+                return End::More;
+            }
             let Some(plan) = self.engine.plan(task, None, self.now()) else { return End::Failed };
-            let done = self.perform(&plan).await;
-            if plan.actions.is_empty() {
-                return End::Done;
+            let plan = turn.cut(plan);
+            let (changed, done) = self.perform(&plan).await;
+            if let Err(failure) = done {
+                return self.failed(task, &failure).await;
             }
-            let Err(failure) = done else { continue };
-            if failure.namespace_ends {
-                return End::Done;
+            if let Some(end) = turn.end(&plan, changed) {
+                if end == End::Idle {
+                    log::info!("{} {}/{}: a write changed nothing", task.0.name(), task.1.namespace, task.1.name);
+                }
+                return end;
             }
-            log::info!("{} {}/{}: {}", task.0.name(), task.1.namespace, task.1.name, failure.message);
-            if !failure.is_stale()
-                && !failure.is_of_the_past()
-                && let Some(plan) = self.engine.plan(task, Some(&failure), self.now())
-            {
-                // Whatever comes of it, the key is looked at again.
-                let _ = self.perform(&plan).await;
-            }
-            return if failure.code == 0 { End::Unanswered } else { End::Failed };
+            self.hear(watched.as_mut());
         }
-        End::More
     }
 
-    async fn perform(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let (done, result) = perform(&self.client, &mut self.events, plan).await;
-        for (action, outcome) in done {
-            self.engine.written(action, outcome, self.now());
+    async fn failed(&mut self, task: &Task, failure: &Failure) -> End {
+        if failure.namespace_ends {
+            return End::Done;
         }
-        result
+        log::info!("{} {}/{}: {}", task.0.name(), task.1.namespace, task.1.name, failure.message);
+        if !failure.is_stale()
+            && !failure.is_of_the_past()
+            && let Some(plan) = self.engine.plan(task, Some(failure), self.now())
+        {
+            // Whatever comes of it, the key is looked at again.
+            let _ = self.perform(&plan).await;
+        }
+        if failure.code == 0 { End::Unanswered } else { End::Failed }
+    }
+
+    /// Does a plan. Whether that changed anything, and what went wrong.
+    async fn perform(&mut self, plan: &Plan) -> (bool, Result<(), Failure>) {
+        let (done, result) = perform(&self.client, &mut self.events, plan).await;
+        let mut changed = false;
+        for (action, outcome) in done {
+            changed |= self.engine.written(action, outcome, self.now());
+        }
+        (changed, result)
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Queue<K> {
     /// The same, by key: of two times the earlier one counts.
     times: BTreeMap<K, Duration>,
     failures: BTreeMap<K, u32>,
+    /// Keys that are not looked at before this, whoever asks.
+    held: BTreeMap<K, Duration>,
 }
 
 impl<K> Default for Queue<K> {
@@ -26,6 +28,7 @@ impl<K> Default for Queue<K> {
             due: BTreeSet::new(),
             times: BTreeMap::new(),
             failures: BTreeMap::new(),
+            held: BTreeMap::new(),
         }
     }
 }
@@ -56,9 +59,17 @@ impl<K: Ord + Clone> Queue<K> {
                 self.add(key);
             }
         }
-        let key = self.order.pop_front()?;
-        self.waiting.remove(&key);
-        Some(key)
+        loop {
+            let key = self.order.pop_front()?;
+            self.waiting.remove(&key);
+            match self.held.get(&key).copied() {
+                Some(until) if until > now => self.add_at(until, key),
+                _ => {
+                    self.held.remove(&key);
+                    return Some(key);
+                }
+            }
+        }
     }
 
     /// When the next key is due: zero if one is now.
@@ -73,10 +84,23 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// It is due again, the later the more often it failed in a row.
     pub(crate) fn failed(&mut self, now: Duration, key: K) {
+        let wait = self.wait(&key);
+        self.add_at(now + wait, key);
+    }
+
+    /// It is due again, after a pause that is longer the more often this was in a row. It wrote all the time, and each write
+    /// asks for another look: not before the pause is over.
+    pub(crate) fn more(&mut self, now: Duration, key: K, longest: Duration) {
+        let wait = self.wait(&key).min(longest);
+        self.held.insert(key.clone(), now + wait);
+        self.add_at(now + wait, key);
+    }
+
+    fn wait(&mut self, key: &K) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
         let wait = RETRY.saturating_mul(1_u32.checked_shl(*failures).unwrap_or(u32::MAX)).min(RETRY_MAX);
         *failures = failures.saturating_add(1);
-        self.add_at(now + wait, key);
+        wait
     }
 }
 
@@ -125,5 +149,24 @@ mod tests {
         queue.succeeded(&"a");
         queue.failed(now, "a");
         assert_eq!(queue.deadline(), Some(now + RETRY));
+    }
+
+    #[test]
+    fn what_has_more_to_do_pauses_though_its_own_writes_ask_for_it() {
+        let mut queue = Queue::default();
+        queue.add("b");
+        queue.add("a");
+        queue.more(ms(0), "a", ms(20));
+        assert_eq!((queue.next(ms(0)), queue.next(ms(0))), (Some("b"), None));
+        queue.add("a");
+        assert_eq!((queue.next(ms(4)), queue.next(ms(5)), queue.next(ms(9))), (None, Some("a"), None));
+        for wait in [10, 20, 20] {
+            queue.more(ms(100), "a", ms(20));
+            assert_eq!(queue.deadline(), Some(ms(100 + wait)));
+            assert_eq!(queue.next(ms(100 + wait)), Some("a"));
+        }
+        queue.succeeded(&"a");
+        queue.more(ms(200), "a", ms(20));
+        assert_eq!(queue.deadline(), Some(ms(205)));
     }
 }

@@ -11,7 +11,8 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::engine::{End, Engine, Now};
-use super::plan::{Action, Failure, Order};
+use super::plan::{Action, Failure};
+use super::turn::Turn;
 use super::world::{Kind, Task, Watched};
 pub(crate) use model::Model;
 pub(crate) use patch::is_empty;
@@ -112,15 +113,24 @@ impl Course {
         }
     }
 
+    /// So many keys are looked at.
+    pub(crate) fn turns(&mut self, count: usize) {
+        self.hear(usize::MAX);
+        for _ in 0..count {
+            let Some(task) = self.engine.next(self.now()) else { return };
+            let end = self.sync(&task).unwrap_or(End::Failed);
+            let now = self.now();
+            self.engine.end(task, end, now);
+        }
+    }
+
     /// One look at a key; None if the program was killed in it.
     fn sync(&mut self, task: &Task) -> Option<End> {
-        for _ in 0..super::STEPS {
+        let mut turn = Turn::default();
+        loop {
             let now = self.now();
-            let plan = self.engine.plan(task, None, now).expect("no panic");
-            if plan.actions.is_empty() {
-                return Some(End::Done);
-            }
-            assert!(plan.order != Order::AllAtOnce || plan.actions.len() <= 500);
+            let plan = turn.cut(self.engine.plan(task, None, now).expect("no panic"));
+            let mut changed = false;
             for action in &plan.actions {
                 if !self.calm && self.chance.one_in(40) {
                     return None;
@@ -138,12 +148,16 @@ impl Course {
                         self.hear(usize::MAX);
                         return Some(End::Unanswered);
                     }
-                    Ok(outcome) => self.engine.written(action, outcome, now),
+                    Ok(outcome) => changed |= self.engine.written(action, outcome, now),
                     Err(_) => return Some(End::Failed),
                 }
             }
+            if let Some(end) = turn.end(&plan, changed) {
+                return Some(end);
+            }
+            let most = if self.calm { usize::MAX } else { usize::try_from(self.chance.below(3)).unwrap() };
+            self.hear(most);
         }
-        Some(End::More)
     }
 
     /// What nodes and the scheduler do: each pod may take its next step.

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::workloads::plan::Action;
-use crate::workloads::simulation::{Course, Model, Named, is_empty, key, seeds};
+use crate::workloads::simulation::{Course, Model, Named, is_empty, key, owned, seeds};
+use crate::workloads::turn::WRITES;
 use crate::workloads::world::Kind;
 
 fn set(replicas: i64) -> Value {
@@ -112,6 +113,46 @@ fn s15_what_an_owner_left_behind_it_does_not_take_again() {
         );
         assert!(orphans.len() < 3 || course.model.names(Kind::Pod).iter().any(|name| orphans.contains(name)));
     }
+}
+
+#[test]
+fn writes_that_change_nothing_are_tried_ever_more_seldom() {
+    let mut course = course(1);
+    course.model.ignores = Some(Kind::ReplicaSet);
+    for _ in 0..300 {
+        course.step(1);
+    }
+    assert!((5..40).contains(&course.model.writes), "{} writes in 300 s", course.model.writes);
+}
+
+#[test]
+fn pods_that_are_nobodys_once_they_are_made_are_not_made_without_end() {
+    let mut course = course(3);
+    course.model.strips_pods = true;
+    for _ in 0..300 {
+        course.step(1);
+    }
+    assert!(course.model.writes < 1000, "{} writes in 300 s", course.model.writes);
+}
+
+#[test]
+fn a_large_set_keeps_no_other_waiting() {
+    let mut course = course(1000);
+    let mut other = set(1);
+    other["metadata"]["name"] = "other".into();
+    other["spec"]["selector"] = json!({"matchLabels": {"app": "other"}});
+    other["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
+    course.model.put(Kind::ReplicaSet, other);
+    let of = |course: &Course, name: &str| {
+        let uid = &course.model.get(Kind::ReplicaSet, name)["metadata"]["uid"];
+        owned(&course.model, Kind::Pod, uid).count()
+    };
+    course.turns(2);
+    assert_eq!((of(&course, "web"), of(&course, "other")), (WRITES, 1));
+    for _ in 0..20 {
+        course.step(1);
+    }
+    assert_eq!((of(&course, "web"), of(&course, "other")), (1000, 1));
 }
 
 #[test]

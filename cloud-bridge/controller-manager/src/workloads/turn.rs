@@ -1,0 +1,83 @@
+//! How much is done for one key until others have their turn. Pure.
+
+use super::engine::End;
+use super::plan::Plan;
+
+/// So many plans, and so many writes in all of them: somebody else's key does not wait for five hundred pods.
+const STEPS: usize = 16;
+pub(crate) const WRITES: usize = 128;
+
+/// What is left of a turn.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    steps: usize,
+    writes: usize,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { steps: STEPS, writes: WRITES }
+    }
+}
+
+impl Turn {
+    /// As much of a plan as is done in this turn: what is left is planned again, as after an end of the program in between.
+    pub(crate) fn cut(&mut self, mut plan: Plan) -> Plan {
+        if plan.actions.len() > self.writes {
+            plan.actions.truncate(self.writes);
+            plan.done.clear();
+        }
+        self.steps = self.steps.saturating_sub(1);
+        self.writes = self.writes.saturating_sub(plan.actions.len());
+        plan
+    }
+
+    /// How the turn ends with this plan, if it does. `changed`: any of its writes changed something.
+    pub(crate) fn end(&self, plan: &Plan, changed: bool) -> Option<End> {
+        if plan.actions.is_empty() {
+            Some(End::Done)
+        } else if !changed {
+            Some(End::Idle)
+        } else if self.writes == 0 {
+            Some(End::More)
+        } else if self.steps == 0 {
+            Some(End::Restless)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::super::plan::{Action, Teller};
+    use super::super::world::Kind;
+    use super::*;
+
+    fn plan(count: usize) -> Plan {
+        let actions = (0..count).map(|_| Action::delete(Kind::Pod, &ObjectMeta::default())).collect();
+        let teller = Teller::new("test", Kind::Pod, &ObjectMeta::default());
+        Plan::all_at_once(actions).tell(vec![teller.normal("Done", "done")])
+    }
+
+    #[test]
+    fn a_turn_ends_after_so_many_writes_and_so_many_plans() {
+        let mut turn = Turn::default();
+        let first = turn.cut(plan(WRITES - 1));
+        assert_eq!((first.actions.len(), first.done.len(), turn.end(&first, true)), (WRITES - 1, 1, None));
+        let second = turn.cut(plan(2));
+        assert_eq!((second.actions.len(), second.done.len()), (1, 0), "what was not done is not told");
+        assert_eq!(turn.end(&second, true), Some(End::More));
+        let mut turn = Turn::default();
+        let mut ends = Vec::new();
+        for _ in 0..STEPS {
+            let plan = turn.cut(plan(1));
+            ends.extend(turn.end(&plan, true));
+        }
+        assert_eq!(ends, [End::Restless], "with the last one");
+        assert_eq!(turn.end(&plan(1), false), Some(End::Idle));
+        assert_eq!(turn.end(&plan(0), false), Some(End::Done));
+    }
+}
