@@ -6,19 +6,21 @@ use k8s_openapi::api::batch::v1::Job;
 use super::Context;
 use crate::workloads::job::finished;
 
-/// The first Job that is to go, the oldest of those beyond a limit.
-pub(super) fn surplus<'a>(context: &Context<'a>) -> Option<&'a Job> {
-    oldest(context, "Complete", context.spec.successful_jobs_history_limit)
-        .or_else(|| oldest(context, "Failed", context.spec.failed_jobs_history_limit))
+/// The Jobs that are to go, the oldest of those beyond a limit.
+pub(super) fn surplus<'a>(context: &Context<'a>) -> Vec<&'a Job> {
+    let mut surplus = oldest(context, "Complete", context.spec.successful_jobs_history_limit);
+    surplus.extend(oldest(context, "Failed", context.spec.failed_jobs_history_limit));
+    surplus
 }
 
-fn oldest<'a>(context: &Context<'a>, ended: &str, limit: Option<i32>) -> Option<&'a Job> {
-    let limit = usize::try_from(limit?).unwrap_or_default();
+fn oldest<'a>(context: &Context<'a>, ended: &str, limit: Option<i32>) -> Vec<&'a Job> {
+    let Some(limit) = limit else { return Vec::new() };
     let jobs = context.jobs.iter().copied().filter(|job| job.metadata.deletion_timestamp.is_none());
-    let jobs: Vec<&Job> =
+    let mut jobs: Vec<&Job> =
         jobs.filter(|job| finished(job.status.as_ref()).is_some_and(|one| one.type_ == ended)).collect();
     let start = |job: &Job| job.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
     // Those that never began are the newest.
-    let age = |job: &&Job| (start(job).is_none(), start(job), job.metadata.name.clone());
-    if jobs.len() > limit { jobs.into_iter().min_by_key(age) } else { None }
+    jobs.sort_by_key(|job| (start(job).is_none(), start(job), job.metadata.name.clone()));
+    jobs.truncate(jobs.len().saturating_sub(usize::try_from(limit).unwrap_or_default()));
+    jobs
 }

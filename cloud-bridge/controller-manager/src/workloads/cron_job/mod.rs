@@ -55,14 +55,16 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, now: Timestamp) -> Plan {
     let jobs = world.jobs.owned_by(uid(&cron_job.metadata)).collect();
     let status = cron_job.status.clone().unwrap_or_default();
     let context = Context { cron_job, spec, status, jobs, now };
-    if let Some(job) = history::surplus(&context) {
-        return context.delete(job);
-    }
     let Next { due, again, told } = context.next();
     let name = due.map(|due| context.job_name(due));
     let (status, mut news) = status::status(&context, due.zip(name.as_deref()));
     if let Some(action) = Action::status(Kind::CronJob, &cron_job.metadata, &context.status, &status) {
         return Plan::one_by_one(vec![action]).tell(news).again(again);
+    }
+    // Only now: the status has from them when the last one succeeded, and which time has had its Job.
+    let surplus = history::surplus(&context);
+    if !surplus.is_empty() {
+        return context.delete(&surplus).again(again);
     }
     news.extend(told);
     let (Some(due), Some(name)) = (due, name) else { return Plan::default().tell(news).again(again) };
@@ -77,7 +79,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, now: Timestamp) -> Plan {
         }
         Some("Replace") => {
             if let Some(job) = running.iter().find(|job| job.metadata.deletion_timestamp.is_none()) {
-                return context.delete(job);
+                return context.delete(&[job]);
             }
         }
         _ => {}
@@ -219,13 +221,12 @@ impl Context<'_> {
         }
     }
 
-    fn delete(&self, job: &Job) -> Plan {
-        let name = job.metadata.name.as_deref().unwrap_or_default();
-        let action = Action {
+    fn delete(&self, jobs: &[&Job]) -> Plan {
+        let action = |job: &&Job| Action {
+            done: Some(self.teller().normal("SuccessfulDelete", "Deleted job {}")),
             failed: Some(self.teller().warning("FailedDelete", "Deleted job: {}")),
             ..Action::delete(Kind::Job, &job.metadata)
         };
-        Plan::one_by_one(vec![action])
-            .tell(vec![self.teller().normal("SuccessfulDelete", format!("Deleted job {name}"))])
+        Plan::one_by_one(jobs.iter().map(action).collect())
     }
 }

@@ -214,3 +214,36 @@ fn what_cannot_be_read_makes_nothing() {
         assert_eq!(jobs(&course.model).len(), 0, "{spec}");
     }
 }
+
+#[test]
+fn a_job_of_which_none_is_kept_is_told_of_before_it_goes() {
+    let mut course = course(json!({"successfulJobsHistoryLimit": 0}));
+    pass(&mut course, 1);
+    let key = key(name(jobs(&course.model)[0]));
+    end(&mut course, &key, "Complete");
+    let time = course.model.clock().to_string();
+    course.step(1);
+    assert_eq!(jobs(&course.model).len(), 0);
+    let status = &course.model.get(Kind::CronJob, "tick")["status"];
+    assert_eq!((&status["lastSuccessfulTime"], &status["active"]), (&json!(time), &Value::Null));
+}
+
+/// Names tell minutes apart, as in Kubernetes: a schedule with more times than that has a Job a minute, and no turmoil.
+#[test]
+fn a_schedule_of_more_than_a_time_a_minute_has_a_job_a_minute() {
+    for policy in ["Allow", "Forbid"] {
+        let mut course = course(json!({"schedule": "@every 20s", "concurrencyPolicy": policy}));
+        let mut minutes = std::collections::BTreeSet::new();
+        for _ in 0..60 {
+            course.step(10);
+            for key in course.model.names(Kind::Job) {
+                minutes.insert(key.name.clone());
+                if !is_over(&course.model.objects[&(Kind::Job, key.clone())]) {
+                    end(&mut course, &key, "Complete");
+                }
+            }
+        }
+        assert!((9..=11).contains(&minutes.len()), "{policy}: {minutes:?}");
+        assert!(course.model.writes < 200, "{policy}: {} writes", course.model.writes);
+    }
+}
