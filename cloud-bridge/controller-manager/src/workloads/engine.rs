@@ -33,7 +33,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// Takes in what a watch saw.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) {
-        let changes = self.world.watched(watched, now.clock);
+        let changes = self.world.watched(watched, now);
         self.wake(changes, now);
     }
 
@@ -41,7 +41,7 @@ impl Engine {
     pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) -> bool {
         self.back_off.written(&self.world, action, now.passed);
         let change = match outcome {
-            Outcome::Is(object) => self.world.written(action.kind, object, now.clock),
+            Outcome::Is(object) => self.world.written(action.kind, object, now),
             Outcome::Removed | Outcome::Gone => {
                 action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid))
             }
@@ -91,17 +91,15 @@ impl Engine {
     fn next_step(&self, task: &Task, failure: Option<&Failure>, now: Now) -> Plan {
         let (kind, key) = task;
         match kind {
-            Kind::ReplicaSet => replica_set::plan(&self.world, key, failure, now.clock),
-            Kind::ReplicationController => {
-                replica_set::plan_replication_controller(&self.world, key, failure, now.clock)
-            }
+            Kind::ReplicaSet => replica_set::plan(&self.world, key, failure, now),
+            Kind::ReplicationController => replica_set::plan_replication_controller(&self.world, key, failure, now),
             Kind::Deployment => deployment::plan(&self.world, key, failure, now.clock),
             Kind::PodDisruptionBudget => disruption::plan(&self.world, key, now.clock),
             Kind::DaemonSet => daemon_set::plan(&self.world, &self.back_off, key, failure, now),
-            Kind::Job => job::plan(&self.world, key, failure, now.clock),
+            Kind::Job => job::plan(&self.world, key, failure, now),
             Kind::CronJob => cron_job::plan(&self.world, key, now.clock),
             Kind::Pod => job::orphan(&self.world, key),
-            Kind::StatefulSet => stateful_set::plan(&self.world, key, failure, now.clock),
+            Kind::StatefulSet => stateful_set::plan(&self.world, key, failure, now),
             Kind::Node | Kind::ControllerRevision | Kind::PersistentVolumeClaim => Plan::default(),
         }
     }

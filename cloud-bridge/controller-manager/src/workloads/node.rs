@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::now::Now;
 use super::store::Cached;
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -47,7 +48,7 @@ impl Cached for Node {
         &mut self.metadata
     }
 
-    fn seen(&mut self, _before: Option<&Self>, _now: jiff::Timestamp) {
+    fn seen(&mut self, _before: Option<&Self>, _now: Now) {
         self.labels = self.metadata.labels.take().map(|labels| serde_json::json!(labels)).unwrap_or_default();
         self.metadata.annotations = None;
     }

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{self as core, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
 
+use super::now::Now;
 use super::store::Cached;
 
 /// A pod of which only this is kept: there may be thousands.
@@ -17,12 +18,12 @@ pub(crate) struct Pod {
     pub(crate) spec: PodSpec,
     #[serde(default)]
     pub(crate) status: PodStatus,
-    /// Since when this program knows that it is ready.
+    /// When this program saw that it is ready, by a clock that nobody sets.
     #[serde(skip)]
-    ready_seen: Option<Timestamp>,
-    /// Since when this program knows that it has ended or is to end.
+    ready_seen: Option<Duration>,
+    /// When this program saw that it has ended or is to end, by the same clock.
     #[serde(skip)]
-    ended_seen: Option<Timestamp>,
+    ended_seen: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -87,11 +88,11 @@ impl Cached for Pod {
         &mut self.metadata
     }
 
-    fn seen(&mut self, before: Option<&Self>, now: Timestamp) {
+    fn seen(&mut self, before: Option<&Self>, now: Now) {
         let known = before.and_then(|before| before.ready_seen);
-        self.ready_seen = self.is_ready().then(|| known.unwrap_or(now));
+        self.ready_seen = self.is_ready().then(|| known.unwrap_or(now.passed));
         let known = before.and_then(|before| before.ended_seen);
-        self.ended_seen = (!self.is_active()).then(|| known.unwrap_or(now));
+        self.ended_seen = (!self.is_active()).then(|| known.unwrap_or(now.passed));
     }
 }
 
@@ -151,35 +152,29 @@ impl Pod {
         self.ready_condition().is_some()
     }
 
-    /// Since when it is ready. A node whose clock is ahead does not put it off: no later than it was seen so.
-    pub(crate) fn ready_since(&self) -> Option<Timestamp> {
+    /// How long it has been ready, if it is.
+    pub(crate) fn ready_for(&self, now: Now) -> Option<Duration> {
         let told = self.ready_condition()?.last_transition_time.as_ref().map(|time| time.0);
-        match (told, self.ready_seen) {
-            (Some(told), Some(seen)) => Some(told.min(seen)),
-            (told, seen) => told.or(seen),
-        }
+        now.since(told, self.ready_seen)
     }
 
     /// How long it still has to be ready to be available (K8s `IsPodAvailable`): zero once it is, None while it is not
     /// ready.
-    pub(crate) fn available_in(&self, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
-        let since = self.ready_condition().map(|_| self.ready_since())?;
+    pub(crate) fn available_in(&self, min_ready_seconds: i32, now: Now) -> Option<Duration> {
+        self.ready_condition()?;
         let Ok(wanted @ 1..) = u64::try_from(min_ready_seconds) else { return Some(Duration::ZERO) };
-        // Without a time it never becomes available, as in Kubernetes.
-        let ready = Duration::try_from(now.duration_since(since?)).unwrap_or_default();
-        Some(Duration::from_secs(wanted).saturating_sub(ready))
+        Some(Duration::from_secs(wanted).saturating_sub(self.ready_for(now).unwrap_or_default()))
     }
 
-    pub(crate) fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+    pub(crate) fn is_available(&self, min_ready_seconds: i32, now: Now) -> bool {
         self.available_in(min_ready_seconds, now).is_some_and(|wait| wait.is_zero())
     }
 
-    /// When it ended, as far as it has. A node whose clock is ahead does not put it off: no later than it was seen so (K8s
-    /// pkg/controller/job/backoff_utils.go `getFinishedTime`).
-    pub(crate) fn ended(&self) -> Option<Timestamp> {
+    /// How long ago it ended, as far as it has (K8s pkg/controller/job/backoff_utils.go `getFinishedTime`).
+    pub(crate) fn ended_for(&self, now: Now) -> Option<Duration> {
         let seen = self.ended_seen?;
         let told = self.containers_ended().or_else(|| self.unready_since()).or_else(|| self.deletion_asked());
-        Some(told.map_or(seen, |told| told.min(seen)))
+        now.since(told, Some(seen))
     }
 
     /// When the last of its containers and sidecars ended, if all of them have.

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::key::ObjectKey;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::runtime::watcher::Event;
+
+use super::now::Now;
 
 /// What is kept in a store.
 pub(crate) trait Cached {
@@ -15,7 +16,7 @@ pub(crate) trait Cached {
     fn meta_mut(&mut self) -> &mut ObjectMeta;
 
     /// It is seen at this time; `before` is the state of the same object before this one.
-    fn seen(&mut self, _before: Option<&Self>, _now: Timestamp) {}
+    fn seen(&mut self, _before: Option<&Self>, _now: Now) {}
 
     /// Nobody has to look at anything because this state follows that one.
     fn is_as(&self, _before: &Self) -> bool {
@@ -116,7 +117,7 @@ impl<T: Cached> Store<T> {
 
     /// Takes in the state of an object that a watch saw or a write returned. None if it is known or older than that, or
     /// changes nothing for anybody.
-    pub(crate) fn put(&mut self, mut object: T, now: Timestamp) -> Option<Seen> {
+    pub(crate) fn put(&mut self, mut object: T, now: Now) -> Option<Seen> {
         let meta = object.meta_mut();
         meta.managed_fields = None;
         let key = key_of(meta);
@@ -156,7 +157,7 @@ impl<T: Cached> Store<T> {
     }
 
     /// Takes in what the watch saw.
-    pub(crate) fn watched(&mut self, event: Event<T>, now: Timestamp) -> Vec<Seen> {
+    pub(crate) fn watched(&mut self, event: Event<T>, now: Now) -> Vec<Seen> {
         match event {
             Event::Init => {
                 self.listed = Some(BTreeSet::new());
@@ -236,19 +237,19 @@ mod tests {
     fn listed(sets: Vec<ReplicaSet>) -> Store<ReplicaSet> {
         let mut store = Store::default();
         assert!(!store.is_complete());
-        store.watched(Event::Init, Timestamp::UNIX_EPOCH);
+        store.watched(Event::Init, Now::default());
         for set in sets {
-            store.watched(Event::InitApply(set), Timestamp::UNIX_EPOCH);
+            store.watched(Event::InitApply(set), Now::default());
         }
         assert!(!store.is_complete());
-        store.watched(Event::InitDone, Timestamp::UNIX_EPOCH);
+        store.watched(Event::InitDone, Now::default());
         assert!(store.is_complete());
         store
     }
 
     #[test]
     fn what_comes_late_is_not_believed() {
-        let now = Timestamp::UNIX_EPOCH;
+        let now = Now::default();
         let mut store = listed(vec![set("a", "1", 9, None)]);
         let written = store.put(set("a", "1", 12, Some("d")), now).unwrap();
         assert_eq!((written.owners.len(), written.orphan), (1, None));
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_list_says_what_is_gone_and_whose_it_was() {
-        let now = Timestamp::UNIX_EPOCH;
+        let now = Now::default();
         let mut store = listed(vec![set("a", "1", 1, Some("d")), set("b", "2", 2, None)]);
         assert!(store.watched(Event::Init, now).is_empty());
         assert!(!store.is_complete(), "nobody acts while it lasts");

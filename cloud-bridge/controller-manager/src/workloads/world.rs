@@ -2,7 +2,6 @@
 //! kinds is here.
 
 use apimachinery::key::ObjectKey;
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::ReplicationController;
@@ -12,6 +11,7 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 
 use super::node::Node;
+use super::now::Now;
 use super::pod::Pod;
 use super::store::{Cached, Seen, Store};
 use super::volume_claim::Claim;
@@ -95,7 +95,7 @@ macro_rules! kinds {
             }
 
             /// Takes in what a watch saw.
-            pub(crate) fn watched(&mut self, watched: Watched, now: Timestamp) -> Vec<Change> {
+            pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Vec<Change> {
                 match watched {
                     $(Watched::$kind(event) => {
                         let seen = self.$store.watched(event, now).into_iter();
@@ -105,7 +105,7 @@ macro_rules! kinds {
             }
 
             /// Takes in what a write returned. What cannot be read is left to the watch.
-            pub(crate) fn written(&mut self, kind: Kind, object: Value, now: Timestamp) -> Option<Change> {
+            pub(crate) fn written(&mut self, kind: Kind, object: Value, now: Now) -> Option<Change> {
                 match kind {
                     $(Kind::$kind => {
                         let seen = self.$store.put(serde_json::from_value(object).ok()?, now)?;

@@ -65,7 +65,7 @@ impl<'a> Context<'a> {
     }
 
     pub(super) fn is_available(&self, pod: &Pod) -> bool {
-        pod.is_available(self.min_ready_seconds(), self.now.clock)
+        pod.is_available(self.min_ready_seconds(), self.now)
     }
 
     /// The pods on a node, or on their way there.

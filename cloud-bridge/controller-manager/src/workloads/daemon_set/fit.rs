@@ -90,7 +90,7 @@ mod tests {
         use crate::workloads::store::Cached as _;
         let object = json!({"metadata": {"name": "a", "labels": {"disk": "ssd"}}, "spec": {"taints": taints}});
         let mut node: Node = serde_json::from_value(object).unwrap();
-        node.seen(None, jiff::Timestamp::UNIX_EPOCH);
+        node.seen(None, crate::workloads::now::Now::default());
         node
     }
 

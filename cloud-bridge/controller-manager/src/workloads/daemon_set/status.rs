@@ -51,7 +51,7 @@ fn status(context: &Context<'_>) -> DaemonSetStatus {
 /// When the next pod has been ready for long enough.
 fn next_available(context: &Context<'_>) -> Option<Duration> {
     let pods = context.pods.values().flatten();
-    let wait = |pod: &&Pod| pod.available_in(context.min_ready_seconds(), context.now.clock);
+    let wait = |pod: &&Pod| pod.available_in(context.min_ready_seconds(), context.now);
     pods.filter_map(wait).filter(|wait| !wait.is_zero()).min()
 }
 

@@ -339,7 +339,7 @@ fn a_heartbeat_of_a_node_wakes_nobody() {
         object["status"]["conditions"][0]["lastHeartbeatTime"] = version.into();
         serde_json::from_value(object).unwrap()
     };
-    let (mut store, now) = (Store::default(), jiff::Timestamp::UNIX_EPOCH);
+    let (mut store, now) = (Store::default(), crate::workloads::now::Now::default());
     assert!(store.put(read("1", "True"), now).is_some());
     assert!(store.put(read("2", "True"), now).is_none());
     assert!(store.put(read("3", "Unknown"), now).is_some(), "it is away");

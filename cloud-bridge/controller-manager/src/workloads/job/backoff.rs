@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::context::Context;
 use super::marks::{failures_of_index, is_tracked};
 use crate::workloads::pod::Pod;
@@ -17,23 +15,25 @@ const MOST: Duration = Duration::from_mins(10);
 pub(super) fn remaining(context: &Context<'_>) -> Duration {
     // What was taken away on purpose no longer is the Job's own.
     let pods = || context.pods.iter().filter(|pod| is_tracked(pod) || !pod.is_deleting());
-    let success = pods().filter(|pod| pod.phase() == "Succeeded").filter_map(|pod| pod.ended()).max();
-    let failures = pods().filter(|pod| context.is_failed(pod)).filter_map(|pod| pod.ended());
-    let since: Vec<Timestamp> = failures.filter(|ended| success.is_none_or(|success| *ended > success)).collect();
-    after(u32::try_from(since.len()).unwrap_or(u32::MAX), since.into_iter().max(), context.now)
+    let ended = |pod: &&Pod| pod.ended_for(context.now);
+    let success = pods().filter(|pod| pod.phase() == "Succeeded").filter_map(|pod| ended(pod)).min();
+    let failures = pods().filter(|pod| context.is_failed(pod)).filter_map(|pod| ended(pod));
+    let since: Vec<Duration> = failures.filter(|ended| success.is_none_or(|success| *ended < success)).collect();
+    after(u32::try_from(since.len()).unwrap_or(u32::MAX), since.into_iter().min())
 }
 
 /// The rest of the wait for an index whose last pod failed.
 pub(super) fn remaining_of_index(context: &Context<'_>, last: Option<&Pod>) -> Duration {
     let Some(last) = last else { return Duration::ZERO };
     let failures = u32::try_from(failures_of_index(last).all()).unwrap_or_default();
-    after(failures.saturating_add(1), last.ended(), context.now)
+    after(failures.saturating_add(1), last.ended_for(context.now))
 }
 
-fn after(failures: u32, last: Option<Timestamp>, now: Timestamp) -> Duration {
+/// What is left of the wait when the last failure is so long ago.
+fn after(failures: u32, last: Option<Duration>) -> Duration {
     let (Some(doubled), Some(last)) = (failures.checked_sub(1), last) else { return Duration::ZERO };
     let wait = FIRST.saturating_mul(1_u32.checked_shl(doubled).unwrap_or(u32::MAX)).min(MOST);
-    wait.saturating_sub(Duration::try_from(now.duration_since(last)).unwrap_or_default())
+    wait.saturating_sub(last)
 }
 
 #[cfg(test)]
@@ -42,8 +42,7 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_from_ten_seconds_to_ten_minutes() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let seconds = |failures, passed: i64| after(failures, Some(at(1000)), at(1000 + passed)).as_secs();
+        let seconds = |failures, passed| after(failures, Some(Duration::from_secs(passed))).as_secs();
         assert_eq!(
             [0, 1, 2, 3, 6, 7, 8, 40, 90].map(|failures| seconds(failures, 0)),
             [0, 10, 20, 40, 320, 600, 600, 600, 600]

@@ -1,13 +1,14 @@
 //! A Job, its pods, and what they say of its progress: all that its decisions are made of.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 
 use super::indexes::Indexes;
 use super::marks::{failures_of_index, index, is_tracked};
 use super::policy::{self, Verdict};
+use crate::workloads::now::Now;
 use crate::workloads::plan::Teller;
 use crate::workloads::pod::Pod;
 use crate::workloads::store::uid;
@@ -20,7 +21,7 @@ pub(super) struct Context<'a> {
     pub(super) spec: &'a JobSpec,
     pub(super) status: JobStatus,
     pub(super) pods: Vec<&'a Pod>,
-    pub(super) now: Timestamp,
+    pub(super) now: Now,
     /// The uids of pods that the status names as ended and has not counted.
     uncounted: (BTreeSet<String>, BTreeSet<String>),
 }
@@ -38,7 +39,7 @@ pub(super) struct Progress<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(job: &'a Job, spec: &'a JobSpec, pods: Vec<&'a Pod>, now: Timestamp) -> Self {
+    pub(super) fn new(job: &'a Job, spec: &'a JobSpec, pods: Vec<&'a Pod>, now: Now) -> Self {
         let status = job.status.clone().unwrap_or_default();
         let lists = status.uncounted_terminated_pods.clone().unwrap_or_default();
         let set = |list: Option<Vec<String>>| list.unwrap_or_default().into_iter().collect();
@@ -173,7 +174,7 @@ impl<'a> Context<'a> {
             if succeeded.has(index) || failed.has(index) || active.contains(&index) {
                 continue;
             }
-            let rank = |pod: &Pod| (failures_of_index(pod).all(), pod.ended());
+            let rank = |pod: &Pod| (failures_of_index(pod).all(), Reverse(pod.ended_for(self.now)));
             let before = last.entry(index).or_insert(pod);
             if rank(before).0 <= rank(pod).0 && rank(before).1 <= rank(pod).1 {
                 *before = pod;

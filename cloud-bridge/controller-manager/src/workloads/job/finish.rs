@@ -129,7 +129,7 @@ fn is_past_restarts(context: &Context<'_>) -> bool {
 pub(super) fn time_left(context: &Context<'_>) -> Option<Duration> {
     let seconds = context.spec.active_deadline_seconds.filter(|_| !context.is_suspended())?;
     let start = context.status.start_time.as_ref()?.0;
-    let passed = Duration::try_from(context.now.duration_since(start)).unwrap_or_default();
+    let passed = Duration::try_from(context.now.clock.duration_since(start)).unwrap_or_default();
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).saturating_sub(passed))
 }
 
@@ -151,7 +151,7 @@ pub(super) fn set_condition(
     value: bool,
     (reason, message): (&str, &str),
 ) -> bool {
-    let now = Some(Time(context.now));
+    let now = Some(Time(context.now.clock));
     let condition = JobCondition {
         type_: kind.to_owned(),
         status: if value { "True" } else { "False" }.to_owned(),

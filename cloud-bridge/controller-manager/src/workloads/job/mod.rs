@@ -17,6 +17,7 @@ mod track;
 use std::time::Duration;
 
 use super::claim::{claim, with_finalizer};
+use super::now::Now;
 use super::plan::{Action, Deletion, Failure, Plan, Told};
 use super::pod::Pod;
 use super::selector::selects;
@@ -26,7 +27,6 @@ use apimachinery::key::ObjectKey;
 use context::{Context, Progress, number};
 pub(super) use finish::finished;
 use finish::{COMPLETE, Finish, SUSPENDED, set_condition};
-use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 pub(super) use marks::is_tracked;
@@ -34,7 +34,7 @@ use marks::{TRACKING, untrack};
 use track::{Tracked, filled};
 
 /// What is to be done next about a Job.
-pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Timestamp) -> Plan {
+pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let job = world.jobs.get(key);
     let freed = released(world, key, job);
     if !freed.is_empty() && failure.is_none() {
@@ -58,14 +58,14 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
 }
 
 /// A Job that is over goes with its pods after the time that it says (K8s pkg/controller/ttlafterfinished).
-fn clean_up(job: &Job, spec: &JobSpec, end: &JobCondition, now: Timestamp) -> Plan {
+fn clean_up(job: &Job, spec: &JobSpec, end: &JobCondition, now: Now) -> Plan {
     let seconds = spec.ttl_seconds_after_finished.map(|seconds| u64::try_from(seconds).unwrap_or_default());
     let (Some(seconds), Some(time), None) = (seconds, &end.last_transition_time, &job.metadata.deletion_timestamp)
     else {
         return Plan::default();
     };
     // An end that is yet to come is one of another clock: the time begins with it all the same.
-    let passed = now.duration_since(time.0);
+    let passed = now.clock.duration_since(time.0);
     let left = jiff::SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)).saturating_sub(passed);
     match Duration::try_from(left) {
         Ok(left) if !left.is_zero() => Plan::default().again(Some(left)),
@@ -118,7 +118,7 @@ impl Context<'_> {
     /// The steps in their order: the first that has something to do is the next. Pods are left alone after a failure.
     fn next(mut self, may_act: bool) -> Plan {
         if self.status.start_time.is_none() && !self.is_suspended() {
-            self.status.start_time = Some(Time(self.now));
+            self.status.start_time = Some(Time(self.now.clock));
         }
         let progress = self.progress();
         let mut finish = finish::decided(&self, &progress);
@@ -173,7 +173,7 @@ impl Context<'_> {
         if finish.terminal() != COMPLETE {
             return vec![self.teller().warning(finish.event(), finish.message.clone())];
         }
-        status.completion_time = Some(Time(self.now));
+        status.completion_time = Some(Time(self.now.clock));
         let mut told = Vec::new();
         if self.spec.completions.is_some_and(|wanted| status.succeeded.unwrap_or_default() > wanted) {
             let message = "Too many succeeded pods running after completion count reached";
@@ -190,7 +190,7 @@ impl Context<'_> {
         if !set_condition(self, status, SUSPENDED, self.is_suspended(), (reason, message)) {
             return None;
         }
-        status.start_time = (!self.is_suspended()).then_some(Time(self.now));
+        status.start_time = (!self.is_suspended()).then_some(Time(self.now.clock));
         let told = if self.is_suspended() { "Suspended" } else { "Resumed" };
         Some(self.teller().normal(told, message))
     }

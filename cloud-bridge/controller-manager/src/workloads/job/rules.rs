@@ -96,6 +96,20 @@ fn failures_are_waited_for_longer_each_time_until_they_are_too_many() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_makes_no_wait_longer() {
+    for spec in [json!({}), json!({"completionMode": "Indexed", "completions": 1, "backoffLimitPerIndex": 3})] {
+        let mut course = course(spec);
+        end_first(&mut course, "Failed", 1);
+        course.step(2);
+        course.model.turn_clock(-86_400);
+        course.step(4);
+        assert_eq!(active(&course), 0);
+        course.step(5);
+        assert_eq!(active(&course), 1);
+    }
+}
+
+#[test]
 fn a_deadline_ends_what_runs_and_a_job_ends_after_its_pods() {
     let mut course = course(json!({"activeDeadlineSeconds": 30, "parallelism": 2, "completions": 2}));
     course

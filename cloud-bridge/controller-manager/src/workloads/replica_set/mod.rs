@@ -9,11 +9,11 @@ pub(super) mod victims;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::claim::{claim, controller_reference};
+use super::now::Now;
 use super::plan::{Action, Failure, Plan, Teller};
 use super::pod::Pod;
 use super::selector::selects;
@@ -24,24 +24,19 @@ use super::world::{Kind, World};
 const BURST: usize = 500;
 
 /// What is to be done next about a ReplicaSet.
-pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Timestamp) -> Plan {
+pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let set = world.replica_sets.get(key);
     set.map(|set| plan_for(Kind::ReplicaSet, set, world, failure, now)).unwrap_or_default()
 }
 
 /// What is to be done next about a ReplicationController, which is a ReplicaSet with a simpler selector (K8s
 /// pkg/controller/replication).
-pub(crate) fn plan_replication_controller(
-    world: &World,
-    key: &ObjectKey,
-    failure: Option<&Failure>,
-    now: Timestamp,
-) -> Plan {
+pub(crate) fn plan_replication_controller(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let set = world.replication_controllers.get(key).map(replication_controller::as_set);
     set.map(|set| plan_for(Kind::ReplicationController, &set, world, failure, now)).unwrap_or_default()
 }
 
-fn plan_for(kind: Kind, set: &ReplicaSet, world: &World, failure: Option<&Failure>, now: Timestamp) -> Plan {
+fn plan_for(kind: Kind, set: &ReplicaSet, world: &World, failure: Option<&Failure>, now: Now) -> Plan {
     let Some(spec) = &set.spec else { return Plan::default() };
     let meta = &set.metadata;
     let selected = |pod: &ObjectMeta| selects(&spec.selector, pod.labels.as_ref());
@@ -69,7 +64,7 @@ fn plan_for(kind: Kind, set: &ReplicaSet, world: &World, failure: Option<&Failur
 }
 
 /// Makes the number of pods the wanted one.
-fn manage(kind: Kind, world: &World, set: &ReplicaSet, spec: &ReplicaSetSpec, pods: &[&Pod], now: Timestamp) -> Plan {
+fn manage(kind: Kind, world: &World, set: &ReplicaSet, spec: &ReplicaSetSpec, pods: &[&Pod], now: Now) -> Plan {
     let meta = &set.metadata;
     let component = if kind == Kind::ReplicaSet { "replicaset-controller" } else { "replication-controller" };
     let teller = Teller::new(component, kind, meta);
@@ -93,7 +88,7 @@ pub(crate) fn replicas(spec: &ReplicaSetSpec) -> i32 {
 }
 
 /// When the next pod has been ready for long enough.
-fn next_available(spec: &ReplicaSetSpec, pods: &[&Pod], status: &ReplicaSetStatus, now: Timestamp) -> Option<Duration> {
+fn next_available(spec: &ReplicaSetSpec, pods: &[&Pod], status: &ReplicaSetStatus, now: Now) -> Option<Duration> {
     let wanted = spec.min_ready_seconds.unwrap_or_default();
     if wanted <= 0 || status.ready_replicas == status.available_replicas {
         return None;

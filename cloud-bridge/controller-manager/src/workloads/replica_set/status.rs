@@ -1,10 +1,10 @@
 //! The status of a ReplicaSet (K8s pkg/controller/replicaset/replica_set_utils.go).
 
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Pod;
+use crate::workloads::now::Now;
 use crate::workloads::plan::Failure;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -22,7 +22,7 @@ pub(super) fn status(
     old: &ReplicaSetStatus,
     pods: Pods<'_>,
     failure: Option<&Failure>,
-    now: Timestamp,
+    now: Now,
 ) -> ReplicaSetStatus {
     let count = |counts: &dyn Fn(&Pod) -> bool| number(pods.active.iter().filter(|pod| counts(pod)).count());
     let wanted = spec.template.as_ref().and_then(|template| template.metadata.as_ref()?.labels.as_ref());
@@ -48,7 +48,7 @@ fn conditions(
     old: &ReplicaSetStatus,
     active: usize,
     failure: Option<&Failure>,
-    now: Timestamp,
+    now: Now,
 ) -> Option<Vec<ReplicaSetCondition>> {
     let mut conditions = old.conditions.clone().unwrap_or_default();
     match failure {
@@ -60,7 +60,7 @@ fn conditions(
                 status: "True".to_owned(),
                 reason: Some(if too_few { "FailedCreate" } else { "FailedDelete" }.to_owned()),
                 message: Some(failure.message.clone()),
-                last_transition_time: Some(Time(now)),
+                last_transition_time: Some(Time(now.clock)),
             });
         }
         Some(_) => {}

@@ -190,6 +190,20 @@ fn a_pod_is_available_once_it_has_been_ready_for_long_enough_by_our_clock_too() 
 }
 
 #[test]
+fn a_clock_that_is_set_back_keeps_no_pod_from_being_available() {
+    let mut course = course(1);
+    course.model.change(Kind::ReplicaSet, &key("web"), |set| set["spec"]["minReadySeconds"] = 30.into());
+    course.step(1);
+    course.nodes();
+    course.step(1);
+    course.model.turn_clock(-86_400);
+    course.step(20);
+    assert_eq!(status(&course.model)["availableReplicas"], Value::Null);
+    course.step(12);
+    assert_eq!(status(&course.model)["availableReplicas"], 1);
+}
+
+#[test]
 fn a_set_that_goes_makes_nothing_more() {
     let mut course = course(2);
     course.model.change(Kind::ReplicaSet, &key("web"), |set| {

@@ -2,10 +2,11 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
+use crate::workloads::now::Now;
 use crate::workloads::pod::Pod;
 use crate::workloads::store::{controller_of, uid};
 use crate::workloads::world::World;
@@ -25,12 +26,7 @@ pub(super) fn related<'a>(world: &'a World, set: &ReplicaSet) -> Vec<&'a Pod> {
 }
 
 /// The `count` pods that go first.
-pub(in crate::workloads) fn choose<'a>(
-    pods: &[&'a Pod],
-    related: &[&Pod],
-    count: usize,
-    now: Timestamp,
-) -> Vec<&'a Pod> {
+pub(in crate::workloads) fn choose<'a>(pods: &[&'a Pod], related: &[&Pod], count: usize, now: Now) -> Vec<&'a Pod> {
     let mut beside: BTreeMap<&str, usize> = BTreeMap::new();
     for node in related.iter().filter_map(|pod| pod.spec.node_name.as_deref()) {
         *beside.entry(node).or_default() += 1;
@@ -44,18 +40,19 @@ pub(in crate::workloads) fn choose<'a>(
     ordered
 }
 
-fn order(a: &Pod, b: &Pod, rank: &dyn Fn(&Pod) -> usize, now: Timestamp) -> Ordering {
+fn order(a: &Pod, b: &Pod, rank: &dyn Fn(&Pod) -> usize, now: Now) -> Ordering {
     let first = |pod: &Pod| {
         (pod.spec.node_name.is_some(), phase(pod.phase()), pod.is_ready(), deletion_cost(pod), Reverse(rank(pod)))
     };
-    let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let created = |pod: &Pod| now.since(pod.metadata.creation_timestamp.as_ref().map(|time| time.0), None);
+    let ready = |pod: &Pod| pod.ready_for(now);
+    let by_age =
+        |age: &dyn Fn(&Pod) -> Option<Duration>| younger(age(a), age(b)).then_with(|| tie(a, b, age(a) != age(b)));
     first(a)
         .cmp(&first(b))
-        .then_with(|| {
-            younger(a.ready_since(), b.ready_since(), now).then_with(|| tie(a, b, a.ready_since() != b.ready_since()))
-        })
+        .then_with(|| by_age(&ready))
         .then_with(|| b.restarts().cmp(&a.restarts()))
-        .then_with(|| younger(created(a), created(b), now).then_with(|| tie(a, b, created(a) != created(b))))
+        .then_with(|| by_age(&created))
 }
 
 /// Pods whose times are of one magnitude go in an order that favours none.
@@ -65,11 +62,8 @@ fn tie(a: &Pod, b: &Pod, differ: bool) -> Ordering {
 
 /// The younger one first; times are compared by their magnitude, so that not always the newest goes (K8s
 /// `logarithmicRankDiff`).
-fn younger(a: Option<Timestamp>, b: Option<Timestamp>, now: Timestamp) -> Ordering {
-    let magnitude = |time: Option<Timestamp>| {
-        let age = time.map_or(0, |time| now.duration_since(time).as_nanos());
-        if age > 0 { i64::from(age.ilog2()) } else { -1 }
-    };
+fn younger(a: Option<Duration>, b: Option<Duration>) -> Ordering {
+    let magnitude = |age: Option<Duration>| age.and_then(|age| age.as_nanos().checked_ilog2());
     magnitude(a).cmp(&magnitude(b))
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
 
 use super::identity::parent_and_ordinal;
 use crate::workloads::history::HASH_LABEL;
+use crate::workloads::now::Now;
 use crate::workloads::plan::{Action, Plan, Teller};
 use crate::workloads::pod::Pod;
 use crate::workloads::world::Kind;
@@ -42,7 +42,7 @@ pub(super) struct Context<'a> {
     pub(super) replicas: BTreeMap<i64, &'a Pod>,
     /// The pods beyond them.
     pub(super) condemned: BTreeMap<i64, &'a Pod>,
-    pub(super) now: Timestamp,
+    pub(super) now: Now,
 }
 
 impl<'a> Context<'a> {
@@ -52,7 +52,7 @@ impl<'a> Context<'a> {
         current: &'a ControllerRevision,
         update: &'a ControllerRevision,
         pods: Vec<&'a Pod>,
-        now: Timestamp,
+        now: Now,
     ) -> Self {
         let by_ordinal = pods.into_iter().filter_map(|pod| Some((parent_and_ordinal(&pod.metadata)?.1, pod)));
         let wanted = ordinals(spec);

@@ -17,10 +17,10 @@ mod tests;
 mod update;
 
 use apimachinery::key::ObjectKey;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::claim::claim;
+use super::now::Now;
 use super::plan::{Failure, Plan};
 use super::selector::selects;
 use super::world::{Kind, World};
@@ -28,7 +28,7 @@ use context::{Context, Step};
 use revision::Revisions;
 
 /// What is to be done next about a StatefulSet.
-pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Timestamp) -> Plan {
+pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let Some((set, spec)) = world.stateful_sets.get(key).and_then(|set| Some((set, set.spec.as_ref()?))) else {
         return Plan::default();
     };
