@@ -110,8 +110,8 @@ pub(super) fn new(
 ) -> New {
     let (kind, meta) = owner;
     let hash = template::hash(template, collisions);
-    let name: String = meta.name.iter().flat_map(|name| name.chars()).take(NAME_MAX).collect();
-    let name = format!("{name}-{hash}");
+    // Where it is cut there may be a dot, which no hyphen may follow.
+    let name = format!("{}-{hash}", template::cut(meta.name.as_deref().unwrap_or_default(), NAME_MAX));
     let labels: BTreeMap<String, String> =
         template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
     let mut object = json!({
@@ -126,4 +126,18 @@ pub(super) fn new(
         }
     }
     New { key: ObjectKey { namespace: meta.namespace.clone().unwrap_or_default(), name }, object }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_revision_is_one_that_the_api_takes() {
+        for name in ["web".to_owned(), format!("{}.{}", "a".repeat(222), "b".repeat(20)), "a".repeat(253)] {
+            let meta = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
+            let new = new((Kind::DaemonSet, &meta), &PodTemplateSpec::default(), HASH_LABEL, 1, None);
+            assert!(apimachinery::names::dns_subdomain(&new.key.name).is_empty(), "{}", new.key.name);
+        }
+    }
 }

@@ -21,7 +21,13 @@ fn failure(error: &kube::Error) -> Failure {
         kube::Error::Api(status) => {
             let causes = status.details.iter().flat_map(|details| &details.causes);
             let namespace_ends = { causes }.any(|cause| cause.reason == "NamespaceTerminating");
-            Failure { code: status.code, message: status.message.clone(), namespace_ends }
+            Failure {
+                code: status.code,
+                message: status.message.clone(),
+                namespace_ends,
+                already_exists: status.reason == "AlreadyExists",
+                creates: None,
+            }
         }
         other => unanswered(other.to_string()),
     }
@@ -53,10 +59,12 @@ pub(crate) async fn perform<'a>(
         let results = join_all(batch.iter().map(|action| write(client, action))).await;
         let mut failed = None;
         for (action, result) in batch.iter().zip(results) {
-            tell(events, action, &result);
+            if let Some(told) = action.news(&result) {
+                events.record(event_of(told));
+            }
             match result {
                 Ok(outcome) => done.push((action, outcome)),
-                Err(failure) => drop(failed.get_or_insert(failure)),
+                Err(failure) => drop(failed.get_or_insert(failure.of(action))),
             }
         }
         if let Some(failure) = failed {
@@ -71,20 +79,6 @@ pub(crate) async fn perform<'a>(
         events.record(event_of(told.clone()));
     }
     (done, Ok(()))
-}
-
-fn tell(events: &mut Recorder, action: &Action, result: &Result<Outcome, Failure>) {
-    let (told, word) = match result {
-        Ok(Outcome::Is(object)) => (&action.done, object["metadata"]["name"].as_str().unwrap_or(&action.key.name)),
-        Ok(Outcome::Removed) => (&action.done, action.key.name.as_str()),
-        Ok(Outcome::Gone) => return,
-        Err(failure) if failure.namespace_ends => return,
-        Err(failure) => (&action.failed, failure.message.as_str()),
-    };
-    if let Some(told) = told {
-        let event = Told { message: told.message.replace("{}", word), ..told.clone() };
-        events.record(event_of(event));
-    }
 }
 
 fn event_of(told: Told) -> Event {
@@ -108,7 +102,7 @@ async fn ask(client: &Client, check: &Check) -> Result<(), Failure> {
 }
 
 fn unanswered(message: String) -> Failure {
-    Failure { code: 0, message, namespace_ends: false }
+    Failure { message, ..Failure::default() }
 }
 
 async fn send(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, Failure> {

@@ -161,6 +161,20 @@ impl Teller {
 }
 
 impl Action {
+    /// What is told of it. That an object of its name is there is no failure: it was made before, or another's is looked at.
+    pub(crate) fn news(&self, result: &Result<Outcome, Failure>) -> Option<Told> {
+        let (told, word) = match result {
+            Ok(Outcome::Is(object)) => (&self.done, object["metadata"]["name"].as_str().unwrap_or(&self.key.name)),
+            Ok(Outcome::Removed) => (&self.done, self.key.name.as_str()),
+            Ok(Outcome::Gone) => return None,
+            Err(failure) if failure.namespace_ends => return None,
+            Err(failure) if failure.already_exists && !self.key.name.is_empty() => return None,
+            Err(failure) => (&self.failed, failure.message.as_str()),
+        };
+        let told = told.as_ref()?;
+        Some(Told { message: told.message.replace("{}", word), ..told.clone() })
+    }
+
     /// The uid of the object that it removes, if it does.
     pub(crate) fn removes(&self) -> Option<&str> {
         match &self.write {
@@ -240,21 +254,31 @@ impl Check {
                 format!("original {what} is gone: got uid {}, wanted {}", uid.unwrap_or("none"), self.uid)
             }
         };
-        Err(Failure { code: 409, message, namespace_ends: false })
+        Err(Failure { code: 409, message, ..Failure::default() })
     }
 }
 
 /// Why a write was not done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The HTTP status; 0 if there was no answer.
     pub(crate) code: u16,
     pub(crate) message: String,
     /// All of it will fail, because the namespace goes away.
     pub(crate) namespace_ends: bool,
+    /// There is one of that name.
+    pub(crate) already_exists: bool,
+    /// What was to be created: its kind, and its name if it was given one.
+    pub(crate) creates: Option<(Kind, String)>,
 }
 
 impl Failure {
+    /// The same, of this action.
+    pub(crate) fn of(mut self, action: &Action) -> Self {
+        self.creates = matches!(action.write, Write::Create(_)).then(|| (action.kind, action.key.name.clone()));
+        self
+    }
+
     /// Somebody else wrote first: what is known here is old.
     pub(crate) fn is_stale(&self) -> bool {
         self.code == 409
@@ -293,4 +317,26 @@ pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
         patch.insert(name.clone(), Value::Null);
     }
     (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_a_name_is_taken_is_told_of_generated_names_only() {
+        let teller = Teller::new("test", Kind::Job, &ObjectMeta::default());
+        let taken = Failure { code: 409, already_exists: true, message: "taken".to_owned(), ..Failure::default() };
+        let refused = Failure { code: 403, message: "no".to_owned(), ..Failure::default() };
+        for (name, failure, wanted) in [
+            (Some("a"), &taken, None),
+            (None, &taken, Some("Error creating: taken")),
+            (Some("a"), &refused, Some("Error creating: no")),
+        ] {
+            let action = teller.create_pod("ns", json!({"metadata": {"name": name}}));
+            let told = action.news(&Err(failure.clone()));
+            assert_eq!(told.as_ref().map(|told| told.message.as_str()), wanted, "{name:?}");
+            assert_eq!(failure.clone().of(&action).creates, Some((Kind::Pod, name.unwrap_or_default().to_owned())));
+        }
+    }
 }

@@ -136,7 +136,7 @@ impl Course {
                     return None;
                 }
                 if !self.calm && self.chance.one_in(30) {
-                    let failure = Failure { code: 500, message: "no".to_owned(), namespace_ends: false };
+                    let failure = Failure { code: 500, message: "no".to_owned(), ..Failure::default() }.of(action);
                     self.engine.plan(task, Some(&failure), now);
                     return Some(End::Failed);
                 }
@@ -149,7 +149,13 @@ impl Course {
                         return Some(End::Unanswered);
                     }
                     Ok(outcome) => changed |= self.engine.written(action, outcome, now),
-                    Err(_) => return Some(End::Failed),
+                    Err(failure) => {
+                        let failure = failure.of(action);
+                        if failure.code == 403 {
+                            self.tell_failure(task, &failure);
+                        }
+                        return Some(End::Failed);
+                    }
                 }
             }
             if let Some(end) = turn.end(&plan, changed) {
@@ -157,6 +163,17 @@ impl Course {
             }
             let most = if self.calm { usize::MAX } else { usize::try_from(self.chance.below(3)).unwrap() };
             self.hear(most);
+        }
+    }
+
+    /// A controller writes what went wrong, as it may; whatever comes of it.
+    fn tell_failure(&mut self, task: &Task, failure: &Failure) {
+        let now = self.now();
+        let plan = self.engine.plan(task, Some(failure), now).expect("no panic");
+        for action in &plan.actions {
+            if let Ok(outcome) = self.model.do_action(action) {
+                self.engine.written(action, outcome, now);
+            }
         }
     }
 

@@ -42,6 +42,12 @@ pub(crate) fn pod(template: &PodTemplateSpec, prefix: &str, owner: &OwnerReferen
     pod
 }
 
+/// The beginning of a name, which a part of another name may follow.
+pub(crate) fn cut(name: &str, room: usize) -> &str {
+    let end = name.char_indices().nth(room).map_or(name.len(), |(end, _)| end);
+    name.get(..end).unwrap_or(name).trim_end_matches(['.', '-'])
+}
+
 /// The prefix of the pods' names: that of the controller, if it is not too long for one (K8s `GetPodsPrefix`).
 pub(crate) fn prefix(controller: &str) -> String {
     let prefix = format!("{controller}-");

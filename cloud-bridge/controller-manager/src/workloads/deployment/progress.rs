@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus, ReplicaS
 use super::context::Context;
 use super::status::{condition, counted, find, remove_condition, set_condition};
 use crate::workloads::plan::Failure;
+use crate::workloads::world::Kind;
 
 const PROGRESSING: &str = "Progressing";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -50,9 +51,10 @@ pub(super) fn created(context: &Context<'_>, set: &str) -> Option<DeploymentStat
     with(context, "True", "NewReplicaSetCreated", format!("Created new replica set {set:?}"))
 }
 
-/// The status that tells that a ReplicaSet could not be made.
+/// The status that tells that a ReplicaSet could not be made, if that is what failed.
 pub(super) fn create_error(context: &Context<'_>, failure: &Failure) -> Option<DeploymentStatus> {
-    let message = format!("Failed to create new replica set: {}", failure.message);
+    let (_, name) = failure.creates.as_ref().filter(|(kind, _)| *kind == Kind::ReplicaSet)?;
+    let message = format!("Failed to create new replica set {name:?}: {}", failure.message);
     with(context, "False", "ReplicaSetCreateError", message)
 }
 

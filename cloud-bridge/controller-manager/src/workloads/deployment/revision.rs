@@ -49,7 +49,7 @@ pub(super) fn create(context: &Context<'_>, world: &World) -> Vec<Action> {
     let namespace = meta.namespace.clone().unwrap_or_default();
     let hash = template::hash(&context.spec.template, context.status.collision_count);
     let room = NAME_MAX.saturating_sub(hash.len() + 1);
-    let name = format!("{}-{hash}", cut(context.name(), room));
+    let name = format!("{}-{hash}", template::cut(context.name(), room));
     let key = ObjectKey { namespace: namespace.clone(), name: name.clone() };
     if world.replica_sets.get(&key).is_some() {
         let mut status = context.status.clone();
@@ -70,12 +70,6 @@ pub(super) fn create(context: &Context<'_>, world: &World) -> Vec<Action> {
         actions.extend(Action::status(Kind::Deployment, meta, &context.status, &status));
     }
     actions
-}
-
-/// The beginning of a name, which a part of another name may follow.
-fn cut(name: &str, room: usize) -> &str {
-    let end = name.char_indices().nth(room).map_or(name.len(), |(end, _)| end);
-    name.get(..end).unwrap_or(name).trim_end_matches(['.', '-'])
 }
 
 fn new_set(context: &Context<'_>, name: String, hash: &str) -> ReplicaSet {

@@ -217,3 +217,19 @@ fn a_pause_holds_a_roll_out_but_not_a_scaling() {
     let progressing = condition(course.model.get(Kind::Deployment, "web"), "Progressing");
     assert_eq!(progressing["reason"], "DeploymentPaused");
 }
+
+#[test]
+fn a_set_that_cannot_be_made_is_named_where_it_is_told() {
+    let mut course = Course::new(1, never_too_many);
+    course.calm = true;
+    course.model.refuses = Some(Kind::ReplicaSet);
+    course.model.put(Kind::Deployment, deployment(2, "one", rolling(&json!(1), &json!(0))));
+    course.step(1);
+    let progressing = condition(course.model.get(Kind::Deployment, "web"), "Progressing");
+    assert_eq!(progressing["reason"], "ReplicaSetCreateError");
+    let message = progressing["message"].as_str().unwrap();
+    assert!(message.starts_with("Failed to create new replica set \"web-") && message.ends_with("\": no"), "{message}");
+    course.model.refuses = None;
+    course.settle();
+    assert_rolled_out(&course.model);
+}

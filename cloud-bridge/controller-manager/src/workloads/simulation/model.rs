@@ -27,6 +27,8 @@ pub(crate) struct Model {
     pub(crate) writes: usize,
     /// The API keeps the objects of this kind as they are, whatever is written.
     pub(crate) ignores: Option<Kind>,
+    /// The API creates no objects of this kind.
+    pub(crate) refuses: Option<Kind>,
     /// Pods are made without labels and owners, as a hostile admission would have it.
     pub(crate) strips_pods: bool,
     /// Numbers that a check compares with later ones.
@@ -155,9 +157,12 @@ impl Model {
         if let Some(check) = &action.check {
             check.judge(self.objects.get(&(check.kind, check.key.clone())))?;
         }
-        let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), namespace_ends: false });
+        let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), ..Failure::default() });
         let name = (action.kind, action.key.clone());
         if let Write::Create(object) = &action.write {
+            if self.refuses == Some(action.kind) {
+                return failed(403, "no");
+            }
             if self.objects.contains_key(&name) {
                 return failed(409, "already exists");
             }
