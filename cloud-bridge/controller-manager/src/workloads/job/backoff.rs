@@ -16,8 +16,8 @@ pub(super) fn remaining(context: &Context<'_>) -> Duration {
     // What was taken away on purpose no longer is the Job's own.
     let pods = || context.pods.iter().filter(|pod| is_tracked(pod) || !pod.is_deleting());
     let ended = |pod: &&Pod| pod.ended_for(context.now);
-    let success = pods().filter(|pod| pod.phase() == "Succeeded").filter_map(|pod| ended(pod)).min();
-    let failures = pods().filter(|pod| context.is_failed(pod)).filter_map(|pod| ended(pod));
+    let success = pods().filter(|pod| pod.phase() == "Succeeded").filter_map(ended).min();
+    let failures = pods().filter(|pod| context.is_failed(pod)).filter_map(ended);
     let since: Vec<Duration> = failures.filter(|ended| success.is_none_or(|success| *ended < success)).collect();
     after(u32::try_from(since.len()).unwrap_or(u32::MAX), since.into_iter().min())
 }
