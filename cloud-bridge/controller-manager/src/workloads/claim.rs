@@ -1,6 +1,8 @@
 //! Which objects belong to a controller: those that name it and that it selects; orphans that it selects are adopted, and
 //! what it no longer selects is released (K8s pkg/controller/controller_ref_manager.go). Pure.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::json;
 
@@ -26,11 +28,13 @@ pub(crate) struct Claim<'a, T> {
     pub(crate) actions: Vec<Action>,
 }
 
-/// The objects of `store`, of kind `kind`, that belong to `owner`. Only those that `counts` are adopted or released.
+/// The objects of `store`, of kind `kind`, that belong to `owner`. What it `selects` has these labels. Only those that
+/// `counts` are adopted or released.
 pub(crate) fn claim<'a, T: Cached>(
     store: &'a Store<T>,
     kind: Kind,
     owner: (Kind, &ObjectMeta),
+    labels: Option<&BTreeMap<String, String>>,
     selects: impl Fn(&ObjectMeta) -> bool,
     counts: impl Fn(&T) -> bool,
 ) -> Claim<'a, T> {
@@ -48,7 +52,8 @@ pub(crate) fn claim<'a, T: Cached>(
     if deleting {
         return claim;
     }
-    for object in store.orphans(owner.namespace.as_deref().unwrap_or_default()).filter(|object| counts(object)) {
+    let namespace = owner.namespace.as_deref().unwrap_or_default();
+    for object in store.orphans(namespace, labels).filter(|object| counts(object)) {
         if object.meta().deletion_timestamp.is_none() && selects(object.meta()) {
             let reference = json!([controller_reference(owner_kind, owner)]);
             // The owner may have gone, and have left this behind on purpose, while its watch is late.

@@ -67,7 +67,7 @@ impl<'a> History<'a> {
         selects: impl Fn(&ObjectMeta) -> bool,
         data: &Value,
     ) -> Self {
-        let claim = claim(&world.controller_revisions, Kind::ControllerRevision, owner, selects, |_| true);
+        let claim = claim(&world.controller_revisions, Kind::ControllerRevision, owner, None, selects, |_| true);
         let mut all = claim.claimed;
         all.sort_by_key(|revision| age(revision));
         let is_same = |revision: &&ControllerRevision| revision.data.as_ref().is_some_and(|kept| kept.0 == *data);

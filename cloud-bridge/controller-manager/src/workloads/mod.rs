@@ -12,6 +12,7 @@ mod deployment;
 mod disruption;
 mod engine;
 mod history;
+mod index;
 mod job;
 mod node;
 mod now;

@@ -80,6 +80,8 @@ pub(crate) struct Terminated {
 apimachinery::read_as!(Pod, core::Pod);
 
 impl Cached for Pod {
+    const BY_LABELS: bool = true;
+
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }

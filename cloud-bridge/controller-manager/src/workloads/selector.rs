@@ -4,6 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+#[cfg(test)]
+thread_local! {
+    /// How often it was asked whether labels meet a selector.
+    pub(crate) static ASKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Whether these labels meet the selector. An empty one selects everything, as Kubernetes says of selectors in general.
 pub(crate) fn selects_or_all(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     is_empty(selector) || selects(selector, labels)
@@ -16,6 +22,8 @@ fn is_empty(selector: &LabelSelector) -> bool {
 
 /// Whether these labels meet the selector. An empty one selects nothing here: no controller is to take all there is.
 pub(crate) fn selects(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
+    #[cfg(test)]
+    ASKED.set(ASKED.get() + 1);
     let value = |name: &str| labels.and_then(|labels| labels.get(name));
     let mut equal = selector.match_labels.iter().flatten();
     let mut expressions = selector.match_expressions.iter().flatten();

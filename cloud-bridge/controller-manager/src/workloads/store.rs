@@ -2,15 +2,20 @@
 //! what a watch saw and what a write returned, in any order. Knows no kind.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::runtime::watcher::Event;
 
+use super::index::{Index, Key};
 use super::now::Now;
 
 /// What is kept in a store.
 pub(crate) trait Cached {
+    /// They are looked for by their labels: there may be thousands in a namespace.
+    const BY_LABELS: bool = false;
+
     fn meta(&self) -> &ObjectMeta;
 
     fn meta_mut(&mut self) -> &mut ObjectMeta;
@@ -52,16 +57,16 @@ pub(crate) struct Seen {
     pub(crate) owners: Vec<OwnerReference>,
     /// Its labels, if it has no controller now: somebody may want it.
     pub(crate) orphan: Option<BTreeMap<String, String>>,
+    /// Of a kind that is looked for by them: its labels before and now.
+    pub(crate) labels: Vec<BTreeMap<String, String>>,
     /// It is no longer there.
     pub(crate) gone: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Store<T> {
-    objects: BTreeMap<ObjectKey, T>,
-    /// By the uid of the controller.
-    owned: BTreeMap<String, BTreeSet<ObjectKey>>,
-    orphans: BTreeSet<ObjectKey>,
+    objects: BTreeMap<Key, T>,
+    index: Index,
     /// The uids of objects that a write removed and of which the watch has yet to tell.
     removed: BTreeSet<String>,
     /// What a list has named so far, while it lasts.
@@ -73,8 +78,7 @@ impl<T> Default for Store<T> {
     fn default() -> Self {
         Self {
             objects: BTreeMap::new(),
-            owned: BTreeMap::new(),
-            orphans: BTreeSet::new(),
+            index: Index::default(),
             removed: BTreeSet::new(),
             listed: None,
             complete: false,
@@ -100,19 +104,47 @@ impl<T: Cached> Store<T> {
     /// The objects of a namespace, by name.
     pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a T> {
         let first = ObjectKey { namespace: namespace.to_owned(), name: String::new() };
-        self.objects.range(first..).take_while(move |(key, _)| key.namespace == namespace).map(|(_, object)| object)
+        self.objects
+            .range::<ObjectKey, _>(first..)
+            .take_while(move |(key, _)| key.namespace == namespace)
+            .map(|(_, object)| object)
     }
 
     /// The objects whose controller has this uid, by name.
     pub(crate) fn owned_by<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        self.owned.get(uid).into_iter().flatten().filter_map(|key| self.objects.get(key))
+        self.index.owned_by(uid).into_iter().flatten().filter_map(|key| self.objects.get(key))
     }
 
-    /// The objects of a namespace that have no controller, by name.
-    pub(crate) fn orphans<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a T> {
-        let first = ObjectKey { namespace: namespace.to_owned(), name: String::new() };
-        let keys = self.orphans.range(first..).take_while(move |key| key.namespace == namespace);
-        keys.filter_map(|key| self.objects.get(key))
+    /// The uids that controllers of this name have or had, as far as anything is still theirs.
+    pub(crate) fn uids_of(&self, controller: &ObjectKey) -> impl Iterator<Item = &str> {
+        self.index.uids_of(controller)
+    }
+
+    /// The objects of a namespace that have no controller and may have these labels, by name.
+    pub(crate) fn orphans<'a>(
+        &'a self,
+        namespace: &'a str,
+        wanted: Option<&BTreeMap<String, String>>,
+    ) -> Box<dyn Iterator<Item = &'a T> + 'a> {
+        match wanted.filter(|wanted| T::BY_LABELS && !wanted.is_empty()) {
+            Some(_) => Box::new(self.labelled(namespace, wanted).filter(|one| controller_of(one.meta()).is_none())),
+            None => Box::new(self.index.orphans(namespace).filter_map(|key| self.objects.get(key))),
+        }
+    }
+
+    /// The objects of a namespace that may have these labels, by name: those that have the rarest of them.
+    pub(crate) fn labelled<'a>(
+        &'a self,
+        namespace: &'a str,
+        wanted: Option<&BTreeMap<String, String>>,
+    ) -> Box<dyn Iterator<Item = &'a T> + 'a> {
+        match wanted.filter(|wanted| T::BY_LABELS && !wanted.is_empty()) {
+            Some(wanted) => {
+                let keys = self.index.rarest(namespace, wanted).into_iter().flatten();
+                Box::new(keys.filter_map(|key| self.objects.get(key)))
+            }
+            None => Box::new(self.in_namespace(namespace)),
+        }
     }
 
     /// Takes in the state of an object that a watch saw or a write returned. None if it is known or older than that, or
@@ -129,22 +161,29 @@ impl<T: Cached> Store<T> {
             return None;
         }
         let mut owners = Vec::new();
+        let mut labels = Vec::new();
         if let Some(before) = before {
             owners.extend(controller_of(before.meta()).cloned());
+            labels.extend(labels_of(before));
         }
         let same = before.filter(|before| uid(before.meta()) == uid(object.meta()));
         object.seen(same, now);
         let quiet = same.is_some_and(|before| object.is_as(before));
-        self.unindex(&key);
+        let key = match self.objects.get_key_value(&key) {
+            Some((key, before)) => {
+                self.index.remove(key, before.meta(), T::BY_LABELS);
+                Arc::clone(key)
+            }
+            None => Arc::new(key),
+        };
+        self.index.add(&key, object.meta(), T::BY_LABELS);
         let owner = controller_of(object.meta()).cloned();
         let orphan = owner.is_none().then(|| object.meta().labels.clone().unwrap_or_default());
-        match &owner {
-            Some(owner) => self.owned.entry(owner.uid.clone()).or_default().insert(key.clone()),
-            None => self.orphans.insert(key.clone()),
-        };
         owners.extend(owner.filter(|owner| !owners.contains(owner)));
-        self.objects.insert(key.clone(), object);
-        (!quiet).then_some(Seen { key, owners, orphan, gone: false })
+        labels.extend(labels_of(&object).filter(|now| !labels.contains(now)));
+        let seen = Seen { key: (*key).clone(), owners, orphan, labels, gone: false };
+        self.objects.insert(key, object);
+        (!quiet).then_some(seen)
     }
 
     /// A write removed the object with this uid.
@@ -172,8 +211,7 @@ impl<T: Cached> Store<T> {
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
                 // Nothing was written while the list lasted, so that what it leaves out is gone.
-                let missing: Vec<ObjectKey> =
-                    self.objects.keys().filter(|key| !listed.contains(key)).cloned().collect();
+                let missing: Vec<Key> = self.objects.keys().filter(|key| !listed.contains(&***key)).cloned().collect();
                 self.removed.clear();
                 self.complete = true;
                 missing.iter().filter_map(|key| self.forget(key)).collect()
@@ -189,29 +227,17 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    fn unindex(&mut self, key: &ObjectKey) {
-        let Some(object) = self.objects.get(key) else { return };
-        match controller_of(object.meta()) {
-            Some(owner) => {
-                if let Some(keys) = self.owned.get_mut(&owner.uid) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        self.owned.remove(&owner.uid);
-                    }
-                }
-            }
-            None => {
-                self.orphans.remove(key);
-            }
-        }
-    }
-
     fn forget(&mut self, key: &ObjectKey) -> Option<Seen> {
-        self.unindex(key);
-        let object = self.objects.remove(key)?;
+        let (key, object) = self.objects.remove_entry(key)?;
+        self.index.remove(&key, object.meta(), T::BY_LABELS);
         let owners = controller_of(object.meta()).cloned().into_iter().collect();
-        Some(Seen { key: key.clone(), owners, orphan: None, gone: true })
+        let labels = labels_of(&object).into_iter().collect();
+        Some(Seen { key: (*key).clone(), owners, orphan: None, labels, gone: true })
     }
+}
+
+fn labels_of<T: Cached>(object: &T) -> Option<BTreeMap<String, String>> {
+    T::BY_LABELS.then(|| object.meta().labels.clone().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -255,7 +281,7 @@ mod tests {
         assert_eq!((written.owners.len(), written.orphan), (1, None));
         assert!(store.watched(Event::Apply(set("a", "1", 10, None)), now).is_empty(), "from before the write");
         assert_eq!(names(store.owned_by("d").collect()), ["a"]);
-        assert!(store.orphans("ns").next().is_none());
+        assert!(store.orphans("ns", None).next().is_none());
         // Removed by a write: what the watch still tells of it is old.
         assert!(store.remove(&key_of(&set("a", "1", 0, None).metadata), "2").is_none(), "another one");
         assert!(store.remove(&key_of(&set("a", "1", 0, None).metadata), "1").unwrap().gone);

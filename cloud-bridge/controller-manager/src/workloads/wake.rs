@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::ReplicationController;
+use k8s_openapi::api::core::v1::{PodTemplateSpec, ReplicationController};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::job::is_tracked;
-use super::selector::selects;
+use super::selector::{selects, selects_or_all};
 use super::store::{Cached, Store, controller_of, key_of};
 use super::world::{Change, Kind, Task, World};
 
@@ -66,14 +67,34 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
             tasks.push((Kind::Pod, change.seen.key.clone()));
         }
     }
-    tasks.extend(budgets(world, change).map(|key| (Kind::PodDisruptionBudget, key)));
+    tasks.extend(budgets(world, change).into_iter().map(|key| (Kind::PodDisruptionBudget, key)));
     tasks
 }
 
-/// The budgets that a change may concern: all of its namespace, which are few, for a pod may have been selected before.
-fn budgets<'a>(world: &'a World, change: &'a Change) -> impl Iterator<Item = ObjectKey> + 'a {
-    let budgets = world.disruption_budgets.in_namespace(&change.seen.key.namespace);
-    budgets.filter(|_| change.kind != Kind::PodDisruptionBudget).map(|one| key_of(&one.metadata))
+/// The budgets that a change concerns: those that select a pod or did so before, or the pods of a controller that says how
+/// many there are to be.
+fn budgets(world: &World, change: &Change) -> Vec<ObjectKey> {
+    let key = &change.seen.key;
+    let template = |template: Option<&PodTemplateSpec>| {
+        let labels = template.and_then(|template| template.metadata.as_ref()?.labels.clone());
+        vec![labels.unwrap_or_default()]
+    };
+    // Of one that is gone its pods will tell.
+    let labels = match change.kind {
+        Kind::Pod => change.seen.labels.clone(),
+        Kind::Deployment => template(world.deployments.get(key).and_then(|one| Some(&one.spec.as_ref()?.template))),
+        Kind::ReplicaSet => template(world.replica_sets.get(key).and_then(|one| one.spec.as_ref()?.template.as_ref())),
+        Kind::StatefulSet => template(world.stateful_sets.get(key).and_then(|one| Some(&one.spec.as_ref()?.template))),
+        Kind::ReplicationController => {
+            template(world.replication_controllers.get(key).and_then(|one| one.spec.as_ref()?.template.as_ref()))
+        }
+        _ => return Vec::new(),
+    };
+    let selects = |one: &&PodDisruptionBudget| {
+        let selector = one.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+        selector.is_some_and(|selector| labels.iter().any(|labels| selects_or_all(selector, Some(labels))))
+    };
+    world.disruption_budgets.in_namespace(&key.namespace).filter(selects).map(|one| key_of(&one.metadata)).collect()
 }
 
 /// The objects of kind `controller` that select an orphan of kind `orphan` with these labels.

@@ -34,7 +34,8 @@ pub(crate) fn plan(world: &World, back_off: &BackOff, key: &ObjectKey, failure: 
         return Plan::default();
     }
     let selected = |one: &ObjectMeta| selects(&spec.selector, one.labels.as_ref());
-    let claim = claim(&world.pods, Kind::Pod, (Kind::DaemonSet, meta), selected, |_| true);
+    let claim =
+        claim(&world.pods, Kind::Pod, (Kind::DaemonSet, meta), spec.selector.match_labels.as_ref(), selected, |_| true);
     if !claim.actions.is_empty() && failure.is_none() {
         return Plan::one_by_one(claim.actions);
     }

@@ -38,6 +38,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
         &world.replica_sets,
         Kind::ReplicaSet,
         owner,
+        None,
         |set| selects(&spec.selector, set.labels.as_ref()),
         |_| true,
     );

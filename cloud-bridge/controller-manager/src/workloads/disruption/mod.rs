@@ -45,7 +45,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, now: Timestamp) -> Plan {
 /// The pods that a budget is about.
 fn selected<'a>(world: &'a World, namespace: &'a str, spec: &PodDisruptionBudgetSpec) -> Vec<&'a Pod> {
     let Some(selector) = &spec.selector else { return Vec::new() };
-    let pods = world.pods.in_namespace(namespace);
+    let pods = world.pods.labelled(namespace, selector.match_labels.as_ref());
     pods.filter(|pod| selects_or_all(selector, pod.metadata.labels.as_ref())).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::workloads::selector::ASKED;
 use crate::workloads::simulation::{Course, Model, key};
 use crate::workloads::world::Kind;
 
@@ -90,4 +91,49 @@ fn pods_of_nobody_known_stop_a_budget_of_shares() {
     assert_eq!(numbers(&course.model)[3], 0);
     assert_eq!(condition(&course.model)["reason"], "SyncFailed");
     assert_eq!(condition(&course.model)["message"], "found no controllers for pod \"odd\"");
+}
+
+#[test]
+fn a_pod_that_loses_its_labels_is_no_longer_counted() {
+    let mut course = course(&json!({"minAvailable": 3}));
+    let pod = course.model.names(Kind::Pod)[0].clone();
+    course.model.change(Kind::Deployment, &key("web"), |web| web["spec"]["paused"] = true.into());
+    course.model.change(Kind::Pod, &pod, |pod| pod["metadata"]["labels"] = json!({}));
+    course.step(1);
+    assert_eq!(numbers(&course.model), [4, 3, 3, 0], "one was made for it, which is not ready");
+}
+
+/// Many workloads in one namespace: each looks at what is its own, not at all there is.
+#[test]
+fn fifty_workloads_in_a_namespace_do_not_look_at_each_others_pods() {
+    let mut course = Course::new(1, |_, _| {});
+    for number in 0..50 {
+        let labels = json!({"app": format!("web{number}"), "tier": "front"});
+        let metadata = json!({"name": format!("web{number}")});
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": []}});
+        let spec = json!({"replicas": 10, "selector": {"matchLabels": labels}, "template": template});
+        course.model.put(Kind::ReplicaSet, json!({"metadata": metadata, "spec": spec}));
+        let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": labels}});
+        course.model.put(Kind::PodDisruptionBudget, json!({"metadata": metadata, "spec": spec}));
+        let spec = json!({"suspend": true, "selector": {"matchLabels": {"job": format!("{number}")}}, "template": {}});
+        course.model.put(Kind::Job, json!({"metadata": metadata, "spec": spec}));
+    }
+    course.calm = true;
+    for _ in 0..4 {
+        course.nodes();
+        course.step(5);
+    }
+    assert_eq!(course.model.names(Kind::Pod).len(), 500);
+    ASKED.set(0);
+    for number in 0..50 {
+        course
+            .model
+            .change(Kind::Job, &key(&format!("web{number}")), |job| job["metadata"]["annotations"] = json!({"a": "b"}));
+    }
+    for pod in course.model.names(Kind::Pod) {
+        course.model.change(Kind::Pod, &pod, |pod| pod["status"]["phase"] = "Pending".into());
+    }
+    course.step(5);
+    // Each pod looks for its budget among fifty; each set and each budget then looks at its ten pods.
+    assert!(ASKED.get() < 30_000, "asked {} times", ASKED.get());
 }

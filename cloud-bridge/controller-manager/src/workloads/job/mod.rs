@@ -50,7 +50,8 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
     }
     let selected =
         |pod: &ObjectMeta| spec.selector.as_ref().is_some_and(|selector| selects(selector, pod.labels.as_ref()));
-    let pods = claim(&world.pods, Kind::Pod, (Kind::Job, &job.metadata), selected, |_| true);
+    let labels = spec.selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
+    let pods = claim(&world.pods, Kind::Pod, (Kind::Job, &job.metadata), labels, selected, |_| true);
     if !pods.actions.is_empty() && failure.is_none() {
         return Plan::one_by_one(with_finalizer(pods.actions, TRACKING));
     }
@@ -99,14 +100,13 @@ fn released(world: &World, key: &ObjectKey, job: Option<&Job>) -> Vec<Action> {
     };
     let free = |pod: &&Pod| {
         is_tracked(pod)
+            && pod.metadata.namespace.as_deref() == Some(&key.namespace)
             && controller_of(&pod.metadata).is_some_and(|owner| {
-                owner.name == key.name
-                    && owner.kind == "Job"
-                    && owner.api_version == Kind::Job.api_version()
-                    && !counts(&owner.uid)
+                owner.name == key.name && owner.kind == "Job" && owner.api_version == Kind::Job.api_version()
             })
     };
-    world.pods.in_namespace(&key.namespace).filter(free).take(manage::MOST).map(untrack).collect()
+    let left = world.pods.uids_of(key).filter(|owner| !counts(owner)).flat_map(|owner| world.pods.owned_by(owner));
+    left.filter(free).take(manage::MOST).map(untrack).collect()
 }
 
 fn is_managed_elsewhere(job: &Job) -> bool {

@@ -40,7 +40,8 @@ fn plan_for(kind: Kind, set: &ReplicaSet, world: &World, failure: Option<&Failur
     let Some(spec) = &set.spec else { return Plan::default() };
     let meta = &set.metadata;
     let selected = |pod: &ObjectMeta| selects(&spec.selector, pod.labels.as_ref());
-    let pods = claim(&world.pods, Kind::Pod, (kind, meta), selected, Pod::is_active);
+    let pods =
+        claim(&world.pods, Kind::Pod, (kind, meta), spec.selector.match_labels.as_ref(), selected, Pod::is_active);
     if !pods.actions.is_empty() && failure.is_none() {
         return Plan::one_by_one(pods.actions);
     }
@@ -78,6 +79,9 @@ fn manage(kind: Kind, world: &World, set: &ReplicaSet, spec: &ReplicaSetSpec, po
         return Plan::slow_start((0..count).map(|_| teller.create_pod(namespace, pod.clone())).collect());
     }
     let surplus = (pods.len() - wanted).min(BURST);
+    if surplus == 0 {
+        return Plan::default();
+    }
     let chosen = victims::choose(pods, &victims::related(world, set), surplus, now);
     Plan::all_at_once(chosen.into_iter().map(|pod| teller.delete_pod(&pod.metadata)).collect())
 }

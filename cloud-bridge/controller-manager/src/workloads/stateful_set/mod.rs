@@ -41,7 +41,8 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
     if !revisions.actions.is_empty() && failure.is_none() {
         return Plan::one_by_one(revisions.actions);
     }
-    let claim = claim(&world.pods, Kind::Pod, (Kind::StatefulSet, meta), member, |_| true);
+    let claim =
+        claim(&world.pods, Kind::Pod, (Kind::StatefulSet, meta), spec.selector.match_labels.as_ref(), member, |_| true);
     if !claim.actions.is_empty() && failure.is_none() {
         return Plan::one_by_one(claim.actions);
     }

@@ -1,0 +1,102 @@
+//! The keys of objects by what controllers look for: whose they are, that they are nobody's, and their labels. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use apimachinery::key::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use super::store::controller_of;
+
+/// A key that all of its places share.
+pub(super) type Key = Arc<ObjectKey>;
+type Keys = BTreeSet<Key>;
+/// A namespace, the name of a label, and its value.
+type Label = (String, String, String);
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// By the uid of the controller.
+    owned: BTreeMap<String, Keys>,
+    /// The uids of controllers by their names, as references give them: a name may have had several.
+    uids: BTreeMap<ObjectKey, BTreeMap<String, usize>>,
+    orphans: Keys,
+    /// Of kinds of which there are many.
+    labels: BTreeMap<Label, Keys>,
+}
+
+impl Index {
+    pub(super) fn owned_by(&self, uid: &str) -> Option<&Keys> {
+        self.owned.get(uid)
+    }
+
+    /// The uids that controllers of this name have or had, as far as anything is still theirs.
+    pub(super) fn uids_of(&self, controller: &ObjectKey) -> impl Iterator<Item = &str> {
+        self.uids.get(controller).into_iter().flat_map(|uids| uids.keys().map(String::as_str))
+    }
+
+    pub(super) fn orphans<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Key> {
+        let first = ObjectKey { namespace: namespace.to_owned(), name: String::new() };
+        self.orphans.range::<ObjectKey, _>(first..).take_while(move |key| key.namespace == namespace)
+    }
+
+    /// The keys with the label that the fewest have of those that are wanted: none, if one of them nobody has.
+    pub(super) fn rarest(&self, namespace: &str, wanted: &BTreeMap<String, String>) -> Option<&Keys> {
+        let having =
+            |(name, value): (&String, &String)| self.labels.get(&(namespace.to_owned(), name.clone(), value.clone()));
+        let all: Option<Vec<&Keys>> = wanted.iter().map(having).collect();
+        all?.into_iter().min_by_key(|keys| keys.len())
+    }
+
+    pub(super) fn add(&mut self, key: &Key, meta: &ObjectMeta, with_labels: bool) {
+        match controller_of(meta) {
+            Some(owner) => {
+                self.owned.entry(owner.uid.clone()).or_default().insert(Arc::clone(key));
+                let uids = self.uids.entry(named(key, owner)).or_default();
+                *uids.entry(owner.uid.clone()).or_default() += 1;
+            }
+            None => drop(self.orphans.insert(Arc::clone(key))),
+        }
+        for label in labels(key, meta, with_labels) {
+            self.labels.entry(label).or_default().insert(Arc::clone(key));
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &Key, meta: &ObjectMeta, with_labels: bool) {
+        match controller_of(meta) {
+            Some(owner) => {
+                remove(&mut self.owned, &owner.uid, key);
+                let name = named(key, owner);
+                let Some(uids) = self.uids.get_mut(&name) else { return };
+                if let Some(count) = uids.get_mut(&owner.uid) {
+                    *count = count.saturating_sub(1);
+                }
+                uids.retain(|_, count| *count > 0);
+                if uids.is_empty() {
+                    self.uids.remove(&name);
+                }
+            }
+            None => drop(self.orphans.remove(key)),
+        }
+        for label in labels(key, meta, with_labels) {
+            remove(&mut self.labels, &label, key);
+        }
+    }
+}
+
+fn named(key: &Key, owner: &OwnerReference) -> ObjectKey {
+    ObjectKey { namespace: key.namespace.clone(), name: owner.name.clone() }
+}
+
+fn labels(key: &Key, meta: &ObjectMeta, wanted: bool) -> impl Iterator<Item = Label> {
+    let all = meta.labels.iter().flatten().filter(move |_| wanted);
+    all.map(|(name, value)| (key.namespace.clone(), name.clone(), value.clone()))
+}
+
+fn remove<K: Ord>(map: &mut BTreeMap<K, Keys>, place: &K, key: &Key) {
+    let Some(keys) = map.get_mut(place) else { return };
+    keys.remove(key);
+    if keys.is_empty() {
+        map.remove(place);
+    }
+}
