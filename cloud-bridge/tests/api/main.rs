@@ -5,6 +5,7 @@
 mod access;
 mod accounts;
 mod apply;
+mod autoscalers;
 mod budgets;
 mod circles;
 mod classes;

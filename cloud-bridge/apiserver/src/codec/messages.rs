@@ -6,7 +6,8 @@
 //! `%` a map with string keys. Types: `s` string, `i` integer, `d` number, `b` boolean, `y` bytes, `q` quantity, `o` integer
 //! or string, `t` and `u` times in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message, and the
 //! unions of a schema: `x` a schema or a boolean, `l` one or several schemas, `w` a schema or names. Messages outside of
-//! the core and meta groups carry their group's name: `coordination.Lease`.
+//! the core and meta groups carry their group's name, and their version where it is not `v1`: `coordination.Lease`,
+//! `autoscaling.v2.MetricSpec`.
 
 const MESSAGES: &str = include_str!("messages.txt");
 
@@ -31,12 +32,13 @@ pub(crate) fn message(name: &str) -> Option<&'static str> {
 }
 
 /// The message of a kind.
-pub(crate) fn message_name(group: &str, kind: &str) -> String {
+pub(crate) fn message_name(group: &str, version: &str, kind: &str) -> String {
     // Options may be labelled with the group of the request they belong to.
     if group.is_empty() || kind == "DeleteOptions" {
         return kind.to_owned();
     }
-    format!("{}.{kind}", group.split('.').next().unwrap_or_default())
+    let group = group.split('.').next().unwrap_or_default();
+    if version == "v1" { format!("{group}.{kind}") } else { format!("{group}.{version}.{kind}") }
 }
 
 /// The fields of a message.

@@ -16,6 +16,7 @@ pub(crate) mod disruption_budget;
 mod endpoint_slice;
 mod endpoints;
 pub(crate) mod event;
+mod horizontal_pod_autoscaler;
 mod ingress;
 mod ingress_class;
 mod job;
@@ -70,6 +71,8 @@ static KINDS: &[&Kind] = &[
     &deployment::KIND,
     &replica_set::KIND,
     &stateful_set::KIND,
+    &horizontal_pod_autoscaler::KIND,
+    &horizontal_pod_autoscaler::V1,
     &cron_job::KIND,
     &job::KIND,
     &lease::KIND,
@@ -106,13 +109,15 @@ mod tests {
     fn each_kind_has_names_of_its_own_a_type_and_a_shape() {
         let mut names = BTreeSet::new();
         for kind in KINDS {
-            assert!(names.insert((kind.group, kind.plural)) && names.insert((kind.group, kind.kind)), "{}", kind.kind);
+            let (group, version) = (kind.group, kind.version);
+            let new = names.insert((group, version, kind.plural)) && names.insert((group, version, kind.kind));
+            assert!(new, "{}", kind.kind);
             assert!(kind.check.is_some(), "{} has no typed check", kind.kind);
-            let shape = messages::message(&messages::message_name(kind.group, kind.kind));
+            let shape = messages::message(&messages::message_name(kind.group, kind.version, kind.kind));
             assert!(shape.is_some(), "{}: run scripts/proto-messages", kind.kind);
         }
         for short in KINDS.iter().flat_map(|kind| kind.short_names) {
-            assert!(names.insert(("", short)) || *short == "ev", "{short} stands for two kinds");
+            assert!(names.insert(("", "", short)) || matches!(*short, "ev" | "hpa"), "{short} stands for two kinds");
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::codec::decode;
 use rules::Rules;
@@ -151,30 +151,27 @@ impl Resource {
 
     /// True when the stored form is not the served one.
     pub(crate) fn converts(&self) -> bool {
-        !self.rules().stored_names.is_empty()
+        self.rules().conversion.is_some()
     }
 
     /// From the served form to the stored one.
     pub(crate) fn to_stored(&self, value: &mut Value) {
-        rename(value, self.rules().stored_names.iter().copied());
+        if let Some(conversion) = self.rules().conversion {
+            (conversion.to_stored)(value);
+        }
     }
 
     /// From the stored form to the served one.
     pub(crate) fn to_served(&self, value: &mut Value) {
-        rename(value, self.rules().stored_names.iter().map(|(served, stored)| (*stored, *served)));
+        if let Some(conversion) = self.rules().conversion {
+            (conversion.to_served)(value);
+        }
     }
 
     /// True for a resource that a CustomResourceDefinition made.
     pub fn is_custom(&self) -> bool {
         matches!(self.hooks, Hooks::Custom(_))
     }
-}
-
-fn rename(value: &mut Value, names: impl Iterator<Item = (&'static str, &'static str)>) {
-    let Some(map) = value.as_object_mut() else { return };
-    let renamed: Map<String, Value> =
-        names.filter_map(|(from, to)| map.remove(from).map(|value| (to.to_owned(), value))).collect();
-    map.extend(renamed);
 }
 
 /// All verbs of an ordinary resource.

@@ -46,8 +46,16 @@ pub struct Rules {
     pub(crate) admit_pods: bool,
     /// Objects get an address of the range of Services.
     pub(crate) cluster_ip: bool,
-    /// Fields that are stored under another name: as served, as stored.
-    pub(crate) stored_names: &'static [(&'static str, &'static str)],
+    /// Between the served form and the stored one, where these are not the same.
+    pub(crate) conversion: Option<Conversion>,
+}
+
+/// How a version of a kind becomes the one that is stored, and back. Both leave alone what is missing: bodies of patches
+/// and of server-side apply are parts of objects.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Conversion {
+    pub(crate) to_stored: fn(&mut Value),
+    pub(crate) to_served: fn(&mut Value),
 }
 
 impl Rules {
@@ -69,7 +77,7 @@ impl Rules {
         immortal: &[],
         admit_pods: false,
         cluster_ip: false,
-        stored_names: &[],
+        conversion: None,
     };
     /// Of a built-in kind without opinions.
     pub(crate) const BUILT_IN: Self = Self { allow_unconditional_update: true, ..Self::CUSTOM };

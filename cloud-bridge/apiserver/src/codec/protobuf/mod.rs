@@ -52,8 +52,8 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
             _ => {}
         }
     }
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(message) = messages::message(&messages::message_name(group, &kind)) else {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let Some(message) = messages::message(&messages::message_name(group, version, &kind)) else {
         return Err(DecodeError::UnknownKind { api_version, kind });
     };
     let mut object = read(message, raw, 0)?;

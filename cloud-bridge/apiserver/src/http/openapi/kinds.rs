@@ -5,12 +5,14 @@ use serde_json::{Map, Value, json};
 
 use super::form::{Form, kind_of};
 use super::{custom, schema};
+use crate::codec::messages;
 use crate::resource::Resource;
 
 /// Adds the schema of a kind and what that refers to: that of a custom resource's definition, or of the shape of a
 /// built-in kind.
 pub(super) fn add(schemas: &mut Map<String, Value>, form: Form, resource: &Resource) {
-    let shaped = if resource.is_custom() { None } else { schema::add(schemas, form, &resource.group, &resource.kind) };
+    let message = messages::message_name(&resource.group, &resource.version, &resource.kind);
+    let shaped = if resource.is_custom() { None } else { schema::add(schemas, form, &message) };
     let (name, mut schema) = match shaped {
         Some(name) => {
             let mut schema = schemas.get(&name).cloned().unwrap_or_default();

@@ -39,11 +39,10 @@ const METADATA: &[(&str, &str)] = &[
 
 /// The schemas of a kind's message and of all messages it needs, added to `schemas` by their full names.
 /// Returns the kind's own schema name, or `None` for a kind without a described shape.
-pub(super) fn add(schemas: &mut Map<String, Value>, form: Form, group: &str, kind: &str) -> Option<String> {
-    let name = messages::message_name(group, kind);
-    messages::message(&name)?;
-    add_messages(schemas, form, &name);
-    Some(full_name(&name))
+pub(super) fn add(schemas: &mut Map<String, Value>, form: Form, message: &str) -> Option<String> {
+    messages::message(message)?;
+    add_messages(schemas, form, message);
+    Some(full_name(message))
 }
 
 /// The schema of the metadata, which custom kinds refer to. Returns its name.
@@ -120,6 +119,7 @@ pub(super) fn full_name(message: &str) -> String {
         Some(("apiextensions", name)) => {
             format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.{name}")
         }
+        Some((group, name)) if name.contains('.') => format!("io.k8s.api.{group}.{name}"),
         Some((group, name)) => format!("io.k8s.api.{group}.v1.{name}"),
         None if META.contains(&message) => format!("io.k8s.apimachinery.pkg.apis.meta.v1.{message}"),
         None => format!("io.k8s.api.core.v1.{message}"),
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn every_reference_leads_somewhere() {
         let mut schemas = Map::new();
-        let pod = add(&mut schemas, Form::V3, "", "Pod").expect("a described kind");
+        let pod = add(&mut schemas, Form::V3, "Pod").expect("a described kind");
         assert_eq!(pod, "io.k8s.api.core.v1.Pod");
         let text = Value::Object(schemas.clone()).to_string();
         for reference in text.split("#/components/schemas/").skip(1) {
@@ -142,11 +142,13 @@ mod tests {
         }
         // A volume's source is inlined, as in JSON.
         assert!(schemas["io.k8s.api.core.v1.Volume"]["properties"]["emptyDir"].is_object());
-        assert_eq!(add(&mut schemas, Form::V3, "e.x", "Widget"), None);
+        assert_eq!(add(&mut schemas, Form::V3, "e.Widget"), None);
         // A schema of schemas refers to itself.
-        let definition = add(&mut schemas, Form::V3, "apiextensions.k8s.io", "CustomResourceDefinition");
+        let definition = add(&mut schemas, Form::V3, "apiextensions.CustomResourceDefinition");
         assert_eq!(definition, Some(format!("{}CustomResourceDefinition", full_name("apiextensions."))));
         assert!(schemas.contains_key(&full_name("apiextensions.JSONSchemaProps")));
+        let scaler = add(&mut schemas, Form::V3, "autoscaling.v2.HorizontalPodAutoscaler").expect("a described kind");
+        assert_eq!(scaler, "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler");
     }
 
     #[test]

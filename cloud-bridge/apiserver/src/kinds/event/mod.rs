@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::kind::{Kind, PLAIN, Selectable};
 use crate::codec::decode;
-use crate::resource::rules::Rules;
+use crate::resource::rules::{Conversion, Rules};
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{set_default, text};
 use apimachinery::names;
@@ -64,19 +64,32 @@ pub(crate) static IN_ITS_GROUP: Kind = Kind {
     group: "events.k8s.io",
     check: Some(decode::check::<events::v1::Event>),
     rules: Rules {
-        stored_names: &[
-            ("note", "message"),
-            ("regarding", "involvedObject"),
-            ("reportingController", "reportingComponent"),
-            ("deprecatedSource", "source"),
-            ("deprecatedFirstTimestamp", "firstTimestamp"),
-            ("deprecatedLastTimestamp", "lastTimestamp"),
-            ("deprecatedCount", "count"),
-        ],
+        conversion: Some(Conversion {
+            to_stored: |event| rename(event, STORED_NAMES.iter().copied()),
+            to_served: |event| rename(event, STORED_NAMES.iter().map(|(served, stored)| (*stored, *served))),
+        }),
         ..EVENT.rules
     },
     ..EVENT
 };
+
+/// Fields that are stored under another name: as served, as stored.
+const STORED_NAMES: &[(&str, &str)] = &[
+    ("note", "message"),
+    ("regarding", "involvedObject"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
+
+fn rename(event: &mut Value, names: impl Iterator<Item = (&'static str, &'static str)>) {
+    let Some(map) = event.as_object_mut() else { return };
+    let renamed: Map<String, Value> =
+        names.filter_map(|(from, to)| map.remove(from).map(|value| (to.to_owned(), value))).collect();
+    map.extend(renamed);
+}
 
 /// Fields that the API server always writes.
 fn default(event: &mut Value) {
