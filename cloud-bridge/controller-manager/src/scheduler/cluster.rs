@@ -1,230 +1,237 @@
-//! The scheduler's picture of nodes and pods, and its decisions. Pure: objects and outcomes come in, decisions
-//! go out.
+//! The scheduler's picture of the cluster and its queue, and what is to be done next. Pure: objects and outcomes come in,
+//! decisions go out; times are of a monotonic clock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fit::{Node, wants_a_node};
-use super::needs::{Needs, add, subtract};
-use super::volumes::Volumes;
-use apimachinery::json::text;
+use super::cycle::{Cycle, Nominated, fit_error};
+use super::picture::Picture;
+use super::pod::{Pod, PodKey};
+use super::preemption::{self, Candidate, Outcome};
+use super::queue::{Queue, Waiting};
 
-/// Namespace and name.
-pub(super) type PodKey = (String, String);
-
-/// A pod as far as placing it goes.
+/// What to do for one pod.
 #[derive(Debug)]
-struct Placed {
-    node: String,
-    needs: Needs,
+pub(super) enum Decision {
+    /// Bind it to this node. The pod counts as placed from now on.
+    Bind { waiting: Box<Waiting>, node: String },
+    /// Tell why it has no node: not said yet in these words, or room is made for it no more.
+    Tell { failure: Failure, unnominated: bool },
+    /// Tell it, and delete these pods, so that there is room for it on the node.
+    Preempt { failure: Failure, node: String, victims: Vec<Arc<Pod>>, outdone: Vec<Arc<Pod>> },
+    /// It was looked at, and there is nothing to say.
+    Nothing,
 }
 
 /// A pod without a node.
 #[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) uid: String,
-    spec: Value,
-    /// What was last said about why it has no node.
-    told: Option<String>,
+pub(super) struct Failure {
+    pub(super) pod: Arc<Pod>,
+    pub(super) message: String,
+    /// Since when its object says that it has none.
+    pub(super) since: Option<String>,
 }
 
-/// What to do for one pod.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// Bind it to this node. The pod counts as placed from now on.
-    Bind { pod: PodKey, uid: String, node: String },
-    /// Tell why it has no node: not said yet in these words.
-    Tell { pod: PodKey, uid: String, message: String },
-}
-
-/// Everything known.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
-    nodes: BTreeMap<String, Node>,
-    placed: HashMap<PodKey, Placed>,
-    pending: BTreeMap<PodKey, Pending>,
-    pub(super) volumes: Volumes,
-    /// Something changed that may give a pending pod a node.
-    stirred: bool,
+    pub(super) picture: Picture,
+    queue: Queue,
 }
 
 impl Cluster {
     /// A node came or changed.
     pub(super) fn node(&mut self, name: &str, labels: Value, node: &Value) {
-        // Pods bound to a node before it was seen count as well.
-        if !self.nodes.contains_key(name) {
-            let mut fresh = Node::default();
-            for pod in self.placed.values().filter(|p| p.node == name) {
-                occupy(&mut fresh, &pod.needs);
-            }
-            self.nodes.insert(name.to_owned(), fresh);
+        if self.picture.node(name, labels, node) {
+            self.stir();
         }
-        if let Some(known) = self.nodes.get_mut(name) {
-            known.update(name, labels, node);
-        }
-        self.stirred = true;
     }
 
     /// A node went.
     pub(super) fn node_gone(&mut self, name: &str) {
-        self.nodes.remove(name);
-        self.stirred = true;
+        if self.picture.nodes.remove(name).is_some() {
+            // Where it counted, there are fewer domains now.
+            self.stir();
+        }
     }
 
     /// A pod came or changed.
-    pub(super) fn pod(&mut self, key: PodKey, uid: &str, deleting: bool, pod: &Value) {
-        let spec = &pod["spec"];
-        let node = text(spec, "nodeName");
-        let ended = ["Succeeded", "Failed"].contains(&text(&pod["status"], "phase"));
-        if ended || node.is_empty() && (deleting || !wants_a_node(spec)) {
-            self.pod_gone(&key);
-            return;
-        }
-        if !node.is_empty() {
-            self.pending.remove(&key);
-            if self.placed.get(&key).is_none_or(|placed| placed.node != node) {
-                self.leave(&key);
-                self.place(key, node.to_owned(), Needs::of(spec));
+    pub(super) fn pod(&mut self, pod: Pod) {
+        if pod.ended || pod.node.is_empty() && !pod.wanted {
+            self.pod_gone(&pod.key);
+        } else if pod.node.is_empty() {
+            // Placed a moment ago, and this is older news.
+            if self.picture.placed(&pod.key).is_none_or(|(_, placed)| placed.uid != pod.uid) {
+                self.leave(&pod.key);
+                self.queue.put(Arc::new(pod));
             }
-            return;
+        } else {
+            self.placed(pod);
         }
-        // Placed a moment ago, and this is older news.
-        if self.placed.contains_key(&key) {
-            return;
+    }
+
+    /// A pod that has a node came or changed.
+    fn placed(&mut self, pod: Pod) {
+        self.queue.remove(&pod.key);
+        let before = self.picture.leave(&pod.key);
+        let moved = before.as_ref().is_none_or(|(node, _)| *node != pod.node);
+        let less = before.as_ref().is_some_and(|(_, before)| moved || before.needs != pod.needs);
+        // A pod on its way out no longer counts where pods are spread.
+        let other = before.is_none_or(|(_, before)| before.labels != pod.labels || before.deleting != pod.deleting);
+        self.picture.place(pod.node.clone(), Arc::new(pod));
+        if less {
+            self.stir();
+        } else if moved || other {
+            self.stir_those_near_pods();
         }
-        let told = self.pending.remove(&key).filter(|old| old.uid == uid).and_then(|old| old.told);
-        self.pending.insert(key, Pending { uid: uid.to_owned(), spec: spec.clone(), told });
-        self.stirred = true;
     }
 
     /// A pod went, or will not run again.
     pub(super) fn pod_gone(&mut self, key: &PodKey) {
-        self.pending.remove(key);
+        if self.queue.remove(key).is_some_and(|waiting| !waiting.nominated.is_empty()) {
+            // The room made for it is free.
+            self.stir();
+        }
         self.leave(key);
     }
 
-    /// A binding failed: the pod has no node after all, and will be looked at again when its object says so.
-    pub(super) fn binding_failed(&mut self, key: &PodKey) {
-        self.leave(key);
+    fn leave(&mut self, key: &PodKey) {
+        if self.picture.leave(key).is_some() {
+            self.stir();
+        }
+    }
+
+    /// A binding failed: the pod has no node after all.
+    pub(super) fn binding_failed(&mut self, waiting: Waiting, now: Duration) {
+        self.leave(&waiting.pod.key);
+        self.queue.try_again(waiting, now);
+    }
+
+    /// A pod that was to go is still there: whoever was to get its place looks again.
+    pub(super) fn preemption_failed(&mut self, key: &PodKey) {
+        if let Some(waiting) = self.queue.get_mut(key) {
+            waiting.nominated.clear();
+        }
+        self.stir();
     }
 
     /// Forgets what a fresh list does not contain.
-    pub(super) fn retain_pods(&mut self, listed: &std::collections::HashSet<PodKey>) {
-        let gone: Vec<PodKey> =
-            self.placed.keys().chain(self.pending.keys()).filter(|k| !listed.contains(*k)).cloned().collect();
+    pub(super) fn retain_pods(&mut self, listed: &HashSet<PodKey>) {
+        let known = self.picture.placed_keys().chain(self.queue.keys());
+        let gone: Vec<PodKey> = known.filter(|key| !listed.contains(*key)).cloned().collect();
         gone.iter().for_each(|key| self.pod_gone(key));
     }
 
     /// Forgets nodes that a fresh list does not contain.
-    pub(super) fn retain_nodes(&mut self, listed: &std::collections::HashSet<String>) {
-        self.nodes.retain(|name, _| listed.contains(name));
-        self.stirred = true;
+    pub(super) fn retain_nodes(&mut self, listed: &HashSet<PodKey>) {
+        let gone: Vec<String> = self
+            .picture
+            .nodes
+            .keys()
+            .filter(|name| !listed.contains(&(String::new(), (*name).clone())))
+            .cloned()
+            .collect();
+        gone.iter().for_each(|name| self.node_gone(name));
     }
 
-    /// A claim or a volume changed.
+    /// Something changed that may give any pod a node.
     pub(super) fn stir(&mut self) {
-        self.stirred = true;
+        self.queue.wake(|_| true);
     }
 
-    /// What to do now: for each pending pod in order of namespace and name, a node or a reason.
-    pub(super) fn decide(&mut self) -> Vec<Decision> {
-        if !std::mem::take(&mut self.stirred) {
-            return Vec::new();
-        }
-        let mut decisions = Vec::new();
-        for (pod, mut pending) in std::mem::take(&mut self.pending) {
-            let needs = Needs::of(&pending.spec);
-            match choose(&self.nodes, &self.volumes, &pod.0, &pending.spec, &needs) {
-                Ok(node) => {
-                    self.place(pod.clone(), node.clone(), needs);
-                    decisions.push(Decision::Bind { pod, uid: pending.uid, node });
-                }
-                Err(message) => {
-                    if pending.told.as_deref() != Some(message.as_str()) {
-                        let uid = pending.uid.clone();
-                        decisions.push(Decision::Tell { pod: pod.clone(), uid, message: message.clone() });
-                        pending.told = Some(message);
-                    }
-                    self.pending.insert(pod, pending);
-                }
+    /// Other pods are where they were not: that may give a node to those that look at other pods.
+    pub(super) fn stir_those_near_pods(&mut self) {
+        self.queue.wake(|pod| pod.affinity.has_required() || pod.spread.iter().any(|one| one.required));
+    }
+
+    /// When to ask for the next decision: zero if now.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.queue.deadline()
+    }
+
+    /// What to do for the pod that is next.
+    pub(super) fn next(&mut self, now: Duration) -> Option<Decision> {
+        let key = self.queue.pop(now)?;
+        let waiting = self.queue.get(&key)?;
+        let pod = Arc::clone(&waiting.pod);
+        let nominated = waiting.nominated.clone();
+        match attempt(&self.picture, &self.nominated(pod.priority), &pod, &nominated) {
+            Ok(node) => {
+                let waiting = Box::new(self.queue.remove(&key)?);
+                self.picture.place(node.clone(), pod);
+                self.stir_those_near_pods();
+                Some(Decision::Bind { waiting, node })
             }
+            Err((message, outcome)) => self.failed(&pod, message, outcome, now),
         }
-        decisions
     }
 
-    fn place(&mut self, key: PodKey, node: String, needs: Needs) {
-        if let Some(known) = self.nodes.get_mut(&node) {
-            occupy(known, &needs);
-        }
-        self.placed.insert(key, Placed { node, needs });
-    }
-
-    fn leave(&mut self, key: &PodKey) {
-        let Some(placed) = self.placed.remove(key) else { return };
-        self.stirred = true;
-        if let Some(node) = self.nodes.get_mut(&placed.node) {
-            subtract(&mut node.used, &placed.needs.requests);
-            node.pods -= 1;
-            for port in &placed.needs.ports {
-                if let Some(at) = node.ports.iter().position(|taken| taken == port) {
-                    node.ports.swap_remove(at);
-                }
+    fn failed(&mut self, pod: &Arc<Pod>, message: String, outcome: Outcome, now: Duration) -> Option<Decision> {
+        let waiting = self.queue.failed(&pod.key, now)?;
+        let news = waiting.told.as_deref() != Some(message.as_str());
+        waiting.told = Some(message.clone());
+        let failure = Failure { pod: Arc::clone(pod), message, since: waiting.since.clone() };
+        let Outcome::Victims(Candidate { node, victims, .. }) = outcome else {
+            let hopeless = matches!(outcome, Outcome::NoHelp(_));
+            let unnominated = hopeless && !std::mem::take(&mut waiting.nominated).is_empty();
+            return Some(if news || unnominated { Decision::Tell { failure, unnominated } } else { Decision::Nothing });
+        };
+        waiting.nominated.clone_from(&node);
+        let outdone = self.outdone(pod.priority, &node);
+        for other in &outdone {
+            if let Some(waiting) = self.queue.get_mut(&other.key) {
+                waiting.nominated.clear();
             }
+            self.queue.get_ready(&other.key);
         }
+        Some(Decision::Preempt { failure, node, victims, outdone })
+    }
+
+    /// Less important pods that were to get a place on the node, and may not get it now.
+    fn outdone(&self, priority: i64, node: &str) -> Vec<Arc<Pod>> {
+        let outdone = self.queue.all().filter(|one| one.nominated == node && one.pod.priority < priority);
+        outdone.map(|one| Arc::clone(&one.pod)).collect()
+    }
+
+    /// Pods of at least this importance for which others make room.
+    fn nominated(&self, priority: i64) -> Nominated {
+        let mut nominated = Nominated::new();
+        for one in self.queue.all().filter(|one| !one.nominated.is_empty() && one.pod.priority >= priority) {
+            nominated.entry(one.nominated.clone()).or_default().push(Arc::clone(&one.pod));
+        }
+        nominated
     }
 }
 
-fn occupy(node: &mut Node, needs: &Needs) {
-    add(&mut node.used, &needs.requests);
-    node.pods += 1;
-    node.ports.extend(needs.ports.iter().cloned());
-}
-
-/// The fitting node of which the least would be taken (then the one with fewer pods, then by name), or why there
-/// is none.
-fn choose(
-    nodes: &BTreeMap<String, Node>,
-    volumes: &Volumes,
-    namespace: &str,
-    spec: &Value,
-    needs: &Needs,
-) -> Result<String, String> {
-    if nodes.is_empty() {
-        return Err("no nodes available to schedule pods".to_owned());
+/// A node for the pod, or why there is none, and who might go.
+fn attempt(picture: &Picture, nominated: &Nominated, pod: &Pod, own: &str) -> Result<String, (String, Outcome)> {
+    let nodes = picture.nodes.len();
+    if nodes == 0 {
+        let words = "no nodes available to schedule pods".to_owned();
+        return Err((words.clone(), Outcome::NoHelp(words)));
     }
-    let required =
-        volumes.of_pod(namespace, spec).map_err(|why| format!("0/{} nodes are available: {why}.", nodes.len()))?;
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    let mut best: Option<(&Node, i64)> = None;
-    for node in nodes.values() {
-        let mut objections = node.objections(spec, needs);
-        if objections.is_empty() && !node.reaches(&required) {
-            objections.push("node(s) had volume node affinity conflict".to_owned());
-        }
-        if objections.is_empty() {
-            let score = node.score(needs);
-            let better = |(other, least): (&Node, i64)| score > least || score == least && node.pods < other.pods;
-            if best.is_none_or(better) {
-                best = Some((node, score));
-            }
-        }
-        for reason in objections {
-            *reasons.entry(reason).or_default() += 1;
-        }
-    }
-    if let Some((node, _)) = best {
-        return Ok(node.name.clone());
-    }
-    let mut texts: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-    texts.sort();
-    Err(format!("0/{} nodes are available: {}.", nodes.len(), texts.join(", ")))
+    let with = |message: String, outcome: Outcome| match outcome.words() {
+        Some(words) => (format!("{message} {words}"), outcome),
+        None => (message, outcome),
+    };
+    let cycle = Cycle::new(pod, picture, nominated)
+        .map_err(|why| with(format!("0/{nodes} nodes are available: {why}."), preemption::is_no_help(pod, nodes)))?;
+    let objections = match cycle.choose(own) {
+        Ok(node) => return Ok(node.to_owned()),
+        Err(objections) => objections,
+    };
+    let reasons = objections.values().flat_map(|one| &one.reasons);
+    let message = fit_error(nodes, reasons.map(|reason| (reason.as_str(), 1)));
+    Err(with(message, preemption::preempt(&cycle, own, &objections)))
 }
 
 /// The condition that says why a pod has no node, as a strategic merge patch of its status.
-pub(super) fn unschedulable_patch(message: &str, now: &str) -> Value {
-    json!({"status": {"conditions": [{
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-        "lastProbeTime": null, "lastTransitionTime": now,
+pub(super) fn unschedulable_patch(failure: &Failure, now: &str) -> Value {
+    let since = failure.since.as_deref().unwrap_or(now);
+    json!({"metadata": {"uid": failure.pod.uid}, "status": {"conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": failure.message,
+        "lastProbeTime": null, "lastTransitionTime": since,
     }]}})
 }

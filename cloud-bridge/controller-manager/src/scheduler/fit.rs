@@ -1,121 +1,155 @@
-//! Whether one pod fits on one node, and if not, why, in kube-scheduler's words. Pure.
+//! Whether one pod fits on one node, and if not, why, in kube-scheduler's words: what the node and the pods on it say,
+//! whatever is elsewhere. Pure.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::needs::{Amounts, HostPort, Needs, amounts};
+use serde_json::{Value, json};
+
+use super::needs::{Amounts, HostPort, Needs, NonZero, add, amounts, subtract};
+use super::pod::{Pod, PodKey};
 use crate::placement::{self, tolerated};
-use apimachinery::json::{flag, items, present, text};
+use apimachinery::json::{flag, items, text};
 use apimachinery::quantity::Quantity;
+
+/// Why a pod cannot be on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Objection {
+    pub(super) reasons: Vec<String>,
+    /// It could be if other pods went (K8s `Unschedulable`, not `UnschedulableAndUnresolvable`).
+    pub(super) resolvable: bool,
+}
+
+impl Objection {
+    pub(super) fn new(reason: impl Into<String>, resolvable: bool) -> Self {
+        Self { reasons: vec![reason.into()], resolvable }
+    }
+}
 
 /// What the scheduler knows of a node.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
     pub(super) name: String,
-    labels: Value,
+    pub(super) labels: Value,
     taints: Vec<Value>,
     unschedulable: bool,
     ready: bool,
     pub(super) allocatable: Amounts,
     /// Taken by the pods that are on the node.
     pub(super) used: Amounts,
-    pub(super) pods: i64,
-    pub(super) ports: Vec<HostPort>,
+    pub(super) load: NonZero,
+    pub(super) pods: BTreeMap<PodKey, Arc<Pod>>,
+    ports: Vec<HostPort>,
 }
 
 impl Node {
-    /// Takes what matters from a Node object; what its pods take is kept.
-    pub(super) fn update(&mut self, name: &str, labels: Value, node: &Value) {
-        self.name = name.to_owned();
-        self.labels = labels;
-        self.taints = items(&node["spec"], "taints").to_vec();
-        self.unschedulable = flag(&node["spec"], "unschedulable");
-        self.ready = items(&node["status"], "conditions")
+    /// Takes what matters from a Node object; what its pods take is kept. False if nothing that matters is new.
+    pub(super) fn update(&mut self, name: &str, labels: Value, node: &Value) -> bool {
+        let taints = items(&node["spec"], "taints");
+        let unschedulable = flag(&node["spec"], "unschedulable");
+        let ready = items(&node["status"], "conditions")
             .iter()
             .any(|c| text(c, "type") == "Ready" && text(c, "status") == "True");
-        self.allocatable = amounts(&node["status"], "allocatable");
+        let allocatable = amounts(&node["status"], "allocatable");
+        let same = self.name == name
+            && self.labels == labels
+            && self.taints == taints
+            && self.unschedulable == unschedulable
+            && self.ready == ready
+            && self.allocatable == allocatable;
+        self.name = name.to_owned();
+        self.labels = labels;
+        self.taints = taints.to_vec();
+        self.unschedulable = unschedulable;
+        self.ready = ready;
+        self.allocatable = allocatable;
+        !same
     }
 
-    /// Why the pod cannot be here; empty when it can.
-    pub(super) fn objections(&self, spec: &Value, needs: &Needs) -> Vec<String> {
-        // As kube-scheduler does, the first group of rules that objects has the last word.
-        let groups: [&dyn Fn() -> Vec<String>; 5] =
-            [&|| self.cordon(spec), &|| self.taints(spec), &|| self.affinity(spec), &|| self.ports(needs), &|| {
-                self.resources(needs)
-            }];
-        groups.iter().map(|group| group()).find(|objections| !objections.is_empty()).unwrap_or_default()
+    /// A pod is on the node.
+    pub(super) fn add(&mut self, pod: Arc<Pod>) {
+        add(&mut self.used, &pod.needs.requests);
+        self.load = self.load.plus(pod.needs.load);
+        self.ports.extend(pod.needs.ports.iter().cloned());
+        self.pods.insert(pod.key.clone(), pod);
     }
 
-    /// 0 to 100: the larger, the less of cpu and memory would be taken.
-    pub(super) fn score(&self, needs: &Needs) -> i64 {
-        let free = |name: &str| {
-            let capacity = self.allocatable.get(name).map_or(0, |q| q.millis());
-            let amount = |list: &Amounts| list.get(name).map_or(0, |q| q.millis());
-            let requested = amount(&self.used).saturating_add(amount(&needs.requests));
-            if capacity <= 0 || requested > capacity {
-                return 0;
+    /// A pod is no longer on the node.
+    pub(super) fn remove(&mut self, key: &PodKey) -> Option<Arc<Pod>> {
+        let pod = self.pods.remove(key)?;
+        subtract(&mut self.used, &pod.needs.requests);
+        self.load = self.load.minus(pod.needs.load);
+        for port in &pod.needs.ports {
+            if let Some(at) = self.ports.iter().position(|taken| taken == port) {
+                self.ports.swap_remove(at);
             }
-            i64::try_from(i128::from(capacity - requested) * 100 / i128::from(capacity)).unwrap_or_default()
-        };
-        (free("cpu") + free("memory")) / 2
-    }
-
-    fn cordon(&self, spec: &Value) -> Vec<String> {
-        let taint = serde_json::json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
-        if self.unschedulable && !tolerated(spec, &taint) {
-            return vec!["node(s) were unschedulable".to_owned()];
         }
-        Vec::new()
+        Some(pod)
     }
 
-    /// A node that is not ready counts as tainted, as the node controller of a full cluster would taint it.
-    fn taints(&self, spec: &Value) -> Vec<String> {
-        let not_ready = serde_json::json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).and_then(Value::as_str)
+    }
+
+    /// Why the pod cannot be here. As in kube-scheduler, the first group of rules that objects has the last word.
+    pub(super) fn objection(&self, spec: &Value, needs: &Needs) -> Option<Objection> {
+        if self.is_cordoned(spec) {
+            return Some(Objection::new("node(s) were unschedulable", false));
+        }
+        if self.is_tainted(spec) {
+            return Some(Objection::new("node(s) had untolerated taint(s)", false));
+        }
+        if !self.is_selected(spec) {
+            return Some(Objection::new("node(s) didn't match Pod's node affinity/selector", false));
+        }
+        if needs.ports.iter().any(|port| self.ports.iter().any(|taken| taken.conflicts(port))) {
+            return Some(Objection::new("node(s) didn't have free ports for the requested pod ports", true));
+        }
+        self.lacks(needs)
+    }
+
+    fn is_cordoned(&self, spec: &Value) -> bool {
+        let taint = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+        self.unschedulable && !tolerated(spec, &taint)
+    }
+
+    /// A node that is not ready counts as tainted, as the node lifecycle controller is about to taint it.
+    pub(super) fn is_tainted(&self, spec: &Value) -> bool {
         let keeps_off =
             |taint: &Value| ["NoSchedule", "NoExecute"].contains(&text(taint, "effect")) && !tolerated(spec, taint);
-        if self.taints.iter().any(keeps_off) || !self.ready && keeps_off(&not_ready) {
-            return vec!["node(s) had untolerated taint(s)".to_owned()];
-        }
-        Vec::new()
+        let not_ready = || json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+        self.taints.iter().any(keeps_off) || !self.ready && keeps_off(&not_ready())
     }
 
-    fn affinity(&self, spec: &Value) -> Vec<String> {
-        if placement::selected(spec, &self.name, &self.labels) {
-            return Vec::new();
-        }
-        vec!["node(s) didn't match Pod's node affinity/selector".to_owned()]
+    /// Taints that would rather have the pod elsewhere.
+    pub(super) fn dislikes(&self, spec: &Value) -> usize {
+        let counts = |taint: &&Value| text(taint, "effect") == "PreferNoSchedule" && !tolerated(spec, taint);
+        self.taints.iter().filter(counts).count()
+    }
+
+    pub(super) fn is_selected(&self, spec: &Value) -> bool {
+        placement::selected(spec, &self.name, &self.labels)
     }
 
     pub(super) fn matches_term(&self, term: &Value) -> bool {
         placement::matches_term(term, &self.name, &self.labels)
     }
 
-    fn ports(&self, needs: &Needs) -> Vec<String> {
-        if needs.ports.iter().any(|port| self.ports.iter().any(|taken| taken.conflicts(port))) {
-            return vec!["node(s) didn't have free ports for the requested pod ports".to_owned()];
-        }
-        Vec::new()
-    }
-
-    fn resources(&self, needs: &Needs) -> Vec<String> {
-        let mut objections = Vec::new();
+    /// What there is too little of. What the node has not even when it is empty, no other pod can give.
+    fn lacks(&self, needs: &Needs) -> Option<Objection> {
+        let mut lacks = Objection { reasons: Vec::new(), resolvable: true };
         let room = self.allocatable.get("pods").map_or(i64::MAX, |q| q.units());
-        if self.pods + 1 > room {
-            objections.push("Too many pods".to_owned());
+        if i64::try_from(self.pods.len()).unwrap_or(i64::MAX) >= room {
+            lacks.reasons.push("Too many pods".to_owned());
         }
         for (name, wanted) in needs.requests.iter().filter(|(_, wanted)| !wanted.is_zero()) {
             let total = self.allocatable.get(name).copied().unwrap_or(Quantity::ZERO);
             let free = total.minus(self.used.get(name).copied().unwrap_or(Quantity::ZERO));
             if *wanted > free {
-                objections.push(format!("Insufficient {name}"));
+                lacks.reasons.push(format!("Insufficient {name}"));
+                lacks.resolvable &= *wanted <= total;
             }
         }
-        objections
+        (!lacks.reasons.is_empty()).then_some(lacks)
     }
-}
-
-/// Whether the pod is one that this scheduler places: unbound, not gated, not on its way out, asking for us.
-pub(super) fn wants_a_node(spec: &Value) -> bool {
-    text(spec, "nodeName").is_empty()
-        && items(spec, "schedulingGates").is_empty()
-        && present(spec, "schedulerName").is_none_or(|name| name == "default-scheduler")
 }

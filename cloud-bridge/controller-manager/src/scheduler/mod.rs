@@ -1,270 +1,224 @@
-//! A small scheduler: finds a node for each pod that has none, binds it, and says why when it cannot. What a
-//! node must offer is decided in `fit` and `cluster`, pure; this file only watches and writes, through the same
-//! API that any client uses.
+//! A small scheduler: finds a node for each pod that has none, binds it, and says why when it cannot. What a node must
+//! offer, who is next and who has to go is decided in `cluster` and below it, pure; this file watches and has the decisions
+//! written, through the same API that any client uses.
 
+mod affinity;
+mod budgets;
 mod cluster;
+mod cycle;
 mod fit;
 mod needs;
+mod picture;
+mod pod;
+mod preemption;
+mod queue;
+mod score;
+mod spread;
 #[cfg(test)]
 mod tests;
 mod volumes;
+mod writes;
 
-use edge_protocol::json::SetField;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
 
-use futures::TryStreamExt as _;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use futures::StreamExt as _;
+use futures::stream::SelectAll;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::json;
+use tokio::time::Instant;
 
-use cluster::{Cluster, Decision, PodKey, unschedulable_patch};
+use cluster::{Cluster, Decision};
+use pod::PodKey;
+use writes::Writer;
 
-const NAME: &str = "default-scheduler";
-/// Events not yet written; beyond this the oldest are dropped, as they are only for people.
-const EVENTS_MAX: usize = 1024;
+/// What the scheduler looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Kind {
+    Pod,
+    Node,
+    Claim,
+    Volume,
+    Namespace,
+    Budget,
+}
+
+const KINDS: [Kind; 6] = [Kind::Pod, Kind::Node, Kind::Claim, Kind::Volume, Kind::Namespace, Kind::Budget];
+
+impl Kind {
+    fn resource(self) -> ApiResource {
+        match self {
+            Self::Pod => ApiResource::erase::<Pod>(&()),
+            Self::Node => ApiResource::erase::<Node>(&()),
+            Self::Claim => ApiResource::erase::<PersistentVolumeClaim>(&()),
+            Self::Volume => ApiResource::erase::<PersistentVolume>(&()),
+            Self::Namespace => ApiResource::erase::<Namespace>(&()),
+            Self::Budget => ApiResource::erase::<PodDisruptionBudget>(&()),
+        }
+    }
+}
 
 /// Schedules until the task is dropped. A failing watch is taken up again with back-off.
 pub async fn run(client: Client) {
-    let pods: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<Pod>(&()));
-    let nodes: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
-    let claims: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PersistentVolumeClaim>(&()));
-    let volumes: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PersistentVolume>(&()));
-    let mut claims = pin!(watcher(claims, watcher::Config::default()).default_backoff());
-    let mut volumes = pin!(watcher(volumes, watcher::Config::default()).default_backoff());
-    let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
-    let mut nodes = pin!(watcher(nodes, watcher::Config::default()).default_backoff());
-    let mut scheduler = Scheduler { client, cluster: Cluster::default(), events: VecDeque::new() };
-    let (mut pod_list, mut node_list) = (HashSet::new(), HashSet::new());
-    let (mut claim_list, mut volume_list) = (HashSet::new(), HashSet::new());
-    let (mut pods_known, mut nodes_known, mut claims_known, mut volumes_known) = (false, false, false, false);
+    let watch = |kind: Kind| {
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
+        watcher(api, watcher::Config::default()).default_backoff().map(move |event| (kind, event)).boxed()
+    };
+    let mut watched = pin!(KINDS.map(watch).into_iter().collect::<SelectAll<_>>());
+    let mut scheduler = Scheduler {
+        cluster: Cluster::default(),
+        writer: Writer::new(client.clone()),
+        start: Instant::now(),
+        lists: BTreeMap::new(),
+        known: HashSet::new(),
+    };
     loop {
-        // Bindings first: events are written only when no pod is waiting.
+        // What is known first: a decision on old news is work for nothing. Then bindings: events are only for people.
         tokio::select! {
             biased;
-            event = pods.try_next() => match event {
-                Ok(Some(event)) => pods_known |= scheduler.pod_event(event, &mut pod_list),
-                Ok(None) => return,
-                Err(error) => log::warn!("scheduler: watching pods: {error}"),
+            Some((kind, event)) = watched.next() => match event {
+                Ok(event) => scheduler.watched(kind, event),
+                Err(error) => log::warn!("scheduler: watching {kind:?}s: {error}"),
             },
-            event = nodes.try_next() => match event {
-                Ok(Some(event)) => nodes_known |= scheduler.node_event(event, &mut node_list),
-                Ok(None) => return,
-                Err(error) => log::warn!("scheduler: watching nodes: {error}"),
-            },
-            event = claims.try_next() => match event {
-                Ok(Some(event)) => claims_known |= scheduler.claim_event(event, &mut claim_list),
-                Ok(None) => return,
-                Err(error) => log::warn!("scheduler: watching claims: {error}"),
-            },
-            event = volumes.try_next() => match event {
-                Ok(Some(event)) => volumes_known |= scheduler.volume_event(event, &mut volume_list),
-                Ok(None) => return,
-                Err(error) => log::warn!("scheduler: watching volumes: {error}"),
-            },
-            () = scheduler.write_event(), if !scheduler.events.is_empty() => {}
+            () = until(scheduler.due()) => scheduler.act().await,
+            () = scheduler.writer.write_event(), if scheduler.writer.has_events() => {}
         }
-        // Half a picture would place pods where others already are.
-        if pods_known && nodes_known && claims_known && volumes_known {
-            scheduler.act().await;
-        }
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        // A timer would cost a millisecond for each pod.
+        Some(due) if due <= Instant::now() => tokio::task::yield_now().await,
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
 struct Scheduler {
-    client: Client,
     cluster: Cluster,
-    events: VecDeque<Value>,
+    writer: Writer,
+    start: Instant,
+    /// What the lists that are under way have named.
+    lists: BTreeMap<Kind, HashSet<PodKey>>,
+    /// Kinds of which a list has ended.
+    known: HashSet<Kind>,
 }
 
 impl Scheduler {
-    /// Takes in a change of pods; true once the list is complete.
-    fn pod_event(&mut self, event: Event<DynamicObject>, listed: &mut HashSet<PodKey>) -> bool {
+    /// When there is something to decide. Half a picture would place pods where others already are.
+    fn due(&self) -> Option<Instant> {
+        let complete = KINDS.iter().all(|kind| self.known.contains(kind));
+        let due = self.cluster.deadline().filter(|_| complete)?;
+        self.start.checked_add(due)
+    }
+
+    fn watched(&mut self, kind: Kind, event: Event<DynamicObject>) {
         match event {
-            Event::Init => listed.clear(),
-            Event::InitApply(pod) => {
-                listed.insert(key(&pod));
-                self.pod(&pod);
+            Event::Init => drop(self.lists.insert(kind, HashSet::new())),
+            Event::InitApply(object) => {
+                self.lists.entry(kind).or_default().insert(key(&object));
+                self.put(kind, &object);
             }
             Event::InitDone => {
-                self.cluster.retain_pods(&std::mem::take(listed));
-                return true;
+                let listed = self.lists.remove(&kind).unwrap_or_default();
+                self.retain(kind, &listed);
+                self.known.insert(kind);
             }
-            Event::Apply(pod) => self.pod(&pod),
-            Event::Delete(pod) => self.cluster.pod_gone(&key(&pod)),
+            Event::Apply(object) => self.put(kind, &object),
+            Event::Delete(object) => self.gone(kind, &key(&object)),
         }
-        false
     }
 
-    fn pod(&mut self, pod: &DynamicObject) {
-        let deleting = pod.metadata.deletion_timestamp.is_some();
-        self.cluster.pod(key(pod), pod.metadata.uid.as_deref().unwrap_or_default(), deleting, &pod.data);
-    }
-
-    /// Takes in a change of nodes; true once the list is complete.
-    fn node_event(&mut self, event: Event<DynamicObject>, listed: &mut HashSet<String>) -> bool {
-        match event {
-            Event::Init => listed.clear(),
-            Event::InitApply(node) => {
-                listed.insert(node.name_any());
-                self.node(&node);
-            }
-            Event::InitDone => {
-                self.cluster.retain_nodes(&std::mem::take(listed));
-                return true;
-            }
-            Event::Apply(node) => self.node(&node),
-            Event::Delete(node) => self.cluster.node_gone(&node.name_any()),
-        }
-        false
-    }
-
-    /// Takes in a change of claims; true once the list is complete.
-    fn claim_event(&mut self, event: Event<DynamicObject>, listed: &mut HashSet<PodKey>) -> bool {
-        let volumes = &mut self.cluster.volumes;
-        let stirred = match event {
-            Event::Init => {
-                listed.clear();
+    fn put(&mut self, kind: Kind, object: &DynamicObject) {
+        let cluster = &mut self.cluster;
+        let key = key(object);
+        let stirs = match kind {
+            Kind::Pod => {
+                cluster.pod(pod::Pod::read(&object.metadata, &object.data));
                 false
             }
-            Event::InitApply(claim) => {
-                listed.insert(key(&claim));
-                volumes.claim(key(&claim), &claim.data)
+            Kind::Node => {
+                cluster.node(&key.1, json!(object.labels()), &object.data);
+                false
             }
-            Event::InitDone => {
-                volumes.retain_claims(&std::mem::take(listed));
-                self.cluster.stir();
-                return true;
+            Kind::Claim => cluster.picture.volumes.claim(key, &object.data),
+            Kind::Volume => cluster.picture.volumes.volume(&key.1, &object.data),
+            Kind::Namespace => {
+                let labels = json!(object.labels());
+                cluster.picture.namespaces.insert(key.1, labels.clone()) != Some(labels)
             }
-            Event::Apply(claim) => volumes.claim(key(&claim), &claim.data),
-            Event::Delete(claim) => {
-                volumes.claim_gone(&key(&claim));
+            Kind::Budget => {
+                cluster.picture.budgets.put(key, &object.data);
                 false
             }
         };
-        if stirred {
-            self.cluster.stir();
+        if stirs {
+            cluster.stir();
         }
-        false
     }
 
-    /// Takes in a change of volumes; true once the list is complete.
-    fn volume_event(&mut self, event: Event<DynamicObject>, listed: &mut HashSet<String>) -> bool {
-        let volumes = &mut self.cluster.volumes;
-        let stirred = match event {
-            Event::Init => {
-                listed.clear();
-                false
-            }
-            Event::InitApply(volume) => {
-                listed.insert(volume.name_any());
-                volumes.volume(&volume.name_any(), &volume.data)
-            }
-            Event::InitDone => {
-                volumes.retain_volumes(&std::mem::take(listed));
-                self.cluster.stir();
-                return true;
-            }
-            Event::Apply(volume) => volumes.volume(&volume.name_any(), &volume.data),
-            Event::Delete(volume) => {
-                volumes.volume_gone(&volume.name_any());
-                false
-            }
-        };
-        if stirred {
-            self.cluster.stir();
+    fn gone(&mut self, kind: Kind, key: &PodKey) {
+        let picture = &mut self.cluster.picture;
+        match kind {
+            Kind::Pod => self.cluster.pod_gone(key),
+            Kind::Node => self.cluster.node_gone(&key.1),
+            Kind::Claim => picture.volumes.claim_gone(key),
+            Kind::Volume => picture.volumes.volume_gone(&key.1),
+            Kind::Namespace => drop(picture.namespaces.remove(&key.1)),
+            Kind::Budget => picture.budgets.remove(key),
         }
-        false
     }
 
-    fn node(&mut self, node: &DynamicObject) {
-        self.cluster.node(&node.name_any(), json!(node.labels()), &node.data);
+    /// Forgets what a fresh list does not contain.
+    fn retain(&mut self, kind: Kind, listed: &HashSet<PodKey>) {
+        let picture = &mut self.cluster.picture;
+        match kind {
+            Kind::Pod => self.cluster.retain_pods(listed),
+            Kind::Node => self.cluster.retain_nodes(listed),
+            Kind::Claim => picture.volumes.retain_claims(listed),
+            Kind::Volume => picture.volumes.retain_volumes(listed),
+            Kind::Namespace => picture.namespaces.retain(|name, _| listed.contains(&(String::new(), name.clone()))),
+            Kind::Budget => {
+                let gone: Vec<PodKey> = picture.budgets.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+                gone.iter().for_each(|key| picture.budgets.remove(key));
+            }
+        }
+        self.cluster.stir();
     }
 
+    /// Does what is to be done for the pod that is next.
     async fn act(&mut self) {
-        for decision in self.cluster.decide() {
-            match decision {
-                Decision::Bind { pod, uid, node } => self.bind(pod, &uid, &node).await,
-                Decision::Tell { pod, uid, message } => self.tell(pod, &uid, &message).await,
+        match self.cluster.next(self.start.elapsed()) {
+            Some(Decision::Bind { waiting, node }) => {
+                if !self.writer.bind(&waiting.pod, &node).await {
+                    self.cluster.binding_failed(*waiting, self.start.elapsed());
+                }
             }
-        }
-    }
-
-    async fn bind(&mut self, pod: PodKey, uid: &str, node: &str) {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.0);
-        let binding = json!({
-            "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": pod.1, "namespace": pod.0, "uid": uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        });
-        match api.create_subresource::<Value, Value>("binding", &pod.1, &PostParams::default(), &binding).await {
-            Ok(_) => {
-                let message = format!("Successfully assigned {}/{} to {node}", pod.0, pod.1);
-                self.queue_event(&pod, uid, "Normal", "Scheduled", "Binding", &message);
+            Some(Decision::Tell { failure, unnominated }) => {
+                self.writer.fail(&failure, None).await;
+                if unnominated {
+                    self.writer.unnominate(&[failure.pod]).await;
+                }
             }
-            Err(error) => {
-                // Deleted or bound by somebody else meanwhile; the watch tells what is true.
-                log::info!("scheduler: binding pod {}/{} to {node}: {error}", pod.0, pod.1);
-                self.cluster.binding_failed(&pod);
+            Some(Decision::Preempt { failure, node, victims, outdone }) => {
+                // First where: should we end before the others go, the same node is chosen again.
+                self.writer.fail(&failure, Some(&node)).await;
+                self.writer.unnominate(&outdone).await;
+                if !self.writer.preempt(&victims, &failure.pod, &node).await {
+                    self.cluster.preemption_failed(&failure.pod.key);
+                }
             }
-        }
-    }
-
-    async fn tell(&mut self, pod: PodKey, uid: &str, message: &str) {
-        self.queue_event(&pod, uid, "Warning", "FailedScheduling", "Scheduling", message);
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.0);
-        let mut patch = unschedulable_patch(message, &whole_seconds(Timestamp::now()));
-        patch.set("metadata", json!({"uid": uid}));
-        let params = PatchParams::default();
-        if let Err(error) = api.patch_status(&pod.1, &params, &Patch::Strategic(&patch)).await {
-            log::info!("scheduler: condition of pod {}/{}: {error}", pod.0, pod.1);
-        }
-    }
-
-    fn queue_event(&mut self, pod: &PodKey, uid: &str, kind: &str, reason: &str, action: &str, message: &str) {
-        let now = Timestamp::now();
-        if self.events.len() == EVENTS_MAX {
-            self.events.pop_front();
-        }
-        self.events.push_back(json!({
-            "apiVersion": "v1", "kind": "Event",
-            "metadata": {"name": format!("{}.{:x}", pod.1, now.as_nanosecond()), "namespace": pod.0},
-            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": pod.0, "name": pod.1, "uid": uid},
-            "reason": reason, "message": message, "type": kind, "action": action,
-            "eventTime": format!("{now:.6}"), "firstTimestamp": null, "lastTimestamp": null,
-            "reportingComponent": NAME, "reportingInstance": NAME, "source": {},
-        }));
-    }
-
-    /// May be dropped half-way: the event stays in the queue until it is written.
-    async fn write_event(&mut self) {
-        let Some(event) = self.events.front().cloned() else { return };
-        let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
-        let written = match serde_json::from_value(event) {
-            Ok(event) => api.create(&PostParams::default(), &event).await.map(drop),
-            Err(error) => Err(kube::Error::SerdeError(error)),
-        };
-        self.events.pop_front();
-        // A name that is taken is this event, written by the attempt that was dropped.
-        if let Err(error) = written
-            && !matches!(&error, kube::Error::Api(status) if status.code == 409)
-        {
-            log::info!("scheduler: writing an event in {namespace}: {error}");
+            Some(Decision::Nothing) | None => {}
         }
     }
 }
 
-fn key(pod: &DynamicObject) -> PodKey {
-    (pod.namespace().unwrap_or_default(), pod.name_any())
-}
-
-fn whole_seconds(time: Timestamp) -> String {
-    let rounded = Timestamp::from_second(time.as_second()).unwrap_or(time);
-    rounded.to_string()
+fn key(object: &DynamicObject) -> PodKey {
+    (object.namespace().unwrap_or_default(), object.name_any())
 }

@@ -21,48 +21,85 @@ pub(super) struct HostPort {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Needs {
     pub(super) requests: Amounts,
+    pub(super) load: NonZero,
     pub(super) ports: Vec<HostPort>,
 }
 
-impl Needs {
-    /// Reads a pod's spec. Containers and sidecars add up; an init container runs beside the sidecars started
-    /// before it, so the largest such moment counts where it exceeds the sum. Overhead comes on top.
-    pub(super) fn of(spec: &Value) -> Self {
-        let mut requests = Amounts::new();
-        for container in items(spec, "containers") {
-            add(&mut requests, &requests_of(container));
-        }
-        let mut sidecars = Amounts::new();
-        let mut peak = Amounts::new();
-        for container in items(spec, "initContainers") {
-            let own = requests_of(container);
-            if text(container, "restartPolicy") == "Always" {
-                add(&mut requests, &own);
-                add(&mut sidecars, &own);
-                raise(&mut peak, &sidecars);
-            } else {
-                let mut moment = sidecars.clone();
-                add(&mut moment, &own);
-                raise(&mut peak, &moment);
-            }
-        }
-        raise(&mut requests, &peak);
-        requests.extend(amounts(&spec["resources"], "requests"));
-        add(&mut requests, &amounts(spec, "overhead"));
-        let ports = items(spec, "containers")
-            .iter()
-            .flat_map(|container| items(container, "ports"))
-            .filter_map(|port| {
-                let number = integer(port, "hostPort").filter(|n| *n > 0)?;
-                let or = |field: &str, default: &str| match text(port, field) {
-                    "" => default.to_owned(),
-                    value => value.to_owned(),
-                };
-                Some(HostPort { protocol: or("protocol", "TCP"), ip: or("hostIP", "0.0.0.0"), port: number })
-            })
-            .collect();
-        Self { requests, ports }
+/// Thousandths of a core, and bytes, of which each container that asks for none counts as asking for some: else a node that
+/// is full of such pods would look empty (K8s pkg/scheduler/util, `GetNonzeroRequests`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct NonZero {
+    pub(super) cpu: i64,
+    pub(super) memory: i64,
+}
+
+impl NonZero {
+    pub(super) fn plus(self, more: Self) -> Self {
+        Self { cpu: self.cpu.saturating_add(more.cpu), memory: self.memory.saturating_add(more.memory) }
     }
+
+    pub(super) fn minus(self, less: Self) -> Self {
+        Self { cpu: self.cpu.saturating_sub(less.cpu), memory: self.memory.saturating_sub(less.memory) }
+    }
+}
+
+impl Needs {
+    pub(super) fn of(spec: &Value) -> Self {
+        let assumed = |container: &Value| {
+            let mut own = requests_of(container);
+            own.entry("cpu".to_owned()).or_insert(Quantity::from_millis(100));
+            own.entry("memory".to_owned()).or_insert(Quantity::from_units(200 * 1024 * 1024));
+            own
+        };
+        let assumed = requests(spec, assumed);
+        let load = NonZero {
+            cpu: assumed.get("cpu").map_or(0, |q| q.millis()),
+            memory: assumed.get("memory").map_or(0, |q| q.units()),
+        };
+        Self { requests: requests(spec, requests_of), load, ports: ports(spec) }
+    }
+}
+
+/// What a pod's spec asks for. Containers and sidecars add up; an init container runs beside the sidecars started before it,
+/// so the largest such moment counts where it exceeds the sum. Overhead comes on top.
+fn requests(spec: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
+    let mut requests = Amounts::new();
+    for container in items(spec, "containers") {
+        add(&mut requests, &of(container));
+    }
+    let mut sidecars = Amounts::new();
+    let mut peak = Amounts::new();
+    for container in items(spec, "initContainers") {
+        let own = of(container);
+        if text(container, "restartPolicy") == "Always" {
+            add(&mut requests, &own);
+            add(&mut sidecars, &own);
+            raise(&mut peak, &sidecars);
+        } else {
+            let mut moment = sidecars.clone();
+            add(&mut moment, &own);
+            raise(&mut peak, &moment);
+        }
+    }
+    raise(&mut requests, &peak);
+    requests.extend(amounts(&spec["resources"], "requests"));
+    add(&mut requests, &amounts(spec, "overhead"));
+    requests
+}
+
+fn ports(spec: &Value) -> Vec<HostPort> {
+    items(spec, "containers")
+        .iter()
+        .flat_map(|container| items(container, "ports"))
+        .filter_map(|port| {
+            let number = integer(port, "hostPort").filter(|n| *n > 0)?;
+            let or = |field: &str, default: &str| match text(port, field) {
+                "" => default.to_owned(),
+                value => value.to_owned(),
+            };
+            Some(HostPort { protocol: or("protocol", "TCP"), ip: or("hostIP", "0.0.0.0"), port: number })
+        })
+        .collect()
 }
 
 impl HostPort {

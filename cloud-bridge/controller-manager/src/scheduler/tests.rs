@@ -1,155 +1,287 @@
-//! Placing pods: which node, and the words when there is none.
+//! Placing pods: which node, who goes, and the words when there is none.
 
+mod near;
+mod preemption;
+mod spread;
+
+use std::time::Duration;
+
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Decision, PodKey};
+use super::cluster::{Cluster, Decision};
+use super::pod::{Pod, PodKey};
 
-fn node(cluster: &mut Cluster, name: &str, extra: Value) {
-    let mut node = json!({"spec": {}, "status": {
-        "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "3"},
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }});
-    for (pointer, value) in extra.as_object().into_iter().flatten() {
-        if let Some(target) = node.pointer_mut(pointer) {
-            *target = value.clone();
-        }
-    }
-    cluster.node(name, json!({"kubernetes.io/hostname": name, "disk": name}), &node);
+/// A cluster of the tests, with a clock of its own.
+#[derive(Default)]
+struct Site {
+    cluster: Cluster,
+    now: Duration,
 }
 
 fn key(name: &str) -> PodKey {
     ("default".to_owned(), name.to_owned())
 }
 
-fn pod(cluster: &mut Cluster, name: &str, spec: Value) {
-    cluster.pod(key(name), name, false, &json!({"spec": spec}));
-}
-
 fn cpu(amount: &str) -> Value {
     json!({"containers": [{"resources": {"requests": {"cpu": amount}}}]})
 }
 
-fn only(cluster: &mut Cluster) -> Result<String, String> {
-    let mut decisions = cluster.decide();
-    assert_eq!(decisions.len(), 1, "{decisions:?}");
-    match decisions.remove(0) {
-        Decision::Bind { node, .. } => Ok(node),
-        Decision::Tell { message, .. } => Err(message),
+fn with(mut value: Value, field: &str, part: Value) -> Value {
+    value.set(field, part);
+    value
+}
+
+impl Site {
+    fn node(&mut self, name: &str, extra: Value) {
+        let labels = json!({"kubernetes.io/hostname": name, "disk": name});
+        self.labelled(name, labels, extra);
     }
+
+    fn labelled(&mut self, name: &str, labels: Value, extra: Value) {
+        let mut node = json!({"spec": {}, "status": {
+            "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "3"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }});
+        for (pointer, value) in extra.as_object().into_iter().flatten() {
+            if let Some(target) = node.pointer_mut(pointer) {
+                *target = value.clone();
+            }
+        }
+        self.cluster.node(name, labels, &node);
+    }
+
+    fn pod(&mut self, name: &str, spec: Value) {
+        self.object(name, json!({}), json!({"spec": spec}));
+    }
+
+    /// A pod with more in its metadata.
+    fn object(&mut self, name: &str, metadata: Value, object: Value) {
+        let mut all = json!({"name": name, "namespace": "default", "uid": name});
+        for (field, value) in metadata.as_object().into_iter().flatten() {
+            all.set(field, value.clone());
+        }
+        let metadata = serde_json::from_value(all).unwrap();
+        self.cluster.pod(Pod::read(&metadata, &object));
+    }
+
+    /// A pod that is on a node.
+    fn there(&mut self, name: &str, node: &str, spec: Value) {
+        self.pod(name, with(spec, "nodeName", node.into()));
+    }
+
+    fn decide(&mut self) -> Vec<Decision> {
+        self.now += Duration::from_secs(60);
+        let all = std::iter::from_fn(|| self.cluster.next(self.now));
+        all.filter(|one| !matches!(one, Decision::Nothing)).collect()
+    }
+
+    fn only(&mut self) -> Result<String, String> {
+        let mut decisions = self.decide();
+        assert_eq!(decisions.len(), 1, "{decisions:?}");
+        match decisions.remove(0) {
+            Decision::Bind { node, .. } => Ok(node),
+            Decision::Tell { failure, .. } | Decision::Preempt { failure, .. } => Err(failure.message),
+            Decision::Nothing => unreachable!("left out"),
+        }
+    }
+
+    fn places(&mut self, name: &str, spec: Value) -> Result<String, String> {
+        self.pod(name, spec);
+        self.only()
+    }
+}
+
+/// What is said behind the objections where no pod is less important.
+fn in_vain(nodes: usize, without_victims: usize) -> String {
+    let mut reasons = Vec::new();
+    if without_victims > 0 {
+        reasons.push(format!("{without_victims} No preemption victims found for incoming pod"));
+    }
+    if nodes > without_victims {
+        reasons.push(format!("{} Preemption is not helpful for scheduling", nodes - without_victims));
+    }
+    reasons.sort();
+    format!("preemption: 0/{nodes} nodes are available: {}.", reasons.join(", "))
 }
 
 #[test]
 fn without_nodes_there_is_nothing_to_choose() {
-    let mut cluster = Cluster::default();
-    pod(&mut cluster, "p", cpu("1"));
-    assert_eq!(only(&mut cluster), Err("no nodes available to schedule pods".to_owned()));
+    let mut site = Site::default();
+    assert_eq!(site.places("p", cpu("1")), Err("no nodes available to schedule pods".to_owned()));
     // The same words are not said twice.
-    cluster.node_gone("x");
-    assert_eq!(cluster.decide(), []);
-    node(&mut cluster, "a", json!({}));
-    assert_eq!(only(&mut cluster), Ok("a".to_owned()));
+    site.cluster.stir();
+    assert!(site.decide().is_empty());
+    site.node("a", json!({}));
+    assert_eq!(site.only(), Ok("a".to_owned()));
 }
 
 #[test]
 fn the_least_allocated_node_is_preferred() {
-    let mut cluster = Cluster::default();
-    node(&mut cluster, "a", json!({}));
-    node(&mut cluster, "b", json!({}));
-    cluster.pod(key("there"), "u", false, &json!({"spec": {"nodeName": "a", "containers": cpu("1")["containers"]}}));
-    pod(&mut cluster, "p", cpu("500m"));
-    assert_eq!(only(&mut cluster), Ok("b".to_owned()));
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    site.node("b", json!({}));
+    site.there("there", "a", cpu("1"));
+    assert_eq!(site.places("p", cpu("500m")), Ok("b".to_owned()));
+    // Pods that ask for nothing take something, too.
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    site.node("b", json!({}));
+    site.there("there", "a", json!({"containers": [{}]}));
+    assert_eq!(site.places("p", json!({"containers": [{}]})), Ok("b".to_owned()));
+}
+
+#[test]
+fn what_is_preferred_weighs_more_than_room() {
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    site.node("b", json!({}));
+    site.there("there", "a", cpu("1"));
+    let preferred = json!([{"weight": 1, "preference": {"matchExpressions": [
+        {"key": "disk", "operator": "In", "values": ["a"]}]}}]);
+    let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
+    assert_eq!(site.places("p", with(cpu("500m"), "affinity", affinity)), Ok("a".to_owned()));
+    site.node("b", json!({"/spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}}));
+    assert_eq!(site.places("q", cpu("100m")), Ok("a".to_owned()));
+    let tolerations = json!([{"key": "k", "operator": "Exists"}]);
+    assert_eq!(site.places("r", with(cpu("100m"), "tolerations", tolerations)), Ok("b".to_owned()));
 }
 
 #[test]
 fn reasons_are_counted() {
-    let mut cluster = Cluster::default();
-    node(&mut cluster, "a", json!({"/spec": {"unschedulable": true}}));
-    node(&mut cluster, "b", json!({"/spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
-    node(&mut cluster, "c", json!({"/status/allocatable/cpu": "100m", "/status/allocatable/pods": "0"}));
-    node(&mut cluster, "d", json!({"/status/conditions": []}));
-    pod(&mut cluster, "p", cpu("1"));
+    let mut site = Site::default();
+    site.node("a", json!({"/spec": {"unschedulable": true}}));
+    site.node("b", json!({"/spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
+    site.node("c", json!({"/status/allocatable/cpu": "100m", "/status/allocatable/pods": "0"}));
+    site.node("d", json!({"/status/conditions": []}));
     let text = "0/4 nodes are available: 1 Insufficient cpu, 1 Too many pods, 1 node(s) were unschedulable, \
                 2 node(s) had untolerated taint(s).";
-    assert_eq!(only(&mut cluster), Err(text.to_owned()));
+    // Of 100m nobody can make room for a whole core.
+    assert_eq!(site.places("p", cpu("1")), Err(format!("{text} {}", in_vain(4, 0))));
 }
 
 #[test]
 fn tolerations_selectors_and_affinity() {
-    let mut cluster = Cluster::default();
-    node(&mut cluster, "a", json!({"/spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}));
-    node(&mut cluster, "b", json!({}));
-    let mut spec = cpu("1");
-    spec["tolerations"] = json!([{"key": "k", "value": "v", "effect": "NoSchedule"}]);
-    spec["nodeSelector"] = json!({"disk": "a"});
-    pod(&mut cluster, "p", spec);
-    assert_eq!(only(&mut cluster), Ok("a".to_owned()));
-    let mut spec = cpu("1");
-    spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+    let mut site = Site::default();
+    site.node("a", json!({"/spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}));
+    site.node("b", json!({}));
+    let spec = with(cpu("1"), "tolerations", json!([{"key": "k", "value": "v", "effect": "NoSchedule"}]));
+    assert_eq!(site.places("p", with(spec, "nodeSelector", json!({"disk": "a"}))), Ok("a".to_owned()));
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["z"]}]},
                               {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]}}});
-    pod(&mut cluster, "q", spec);
-    assert_eq!(only(&mut cluster), Ok("b".to_owned()));
-    let mut spec = cpu("1");
-    spec["nodeSelector"] = json!({"disk": "z"});
-    pod(&mut cluster, "r", spec);
+    assert_eq!(site.places("q", with(cpu("1"), "affinity", affinity)), Ok("b".to_owned()));
     let text = "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, \
                 1 node(s) had untolerated taint(s).";
-    assert_eq!(only(&mut cluster), Err(text.to_owned()));
+    let told = site.places("r", with(cpu("1"), "nodeSelector", json!({"disk": "z"})));
+    assert_eq!(told, Err(format!("{text} {}", in_vain(2, 0))));
 }
 
 #[test]
 fn room_is_taken_and_given_back() {
-    let mut cluster = Cluster::default();
-    node(&mut cluster, "a", json!({}));
-    let mut spec = cpu("1");
-    spec["containers"][0]["ports"] = json!([{"hostPort": 80}]);
-    pod(&mut cluster, "p", spec.clone());
-    assert_eq!(only(&mut cluster), Ok("a".to_owned()));
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    let spec = json!({"containers": [{"resources": {"requests": {"cpu": "1"}}, "ports": [{"hostPort": 80}]}]});
+    assert_eq!(site.places("p", spec.clone()), Ok("a".to_owned()));
     // Old news of a pod just placed changes nothing.
-    pod(&mut cluster, "p", spec.clone());
-    assert_eq!(cluster.decide(), []);
-    pod(&mut cluster, "q", spec);
+    site.pod("p", spec.clone());
+    assert!(site.decide().is_empty());
     let text = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
-    assert_eq!(only(&mut cluster), Err(text.to_owned()));
-    cluster.pod(key("p"), "p", false, &json!({"spec": {"nodeName": "a"}, "status": {"phase": "Succeeded"}}));
-    assert_eq!(only(&mut cluster), Ok("a".to_owned()));
+    assert_eq!(site.places("q", spec), Err(format!("{text} {}", in_vain(1, 1))));
+    // A heartbeat is no change.
+    site.node("a", json!({}));
+    assert_eq!(site.cluster.deadline(), None);
+    site.object("p", json!({}), json!({"spec": {"nodeName": "a"}, "status": {"phase": "Succeeded"}}));
+    assert_eq!(site.only(), Ok("a".to_owned()));
+}
+
+#[test]
+fn a_binding_that_failed_is_tried_again_and_takes_no_room_until_then() {
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    site.pod("p", cpu("2"));
+    let Some(Decision::Bind { waiting, .. }) = site.decide().pop() else { panic!("no binding") };
+    site.cluster.binding_failed(*waiting, site.now);
+    assert_eq!(site.cluster.deadline(), Some(site.now + Duration::from_secs(1)));
+    assert_eq!(site.only(), Ok("a".to_owned()));
 }
 
 #[test]
 fn pods_of_others_and_pods_on_their_way_out_are_left_alone() {
-    let mut cluster = Cluster::default();
-    node(&mut cluster, "a", json!({}));
-    cluster.decide();
-    pod(&mut cluster, "other", json!({"schedulerName": "mine"}));
-    pod(&mut cluster, "gated", json!({"schedulingGates": [{"name": "g"}]}));
-    cluster.pod(key("leaving"), "u", true, &json!({"spec": {}}));
-    assert_eq!(cluster.decide(), []);
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    site.pod("other", json!({"schedulerName": "mine"}));
+    site.pod("gated", json!({"schedulingGates": [{"name": "g"}]}));
+    site.object("leaving", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), json!({"spec": {}}));
+    assert!(site.decide().is_empty());
+    site.pod("gated", json!({}));
+    assert_eq!(site.only(), Ok("a".to_owned()));
+}
+
+#[test]
+fn objects_of_any_shape_are_taken_for_what_they_say() {
+    let mut site = Site::default();
+    site.cluster.node("a", json!(null), &json!({"spec": 1, "status": {"allocatable": [1], "conditions": "x"}}));
+    site.cluster.node(
+        "b",
+        json!({"zone": 1}),
+        &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+    );
+    let strange = json!({"affinity": {"podAffinity": 1, "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [7, {"topologyKey": "zone", "labelSelector": []}],
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": i64::MIN}]}},
+        "topologySpreadConstraints": [3, {"topologyKey": "zone", "maxSkew": i64::MAX, "minDomains": -1}],
+        "priority": i64::MAX, "tolerations": "x", "nodeSelector": [], "containers": 5});
+    site.pod("p", strange.clone());
+    site.there("q", "b", strange);
+    assert_eq!(site.decide().len(), 1);
 }
 
 #[test]
 fn a_pod_goes_where_its_volume_is() {
-    let mut cluster = Cluster::default();
-    node(&mut cluster, "a", json!({}));
-    node(&mut cluster, "b", json!({}));
-    let mut spec = cpu("1");
-    spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
-    pod(&mut cluster, "p", spec);
-    assert_eq!(only(&mut cluster).unwrap_err(), "0/2 nodes are available: persistentvolumeclaim \"data\" not found.");
-    let told = |cluster: &mut Cluster| {
-        cluster.stir();
-        only(cluster)
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    site.node("b", json!({}));
+    let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let told = site.places("p", with(cpu("1"), "volumes", volumes)).unwrap_err();
+    let none = in_vain(2, 0);
+    assert_eq!(told, format!("0/2 nodes are available: persistentvolumeclaim \"data\" not found. {none}"));
+    let told = |site: &mut Site| {
+        site.cluster.stir();
+        site.only()
     };
-    assert!(cluster.volumes.claim(key("data"), &json!({"spec": {"volumeName": "pv"}, "status": {"phase": "Pending"}})));
+    let claims = |phase: &str| json!({"spec": {"volumeName": "pv"}, "status": {"phase": phase}});
+    assert!(site.cluster.picture.volumes.claim(key("data"), &claims("Pending")));
     let unbound = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
-    assert_eq!(told(&mut cluster).unwrap_err(), unbound);
+    assert_eq!(told(&mut site).unwrap_err(), format!("{unbound} {none}"));
     let local = |names: Value| {
         let on = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": names});
         json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on]}]}}}})
     };
-    assert!(cluster.volumes.volume("pv", &local(json!(["c"]))));
-    assert!(cluster.volumes.claim(key("data"), &json!({"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}})));
+    assert!(site.cluster.picture.volumes.volume("pv", &local(json!(["c"]))));
+    assert!(site.cluster.picture.volumes.claim(key("data"), &claims("Bound")));
     let conflict = "0/2 nodes are available: 2 node(s) had volume node affinity conflict.";
-    assert_eq!(told(&mut cluster).unwrap_err(), conflict);
-    assert!(cluster.volumes.volume("pv", &local(json!(["b"]))));
-    assert_eq!(told(&mut cluster).unwrap(), "b");
+    assert_eq!(told(&mut site).unwrap_err(), format!("{conflict} {none}"));
+    assert!(site.cluster.picture.volumes.volume("pv", &local(json!(["b"]))));
+    assert_eq!(told(&mut site).unwrap(), "b");
+}
+
+/// Five hundred pods with all that costs, on a hundred nodes: seconds in a debug build, not minutes.
+#[test]
+fn many_pods_and_nodes_take_no_time_worth_telling() {
+    let mut site = Site::default();
+    for at in 0..100 {
+        let labels = json!({"kubernetes.io/hostname": format!("n{at}"), "zone": format!("z{}", at % 5)});
+        site.labelled(&format!("n{at}"), labels, json!({"/status/allocatable/pods": "10"}));
+    }
+    let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}}}]);
+    let start = std::time::Instant::now();
+    for at in 0..500 {
+        let spec = with(cpu("10m"), "topologySpreadConstraints", spread.clone());
+        site.object(&format!("p{at}"), json!({"labels": {"app": "web"}}), json!({"spec": spec}));
+    }
+    let bound = site.decide().iter().filter(|one| matches!(one, Decision::Bind { .. })).count();
+    assert_eq!(bound, 500);
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::cluster::PodKey;
 use super::fit::Node;
+use super::pod::PodKey;
 use apimachinery::json::{items, text};
 
 /// What is known of them.
@@ -45,8 +45,8 @@ impl Volumes {
         self.claims.retain(|key, _| listed.contains(key));
     }
 
-    pub(super) fn retain_volumes(&mut self, listed: &HashSet<String>) {
-        self.volumes.retain(|name, _| listed.contains(name));
+    pub(super) fn retain_volumes(&mut self, listed: &HashSet<PodKey>) {
+        self.volumes.retain(|name, _| listed.contains(&(String::new(), name.clone())));
     }
 
     /// The terms that a node must meet for the volumes of a pod, or why no node will do yet.

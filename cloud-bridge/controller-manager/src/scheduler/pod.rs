@@ -1,0 +1,101 @@
+//! A pod as far as placing it goes, read once from its object. Pure.
+
+use edge_protocol::json::SetField;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::affinity::Affinity;
+use super::needs::Needs;
+use super::spread::Constraint;
+use apimachinery::json::{integer, items, present, text};
+
+/// Namespace and name.
+pub(super) type PodKey = (String, String);
+
+#[derive(Debug, Default)]
+pub(super) struct Pod {
+    pub(super) key: PodKey,
+    pub(super) uid: String,
+    pub(super) labels: Value,
+    pub(super) created: String,
+    pub(super) priority: i64,
+    /// It waits rather than take the place of others.
+    pub(super) never_preempts: bool,
+    /// The uid of its controller.
+    pub(super) owner: String,
+    pub(super) node: String,
+    /// Where others make room for it.
+    pub(super) nominated: String,
+    pub(super) started: String,
+    pub(super) deleting: bool,
+    /// It goes because a scheduler took its place.
+    pub(super) preempted: bool,
+    /// It will not run again.
+    pub(super) ended: bool,
+    /// This scheduler is to find a node for it.
+    pub(super) wanted: bool,
+    /// Since when its object says that it has no node.
+    pub(super) unscheduled_since: Option<String>,
+    pub(super) needs: Needs,
+    pub(super) affinity: Affinity,
+    pub(super) spread: Vec<Constraint>,
+    /// What its spec says of nodes and volumes. Not kept of pods that have a node: there may be thousands.
+    pub(super) spec: Value,
+}
+
+impl Pod {
+    pub(super) fn read(metadata: &ObjectMeta, object: &Value) -> Self {
+        let (spec, status) = (&object["spec"], &object["status"]);
+        let labels = json!(metadata.labels);
+        let namespace = metadata.namespace.clone().unwrap_or_default();
+        let node = text(spec, "nodeName").to_owned();
+        let deleting = metadata.deletion_timestamp.is_some();
+        let condition = |kind: &str| items(status, "conditions").iter().find(|one| text(one, "type") == kind);
+        let preempted = condition("DisruptionTarget")
+            .is_some_and(|one| text(one, "status") == "True" && text(one, "reason") == "PreemptionByScheduler");
+        let waiting = condition("PodScheduled").filter(|one| text(one, "status") == "False");
+        let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        Self {
+            uid: metadata.uid.clone().unwrap_or_default(),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
+            priority: integer(spec, "priority").unwrap_or_default(),
+            never_preempts: text(spec, "preemptionPolicy") == "Never",
+            owner: owner.map(|owner| owner.uid.clone()).unwrap_or_default(),
+            nominated: text(status, "nominatedNodeName").to_owned(),
+            started: text(status, "startTime").to_owned(),
+            deleting,
+            preempted,
+            ended: ["Succeeded", "Failed"].contains(&text(status, "phase")),
+            wanted: node.is_empty() && !deleting && is_ours(spec),
+            unscheduled_since: waiting.map(|one| text(one, "lastTransitionTime").to_owned()),
+            needs: Needs::of(spec),
+            affinity: Affinity::of(spec, &namespace, &labels),
+            spread: if node.is_empty() { Constraint::all_of(spec, &labels) } else { Vec::new() },
+            spec: if node.is_empty() { about_nodes(spec) } else { Value::Null },
+            key: (namespace, metadata.name.clone().unwrap_or_default()),
+            labels,
+            node,
+        }
+    }
+
+    /// When it started, for comparisons: one that has not comes last (K8s pkg/scheduler/util, `GetPodStartTime`).
+    pub(super) fn start(&self) -> &str {
+        if self.started.is_empty() { "~" } else { &self.started }
+    }
+}
+
+/// Whether this scheduler places the pod: one that is not gated, asking for us.
+fn is_ours(spec: &Value) -> bool {
+    items(spec, "schedulingGates").is_empty()
+        && present(spec, "schedulerName").is_none_or(|name| name == "default-scheduler")
+}
+
+/// The parts of a spec that say which nodes will do.
+fn about_nodes(spec: &Value) -> Value {
+    let mut kept = json!({});
+    for field in ["nodeSelector", "tolerations", "volumes"] {
+        kept.set(field, spec[field].clone());
+    }
+    kept.set_at(&["affinity", "nodeAffinity"], spec["affinity"]["nodeAffinity"].clone());
+    kept
+}

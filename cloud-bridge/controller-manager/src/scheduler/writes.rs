@@ -1,0 +1,176 @@
+//! What the scheduler writes into the API: bindings, conditions, deletions, events. No decisions.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use edge_protocol::json::SetField;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod as CorePod;
+use kube::Client;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::{Value, json};
+
+use super::cluster::{Failure, unschedulable_patch};
+use super::pod::Pod;
+
+const NAME: &str = "default-scheduler";
+/// Events not yet written; beyond this the oldest are dropped, as they are only for people.
+const EVENTS_MAX: usize = 1024;
+
+pub(super) struct Writer {
+    client: Client,
+    events: VecDeque<Value>,
+}
+
+struct Told<'a> {
+    kind: &'a str,
+    reason: &'a str,
+    action: &'a str,
+    message: &'a str,
+}
+
+impl Writer {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, events: VecDeque::new() }
+    }
+
+    fn pods(&self, pod: &Pod) -> Api<CorePod> {
+        Api::namespaced(self.client.clone(), &pod.key.0)
+    }
+
+    /// False if the pod has no node after all.
+    pub(super) async fn bind(&mut self, pod: &Pod, node: &str) -> bool {
+        let (namespace, name) = &pod.key;
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let params = PostParams::default();
+        match self.pods(pod).create_subresource::<Value, Value>("binding", name, &params, &binding).await {
+            Ok(_) => {
+                let message = format!("Successfully assigned {namespace}/{name} to {node}");
+                self.tell(pod, &Told { kind: "Normal", reason: "Scheduled", action: "Binding", message: &message });
+                true
+            }
+            Err(error) => {
+                // Deleted or bound by somebody else meanwhile; the watch tells what is true.
+                log::info!("scheduler: binding pod {namespace}/{name} to {node}: {error}");
+                false
+            }
+        }
+    }
+
+    /// Tells why a pod has no node, and, if room is made for it, where.
+    pub(super) async fn fail(&mut self, failure: &Failure, nominated: Option<&str>) {
+        let message = &failure.message;
+        let told = Told { kind: "Warning", reason: "FailedScheduling", action: "Scheduling", message };
+        self.tell(&failure.pod, &told);
+        let mut patch = unschedulable_patch(failure, &whole_seconds(Timestamp::now()));
+        if let Some(node) = nominated {
+            patch.set_at(&["status", "nominatedNodeName"], node.into());
+        }
+        self.patch_status(&failure.pod, &patch).await;
+    }
+
+    /// No room is made for these any more.
+    pub(super) async fn unnominate(&self, pods: &[Arc<Pod>]) {
+        for pod in pods {
+            let patch = json!({"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": null}});
+            self.patch_status(pod, &patch).await;
+        }
+    }
+
+    async fn patch_status(&self, pod: &Pod, patch: &Value) -> bool {
+        let params = PatchParams::default();
+        match self.pods(pod).patch_status(&pod.key.1, &params, &Patch::Strategic(patch)).await {
+            Ok(_) => true,
+            Err(error) => {
+                log::info!("scheduler: status of pod {}/{}: {error}", pod.key.0, pod.key.1);
+                false
+            }
+        }
+    }
+
+    /// Deletes pods gracefully for a more important one. True if all of them go.
+    pub(super) async fn preempt(&mut self, victims: &[Arc<Pod>], preemptor: &Pod, node: &str) -> bool {
+        let mut all = true;
+        for victim in victims.iter().filter(|victim| !victim.deleting) {
+            all &= self.delete(victim, preemptor, node).await;
+        }
+        all
+    }
+
+    async fn delete(&mut self, victim: &Pod, preemptor: &Pod, node: &str) -> bool {
+        let condition = json!({"metadata": {"uid": victim.uid}, "status": {"conditions": [{
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": format!("{NAME}: preempting to accommodate a higher priority pod"),
+            "lastProbeTime": null, "lastTransitionTime": whole_seconds(Timestamp::now()),
+        }]}});
+        let api = self.pods(victim);
+        // First the condition: who looks at the pod afterwards is to know why it goes.
+        let marked = api.patch_status(&victim.key.1, &PatchParams::default(), &Patch::Strategic(&condition)).await;
+        let same = Preconditions { uid: Some(victim.uid.clone()), resource_version: None };
+        let deleted = match marked {
+            Ok(_) => api.delete(&victim.key.1, &DeleteParams::default().preconditions(same)).await.map(drop),
+            Err(error) => Err(error),
+        };
+        match deleted {
+            Ok(()) => {
+                let message = format!("Preempted by pod {} on node {node}", preemptor.uid);
+                let told = Told { kind: "Normal", reason: "Preempted", action: "Preempting", message: &message };
+                self.tell(victim, &told);
+                true
+            }
+            // It went by itself, or is another pod by now.
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => true,
+            Err(error) => {
+                log::warn!("scheduler: preempting pod {}/{}: {error}", victim.key.0, victim.key.1);
+                false
+            }
+        }
+    }
+
+    fn tell(&mut self, pod: &Pod, told: &Told<'_>) {
+        let now = Timestamp::now();
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        let (namespace, name) = &pod.key;
+        self.events.push_back(json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": format!("{name}.{:x}", now.as_nanosecond()), "namespace": namespace},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": pod.uid},
+            "reason": told.reason, "message": told.message, "type": told.kind, "action": told.action,
+            "eventTime": format!("{now:.6}"), "firstTimestamp": null, "lastTimestamp": null,
+            "reportingComponent": NAME, "reportingInstance": NAME, "source": {},
+        }));
+    }
+
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// May be dropped half-way: the event stays in the queue until it is written.
+    pub(super) async fn write_event(&mut self) {
+        let Some(event) = self.events.front().cloned() else { return };
+        let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
+        let written = match serde_json::from_value(event) {
+            Ok(event) => api.create(&PostParams::default(), &event).await.map(drop),
+            Err(error) => Err(kube::Error::SerdeError(error)),
+        };
+        self.events.pop_front();
+        // A name that is taken is this event, written by the attempt that was dropped.
+        if let Err(error) = written
+            && !matches!(&error, kube::Error::Api(status) if status.code == 409)
+        {
+            log::info!("scheduler: writing an event in {namespace}: {error}");
+        }
+    }
+}
+
+fn whole_seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
