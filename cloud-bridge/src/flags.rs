@@ -45,6 +45,14 @@ pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
     Ok(Duration::from_secs(number.saturating_mul(seconds)))
 }
 
+/// How often something is looked at.
+#[cfg(feature = "standalone")]
+pub(crate) fn period(text: &str) -> anyhow::Result<Duration> {
+    const LONGEST: Duration = Duration::from_secs(3600);
+    let period = duration(text)?;
+    if period.is_zero() || period > LONGEST { bail!("want between 1s and 1h") } else { Ok(period) }
+}
+
 /// Of a node's certificate.
 pub(crate) fn life(text: &str) -> anyhow::Result<Duration> {
     const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);

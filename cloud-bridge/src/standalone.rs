@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use base64::Engine;
@@ -16,7 +17,7 @@ use crate::accept::Gate;
 use crate::api_port;
 use crate::bridge::clients::Clients;
 use crate::bridge::{BRIDGED_LABEL, Bridge, Settings};
-use crate::flags::NodeFlags;
+use crate::flags::{self, NodeFlags};
 use crate::info::{self, Info};
 use crate::listen::{self, ListenerContext};
 use crate::pki::authority::{Authority, to_pem};
@@ -26,7 +27,7 @@ use crate::signal;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
 use apiserver::{Accounts, Config, Server, ServiceRange};
-use controller_manager::{node_lifecycle, scheduler, workloads};
+use controller_manager::{node_lifecycle, podautoscaler, scheduler, workloads};
 
 /// The user and the group of the administrator's certificate.
 const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
@@ -51,6 +52,33 @@ pub struct Options {
     pub service_range: ServiceRange,
     #[command(flatten)]
     pub nodes: NodeFlags,
+    #[command(flatten)]
+    pub autoscalers: AutoscalerFlags,
+}
+
+/// How HorizontalPodAutoscalers are looked after; called as the flags of kube-controller-manager are.
+#[derive(Debug, Clone, Args)]
+pub struct AutoscalerFlags {
+    /// From one look at a HorizontalPodAutoscaler to the next.
+    #[arg(long, default_value = "15s", value_parser = flags::period)]
+    pub horizontal_pod_autoscaler_sync_period: Duration,
+    /// So long the highest recommendation of a HorizontalPodAutoscaler counts, before its target is scaled down.
+    #[arg(long, default_value = "5m", value_parser = flags::duration)]
+    pub horizontal_pod_autoscaler_downscale_stabilization: Duration,
+    /// So long after its start the use of CPU of a pod counts only while it is ready.
+    #[arg(long, default_value = "5m", value_parser = flags::duration)]
+    pub horizontal_pod_autoscaler_cpu_initialization_period: Duration,
+}
+
+impl AutoscalerFlags {
+    fn options(&self) -> podautoscaler::Options {
+        podautoscaler::Options {
+            sync_period: self.horizontal_pod_autoscaler_sync_period,
+            downscale_stabilization: self.horizontal_pod_autoscaler_downscale_stabilization,
+            cpu_initialization_period: self.horizontal_pod_autoscaler_cpu_initialization_period,
+            ..podautoscaler::Options::default()
+        }
+    }
 }
 
 /// The one argument of the helper that judges validation rules. No verb for people: only the API starts it.
@@ -122,6 +150,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the controllers of workloads", || workloads::run(client.clone())) => {}
+        () = panics::keep("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
         () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL)) => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),

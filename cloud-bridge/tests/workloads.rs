@@ -1,6 +1,8 @@
 //! The controllers of workloads on the embedded API, without nodes: what they make, and what they make of it after an end at
 //! any time.
 
+#[path = "workloads/autoscaler.rs"]
+mod autoscaler;
 #[path = "workloads/daemon_set.rs"]
 mod daemon_set;
 #[path = "workloads/jobs.rs"]
@@ -24,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Site {
     _folder: tempfile::TempDir,
+    server: Server,
     client: Client,
 }
 
@@ -32,7 +35,7 @@ impl Site {
         let folder = tempfile::tempdir().expect("a folder");
         let server = Server::open(Config::new(folder.path().join("api.db"))).expect("a server");
         let client = Client::new(server.service(UserInfo::master("test")), "default");
-        Self { _folder: folder, client }
+        Self { _folder: folder, server, client }
     }
 
     fn pods(&self) -> Api<Pod> {

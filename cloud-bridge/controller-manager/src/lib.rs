@@ -4,5 +4,6 @@
 mod events;
 pub mod node_lifecycle;
 mod placement;
+pub mod podautoscaler;
 pub mod scheduler;
 pub mod workloads;

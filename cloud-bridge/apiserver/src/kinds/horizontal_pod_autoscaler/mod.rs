@@ -36,7 +36,6 @@ const AUTOSCALER: Kind = Kind {
     create: validate::create,
     update: validate::update,
     status: Some(validate::status),
-    stored_only: true,
     columns: table::COLUMNS,
     row: table::row,
     keys: &KEYS,
