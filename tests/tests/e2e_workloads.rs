@@ -124,3 +124,43 @@ fn s15_a_killed_bridge_ends_what_it_began() {
     assert!(cluster.kubectl.ok(&["delete", "deployment", "web"]).contains("deleted"));
     wait_none(&cluster.kubectl);
 }
+
+#[test]
+fn a_pod_that_burns_is_given_company() {
+    if !can_run() {
+        return;
+    }
+    let flags =
+        ["--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-cpu-initialization-period=0s"];
+    let cluster = Cluster::start_with("autoscale", &flags);
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let mut web = web(1, "touch /tmp/ready; while :; do :; done");
+    web["spec"]["template"]["spec"]["containers"][0]["resources"] =
+        json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "200m"}});
+    kubectl.apply(&web.to_string());
+    roll_out(kubectl);
+    // Older clients know autoscaling/v1 alone.
+    let said = kubectl.ok(&["autoscale", "deployment/web", "--min=1", "--max=3", "--cpu-percent=50"]);
+    assert!(said.contains("web autoscaled"), "{said}");
+    let scaled = || {
+        let replicas = kubectl.run(&["get", "deployment/web", "-o", "jsonpath={.spec.replicas}"])?;
+        if replicas == "3" { Ok(()) } else { Err(replicas) }
+    };
+    until(Duration::from_secs(60), "three replicas", scaled);
+    until(Duration::from_secs(30), "it is told", || {
+        let told = kubectl.run(&["describe", "horizontalpodautoscalers.v2.autoscaling", "web"])?;
+        let all = ["ScalingActive   True    ValidMetricFound", "SuccessfulRescale", "3 current / 3 desired"];
+        if all.iter().all(|word| told.contains(word)) { Ok(()) } else { Err(told) }
+    });
+    let row = kubectl.ok(&["get", "hpa", "web", "--no-headers"]);
+    assert!(row.contains("Deployment/web") && row.contains("%/50%"), "{row}");
+    // A node that is away measures nothing, and that scales nobody.
+    drop(node);
+    until(Duration::from_secs(60), "its silence is told", || {
+        let of = "jsonpath={.status.conditions[?(@.type=='ScalingActive')].reason}";
+        let reason = kubectl.run(&["get", "horizontalpodautoscalers.v2.autoscaling", "web", "-o", of])?;
+        if reason == "FailedGetResourceMetric" { Ok(()) } else { Err(reason) }
+    });
+    assert_eq!(scaled(), Ok(()));
+}
