@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use edge_protocol::json::SetField;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::pod::Pod;
+use super::selector::{add_label_keys, selects_some};
 use apimachinery::json::{integer, items, present, text};
 use apimachinery::selector::selects;
 
@@ -90,24 +90,6 @@ impl Term {
             !self.namespace_selector.is_null() && selects(&self.namespace_selector, labels)
         };
         (self.namespaces.contains(namespace) || of_namespace()) && selects_some(&self.selector, &pod.labels)
-    }
-}
-
-/// As [`selects`], but no selector selects nothing.
-pub(super) fn selects_some(selector: &Value, labels: &Value) -> bool {
-    !selector.is_null() && selects(selector, labels)
-}
-
-/// Adds the pod's own values of these labels to a selector. Keys that the pod does not have are left out.
-pub(super) fn add_label_keys(selector: &mut Value, keys: &[Value], operator: &str, labels: &Value) {
-    let own = |key: &Value| Some((key.clone(), labels.get(key.as_str()?)?.clone()));
-    let more: Vec<Value> = { keys.iter() }
-        .filter_map(own)
-        .map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]}))
-        .collect();
-    if !more.is_empty() && selector.is_object() {
-        let all: Vec<Value> = items(selector, "matchExpressions").iter().cloned().chain(more).collect();
-        selector.set("matchExpressions", all.into());
     }
 }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::affinity::selects_some;
 use super::pod::{Pod, PodKey};
-use super::spread::is_empty;
+use super::selector::{is_empty, selects_some};
 use apimachinery::json::{entries, integer};
 
 #[derive(Debug, Default)]

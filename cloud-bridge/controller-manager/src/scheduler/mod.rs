@@ -5,6 +5,7 @@
 mod affinity;
 mod budgets;
 mod cluster;
+mod constraint;
 mod cycle;
 mod fit;
 mod needs;
@@ -13,6 +14,7 @@ mod pod;
 mod preemption;
 mod queue;
 mod score;
+mod selector;
 mod spread;
 #[cfg(test)]
 mod tests;

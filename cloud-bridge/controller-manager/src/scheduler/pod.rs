@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::affinity::Affinity;
+use super::constraint::Constraint;
 use super::needs::Needs;
-use super::spread::Constraint;
 use apimachinery::json::{integer, items, present, text};
 
 /// Namespace and name.

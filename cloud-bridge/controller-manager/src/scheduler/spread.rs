@@ -2,47 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::affinity::{add_label_keys, selects_some};
+use super::constraint::Constraint;
 use super::fit::Node;
 use super::pod::Pod;
-use apimachinery::json::{entries, integer, items, text};
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Constraint {
-    pub(super) required: bool,
-    pub(super) max_skew: i64,
-    pub(super) topology_key: String,
-    selector: Value,
-    /// With fewer domains than this the emptiest one counts as having no pod.
-    min_domains: i64,
-    honor_affinity: bool,
-    honor_taints: bool,
-    /// Pods with this controller count, whatever their labels: how pods are spread that say nothing.
-    owner: Option<String>,
-}
+use super::selector::{is_empty, selects_some};
 
 impl Constraint {
-    pub(super) fn all_of(spec: &Value, labels: &Value) -> Vec<Self> {
-        items(spec, "topologySpreadConstraints").iter().map(|one| Self::of(one, labels)).collect()
-    }
-
-    fn of(constraint: &Value, labels: &Value) -> Self {
-        let mut selector = constraint["labelSelector"].clone();
-        add_label_keys(&mut selector, items(constraint, "matchLabelKeys"), "In", labels);
-        Self {
-            required: text(constraint, "whenUnsatisfiable") != "ScheduleAnyway",
-            max_skew: integer(constraint, "maxSkew").unwrap_or(1),
-            topology_key: text(constraint, "topologyKey").to_owned(),
-            selector,
-            min_domains: integer(constraint, "minDomains").unwrap_or(1),
-            honor_affinity: text(constraint, "nodeAffinityPolicy") != "Ignore",
-            honor_taints: text(constraint, "nodeTaintsPolicy") == "Honor",
-            owner: None,
-        }
-    }
-
     /// What pods of a controller prefer that say nothing themselves (K8s `systemDefaultConstraints`). There pods of a Service
     /// count together, too; here the controller alone.
     fn defaults(pod: &Pod) -> Vec<Self> {
@@ -77,11 +44,6 @@ impl Constraint {
     fn includes(&self, pod: &Pod, node: &Node) -> bool {
         (!self.honor_affinity || node.is_selected(&pod.spec)) && (!self.honor_taints || !node.is_tainted(&pod.spec))
     }
-}
-
-/// It selects all pods.
-pub(super) fn is_empty(selector: &Value) -> bool {
-    entries(selector, "matchLabels").next().is_none() && items(selector, "matchExpressions").is_empty()
 }
 
 /// How many pods there are in each domain, for each constraint.
