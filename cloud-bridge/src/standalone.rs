@@ -50,6 +50,9 @@ pub struct Options {
     /// Addresses that Services get: an IPv4 range.
     #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
     pub service_range: ServiceRange,
+    /// So many pods that ended stay; of more the oldest are removed. 0 keeps all.
+    #[arg(long, default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
+    pub terminated_pod_gc_threshold: usize,
     #[command(flatten)]
     pub nodes: NodeFlags,
     #[command(flatten)]
@@ -141,6 +144,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let (kubeconfig, api_address) = (options.state.join("kubeconfig"), calls.local_addr()?);
     write_kubeconfig(&kubeconfig, &authority, api_address)?;
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
+    let workloads = workloads::Options { terminated_pod_gc_threshold: options.terminated_pod_gc_threshold };
     let gate = Gate::new();
     let context =
         Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
@@ -149,7 +153,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = api_port::serve(api.clone(), calls, api_tls, gate) => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
-        () = panics::keep("the controllers of workloads", || workloads::run(client.clone())) => {}
+        () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}
         () = panics::keep("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
         () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL)) => {}

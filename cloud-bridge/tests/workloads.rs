@@ -16,7 +16,7 @@ use apimachinery::user::UserInfo;
 use apiserver::{Config, Server};
 use controller_manager::workloads;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
@@ -97,7 +97,7 @@ fn complete(deployment: &Deployment, replicas: i32) -> bool {
 #[tokio::test]
 async fn a_deployment_becomes_pods_rolls_and_goes() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone()));
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
     let deployments = site.deployments();
     deployments.create(&PostParams::default(), &web(3, "one")).await.expect("created");
     until("three pods", async || site.count().await == 3).await;
@@ -143,13 +143,13 @@ async fn s15_controllers_that_end_at_any_time_make_no_pod_twice() {
     let site = Site::open();
     site.deployments().create(&PostParams::default(), &web(40, "one")).await.expect("created");
     for round in 0..30_u64 {
-        let controllers = tokio::spawn(workloads::run(site.client.clone()));
+        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
         tokio::time::sleep(Duration::from_millis(5 + round * 3)).await;
         controllers.abort();
         let _ = controllers.await;
         assert!(site.count().await <= 40, "{} pods", site.count().await);
     }
-    let controllers = tokio::spawn(workloads::run(site.client.clone()));
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
     until("all pods", async || site.count().await == 40).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(site.count().await, 40);
@@ -160,7 +160,7 @@ async fn s15_controllers_that_end_at_any_time_make_no_pod_twice() {
 #[tokio::test]
 async fn pods_that_cannot_be_made_are_told_of() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone()));
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
     let mut deployment = web(2, "one");
     let spec = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()).expect("a spec");
     spec.service_account_name = Some("nobody".into());
@@ -176,5 +176,26 @@ async fn pods_that_cannot_be_made_are_told_of() {
     })
     .await;
     assert_eq!(site.count().await, 0);
+    controllers.abort();
+}
+
+/// The one way of removing a pod at once that needs no long wait: the writes are the same for all.
+#[tokio::test]
+async fn a_deleted_pod_goes_from_a_node_that_is_out_of_service() {
+    let site = Site::open();
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
+    let node = serde_json::from_value(json!({"metadata": {"name": "off"}, "spec": {"taints": taint}})).expect("a node");
+    Api::all(site.client.clone()).create(&PostParams::default(), &node as &Node).await.expect("created");
+    for name in ["stays", "goes"] {
+        let spec = json!({"nodeName": "off", "containers": [{"name": "web", "image": "x"}]});
+        let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a pod");
+        site.pods().create(&PostParams::default(), &pod).await.expect("created");
+    }
+    site.run_pods().await;
+    site.pods().delete("goes", &DeleteParams::default()).await.expect("deleted");
+    until("the end of the pod", async || site.pods().get_opt("goes").await.expect("an answer").is_none()).await;
+    let stays = site.pods().get("stays").await.expect("it is there");
+    assert_eq!(stays.status.and_then(|status| status.phase).as_deref(), Some("Running"));
     controllers.abort();
 }

@@ -75,7 +75,10 @@ fn complete(set: &DaemonSet, nodes: i32) -> bool {
 #[tokio::test]
 async fn a_daemon_set_has_a_pod_on_each_node_rolls_and_goes_back() {
     let site = Site::open();
-    let tasks = [tokio::spawn(workloads::run(site.client.clone())), tokio::spawn(scheduler::run(site.client.clone()))];
+    let tasks = [
+        tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default())),
+        tokio::spawn(scheduler::run(site.client.clone())),
+    ];
     let sets: Api<DaemonSet> = Api::namespaced(site.client.clone(), "default");
     sets.create(&PostParams::default(), &agent()).await.expect("created");
     add_node(&site, "a").await;
@@ -136,13 +139,13 @@ async fn s15_a_daemon_set_whose_controllers_end_at_any_time_has_no_two_pods_on_a
         all
     };
     for round in 0..30_u64 {
-        let controllers = tokio::spawn(workloads::run(site.client.clone()));
+        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
         tokio::time::sleep(std::time::Duration::from_millis(5 + round * 3)).await;
         controllers.abort();
         let _ = controllers.await;
         tied().await;
     }
-    let controllers = tokio::spawn(workloads::run(site.client.clone()));
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
     until("all pods", async || tied().await == 40).await;
     controllers.abort();
 }

@@ -67,7 +67,7 @@ fn is_tracked(pod: &Pod) -> bool {
 #[tokio::test]
 async fn an_indexed_job_runs_each_index_and_goes_with_its_pods() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone()));
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
     let spec = json!({"completionMode": "Indexed", "completions": 3, "parallelism": 2});
     jobs(&site).create(&PostParams::default(), &job(spec)).await.expect("created");
     until("two pods", async || pods(&site).await.len() == 2 && status(&site).await.active == Some(2)).await;
@@ -102,7 +102,7 @@ async fn an_indexed_job_runs_each_index_and_goes_with_its_pods() {
 async fn a_job_that_is_deleted_takes_its_pods_along() {
     for how in [DeleteParams::background(), DeleteParams::foreground()] {
         let site = Site::open();
-        let controllers = tokio::spawn(workloads::run(site.client.clone()));
+        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
         jobs(&site)
             .create(&PostParams::default(), &job(json!({"parallelism": 3, "completions": 3})))
             .await
@@ -125,7 +125,7 @@ async fn s15_a_job_counts_each_pod_once_whenever_its_controller_ends() {
     jobs(&site).create(&PostParams::default(), &job(spec)).await.expect("created");
     let mut round = 0_u64;
     while !is_over(&status(&site).await) && round < 400 {
-        let controllers = tokio::spawn(workloads::run(site.client.clone()));
+        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
         tokio::time::sleep(Duration::from_millis(5 + (round * 37) % 1300)).await;
         controllers.abort();
         let _ = controllers.await;
@@ -144,7 +144,7 @@ async fn s15_a_job_counts_each_pod_once_whenever_its_controller_ends() {
 #[tokio::test]
 async fn a_job_that_fails_says_why_and_goes_after_its_time() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone()));
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
     let rules = json!([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]);
     let spec = json!({"podFailurePolicy": {"rules": rules}});
     jobs(&site).create(&PostParams::default(), &job(spec)).await.expect("created");
@@ -167,7 +167,7 @@ async fn a_job_that_fails_says_why_and_goes_after_its_time() {
 #[tokio::test]
 async fn a_cron_job_makes_jobs_and_goes_with_them() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone()));
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
     let cron_jobs: Api<CronJob> = Api::namespaced(site.client.clone(), "default");
     let tick = json!({
         "metadata": {"name": "tick"},

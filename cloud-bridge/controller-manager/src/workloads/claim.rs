@@ -57,7 +57,7 @@ pub(crate) fn claim<'a, T: Cached>(
         if object.meta().deletion_timestamp.is_none() && selects(object.meta()) {
             let reference = json!([controller_reference(owner_kind, owner)]);
             // The owner may have gone, and have left this behind on purpose, while its watch is late.
-            let check = Check { kind: owner_kind, key: key_of(owner), uid: uid(owner).to_owned() };
+            let check = Check { kind: owner_kind, key: key_of(owner), uid: Some(uid(owner).to_owned()) };
             claim.actions.push(Action { check: Some(check), ..set_owners(kind, object.meta(), reference) });
         }
     }
@@ -68,7 +68,7 @@ pub(crate) fn claim<'a, T: Cached>(
 /// with it.
 pub(crate) fn with_finalizer(mut actions: Vec<Action>, finalizer: &str) -> Vec<Action> {
     for action in &mut actions {
-        let Write::Strategic { patch } = &mut action.write else { continue };
+        let Write::Strategic { patch, .. } = &mut action.write else { continue };
         let releases = patch["metadata"]["ownerReferences"][0]["$patch"] == "delete";
         let list = if releases { "$deleteFromPrimitiveList/finalizers" } else { "finalizers" };
         if let Some(metadata) = apimachinery::json::object_mut(patch, "metadata") {
@@ -81,5 +81,6 @@ pub(crate) fn with_finalizer(mut actions: Vec<Action>, finalizer: &str) -> Vec<A
 fn set_owners(kind: Kind, meta: &ObjectMeta, references: serde_json::Value) -> Action {
     // With the uid, so that a new object of the same name is left alone.
     let patch = json!({"metadata": {"ownerReferences": references, "uid": uid(meta)}});
-    Action { kind, key: key_of(meta), write: Write::Strategic { patch }, check: None, done: None, failed: None }
+    let write = Write::Strategic { subresource: None, patch };
+    Action { kind, key: key_of(meta), write, check: None, done: None, failed: None }
 }

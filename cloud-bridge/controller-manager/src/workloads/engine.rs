@@ -7,7 +7,9 @@ use apimachinery::panics;
 
 use super::daemon_set::{self, BackOff};
 pub(crate) use super::now::Now;
+use super::options::Options;
 use super::plan::{Action, Failure, Outcome, Plan};
+use super::pod_gc::{self, PodGc};
 use super::queue::Queue;
 use super::world::{Change, Kind, Task, Watched, World};
 use super::{cron_job, deployment, disruption, job, replica_set, stateful_set, wake};
@@ -22,15 +24,22 @@ const MORE_MAX: Duration = Duration::from_secs(1);
 /// The longest pause of one that comes to no end, so that it costs little.
 const RESTLESS_MAX: Duration = Duration::from_mins(1);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) world: World,
     queue: Queue<Task>,
     /// How often pods of DaemonSets failed of late.
     back_off: BackOff,
+    pod_gc: PodGc,
 }
 
 impl Engine {
+    /// Knows nothing yet.
+    pub(crate) fn new(options: &Options) -> Self {
+        let pod_gc = PodGc::new(options.terminated_pod_gc_threshold);
+        Self { world: World::default(), queue: Queue::default(), back_off: BackOff::default(), pod_gc }
+    }
+
     /// Takes in what a watch saw.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) {
         let changes = self.world.watched(watched, now);
@@ -88,8 +97,11 @@ impl Engine {
         Some(plan)
     }
 
-    fn next_step(&self, task: &Task, failure: Option<&Failure>, now: Now) -> Plan {
+    fn next_step(&mut self, task: &Task, failure: Option<&Failure>, now: Now) -> Plan {
         let (kind, key) = task;
+        if *kind == Kind::Node {
+            self.pod_gc.look(&self.world, key, now);
+        }
         match kind {
             Kind::ReplicaSet => replica_set::plan(&self.world, key, failure, now),
             Kind::ReplicationController => replica_set::plan_replication_controller(&self.world, key, failure, now),
@@ -98,9 +110,14 @@ impl Engine {
             Kind::DaemonSet => daemon_set::plan(&self.world, &self.back_off, key, failure, now),
             Kind::Job => job::plan(&self.world, key, failure, now),
             Kind::CronJob => cron_job::plan(&self.world, key, now.clock),
-            Kind::Pod => job::orphan(&self.world, key),
+            Kind::Pod if key.name.is_empty() => pod_gc::of_terminated(&self.world, &self.pod_gc),
+            Kind::Pod => match job::orphan(&self.world, key) {
+                plan if plan.actions.is_empty() => pod_gc::of_pod(&self.world, key),
+                plan => plan,
+            },
+            Kind::Node => pod_gc::of_node(&self.world, &self.pod_gc, key, now),
             Kind::StatefulSet => stateful_set::plan(&self.world, key, failure, now),
-            Kind::Node | Kind::ControllerRevision | Kind::PersistentVolumeClaim => Plan::default(),
+            Kind::ControllerRevision | Kind::PersistentVolumeClaim => Plan::default(),
         }
     }
 

@@ -16,9 +16,11 @@ mod index;
 mod job;
 mod node;
 mod now;
+mod options;
 mod perform;
 mod plan;
 mod pod;
+mod pod_gc;
 mod queue;
 mod replica_set;
 mod selector;
@@ -41,6 +43,7 @@ use tokio::time::Instant;
 
 use crate::events::Recorder;
 use engine::{End, Engine, Now};
+pub use options::Options;
 use perform::perform;
 use plan::{Failure, Plan};
 use turn::Turn;
@@ -53,10 +56,10 @@ type News = Result<Watched, (Kind, kube::runtime::watcher::Error)>;
 const EVENTS: usize = 256;
 
 /// Runs until dropped.
-pub async fn run(client: Client) {
+pub async fn run(client: Client, options: Options) {
     let mut watched = pin!(world::watches(&client));
     let events = Recorder::new(client.clone());
-    let mut controllers = Controllers { client, start: Instant::now(), engine: Engine::default(), events };
+    let mut controllers = Controllers { client, start: Instant::now(), engine: Engine::new(&options), events };
     loop {
         let due = controllers.engine.deadline().and_then(|due| controllers.start.checked_add(due));
         tokio::select! {

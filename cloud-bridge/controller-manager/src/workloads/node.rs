@@ -13,12 +13,20 @@ pub(crate) struct Node {
     pub(crate) metadata: ObjectMeta,
     #[serde(default)]
     spec: Spec,
-    /// Nothing is known of it: its condition `Ready` is Unknown.
-    #[serde(default, rename = "status", deserialize_with = "away")]
-    pub(crate) away: bool,
+    #[serde(default, rename = "status", deserialize_with = "readiness")]
+    readiness: Readiness,
     /// Its labels as JSON, which rules about nodes are read with.
     #[serde(skip)]
     pub(crate) labels: Value,
+}
+
+/// What its condition `Ready` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Readiness {
+    True,
+    #[default]
+    False,
+    Unknown,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -32,6 +40,15 @@ apimachinery::read_as!(Node, core::Node);
 impl Node {
     pub(crate) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.readiness == Readiness::True
+    }
+
+    /// Nothing is known of it.
+    pub(crate) fn is_away(&self) -> bool {
+        self.readiness == Readiness::Unknown
     }
 
     pub(crate) fn taints(&self) -> impl Iterator<Item = &Value> {
@@ -55,7 +72,7 @@ impl Cached for Node {
 
     /// A heartbeat: nodes write one every few minutes, and there may be a thousand of them.
     fn is_as(&self, before: &Self) -> bool {
-        self.labels == before.labels && self.spec == before.spec && self.away == before.away
+        self.labels == before.labels && self.spec == before.spec && self.readiness == before.readiness
     }
 }
 
@@ -73,8 +90,13 @@ struct Condition {
     status: String,
 }
 
-fn away<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+fn readiness<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Readiness, D::Error> {
     let status: Option<Status> = Option::deserialize(deserializer)?;
     let conditions = status.and_then(|status| status.conditions).unwrap_or_default();
-    Ok(conditions.iter().any(|one| one.kind == "Ready" && one.status == "Unknown"))
+    let ready = conditions.iter().find(|one| one.kind == "Ready");
+    Ok(match ready.map(|ready| ready.status.as_str()) {
+        Some("True") => Readiness::True,
+        Some("Unknown") => Readiness::Unknown,
+        _ => Readiness::False,
+    })
 }

@@ -133,19 +133,23 @@ fn request(action: &Action) -> Result<http::Request<Vec<u8>>, String> {
             let body = serde_json::to_vec(object).map_err(|error| error.to_string())?;
             request.create(&PostParams::default(), body)
         }
-        Write::Delete { uid, how } => {
+        Write::Delete { uid, version, how } => {
             let params = match how {
                 Deletion::Background => DeleteParams::background(),
                 Deletion::Foreground => DeleteParams::foreground(),
+                Deletion::Now => DeleteParams::default().grace_period(0),
             };
-            let same = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            let same = Preconditions { uid: Some(uid.clone()), resource_version: version.clone() };
             request.delete(name, &params.preconditions(same))
         }
         Write::Merge { subresource: None, patch } => request.patch(name, &params, &Patch::Merge(patch)),
         Write::Merge { subresource: Some(part), patch } => {
             request.patch_subresource(part, name, &params, &Patch::Merge(patch))
         }
-        Write::Strategic { patch } => request.patch(name, &params, &Patch::Strategic(patch)),
+        Write::Strategic { subresource: None, patch } => request.patch(name, &params, &Patch::Strategic(patch)),
+        Write::Strategic { subresource: Some(part), patch } => {
+            request.patch_subresource(part, name, &params, &Patch::Strategic(patch))
+        }
     };
     built.map_err(|error| error.to_string())
 }

@@ -77,9 +77,10 @@ pub(crate) struct Action {
 #[derive(Debug)]
 pub(crate) enum Write {
     Create(Box<Value>),
-    /// The object with this uid.
+    /// The object with this uid; with a version only if it has that one still.
     Delete {
         uid: String,
+        version: Option<String>,
         how: Deletion,
     },
     /// A JSON merge patch of the object, or of its subresource.
@@ -87,8 +88,9 @@ pub(crate) enum Write {
         subresource: Option<&'static str>,
         patch: Value,
     },
-    /// A strategic merge patch of the object.
+    /// A strategic merge patch of the object, or of its subresource.
     Strategic {
+        subresource: Option<&'static str>,
         patch: Value,
     },
 }
@@ -100,6 +102,8 @@ pub(crate) enum Deletion {
     Background,
     /// It follows its dependents.
     Foreground,
+    /// It has no time to end: grace is 0. Only as it is known.
+    Now,
 }
 
 /// An event on an object. `{}` in its message is the name of what was written, or the error.
@@ -194,7 +198,8 @@ impl Action {
     }
 
     pub(crate) fn delete_by(kind: Kind, meta: &ObjectMeta, how: Deletion) -> Self {
-        let write = Write::Delete { uid: uid(meta).to_owned(), how };
+        let version = meta.resource_version.clone().filter(|_| how == Deletion::Now);
+        let write = Write::Delete { uid: uid(meta).to_owned(), version, how };
         Self { kind, key: key_of(meta), write, check: None, done: None, failed: None }
     }
 
@@ -232,13 +237,14 @@ impl Action {
     }
 }
 
-/// An object that has to live when the API itself is asked, just before the write: what a watch told of it may be old (K8s
+/// An object that has to live, or to be gone, when the API itself is asked, just before the write: what a watch told of it may be old (K8s
 /// pkg/controller/controller_ref_manager.go `RecheckDeletionTimestamp`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) kind: Kind,
     pub(crate) key: ObjectKey,
-    pub(crate) uid: String,
+    /// Of one that has to live; without it there is to be none of the name.
+    pub(crate) uid: Option<String>,
 }
 
 impl Check {
@@ -247,11 +253,13 @@ impl Check {
         let meta = found.map(|object| &object["metadata"]);
         let text = |name: &str| meta.and_then(|meta| meta[name].as_str());
         let what = format!("{} {}/{}", self.kind.name(), self.key.namespace, self.key.name);
-        let message = match (text("uid"), text("deletionTimestamp")) {
-            (Some(uid), None) if uid == self.uid => return Ok(()),
-            (Some(uid), Some(time)) if uid == self.uid => format!("{what} has just been deleted at {time}"),
-            (uid, _) => {
-                format!("original {what} is gone: got uid {}, wanted {}", uid.unwrap_or("none"), self.uid)
+        let message = match (self.uid.as_deref(), text("uid"), text("deletionTimestamp")) {
+            (None, None, _) => return Ok(()),
+            (None, Some(_), _) => format!("{what} is there"),
+            (Some(wanted), Some(uid), None) if uid == wanted => return Ok(()),
+            (Some(wanted), Some(uid), Some(time)) if uid == wanted => format!("{what} has just been deleted at {time}"),
+            (Some(wanted), uid, _) => {
+                format!("original {what} is gone: got uid {}, wanted {wanted}", uid.unwrap_or("none"))
             }
         };
         Err(Failure { code: 409, message, ..Failure::default() })

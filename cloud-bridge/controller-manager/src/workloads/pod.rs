@@ -48,6 +48,7 @@ pub(crate) struct Container {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodStatus {
     pub(crate) phase: Option<String>,
+    reason: Option<String>,
     #[serde(deserialize_with = "list")]
     pub(crate) conditions: Vec<PodCondition>,
     #[serde(deserialize_with = "list")]
@@ -133,6 +134,11 @@ impl Pod {
     /// It has ended for good.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
+    /// Its node ran short, and ended it.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.phase() == "Failed" && self.status.reason.as_deref() == Some("Evicted")
     }
 
     /// It counts as one of the pods that a controller wants (K8s `IsPodActive`).

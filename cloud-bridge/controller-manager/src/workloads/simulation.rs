@@ -11,6 +11,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::engine::{End, Engine, Now};
+use super::options::Options;
 use super::plan::{Action, Failure};
 use super::turn::Turn;
 use super::world::{Kind, Task, Watched};
@@ -47,6 +48,7 @@ pub(crate) struct Course {
     pub(crate) model: Model,
     pub(crate) chance: Chance,
     engine: Engine,
+    pub(crate) options: Options,
     /// No kills, no failures, no lag: what is to come must come.
     pub(crate) calm: bool,
     check: fn(&Model, &Action),
@@ -55,8 +57,9 @@ pub(crate) struct Course {
 impl Course {
     /// Begins with an empty API. `check` is what must hold after each write.
     pub(crate) fn new(seed: u64, check: fn(&Model, &Action)) -> Self {
-        let mut course =
-            Self { model: Model::default(), chance: Chance(seed), engine: Engine::default(), calm: false, check };
+        let options = Options::default();
+        let engine = Engine::new(&options);
+        let mut course = Self { model: Model::default(), chance: Chance(seed), engine, options, calm: false, check };
         course.restart();
         course
     }
@@ -67,7 +70,7 @@ impl Course {
 
     /// The program begins again: it knows what a list tells it.
     pub(crate) fn restart(&mut self) {
-        self.engine = Engine::default();
+        self.engine = Engine::new(&self.options);
         self.model.forget_news();
         let now = self.now();
         for &kind in Kind::ALL {
@@ -141,7 +144,9 @@ impl Course {
                     return Some(End::Failed);
                 }
                 let result = self.model.do_action(action);
-                (self.check)(&self.model, action);
+                if result.is_ok() {
+                    (self.check)(&self.model, action);
+                }
                 match result {
                     // An answer that never came is a write all the same; the watch tells of it in time.
                     Ok(_) if !self.calm && self.chance.one_in(50) => {

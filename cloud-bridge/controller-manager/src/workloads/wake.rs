@@ -10,6 +10,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::job::is_tracked;
+use super::pod_gc;
 use super::selector::{selects, selects_or_all};
 use super::store::{Cached, Store, controller_of, key_of};
 use super::world::{Change, Kind, Task, World};
@@ -31,13 +32,20 @@ const JOB_BATCH: Duration = Duration::from_secs(1);
 
 /// How long a key that a change concerns may wait for more of the kind.
 pub(crate) fn delay(task: &Task, change: &Change) -> Option<Duration> {
-    (task.0 == Kind::Job && change.kind == Kind::Pod).then_some(JOB_BATCH)
+    match task.0 {
+        Kind::Job if change.kind == Kind::Pod => Some(JOB_BATCH),
+        // All that ended together.
+        Kind::Pod if task.1.name.is_empty() => Some(pod_gc::CHECK),
+        _ => None,
+    }
 }
 
 /// The keys that are to be looked at because of a change.
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     if change.kind == Kind::Node {
-        return world.daemon_sets.all().map(|set| (Kind::DaemonSet, key_of(set.meta()))).collect();
+        let sets = world.daemon_sets.all().map(|set| (Kind::DaemonSet, key_of(set.meta())));
+        // Its pods, whether it is gone or is back.
+        return sets.chain([(Kind::Node, change.seen.key.clone())]).collect();
     }
     if change.kind == Kind::PersistentVolumeClaim {
         return claimants(world, &change.seen.key);
@@ -66,6 +74,9 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
         if change.kind == Kind::Pod && world.pods.get(&change.seen.key).is_some_and(is_tracked) {
             tasks.push((Kind::Pod, change.seen.key.clone()));
         }
+    }
+    if change.kind == Kind::Pod {
+        tasks.extend(pod_gc::tasks_of_pod(world, &change.seen.key));
     }
     tasks.extend(budgets(world, change).into_iter().map(|key| (Kind::PodDisruptionBudget, key)));
     tasks

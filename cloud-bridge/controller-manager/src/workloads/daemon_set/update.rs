@@ -64,7 +64,7 @@ fn nodes<'a>(context: &Context<'a>) -> BTreeSet<&'a str> {
     let annotations = context.set.metadata.annotations.as_ref();
     let ignores = annotations.and_then(|all| all.get(IGNORE_OFFLINE)).is_some_and(|value| value == "true");
     let wanting = context.nodes.iter().filter(|(_, (_, fit))| *fit == Fit::Runs).map(|(name, _)| *name);
-    let away = |name: &str| context.nodes.get(name).is_some_and(|(node, _)| node.away);
+    let away = |name: &str| context.nodes.get(name).is_some_and(|(node, _)| node.is_away());
     wanting.chain(context.pods.keys().copied()).filter(|name| !(ignores && away(name))).collect()
 }
 

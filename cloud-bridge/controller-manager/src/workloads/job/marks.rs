@@ -27,7 +27,7 @@ pub(super) fn untrack(pod: &Pod) -> Action {
     Action {
         kind: Kind::Pod,
         key: key_of(meta),
-        write: Write::Strategic { patch },
+        write: Write::Strategic { subresource: None, patch },
         check: None,
         done: None,
         failed: None,
@@ -37,7 +37,7 @@ pub(super) fn untrack(pod: &Pod) -> Action {
 /// Takes the finalizer off a pod that is not to count, if it still is as it is known: it may just have succeeded.
 pub(super) fn untrack_active(pod: &Pod) -> Action {
     let mut action = untrack(pod);
-    if let Write::Strategic { patch } = &mut action.write
+    if let Write::Strategic { patch, .. } = &mut action.write
         && let Some(metadata) = apimachinery::json::object_mut(patch, "metadata")
     {
         metadata.insert("resourceVersion".to_owned(), pod.metadata.resource_version.clone().into());

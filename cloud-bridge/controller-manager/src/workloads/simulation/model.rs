@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::key;
-use super::patch::{is_empty, merge, strategic};
-use crate::workloads::plan::{Action, Failure, Outcome, Write};
+use super::patch::{is_empty, merge, status, strategic};
+use crate::workloads::plan::{Action, Deletion, Failure, Outcome, Write};
 use crate::workloads::world::Kind;
 
 type Name = (Kind, ObjectKey);
@@ -66,7 +66,14 @@ impl Model {
             object["metadata"]["name"] =
                 format!("{}{version}", object["metadata"]["generateName"].as_str().unwrap()).into();
         }
-        object["metadata"]["namespace"] = "ns".into();
+        if kind != Kind::Node {
+            object["metadata"]["namespace"] = "ns".into();
+        }
+        // Pods that no test places are on a node that is there: those of one that is gone are removed.
+        if kind == Kind::Pod && object["spec"]["nodeName"] == "node" && !self.has_node("node") {
+            let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+            self.put(Kind::Node, json!({"metadata": {"name": "node"}, "spec": {}, "status": status}));
+        }
         let name = (kind, key(object["metadata"]["name"].as_str().unwrap()));
         let before = self.objects.get(&name);
         let generation = before.map_or(0, |before| before["metadata"]["generation"].as_i64().unwrap());
@@ -80,6 +87,10 @@ impl Model {
         self.objects.insert(name, object.clone());
         self.tell(kind, false, object.clone());
         object
+    }
+
+    pub(crate) fn has_node(&self, name: &str) -> bool {
+        self.objects.contains_key(&(Kind::Node, key(name)))
     }
 
     fn tell(&mut self, kind: Kind, gone: bool, object: Value) {
@@ -155,7 +166,7 @@ impl Model {
     pub(super) fn do_action(&mut self, action: &Action) -> Result<Outcome, Failure> {
         self.writes += 1;
         if let Some(check) = &action.check {
-            check.judge(self.objects.get(&(check.kind, check.key.clone())))?;
+            check.judge(self.objects.get(&(check.kind, key(&check.key.name))))?;
         }
         let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), ..Failure::default() });
         let name = (action.kind, action.key.clone());
@@ -182,7 +193,12 @@ impl Model {
         match &action.write {
             Write::Create(_) => unreachable!("done above"),
             Write::Delete { uid, .. } if before["metadata"]["uid"] != **uid => failed(409, "another uid"),
-            Write::Delete { .. } if action.kind == Kind::Pod && !before["spec"]["nodeName"].is_null() => {
+            Write::Delete { version: Some(version), .. } if before["metadata"]["resourceVersion"] != **version => {
+                failed(409, "changed meanwhile")
+            }
+            Write::Delete { how, .. }
+                if action.kind == Kind::Pod && *how != Deletion::Now && !before["spec"]["nodeName"].is_null() =>
+            {
                 let stamp = self.clock().to_string();
                 self.change(action.kind, &action.key, |pod| pod["metadata"]["deletionTimestamp"] = stamp.into());
                 Ok(Outcome::Is(self.objects[&name].clone()))
@@ -204,13 +220,18 @@ impl Model {
                 }
                 Ok(Outcome::Is(self.put(action.kind, after)))
             }
-            Write::Strategic { patch }
+            Write::Strategic { patch, .. }
                 if !patch["metadata"]["resourceVersion"].is_null()
                     && patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] =>
             {
                 failed(409, "changed meanwhile")
             }
-            Write::Strategic { patch } => {
+            Write::Strategic { subresource: Some(_), patch } => {
+                let mut after = before.clone();
+                status(&mut after["status"], &patch["status"]);
+                Ok(Outcome::Is(self.put(action.kind, after)))
+            }
+            Write::Strategic { patch, .. } => {
                 let mut after = before.clone();
                 strategic(&mut after["metadata"], &patch["metadata"]);
                 let after = self.put(action.kind, after);

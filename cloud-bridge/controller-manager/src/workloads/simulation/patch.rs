@@ -20,6 +20,17 @@ pub(super) fn strategic(target: &mut Value, patch: &Value) {
     target["finalizers"] = finalizers.into();
 }
 
+/// The same of a status: conditions are merged by their types.
+pub(super) fn status(target: &mut Value, patch: &Value) {
+    let mut conditions = target["conditions"].as_array().cloned().unwrap_or_default();
+    for one in patch["conditions"].as_array().into_iter().flatten() {
+        conditions.retain(|before| before["type"] != one["type"]);
+        conditions.push(one.clone());
+    }
+    merge(target, patch);
+    target["conditions"] = conditions.into();
+}
+
 pub(super) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         *target = patch.clone();
