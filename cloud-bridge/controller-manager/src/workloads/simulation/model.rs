@@ -102,6 +102,11 @@ impl Model {
         self.news.iter().filter(|(_, news)| !news.is_empty()).map(|(kind, _)| *kind).collect()
     }
 
+    /// The watch of a kind has something to tell.
+    pub(crate) fn is_late(&self, kind: Kind) -> bool {
+        self.telling().contains(&kind)
+    }
+
     /// The next news of a kind: whether it is gone, and the object.
     pub(super) fn next_news(&mut self, kind: Kind) -> Option<(bool, Value)> {
         self.news.get_mut(&kind)?.pop_front()
