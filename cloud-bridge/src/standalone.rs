@@ -27,7 +27,8 @@ use crate::signal;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
 use apiserver::{Accounts, Config, Server, ServiceRange};
-use controller_manager::{node_lifecycle, podautoscaler, scheduler, workloads};
+use controller_manager::node_lifecycle::{self, MaskSizes, NodeIpam};
+use controller_manager::{podautoscaler, scheduler, workloads};
 
 /// The user and the group of the administrator's certificate.
 const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
@@ -53,6 +54,12 @@ pub struct Options {
     /// So many pods that ended stay; of more the oldest are removed. 0 keeps all.
     #[arg(long, default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
     pub terminated_pod_gc_threshold: usize,
+    /// Delete the pods of a node from which nothing is heard, or which is not ready, after this time: 90s, 30m, 2h, 7d. They
+    /// are made anew elsewhere while they may still run there. Absent: nothing is evicted from such a node.
+    #[arg(long, value_parser = evict_after)]
+    pub evict_after: Option<Duration>,
+    #[command(flatten)]
+    pub subnets: SubnetFlags,
     #[command(flatten)]
     pub nodes: NodeFlags,
     #[command(flatten)]
@@ -84,6 +91,43 @@ impl AutoscalerFlags {
     }
 }
 
+/// Which addresses the pods of nodes get, for what reads that from Node objects: nodes have subnets of their own.
+#[derive(Debug, Clone, Args)]
+pub struct SubnetFlags {
+    /// Give each node a part of this range as `spec.podCIDRs`: one range, or one of each family with a comma. Absent: none
+    /// is given.
+    #[arg(long)]
+    pub cluster_cidr: Option<String>,
+    /// How large that part is: 24 for IPv4 and 64 for IPv6 unless something is said.
+    #[arg(long, requires = "cluster_cidr")]
+    pub node_cidr_mask_size: Option<u32>,
+    /// As --node-cidr-mask-size, for IPv4.
+    #[arg(long, requires = "cluster_cidr")]
+    pub node_cidr_mask_size_ipv4: Option<u32>,
+    /// As --node-cidr-mask-size, for IPv6.
+    #[arg(long, requires = "cluster_cidr")]
+    pub node_cidr_mask_size_ipv6: Option<u32>,
+}
+
+impl SubnetFlags {
+    fn ipam(&self, services: ServiceRange) -> anyhow::Result<Option<NodeIpam>> {
+        let Some(ranges) = &self.cluster_cidr else { return Ok(None) };
+        let masks = MaskSizes {
+            any: self.node_cidr_mask_size,
+            ipv4: self.node_cidr_mask_size_ipv4,
+            ipv6: self.node_cidr_mask_size_ipv6,
+        };
+        NodeIpam::new(ranges, masks, Some(&services.to_string())).map(Some).map_err(anyhow::Error::msg)
+    }
+}
+
+fn evict_after(text: &str) -> anyhow::Result<Duration> {
+    let after = flags::duration(text)?;
+    // Seconds are signed 64-bit numbers in the API.
+    anyhow::ensure!(i64::try_from(after.as_secs()).is_ok(), "is too long");
+    Ok(after)
+}
+
 /// The one argument of the helper that judges validation rules. No verb for people: only the API starts it.
 const CEL_HELPER: &str = "judge-rules";
 
@@ -99,6 +143,11 @@ pub fn is_cel_helper() -> bool {
 
 /// Runs until a signal.
 pub async fn run(options: Options) -> anyhow::Result<()> {
+    // Before anything is written: flags that are wrong are a clean failure.
+    let lifecycle = node_lifecycle::Settings {
+        evicts: options.evict_after.is_some(),
+        ipam: options.subnets.ipam(options.service_range)?,
+    };
     let authority = Arc::new(keep::in_folder(&options.state)?.with_node_life(options.nodes.certificate_life));
     let key = keep::account_key(&options.state, || Ok(Accounts::new_key()?))?;
     let accounts = Accounts::new(&key, authority.certificate_pem())
@@ -107,6 +156,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         accounts: Some(Arc::new(accounts)),
         services: Some(options.service_range),
         cel_helper: Some(cel_helper("/proc/self/exe")),
+        toleration_seconds: options.evict_after.and_then(|after| i64::try_from(after.as_secs()).ok()),
         ..Config::new(options.state.join("api.db"))
     })?;
     let client = local(&api, &UserInfo::master("cloud-bridge"));
@@ -137,6 +187,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         api: Some((api_host, calls.local_addr()?.port())),
         deleted_nodes_return: options.nodes.deleted_nodes_return,
         replicated: false,
+        toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),
         ..Settings::default()
     };
     let bridge = Bridge::start(clients, cluster, settings);
@@ -156,7 +207,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}
         () = panics::keep("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
-        () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL)) => {}
+        () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL, lifecycle.clone())) => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }

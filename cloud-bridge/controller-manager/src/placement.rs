@@ -26,14 +26,17 @@ pub(crate) fn matches_term(term: &Value, name: &str, labels: &Value) -> bool {
 
 /// Whether the spec tolerates the taint.
 pub(crate) fn tolerated(spec: &Value, taint: &Value) -> bool {
-    items(spec, "tolerations").iter().any(|toleration| {
-        let effect = text(toleration, "effect");
-        let key = text(toleration, "key");
-        (effect.is_empty() || effect == text(taint, "effect"))
-            && (key.is_empty() || key == text(taint, "key"))
-            && match text(toleration, "operator") {
-                "Exists" => true,
-                _ => !key.is_empty() && text(toleration, "value") == text(taint, "value"),
-            }
-    })
+    items(spec, "tolerations").iter().any(|toleration| tolerates(toleration, taint))
+}
+
+/// Whether a toleration is about the taint.
+pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
+    let effect = text(toleration, "effect");
+    let key = text(toleration, "key");
+    (effect.is_empty() || effect == text(taint, "effect"))
+        && (key.is_empty() || key == text(taint, "key"))
+        && match text(toleration, "operator") {
+            "Exists" => true,
+            _ => !key.is_empty() && text(toleration, "value") == text(taint, "value"),
+        }
 }

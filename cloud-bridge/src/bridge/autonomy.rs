@@ -18,9 +18,6 @@ use super::slim::{SlimNode, SlimPod};
 /// bridge has made of that.
 pub(super) const AUTONOMY: &str = "sampan.dev/autonomy";
 
-/// What admission gives to pods that say nothing.
-const DEFAULT: u64 = 300;
-
 /// Taints that mean that nothing is heard of the node.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
@@ -62,8 +59,12 @@ impl Span {
 }
 
 /// What the Nodes say.
-#[derive(Debug, Default)]
-pub(super) struct Autonomy(Mutex<Nodes>);
+#[derive(Debug)]
+pub(super) struct Autonomy {
+    nodes: Mutex<Nodes>,
+    /// What admission gives to pods that say nothing.
+    default: u64,
+}
 
 #[derive(Debug, Default)]
 struct Nodes {
@@ -73,8 +74,12 @@ struct Nodes {
 }
 
 impl Autonomy {
+    pub(super) fn new(default: u64) -> Self {
+        Self { nodes: Mutex::default(), default }
+    }
+
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes what a Node says. True if that is news for its pods.
@@ -110,24 +115,24 @@ impl Autonomy {
         if span.is_none() && !nodes.listed {
             return None;
         }
-        patch(pod, span)
+        patch(pod, span, self.default)
     }
 }
 
-fn patch(pod: &SlimPod, span: Option<Span>) -> Option<Value> {
+fn patch(pod: &SlimPod, span: Option<Span>, default: u64) -> Option<Value> {
     let noted = pod.metadata.annotations.as_ref().and_then(|all| all.get(AUTONOMY));
     if pod.metadata.deletion_timestamp.is_some() || (span.is_none() && noted.is_none()) {
         return None;
     }
     let noted = noted.and_then(|text| Span::parse(text));
     let mut tolerations = pod.spec["tolerations"].as_array()?.clone();
-    let wanted = span.unwrap_or(Span::Seconds(DEFAULT));
+    let wanted = span.unwrap_or(Span::Seconds(default));
     let mut changed = false;
     for one in &mut tolerations {
         let about = one["key"].as_str().is_some_and(|key| TAINTS.contains(&key)) && one["effect"] == "NoExecute";
         let seconds = one["tolerationSeconds"].as_u64();
         // Either admission's, or from an earlier day's annotation.
-        let ours = seconds == Some(DEFAULT) || noted.is_some_and(|noted| noted.seconds() == seconds);
+        let ours = seconds == Some(default) || noted.is_some_and(|noted| noted.seconds() == seconds);
         if about && ours && seconds != wanted.seconds() {
             match wanted.seconds() {
                 Some(seconds) => one.set("tolerationSeconds", seconds.into()),
@@ -177,6 +182,7 @@ mod tests {
     #[test]
     fn defaults_follow_the_node_and_choices_stay() {
         let day = Some(Span::Seconds(86_400));
+        let patch = |pod: &SlimPod, span| patch(pod, span, 300);
         let given = patch(&pod(&json!(300), &Value::Null), day).unwrap();
         assert_eq!(seconds(&given), [300, 86_400, 86_400], "the taint of somebody else is none of ours");
         assert_eq!(given["metadata"]["annotations"][AUTONOMY], "86400s");
@@ -192,6 +198,10 @@ mod tests {
         assert_eq!(seconds(&back), [300, 300, 300]);
         assert_eq!(back["metadata"]["annotations"][AUTONOMY], Value::Null, "a merge patch removes it");
         assert_eq!(patch(&pod(&json!(300), &Value::Null), None), None);
+        // Where admission gives other seconds, those are the default.
+        assert_eq!(super::patch(&pod(&json!(300), &Value::Null), day, 60), None);
+        let given = super::patch(&pod(&json!(60), &Value::Null), day, 60).unwrap();
+        assert_eq!(seconds(&given), [300, 86_400, 86_400]);
     }
 
     #[test]

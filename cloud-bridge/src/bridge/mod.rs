@@ -88,6 +88,7 @@ impl Bridge {
     pub fn start(clients: Clients, cluster: String, settings: Settings) -> Self {
         let (sender, commands) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
+            autonomy: Autonomy::new(settings.toleration_seconds),
             clients,
             cluster,
             settings,
@@ -96,7 +97,6 @@ impl Bridge {
             leases: Arc::new(Semaphore::new(API_TURNS)),
             writes: Arc::new(Semaphore::new(API_TURNS)),
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
-            autonomy: Autonomy::default(),
             informers: sender,
             node_access: NodeAccess::default(),
         });

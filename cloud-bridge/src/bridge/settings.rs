@@ -27,6 +27,8 @@ pub struct Settings {
     /// A node whose Node object was deleted registers again instead of being sent away: for clusters in which a
     /// controller deletes the Nodes of machines that it cannot find.
     pub deleted_nodes_return: bool,
+    /// The seconds for which admission lets pods stay on a silent node that say nothing themselves.
+    pub toleration_seconds: u64,
 }
 
 /// Host and port of an API server.
@@ -41,6 +43,7 @@ impl Default for Settings {
             api: None,
             replicated: true,
             deleted_nodes_return: false,
+            toleration_seconds: 300,
         }
     }
 }

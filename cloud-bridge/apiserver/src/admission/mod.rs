@@ -117,7 +117,7 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
         return Ok(());
     }
     priority::create_pod(store, ctx, value)?;
-    tolerations(value);
+    tolerations(value, ctx.inner.config.toleration_seconds);
     runtime_class::apply(store, ctx, value)?;
     let mirror = value["metadata"]["annotations"][MIRROR_ANNOTATION].is_string();
     if mirror {
@@ -149,9 +149,9 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
     Ok(())
 }
 
-/// Pods stay five minutes on a node that went NotReady unless they say otherwise.
-fn tolerations(value: &mut Value) {
-    const SECONDS: i64 = 300;
+/// Pods stay so long on a node that went NotReady unless they say otherwise (K8s plugin/pkg/admission/
+/// defaulttolerationseconds), or, where nobody is to be evicted from such a node, for ever.
+fn tolerations(value: &mut Value, seconds: Option<i64>) {
     let mut list = value["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let covered = list.iter().any(|t| {
@@ -160,7 +160,11 @@ fn tolerations(value: &mut Value) {
             matches_key && (effect == "NoExecute" || effect.is_empty())
         });
         if !covered {
-            list.push(json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS }));
+            let mut toleration = json!({ "key": key, "operator": "Exists", "effect": "NoExecute" });
+            if let Some(seconds) = seconds {
+                toleration.set("tolerationSeconds", seconds.into());
+            }
+            list.push(toleration);
         }
     }
     value.set_at(&["spec", "tolerations"], list.into());

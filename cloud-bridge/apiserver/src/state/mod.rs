@@ -43,6 +43,8 @@ pub struct Config {
     pub services: Option<ServiceRange>,
     /// The command that judges validation rules of custom resources; without it none are taken.
     pub cel_helper: Option<Vec<OsString>>,
+    /// The seconds for which pods that say nothing tolerate a node that is not ready or silent; without it for ever.
+    pub toleration_seconds: Option<i64>,
 }
 
 impl Config {
@@ -59,6 +61,7 @@ impl Config {
             accounts: None,
             services: None,
             cel_helper: None,
+            toleration_seconds: Some(300),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
@@ -20,6 +21,12 @@ use apimachinery::meta;
 pub struct ServiceRange {
     network: u32,
     prefix: u8,
+}
+
+impl fmt::Display for ServiceRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv4Addr::from(self.network), self.prefix)
+    }
 }
 
 impl ServiceRange {

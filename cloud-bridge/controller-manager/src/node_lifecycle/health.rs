@@ -1,24 +1,12 @@
-//! Says of nodes that fell silent that nothing is known of them: what the node lifecycle controller does on a
-//! cluster, for the embedded API that has no controller manager. It sets no taints and evicts no pods.
+//! When each node last gave a sign of life. Pure; times are of a monotonic clock.
 //!
-//! As that controller does, it measures with its own clock from when it saw a Lease change, so that neither a
+//! As the node lifecycle controller does, it measures with its own clock from when it saw a Lease change, so that neither a
 //! wrong clock nor a restart takes a living node for dead.
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::time::Duration;
 
-use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{ObjectMeta, Patch, PatchParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use tokio::time::Instant;
 
 /// From the last renewal of a Lease until the node is Unknown: `--node-monitor-grace-period` (K8s
 /// pkg/controller/nodelifecycle/config/v1alpha1). Leases are good for 40 s of it: a node that is back 20 s after a cut has
@@ -29,100 +17,8 @@ const GRACE_PERIOD: Duration = Duration::from_secs(50);
 /// waits between two attempts to connect.
 const STARTUP_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
-/// A node as read from the API: no more than tells what is believed of it.
-#[derive(Clone, Debug, Deserialize)]
-struct SlimNode {
-    metadata: ObjectMeta,
-    #[serde(default)]
-    status: SlimStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct SlimStatus {
-    #[serde(default)]
-    conditions: Vec<SlimCondition>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct SlimCondition {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    status: String,
-}
-
-apimachinery::read_as!(SlimNode, Node);
-
-impl SlimNode {
-    fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// The API says something else of it than that nothing is known.
-    fn is_believed(&self) -> bool {
-        !self.status.conditions.iter().any(|one| one.kind == "Ready" && one.status == "Unknown")
-    }
-}
-
-/// Runs until dropped. It looks after the nodes with this label.
-pub async fn run(client: Client, label: &str) {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-    let api: Api<SlimNode> = Api::all(client);
-    let mut leases = pin!(watcher(leases, watcher::Config::default()).default_backoff());
-    let mut nodes = pin!(watcher(api.clone(), watcher::Config::default().labels(label)).default_backoff());
-    let start = Instant::now();
-    let mut health = NodeHealthMap::default();
-    loop {
-        let deadline = health.deadline().map(|at| start + at);
-        tokio::select! {
-            Some(event) = leases.next() => match event {
-                Ok(Event::InitApply(lease)) => {
-                    let name = lease.metadata.name.unwrap_or_default();
-                    health.found(&name);
-                    health.renewed(&name, lease.spec.and_then(|spec| spec.renew_time).map(|time| time.0), start.elapsed());
-                }
-                Ok(Event::Apply(lease)) => {
-                    let renewed = lease.spec.and_then(|spec| spec.renew_time).map(|time| time.0);
-                    health.renewed(&lease.metadata.name.unwrap_or_default(), renewed, start.elapsed());
-                }
-                Ok(_) => {}
-                Err(error) => log::warn!("watching leases: {error}"),
-            },
-            Some(event) = nodes.next() => match event {
-                Ok(Event::InitApply(node)) => {
-                    health.found(node.name());
-                    health.node(node.name(), node.is_believed(), start.elapsed());
-                }
-                Ok(Event::Apply(node)) => {
-                    health.node(node.name(), node.is_believed(), start.elapsed());
-                }
-                Ok(Event::Delete(node)) => health.forget(node.name()),
-                Ok(_) => {}
-                Err(error) => log::warn!("watching nodes: {error}"),
-            },
-            () = sleep_until(deadline) => {
-                for name in health.silent(start.elapsed()) {
-                    log::warn!("node {name}: its lease ran out");
-                    let patch = Patch::Strategic(unknown(Timestamp::now()));
-                    if let Err(error) = api.patch_status(&name, &PatchParams::default(), &patch).await {
-                        log::warn!("node {name}: {error}");
-                    }
-                }
-            }
-        }
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// When each node last gave a sign of life. Pure; times are of a monotonic clock.
 #[derive(Debug, Default)]
-struct NodeHealthMap {
+pub(super) struct NodeHealthMap {
     nodes: HashMap<String, NodeHealth>,
     /// Not later than the time of any node: looking at all nodes for each sign of life would cost more than the
     /// sign. Renewals move times only back, so at worst it is looked at too early.
@@ -150,13 +46,13 @@ impl NodeHealth {
 
 impl NodeHealthMap {
     /// It is in a list. In the first one are the nodes of before our start.
-    fn found(&mut self, name: &str) {
+    pub(super) fn found(&mut self, name: &str) {
         self.nodes
             .entry(name.to_owned())
             .or_insert_with(|| NodeHealth { from: STARTUP_GRACE_PERIOD, ..NodeHealth::default() });
     }
 
-    fn renewed(&mut self, name: &str, renewed: Option<Timestamp>, now: Duration) {
+    pub(super) fn renewed(&mut self, name: &str, renewed: Option<Timestamp>, now: Duration) {
         let health =
             self.nodes.entry(name.to_owned()).or_insert_with(|| NodeHealth { seen: now, ..NodeHealth::default() });
         if renewed.is_some() && health.renewed != renewed {
@@ -175,7 +71,7 @@ impl NodeHealthMap {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
-    fn node(&mut self, name: &str, believed: bool, now: Duration) {
+    pub(super) fn node(&mut self, name: &str, believed: bool, now: Duration) {
         let health =
             self.nodes.entry(name.to_owned()).or_insert_with(|| NodeHealth { seen: now, ..NodeHealth::default() });
         if believed && !health.believed {
@@ -185,18 +81,18 @@ impl NodeHealthMap {
         self.hurry(now);
     }
 
-    fn forget(&mut self, name: &str) {
+    pub(super) fn forget(&mut self, name: &str) {
         self.nodes.remove(name);
     }
 
     /// When to look for silent ones.
-    fn deadline(&self) -> Option<Duration> {
+    pub(super) fn deadline(&self) -> Option<Duration> {
         self.next
     }
 
     /// Nodes whose time has run out. Each is named again only after a sign of life, or after another such time
     /// if the API did not take the news.
-    fn silent(&mut self, now: Duration) -> Vec<String> {
+    pub(super) fn silent(&mut self, now: Duration) -> Vec<String> {
         let mut silent = Vec::new();
         for (name, health) in &mut self.nodes {
             if health.believed && now >= health.deadline() {
@@ -207,19 +103,6 @@ impl NodeHealthMap {
         self.next = self.nodes.values().filter(|health| health.believed).map(NodeHealth::deadline).min();
         silent
     }
-}
-
-/// The conditions that a kubelet sets, as the node lifecycle controller leaves them.
-fn unknown(now: Timestamp) -> Value {
-    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let condition = |kind: &str| {
-        json!({
-            "type": kind, "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": time,
-            "message": "Kubelet stopped posting node status.",
-        })
-    };
-    let conditions = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].map(condition);
-    json!({"status": {"conditions": conditions}})
 }
 
 #[cfg(test)]

@@ -1,0 +1,304 @@
+//! Looks after nodes: says of those that fell silent that nothing is known of them, taints those that are not well, and has
+//! pods go from those that are tainted against them (K8s pkg/controller/nodelifecycle and pkg/controller/tainteviction).
+
+mod cidr_set;
+mod eviction;
+mod evictor;
+mod health;
+mod ipam;
+mod node;
+mod taints;
+
+use std::collections::{BTreeMap, HashSet};
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::events::{self as recorded, Recorder};
+use evictor::Evictors;
+use health::NodeHealthMap;
+pub use ipam::{MaskSizes, NodeIpam};
+use node::SlimNode;
+use taints::{Disruption, no_execute};
+
+/// What could not be written is tried again after this.
+const RETRY: Duration = Duration::from_secs(5);
+/// A range that is used up is looked at again after this.
+const NO_SUBNET_RETRY: Duration = Duration::from_secs(60);
+
+/// What can be chosen.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Pods go from nodes that are silent or not ready, too.
+    pub evicts: bool,
+    /// Gives nodes their subnets.
+    pub ipam: Option<NodeIpam>,
+}
+
+/// Runs until dropped. It looks after the leases of nodes with this label, and after the taints and subnets of all.
+pub async fn run(client: Client, label: &str, settings: Settings) {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    let api: Api<SlimNode> = Api::all(client.clone());
+    let mut leases = pin!(watcher(leases, watcher::Config::default()).default_backoff());
+    let mut nodes = pin!(watcher(api.clone(), watcher::Config::default()).default_backoff());
+    let mut lifecycle = Lifecycle {
+        api,
+        label,
+        settings,
+        events: Recorder::new(client.clone()),
+        start: Instant::now(),
+        evictors: Evictors::new(client),
+        health: NodeHealthMap::default(),
+        nodes: BTreeMap::new(),
+        listed: None,
+        known: false,
+        disruption: Disruption::default(),
+        retry: None,
+    };
+    loop {
+        let deadline = lifecycle.deadline();
+        tokio::select! {
+            Some(event) = leases.next() => match event {
+                Ok(event) => lifecycle.lease(event),
+                Err(error) => log::warn!("watching leases: {error}"),
+            },
+            Some(event) = nodes.next() => match event {
+                Ok(event) => lifecycle.node(event).await,
+                Err(error) => log::warn!("watching nodes: {error}"),
+            },
+            () = sleep_until(deadline) => lifecycle.turn().await,
+            () = lifecycle.events.write_next(), if !lifecycle.events.is_empty() => {}
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn whole_seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+struct Lifecycle<'a> {
+    api: Api<SlimNode>,
+    label: &'a str,
+    settings: Settings,
+    events: Recorder,
+    start: Instant,
+    evictors: Evictors,
+    health: NodeHealthMap,
+    nodes: BTreeMap<String, SlimNode>,
+    /// What a list that is under way has named.
+    listed: Option<HashSet<String>>,
+    /// A list has ended. Before that nobody can say how many nodes are away.
+    known: bool,
+    disruption: Disruption,
+    retry: Option<Instant>,
+}
+
+impl Lifecycle<'_> {
+    fn deadline(&self) -> Option<Instant> {
+        let silent = self.health.deadline().map(|at| self.start + at);
+        silent.into_iter().chain(self.retry).min()
+    }
+
+    fn lease(&mut self, event: Event<Lease>) {
+        let now = self.start.elapsed();
+        let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
+        match event {
+            Event::InitApply(lease) => {
+                let renewed = renewed(&lease);
+                let name = lease.metadata.name.unwrap_or_default();
+                self.health.found(&name);
+                self.health.renewed(&name, renewed, now);
+            }
+            Event::Apply(lease) => {
+                let renewed = renewed(&lease);
+                self.health.renewed(&lease.metadata.name.unwrap_or_default(), renewed, now);
+            }
+            Event::Init | Event::InitDone | Event::Delete(_) => {}
+        }
+    }
+
+    async fn node(&mut self, event: Event<SlimNode>) {
+        match event {
+            Event::Init => self.listed = Some(HashSet::new()),
+            Event::InitApply(node) => {
+                if node.has_label(self.label) {
+                    self.health.found(node.name());
+                }
+                self.listed.get_or_insert_default().insert(node.name().to_owned());
+                self.put(node);
+            }
+            Event::InitDone => {
+                let listed = self.listed.take().unwrap_or_default();
+                let gone: Vec<String> = self.nodes.keys().filter(|name| !listed.contains(*name)).cloned().collect();
+                gone.iter().for_each(|name| self.forget(name));
+                self.known = true;
+                self.taint_all().await;
+            }
+            Event::Apply(node) => {
+                let name = node.name().to_owned();
+                self.put(node);
+                self.taint(&name).await;
+            }
+            Event::Delete(node) => {
+                self.forget(node.name());
+                // Another one may get what it had.
+                self.taint_all().await;
+            }
+        }
+    }
+
+    fn put(&mut self, node: SlimNode) {
+        if node.has_label(self.label) {
+            self.health.node(node.name(), node.is_believed(), self.start.elapsed());
+        }
+        if let Some(ipam) = &mut self.settings.ipam {
+            ipam.node(node.name(), &node.spec.pod_cidrs);
+        }
+        self.evictors.node(node.name(), no_execute(&node, self.settings.evicts));
+        self.nodes.insert(node.name().to_owned(), node);
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.health.forget(name);
+        self.evictors.forget(name);
+        if let Some(ipam) = &mut self.settings.ipam {
+            ipam.gone(name);
+        }
+        self.nodes.remove(name);
+    }
+
+    /// Time has passed: nodes are silent, or what failed is tried again.
+    async fn turn(&mut self) {
+        for name in self.health.silent(self.start.elapsed()) {
+            log::warn!("node {name}: its lease ran out");
+            let patch = Patch::Strategic(unknown(Timestamp::now()));
+            if let Err(error) = self.api.patch_status(&name, &PatchParams::default(), &patch).await {
+                log::warn!("node {name}: {error}");
+            }
+        }
+        if self.retry.is_some_and(|at| at <= Instant::now()) {
+            self.retry = None;
+            self.taint_all().await;
+        }
+    }
+
+    async fn taint(&mut self, name: &str) {
+        if !self.disrupted().await {
+            self.write(name).await;
+        }
+    }
+
+    async fn write(&mut self, name: &str) {
+        self.write_subnets(name).await;
+        self.write_taints(name).await;
+    }
+
+    /// Looks whether most nodes are away. True if that is news: then all nodes are looked at.
+    async fn disrupted(&mut self) -> bool {
+        let disruption = Disruption::of(self.nodes.values().filter(|node| node.has_label(self.label)));
+        if !self.known || disruption == self.disruption {
+            return false;
+        }
+        log::info!("nodes: disruption {:?}, was {:?}", disruption, self.disruption);
+        self.taint_all().await;
+        true
+    }
+
+    async fn taint_all(&mut self) {
+        self.disruption = Disruption::of(self.nodes.values().filter(|node| node.has_label(self.label)));
+        let names: Vec<String> = self.nodes.keys().cloned().collect();
+        for name in names {
+            self.write(&name).await;
+        }
+    }
+
+    async fn write_taints(&mut self, name: &str) {
+        let Some(node) = self.nodes.get(name).filter(|_| self.known) else { return };
+        let Some(taints) = taints::wanted(node, self.disruption, &whole_seconds(Timestamp::now())) else { return };
+        // On the version that was read: an administrator may change the taints meanwhile.
+        let patch = changed(node, json!({ "taints": taints }));
+        self.patch(name, patch).await;
+    }
+
+    /// Gives a node subnets that has none.
+    async fn write_subnets(&mut self, name: &str) {
+        let Some(node) = self.nodes.get(name).filter(|_| self.known) else { return };
+        if !node.spec.pod_cidrs.is_empty() || node.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        let Some(ipam) = &mut self.settings.ipam else { return };
+        let Some(cidrs) = ipam.next() else {
+            log::warn!("node {name}: there are no subnets left for it");
+            self.events.record(no_subnet(node));
+            self.retry.get_or_insert(Instant::now() + NO_SUBNET_RETRY);
+            return;
+        };
+        let patch = changed(node, json!({"podCIDR": cidrs.first(), "podCIDRs": cidrs}));
+        self.patch(name, patch).await;
+    }
+
+    async fn patch(&mut self, name: &str, patch: Value) {
+        match self.api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+            Ok(node) => self.put(node),
+            // The watch is about to tell what is there now.
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
+            Err(error) => {
+                log::warn!("node {name}: {error}");
+                self.retry.get_or_insert(Instant::now() + RETRY);
+            }
+        }
+    }
+}
+
+/// A change of the spec, if the node still is what it was.
+fn changed(node: &SlimNode, spec: Value) -> Value {
+    let meta = &node.metadata;
+    json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "spec": spec})
+}
+
+/// K8s pkg/controller/util/node, `RecordNodeStatusChange`.
+fn no_subnet(node: &SlimNode) -> recorded::Event {
+    recorded::Event {
+        about: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: node.metadata.name.clone(),
+            uid: node.metadata.uid.clone(),
+            ..ObjectReference::default()
+        },
+        kind: "Normal",
+        reason: "CIDRNotAvailable",
+        message: format!("Node {} status is now: CIDRNotAvailable", node.name()),
+        component: "cidrAllocator",
+    }
+}
+
+/// The conditions that a kubelet sets, as the node lifecycle controller leaves them.
+fn unknown(now: Timestamp) -> Value {
+    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition = |kind: &str| {
+        json!({
+            "type": kind, "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": time,
+            "message": "Kubelet stopped posting node status.",
+        })
+    };
+    let conditions = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].map(condition);
+    json!({"status": {"conditions": conditions}})
+}

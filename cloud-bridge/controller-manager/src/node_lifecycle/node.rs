@@ -1,0 +1,66 @@
+//! A node as the node lifecycle reads it from the API: no more than tells how it is and what taints it has.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct SlimNode {
+    pub(super) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(super) spec: SlimSpec,
+    #[serde(default)]
+    pub(super) status: SlimStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct SlimSpec {
+    #[serde(default, deserialize_with = "list")]
+    pub(super) taints: Vec<Value>,
+    #[serde(default)]
+    pub(super) unschedulable: Option<bool>,
+    #[serde(default, rename = "podCIDRs", deserialize_with = "list")]
+    pub(super) pod_cidrs: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct SlimStatus {
+    #[serde(default, deserialize_with = "list")]
+    pub(super) conditions: Vec<SlimCondition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SlimCondition {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) status: String,
+}
+
+apimachinery::read_as!(SlimNode, Node);
+
+/// A list that a client may have written as null.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl SlimNode {
+    pub(super) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn has_label(&self, label: &str) -> bool {
+        self.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
+    }
+
+    /// What its condition `Ready` says; empty if there is none.
+    pub(super) fn ready(&self) -> &str {
+        self.status.conditions.iter().find(|one| one.kind == "Ready").map_or("", |one| &one.status)
+    }
+
+    /// The API says something else of it than that nothing is known.
+    pub(super) fn is_believed(&self) -> bool {
+        self.ready() != "Unknown"
+    }
+}

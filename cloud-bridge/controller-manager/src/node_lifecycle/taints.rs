@@ -1,0 +1,209 @@
+//! The taints that follow from how a node is (K8s pkg/controller/nodelifecycle/node_lifecycle_controller.go,
+//! `doNoScheduleTaintingPass`, `processTaintBaseEviction`, `handleDisruption`). Pure.
+
+use serde_json::{Value, json};
+
+use super::node::SlimNode;
+use apimachinery::json::text;
+
+pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
+pub(super) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Condition, its status, and the key of the taint.
+const CONDITIONS: [(&str, &str, &str); 6] = [
+    ("Ready", "False", NOT_READY),
+    ("Ready", "Unknown", UNREACHABLE),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+];
+
+/// How many of the nodes are not ready. Where it is most of them, the fault is more likely to be here or in between than
+/// in the nodes, and nothing is gained by moving pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Disruption {
+    #[default]
+    None,
+    /// No further node gets a taint that evicts.
+    Partial,
+    /// None has one.
+    Full,
+}
+
+impl Disruption {
+    pub(super) fn of<'a>(nodes: impl Iterator<Item = &'a SlimNode>) -> Self {
+        let (mut ready, mut others) = (0_usize, 0_usize);
+        for node in nodes {
+            if node.ready() == "True" { ready += 1 } else { others += 1 }
+        }
+        // K8s `ComputeZoneState`, with `--unhealthy-zone-threshold` 0.55.
+        if ready == 0 && others > 0 {
+            Self::Full
+        } else if others > 2 && others * 100 >= (others + ready) * 55 {
+            Self::Partial
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// The taints that the node should have, if they are not those that it has.
+pub(super) fn wanted(node: &SlimNode, disruption: Disruption, now: &str) -> Option<Vec<Value>> {
+    let held = &node.spec.taints;
+    let holds = |key: &str, effect: &str| held.iter().any(|taint| is(taint, key, effect));
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    for (condition, status, key) in CONDITIONS {
+        if node.status.conditions.iter().any(|one| one.kind == condition && one.status == status) {
+            wanted.push((key, "NoSchedule"));
+            let swaps = holds(NOT_READY, "NoExecute") || holds(UNREACHABLE, "NoExecute");
+            let evicts = match disruption {
+                Disruption::None => true,
+                Disruption::Partial => swaps,
+                Disruption::Full => false,
+            };
+            if condition == "Ready" && evicts {
+                wanted.push((key, "NoExecute"));
+            }
+        }
+    }
+    if node.spec.unschedulable == Some(true) {
+        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+    }
+    let stays = |taint: &&Value| !is_ours(taint) || wanted.iter().any(|(key, effect)| is(taint, key, effect));
+    let mut taints: Vec<Value> = held.iter().filter(stays).cloned().collect();
+    let missing: Vec<_> = wanted.iter().filter(|(key, effect)| !holds(key, effect)).collect();
+    if missing.is_empty() && taints.len() == held.len() {
+        return None;
+    }
+    let made = |(key, effect): &&(&str, &str)| json!({"key": key, "effect": effect, "timeAdded": now});
+    taints.extend(missing.iter().map(made));
+    Some(taints)
+}
+
+fn is(taint: &Value, key: &str, effect: &str) -> bool {
+    text(taint, "key") == key && text(taint, "effect") == effect
+}
+
+/// It follows from the state of a node, whoever put it.
+fn is_ours(taint: &Value) -> bool {
+    let key = text(taint, "key");
+    match text(taint, "effect") {
+        "NoSchedule" => key == UNSCHEDULABLE || CONDITIONS.iter().any(|(.., own)| *own == key),
+        "NoExecute" => [NOT_READY, UNREACHABLE].contains(&key),
+        _ => false,
+    }
+}
+
+/// The taints for which pods go. Those of silent nodes only if `evicts`: a pod may well run there, and who wants it elsewhere
+/// has to say so.
+pub(super) fn no_execute(node: &SlimNode, evicts: bool) -> Vec<Value> {
+    let counts = |taint: &&Value| text(taint, "effect") == "NoExecute" && (evicts || !is_ours(taint));
+    let taints = node.spec.taints.iter().filter(counts);
+    // When it was put says nothing about whom it is for.
+    let bare = |taint: &Value| json!({"key": taint["key"], "value": taint["value"], "effect": taint["effect"]});
+    taints.map(bare).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(conditions: &[(&str, &str)], spec: &Value) -> SlimNode {
+        let conditions: Vec<Value> =
+            conditions.iter().map(|(kind, status)| json!({"type": kind, "status": status})).collect();
+        let node = json!({"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}});
+        serde_json::from_value(node).unwrap()
+    }
+
+    fn taint(key: &str, effect: &str) -> Value {
+        json!({"key": format!("node.kubernetes.io/{key}"), "effect": effect})
+    }
+
+    fn told(node: &SlimNode, disruption: Disruption) -> Option<Vec<String>> {
+        let say = |taint: &Value| {
+            format!("{}:{}", text(taint, "key").trim_start_matches("node.kubernetes.io/"), text(taint, "effect"))
+        };
+        Some(wanted(node, disruption, "2026-01-01T00:00:00Z")?.iter().map(say).collect())
+    }
+
+    #[test]
+    fn taints_follow_conditions() {
+        let cases: [(&[(&str, &str)], Value, &[&str]); 6] = [
+            (&[("Ready", "False")], json!({}), &["not-ready:NoSchedule", "not-ready:NoExecute"]),
+            (&[("Ready", "Unknown")], json!({}), &["unreachable:NoSchedule", "unreachable:NoExecute"]),
+            (
+                &[("Ready", "True"), ("MemoryPressure", "True"), ("DiskPressure", "True"), ("PIDPressure", "True")],
+                json!({"taints": null}),
+                &["memory-pressure:NoSchedule", "disk-pressure:NoSchedule", "pid-pressure:NoSchedule"],
+            ),
+            (&[("NetworkUnavailable", "True")], json!({}), &["network-unavailable:NoSchedule"]),
+            (&[("Ready", "True")], json!({"unschedulable": true}), &["unschedulable:NoSchedule"]),
+            // What it was before goes; what others put stays, by key and effect.
+            (
+                &[("Ready", "Unknown"), ("MemoryPressure", "Unknown")],
+                json!({"taints": [taint("not-ready", "NoSchedule"), taint("not-ready", "NoExecute"),
+                    taint("memory-pressure", "NoSchedule"), taint("memory-pressure", "NoExecute"),
+                    {"key": "mine", "effect": "NoExecute"}]}),
+                &["memory-pressure:NoExecute", "mine:NoExecute", "unreachable:NoSchedule", "unreachable:NoExecute"],
+            ),
+        ];
+        for (conditions, spec, taints) in cases {
+            let node = node(conditions, &spec);
+            assert_eq!(told(&node, Disruption::None).unwrap(), taints, "{conditions:?} {spec}");
+        }
+        let well = node(&[("Ready", "True"), ("DiskPressure", "False")], &json!({"taints": [taint("x", "NoExecute")]}));
+        assert_eq!(told(&well, Disruption::None), None);
+        assert_eq!(told(&node(&[], &json!({})), Disruption::None), None, "one that has said nothing yet");
+        let taints = [taint("unreachable", "NoSchedule"), taint("unreachable", "NoExecute")];
+        let silent = node(&[("Ready", "Unknown")], &json!({"taints": taints}));
+        assert_eq!(told(&silent, Disruption::None), None, "it is so already");
+        let back = node(&[("Ready", "True")], &json!({"taints": taints}));
+        assert_eq!(told(&back, Disruption::None), Some(Vec::new()));
+    }
+
+    #[test]
+    fn where_most_are_away_nobody_is_evicted() {
+        let of = |ready: usize, others: usize| {
+            let mut nodes = vec![node(&[("Ready", "True")], &json!({})); ready];
+            nodes.extend(vec![node(&[("Ready", "Unknown")], &json!({})); others]);
+            Disruption::of(nodes.iter())
+        };
+        let cases = [
+            (0, 0, Disruption::None),
+            (3, 0, Disruption::None),
+            (1, 2, Disruption::None),
+            (3, 3, Disruption::None),
+            (2, 3, Disruption::Partial),
+            (0, 1, Disruption::Full),
+        ];
+        for (ready, others, state) in cases {
+            assert_eq!(of(ready, others), state, "{ready} ready, {others} not");
+        }
+        let silent = node(&[("Ready", "Unknown")], &json!({}));
+        for state in [Disruption::Partial, Disruption::Full] {
+            assert_eq!(told(&silent, state).unwrap(), ["unreachable:NoSchedule"]);
+        }
+        let tainted = |key: &str| {
+            node(
+                &[("Ready", "Unknown")],
+                &json!({"taints": [taint("unreachable", "NoSchedule"), taint(key, "NoExecute")]}),
+            )
+        };
+        assert_eq!(told(&tainted("unreachable"), Disruption::Partial), None, "what is under way goes on");
+        let swapped = told(&tainted("not-ready"), Disruption::Partial).unwrap();
+        assert_eq!(swapped, ["unreachable:NoSchedule", "unreachable:NoExecute"]);
+        assert_eq!(told(&tainted("unreachable"), Disruption::Full).unwrap(), ["unreachable:NoSchedule"]);
+    }
+
+    #[test]
+    fn a_silent_node_is_no_reason_to_go_unless_asked_for() {
+        let taints = [taint("unreachable", "NoExecute"), taint("unreachable", "NoSchedule"), taint("x", "NoExecute")];
+        let node = node(&[], &json!({"taints": taints}));
+        let keys =
+            |evicts: bool| no_execute(&node, evicts).iter().map(|one| text(one, "key").to_owned()).collect::<Vec<_>>();
+        assert_eq!(keys(false), ["node.kubernetes.io/x"]);
+        assert_eq!(keys(true), ["node.kubernetes.io/unreachable", "node.kubernetes.io/x"]);
+    }
+}
