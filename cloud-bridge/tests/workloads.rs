@@ -5,6 +5,8 @@
 mod autoscaler;
 #[path = "workloads/daemon_set.rs"]
 mod daemon_set;
+#[path = "workloads/endpoints.rs"]
+mod endpoints;
 #[path = "workloads/jobs.rs"]
 mod jobs;
 #[path = "workloads/stateful_set.rs"]

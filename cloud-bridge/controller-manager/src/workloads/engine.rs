@@ -6,11 +6,12 @@ use std::time::Duration;
 use apimachinery::panics;
 
 use super::daemon_set::{self, BackOff};
+use super::endpoints::{self, Pace, is_paced};
 pub(crate) use super::now::Now;
 use super::options::Options;
 use super::plan::{Action, Failure, Outcome, Plan};
 use super::pod_gc::{self, PodGc};
-use super::queue::Queue;
+use super::queue::{Queue, RETRY};
 use super::world::{Change, Kind, Task, Watched, World};
 use super::{cron_job, deployment, disruption, job, replica_set, stateful_set, wake};
 
@@ -31,6 +32,8 @@ pub(crate) struct Engine {
     /// How often pods of DaemonSets failed of late.
     back_off: BackOff,
     pod_gc: PodGc,
+    /// Which endpoints were written of late.
+    pace: Pace,
 }
 
 impl Engine {
@@ -68,6 +71,9 @@ impl Engine {
                     None => self.queue.add(task),
                 }
             }
+            for task in endpoints::tasks(&self.world, &change) {
+                self.queue.add_at(self.pace.due(&task, now.passed), task);
+            }
         }
     }
 
@@ -89,7 +95,13 @@ impl Engine {
     /// What its controller wants done next for a key. With a failure: how that is told. None if that panicked.
     pub(crate) fn plan(&mut self, task: &Task, failure: Option<&Failure>, now: Now) -> Option<Plan> {
         let name = format!("{:?} {}/{}", task.0, task.1.namespace, task.1.name);
-        let plan = panics::shield(name, || self.next_step(task, failure, now))?;
+        let mut plan = panics::shield(name, || self.next_step(task, failure, now))?;
+        if is_paced(task) && !plan.actions.is_empty() {
+            match self.pace.due(task, now.passed).saturating_sub(now.passed) {
+                Duration::ZERO => self.pace.writes(task, now.passed),
+                early => plan = Plan::default().again(Some(early)),
+            }
+        }
         if let Some(after) = plan.again {
             // A look that is early does no harm; times of strangers may be beyond any clock.
             self.queue.add_at(now.passed + after.min(LOOK_AGAIN), task.clone());
@@ -117,7 +129,9 @@ impl Engine {
             },
             Kind::Node => pod_gc::of_node(&self.world, &self.pod_gc, key, now),
             Kind::StatefulSet => stateful_set::plan(&self.world, key, failure, now),
-            Kind::ControllerRevision | Kind::PersistentVolumeClaim => Plan::default(),
+            Kind::Service => endpoints::plan_slices(&self.world, key, failure),
+            Kind::Endpoints => endpoints::plan_endpoints(&self.world, key, failure),
+            Kind::ControllerRevision | Kind::PersistentVolumeClaim | Kind::EndpointSlice => Plan::default(),
         }
     }
 
@@ -127,7 +141,10 @@ impl Engine {
             End::Done => self.queue.succeeded(&task),
             End::More => self.queue.more(now.passed, task, MORE_MAX),
             End::Restless => self.queue.more(now.passed, task, RESTLESS_MAX),
-            End::Failed | End::Idle => self.queue.failed(now.passed, task),
+            End::Failed | End::Idle => {
+                let retry = if is_paced(&task) { endpoints::RETRY } else { RETRY };
+                self.queue.failed(now.passed, task, retry);
+            }
             End::Unanswered => self.queue.add_at(now.passed + UNANSWERED, task),
         }
     }

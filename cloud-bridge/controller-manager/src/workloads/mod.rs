@@ -10,6 +10,7 @@ mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
+mod endpoints;
 mod engine;
 mod history;
 mod index;
@@ -24,6 +25,7 @@ mod pod_gc;
 mod queue;
 mod replica_set;
 mod selector;
+mod service;
 #[cfg(test)]
 mod simulation;
 mod stateful_set;

@@ -30,6 +30,10 @@ pub(crate) struct Pod {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodSpec {
     pub(crate) node_name: Option<String>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) subdomain: Option<String>,
+    #[serde(deserialize_with = "list")]
+    pub(crate) containers: Vec<Container>,
     #[serde(deserialize_with = "list")]
     pub(crate) init_containers: Vec<Container>,
     /// The node to which its affinity ties it by name.
@@ -42,6 +46,22 @@ pub(crate) struct PodSpec {
 pub(crate) struct Container {
     pub(crate) name: String,
     pub(crate) restart_policy: Option<String>,
+    /// Those that have a name.
+    #[serde(deserialize_with = "named_ports")]
+    pub(crate) ports: Vec<NamedPort>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NamedPort {
+    pub(crate) name: String,
+    pub(crate) number: i32,
+    protocol: Option<String>,
+}
+
+impl NamedPort {
+    pub(crate) fn protocol(&self) -> &str {
+        self.protocol.as_deref().unwrap_or("TCP")
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -49,12 +69,24 @@ pub(crate) struct Container {
 pub(crate) struct PodStatus {
     pub(crate) phase: Option<String>,
     reason: Option<String>,
+    #[serde(rename = "podIP")]
+    ip: Option<String>,
+    #[serde(rename = "podIPs", deserialize_with = "list")]
+    ips: Vec<core::PodIP>,
     #[serde(deserialize_with = "list")]
     pub(crate) conditions: Vec<PodCondition>,
     #[serde(deserialize_with = "list")]
     pub(crate) container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "list")]
     pub(crate) init_container_statuses: Vec<ContainerStatus>,
+}
+
+impl PodStatus {
+    /// Its addresses, as the node wrote them.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &str> {
+        let one = self.ip.as_deref().filter(|_| self.ips.is_empty());
+        self.ips.iter().map(|one| one.ip.as_str()).chain(one)
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -102,6 +134,16 @@ impl Cached for Pod {
 /// A list that a client may have written as null.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// The ports of a container that somebody may ask for by name.
+fn named_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedPort>, D::Error> {
+    let ports: Vec<core::ContainerPort> = list(deserializer)?;
+    let named = ports.into_iter().filter_map(|port| {
+        let name = port.name.filter(|name| !name.is_empty())?;
+        Some(NamedPort { name, number: port.container_port, protocol: port.protocol })
+    });
+    Ok(named.collect())
 }
 
 /// The one node that a required node affinity names (K8s pkg/controller/daemon/util `GetTargetNodeName`).
@@ -158,6 +200,12 @@ impl Pod {
 
     pub(crate) fn is_ready(&self) -> bool {
         self.ready_condition().is_some()
+    }
+
+    /// When its readiness last changed, as its node says.
+    pub(crate) fn ready_changed(&self) -> Option<Timestamp> {
+        let ready = self.status.conditions.iter().find(|one| one.type_ == "Ready")?;
+        ready.last_transition_time.as_ref().map(|time| time.0)
     }
 
     /// How long it has been ready, if it is.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// What failed is tried again after this, then after twice as long each time (K8s `DefaultTypedControllerRateLimiter`).
-const RETRY: Duration = Duration::from_millis(5);
+pub(crate) const RETRY: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_secs(1000);
 
 #[derive(Debug)]
@@ -82,23 +82,23 @@ impl<K: Ord + Clone> Queue<K> {
         self.failures.remove(key);
     }
 
-    /// It is due again, the later the more often it failed in a row.
-    pub(crate) fn failed(&mut self, now: Duration, key: K) {
-        let wait = self.wait(&key);
+    /// It is due again: first after `retry`, the later the more often it failed in a row.
+    pub(crate) fn failed(&mut self, now: Duration, key: K, retry: Duration) {
+        let wait = self.wait(&key, retry);
         self.add_at(now + wait, key);
     }
 
     /// It is due again, after a pause that is longer the more often this was in a row. It wrote all the time, and each write
     /// asks for another look: not before the pause is over.
     pub(crate) fn more(&mut self, now: Duration, key: K, longest: Duration) {
-        let wait = self.wait(&key).min(longest);
+        let wait = self.wait(&key, RETRY).min(longest);
         self.held.insert(key.clone(), now + wait);
         self.add_at(now + wait, key);
     }
 
-    fn wait(&mut self, key: &K) -> Duration {
+    fn wait(&mut self, key: &K, retry: Duration) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
-        let wait = RETRY.saturating_mul(1_u32.checked_shl(*failures).unwrap_or(u32::MAX)).min(RETRY_MAX);
+        let wait = retry.saturating_mul(1_u32.checked_shl(*failures).unwrap_or(u32::MAX)).min(RETRY_MAX);
         *failures = failures.saturating_add(1);
         wait
     }
@@ -133,21 +133,21 @@ mod tests {
         let mut queue = Queue::default();
         let mut now = ms(0);
         for wait in [5, 10, 20, 40] {
-            queue.failed(now, "a");
+            queue.failed(now, "a", RETRY);
             assert_eq!(queue.deadline(), Some(now + ms(wait)));
             now += ms(wait);
             assert_eq!(queue.next(now), Some("a"));
         }
         for _ in 0..100 {
-            queue.failed(now, "a");
+            queue.failed(now, "a", RETRY);
             now = queue.deadline().unwrap();
             queue.next(now);
         }
-        queue.failed(now, "a");
+        queue.failed(now, "a", RETRY);
         assert_eq!(queue.deadline(), Some(now + RETRY_MAX));
         queue.next(now + RETRY_MAX);
         queue.succeeded(&"a");
-        queue.failed(now, "a");
+        queue.failed(now, "a", RETRY);
         assert_eq!(queue.deadline(), Some(now + RETRY));
     }
 

@@ -4,7 +4,8 @@
 use apimachinery::key::ObjectKey;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::ReplicationController;
+use k8s_openapi::api::core::v1::{Endpoints, ReplicationController};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use super::node::Node;
 use super::now::Now;
 use super::pod::Pod;
+use super::service::Service;
 use super::store::{Cached, Seen, Store};
 use super::volume_claim::Claim;
 
@@ -151,6 +153,9 @@ kinds! {
     PodDisruptionBudget disruption_budgets PodDisruptionBudget,
     Job jobs Job,
     CronJob cron_jobs CronJob,
+    Service services Service,
+    EndpointSlice endpoint_slices EndpointSlice,
+    Endpoints endpoints Endpoints,
 }
 
 macro_rules! cached {
@@ -177,5 +182,8 @@ cached!(
     Claim,
     PodDisruptionBudget,
     Job,
-    CronJob
+    CronJob,
+    Service,
+    EndpointSlice,
+    Endpoints
 );

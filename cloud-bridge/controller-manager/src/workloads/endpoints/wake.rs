@@ -1,0 +1,50 @@
+//! Which Services are to be looked at because of a change: those that select the pod now or did before, all that select a
+//! pod of a node, and those whose slices or Endpoints somebody else wrote. Pure.
+
+use std::collections::BTreeSet;
+
+use apimachinery::key::ObjectKey;
+
+use super::words::service_of;
+use crate::workloads::service::Service;
+use crate::workloads::store::key_of;
+use crate::workloads::world::{Change, Kind, Task, World};
+
+pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
+    let key = &change.seen.key;
+    match change.kind {
+        Kind::Service => both([key.clone()]),
+        // Of one without a Service `plan_endpoints` alone decides: people may have made it.
+        Kind::Endpoints => vec![(Kind::Endpoints, key.clone())],
+        Kind::EndpointSlice => {
+            let owners = change.seen.owners.iter().filter(|owner| owner.kind == "Service");
+            let named = world.endpoint_slices.get(key).and_then(|slice| service_of(slice));
+            let names = owners.map(|owner| owner.name.as_str()).chain(named);
+            let keys = names.map(|name| ObjectKey { namespace: key.namespace.clone(), name: name.to_owned() });
+            // A Service that is gone was looked at when it went.
+            keys.filter(|key| world.services.get(key).is_some()).map(|key| (Kind::Service, key)).collect()
+        }
+        Kind::Pod => both(of_pod(world, change)),
+        Kind::Node => {
+            let pods = world.pods.all().filter(|pod| pod.spec.node_name.as_deref() == Some(key.name.as_str()));
+            let labels = pods.map(|pod| (pod.metadata.namespace.as_deref(), pod.metadata.labels.as_ref()));
+            let found = labels.flat_map(|(namespace, labels)| {
+                let services = world.services.in_namespace(namespace.unwrap_or_default());
+                services.filter(move |service| service.selects(labels)).map(|service| key_of(&service.metadata))
+            });
+            both(found.collect::<BTreeSet<_>>())
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_pod(world: &World, change: &Change) -> Vec<ObjectKey> {
+    let services = world.services.in_namespace(&change.seen.key.namespace);
+    let selects = |service: &&Service| change.seen.labels.iter().any(|labels| service.selects(Some(labels)));
+    let concerned = services.filter(selects);
+    concerned.map(|service| key_of(&service.metadata)).collect()
+}
+
+fn both(keys: impl IntoIterator<Item = ObjectKey>) -> Vec<Task> {
+    keys.into_iter().flat_map(|key| [(Kind::Service, key.clone()), (Kind::Endpoints, key)]).collect()
+}

@@ -1,0 +1,27 @@
+//! The labels and annotations of what stands behind a Service, and who writes it.
+
+use jiff::Timestamp;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::Value;
+
+/// Who writes them, as far as labels and events tell.
+pub(super) const SLICE_CONTROLLER: &str = "endpointslice-controller.k8s.io";
+pub(super) const SLICE_COMPONENT: &str = "endpoint-slice-controller";
+pub(super) const ENDPOINTS_CONTROLLER: &str = "endpoint-controller";
+pub(super) const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+pub(super) const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
+pub(super) const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// The label of a slice that names its Service, if this controller writes it.
+pub(super) fn service_of(slice: &EndpointSlice) -> Option<&str> {
+    let labels = slice.metadata.labels.as_ref()?;
+    labels.get(SLICE_MANAGED_BY).filter(|by| *by == SLICE_CONTROLLER)?;
+    labels.get(SERVICE_NAME).map(String::as_str)
+}
+
+/// A time as it stands in annotations.
+pub(super) fn stamp(time: Option<Timestamp>) -> Option<Value> {
+    time.map(|time| time.to_string().into())
+}
