@@ -427,6 +427,40 @@ async fn thousands_of_bindings_hold_nobody_up() {
     assert!(body.to_string().len() < 16 * 1024, "{}", body.to_string().len());
 }
 
+/// Kubernetes has no such bound.
+#[tokio::test]
+async fn what_decisions_look_at_is_bounded_in_each_namespace() {
+    let api = Api::embedded(|_| {});
+    let admin = to_role("eve", "ClusterRole", "cluster-admin", user("eve"));
+    api.post(&there(&api, "rolebindings"), admin).await.ok();
+    let heavy = |name: &str| {
+        let names: Vec<String> = (0..4096).map(|number| format!("n{number}")).collect();
+        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": names});
+        json!({"metadata": {"name": name}, "rules": [rule]})
+    };
+    let write = async |method: &str, rest: &str, body: Value| ask(&api, "eve", method, &there(&api, rest), body).await;
+    for number in 0..3 {
+        write("POST", "roles", heavy(&format!("r{number}"))).await.ok();
+    }
+    let why = format!(
+        "roles.rbac.authorization.k8s.io \"r3\" is forbidden: Roles and RoleBindings of namespace {} may have no more than \
+         16384 rules, words of rules and subjects together",
+        api.ns
+    );
+    write("POST", "roles", heavy("r3")).await.fails(403, &why);
+    let users: Vec<Value> = (0..4096).map(|number| user(&format!("u{number}"))).collect();
+    let mut binding = to_role("many", "Role", "r0", Value::Null);
+    binding["subjects"] = users.into();
+    write("POST", "rolebindings", binding).await.fails_with(403, "may have no more than");
+    // What is there may be written again, and become less; then there is room.
+    write("PUT", "roles/r0", heavy("r0")).await.ok();
+    write("PUT", "roles/r0", role("r0", &["get"], &[""], &["pods"])).await.ok();
+    write("POST", "roles", heavy("r3")).await.ok();
+    write("DELETE", "roles/r1", Value::Null).await.ok();
+    write("POST", "roles", heavy("r1")).await.ok();
+    write("POST", "roles", heavy("r4")).await.fails_with(403, "may have no more than");
+}
+
 #[tokio::test]
 async fn a_certificate_and_its_groups_are_subjects() {
     let api = Api::embedded(|_| {});

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::attributes::Attributes as Request;
 use crate::auth::Attributes;
 use crate::auth::rbac::{
-    CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP, Policy, ROLE_BINDINGS, ROLES, RoleRef, Rule, cover, quoted,
+    CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP, Policy, ROLE_BINDINGS, ROLES, RoleRef, Rule, cover, quoted, weight,
 };
 use crate::auth::request_info::ResourcePath;
 use crate::resource::status::{ApiError, ApiResult};
@@ -22,9 +22,25 @@ pub(super) fn restrict(request: &Request<'_>, new: &Value, old: Option<&Value>) 
         return Ok(());
     }
     match storage {
-        ROLES | CLUSTER_ROLES => role(request, new, old),
-        ROLE_BINDINGS | CLUSTER_ROLE_BINDINGS => binding(request, new),
+        ROLES | CLUSTER_ROLES => {
+            bounded(request, new, old)?;
+            role(request, new, old)
+        }
+        ROLE_BINDINGS | CLUSTER_ROLE_BINDINGS => {
+            bounded(request, new, old)?;
+            binding(request, new)
+        }
         _ => Ok(()),
+    }
+}
+
+/// Who may write roles makes no decision on anybody slow by that.
+fn bounded(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
+    let namespace = request.path.namespace.as_str();
+    let has = request.inner.authorizer.rbac.policy().weight(namespace);
+    match weight::refusal(namespace, has, weight::weight(new), old.map_or(0, weight::weight)) {
+        Some(why) => Err(ApiError::forbidden(&request.resource, meta::text(new, "name"), &why)),
+        None => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use request_info::{ResourcePath, target};
 fn authorizer() -> Authorizer {
     let authorizer = Authorizer::default();
     for (storage, object) in bootstrap_policy::objects() {
-        authorizer.rbac.policy().change(storage, None, Some(&object));
+        authorizer.rbac.change(storage, None, Some(&object));
     }
     authorizer
 }
@@ -72,19 +72,19 @@ fn what_somebody_binds_to_nodes_they_get_as_on_kubernetes() {
         "subjects": [{"kind": "Group", "apiGroup": GROUP, "name": "system:nodes"}]});
     let view = json!({"metadata": {"name": "view"}, "rules": [
         {"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]});
-    authorizer.rbac.policy().change(rbac::CLUSTER_ROLES, None, Some(&view));
+    authorizer.rbac.change(rbac::CLUSTER_ROLES, None, Some(&view));
     let asked = |namespace: &str| {
         let path = format!("/api/v1/namespaces/{namespace}/configmaps");
         authorizer.decide(&UserInfo::node("n1"), &Attributes::new("GET", &target(&path), false, ""))
     };
     assert_eq!(asked("ns"), Decision { allowed: false, reason: "No Object name found".into() });
-    authorizer.rbac.policy().change(ROLE_BINDINGS, None, Some(&binding));
+    authorizer.rbac.change(ROLE_BINDINGS, None, Some(&binding));
     assert!(asked("ns").allowed);
     assert_eq!(asked("other"), Decision { allowed: false, reason: "No Object name found".into() });
     // Both say why.
     let lost = json!({"metadata": {"name": "lost"},
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "gone"}, "subjects": binding["subjects"]});
-    authorizer.rbac.policy().change(CLUSTER_ROLE_BINDINGS, None, Some(&lost));
+    authorizer.rbac.change(CLUSTER_ROLE_BINDINGS, None, Some(&lost));
     let both = "No Object name found\nRBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found";
     assert_eq!(asked("other").reason, both);
 }

@@ -10,8 +10,8 @@ fn with(rules: Value) -> Authorizer {
     let role = json!({"metadata": {"name": "r"}, "rules": rules});
     let binding = json!({"metadata": {"name": "b"}, "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "r"},
         "subjects": [{"kind": "User", "name": "eve"}, {"kind": "ServiceAccount", "namespace": "n", "name": "agent"}]});
-    authorizer.rbac.policy().change(CLUSTER_ROLES, None, Some(&role));
-    authorizer.rbac.policy().change(CLUSTER_ROLE_BINDINGS, None, Some(&binding));
+    authorizer.rbac.change(CLUSTER_ROLES, None, Some(&role));
+    authorizer.rbac.change(CLUSTER_ROLE_BINDINGS, None, Some(&binding));
     authorizer
 }
 

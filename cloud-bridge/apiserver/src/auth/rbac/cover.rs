@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rule::{Rule, has, url_matches};
+use super::rule::{Rule, url_matches};
+use super::words::Words;
 
 /// How many words may be compared with each other for one answer: some 50 ms. A small body may say a rule that is millions
 /// of single rights.
@@ -32,7 +33,7 @@ fn rights(rule: &Rule) -> impl Iterator<Item = Right<'_>> {
         if rule.names.is_empty() {
             Box::new(std::iter::once(None))
         } else {
-            Box::new(rule.names.iter().map(|name| Some(&**name)))
+            Box::new(rule.names.iter().map(Some))
         }
     };
     let resources = rule.groups.iter().flat_map(move |group| {
@@ -46,21 +47,21 @@ fn rights(rule: &Rule) -> impl Iterator<Item = Right<'_>> {
     resources.chain(urls)
 }
 
-fn resource_covers(words: &[Box<str>], resource: &str) -> bool {
+fn resource_covers(words: &Words, resource: &str) -> bool {
     let of_all = |sub: &str| words.iter().any(|word| word.strip_prefix("*/") == Some(sub));
-    has(words, resource) || resource.split_once('/').is_some_and(|(_, sub)| of_all(sub))
+    words.has(resource) || resource.split_once('/').is_some_and(|(_, sub)| of_all(sub))
 }
 
 fn covers(owner: &Rule, right: Right<'_>) -> bool {
     match right {
         Right::Resource { group, resource, name, verb } => {
-            has(&owner.verbs, verb)
-                && has(&owner.groups, group)
+            owner.verbs.has(verb)
+                && owner.groups.has(group)
                 && resource_covers(&owner.resources, resource)
-                && (owner.names.is_empty() || name.is_some_and(|name| owner.names.iter().any(|one| **one == *name)))
+                && (owner.names.is_empty() || name.is_some_and(|name| owner.names.iter().any(|one| one == name)))
         }
         Right::Url { url, verb } => {
-            has(&owner.verbs, verb)
+            owner.verbs.has(verb)
                 && owner.names.is_empty()
                 && owner.urls.iter().any(|pattern| url_matches(pattern, url))
         }
@@ -93,7 +94,7 @@ pub(crate) fn uncovered<'a>(owners: &[&Rule], servants: &'a [Rule]) -> Result<Ve
 
 /// Whether a rule gives every right on every resource.
 fn all(rule: &Rule) -> bool {
-    let every = |words: &[Box<str>]| words.iter().any(|word| &**word == "*");
+    let every = |words: &Words| words.iter().any(|word| word == "*");
     every(&rule.verbs) && every(&rule.groups) && every(&rule.resources) && rule.names.is_empty()
 }
 
@@ -104,14 +105,14 @@ pub(crate) fn as_rules(rights: &[Right<'_>]) -> Vec<Rule> {
 
 impl Right<'_> {
     fn rule(self) -> Rule {
-        let one = |word: &str| Box::from([Box::from(word)]);
+        let one = |word: &str| Words::from_iter([word]);
         match self {
             Self::Resource { group, resource, name, verb } => Rule {
                 verbs: one(verb),
                 groups: one(group),
                 resources: one(resource),
                 names: name.map(one).unwrap_or_default(),
-                urls: Box::default(),
+                urls: Words::default(),
             },
             Self::Url { url, verb } => Rule { verbs: one(verb), urls: one(url), ..Rule::default() },
         }
@@ -140,7 +141,7 @@ pub(crate) fn shown(missing: &[Right<'_>]) -> String {
             break;
         }
         let mut rule = Right::Resource { group, resource, name, verb: "" }.rule();
-        rule.verbs = verbs.into_iter().map(Box::from).collect();
+        rule.verbs = verbs.into_iter().collect();
         let line = rule.to_string();
         length += line.len();
         lines.insert(line);

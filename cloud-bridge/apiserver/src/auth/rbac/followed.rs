@@ -1,37 +1,47 @@
 //! The index of roles and bindings, kept by the storage's writes: who reads an answer after a write finds it in force.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::Value;
 
 use super::policy::Policy;
 use super::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
 use crate::storage::{Store, StoreError};
 
-/// The index, for as long as the storage is open.
-#[derive(Default)]
+const FOLLOWED: [&str; 4] = [ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS];
+
+/// The index, for as long as the storage is open. Whoever decides by it holds it as it was: nobody waits for a decision.
+#[derive(Default, Clone)]
 pub(crate) struct Followed {
-    policy: Arc<Mutex<Policy>>,
+    policy: Arc<RwLock<Arc<Policy>>>,
 }
 
 impl Followed {
     /// Reads what there is, one object at a time, and follows what is written from now on.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
-        for storage in [ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS] {
+        for storage in FOLLOWED {
             let mut after = None;
             while let Some(stored) = store.list(storage, None, after.as_ref(), Some(1))?.pop() {
-                self.policy().change(storage, None, Some(stored.value()));
+                self.change(storage, None, Some(stored.value()));
                 after = Some(stored.key.clone());
             }
         }
-        let policy = Arc::clone(&self.policy);
+        let followed = self.clone();
         store.observe(Box::new(move |storage, written| {
-            let before = written.before.as_ref().map(|before| before.value());
-            let mut policy = policy.lock().unwrap_or_else(PoisonError::into_inner);
-            policy.change(storage, before, written.after());
+            if FOLLOWED.contains(&storage) {
+                followed.change(storage, written.before.as_ref().map(|before| before.value()), written.after());
+            }
         }));
         Ok(())
     }
 
-    pub(crate) fn policy(&self) -> MutexGuard<'_, Policy> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes in a change. Only what somebody decides by at this moment is copied.
+    pub(crate) fn change(&self, storage: &str, before: Option<&Value>, after: Option<&Value>) {
+        let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut policy).change(storage, before, after);
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,15 +1,19 @@
 //! Rights by roles and bindings (K8s plugin/pkg/auth/authorizer/rbac): what a rule allows, whose rules somebody has, and
 //! which of other rules these cover.
 
+mod binding;
 pub(crate) mod cover;
 mod followed;
 mod policy;
 mod rule;
 #[cfg(test)]
 mod tests;
+pub(crate) mod weight;
+mod words;
 
+pub(crate) use binding::RoleRef;
 pub(crate) use followed::Followed;
-pub(crate) use policy::{Policy, RoleRef};
+pub(crate) use policy::Policy;
 pub(crate) use rule::{Rule, quoted};
 
 /// The group of roles and bindings.

@@ -4,10 +4,9 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::words::Words;
 use crate::auth::attributes::Attributes;
 use apimachinery::json::items;
-
-type Words = Box<[Box<str>]>;
 
 /// A rule: of resources, or of paths that are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -22,11 +21,6 @@ pub(crate) struct Rule {
 /// The fields of a rule, in the order in which Kubernetes writes them.
 const FIELDS: [&str; 5] = ["apiGroups", "resources", "nonResourceURLs", "resourceNames", "verbs"];
 
-/// Whether a list has this word or the one for all.
-pub(super) fn has(words: &[Box<str>], word: &str) -> bool {
-    words.iter().any(|one| &**one == "*" || &**one == word)
-}
-
 /// Whether a path is below a pattern that ends with `*`, or is the one.
 pub(super) fn url_matches(pattern: &str, url: &str) -> bool {
     pattern == url || (pattern.ends_with('*') && url.starts_with(pattern.trim_end_matches('*')))
@@ -35,7 +29,7 @@ pub(super) fn url_matches(pattern: &str, url: &str) -> bool {
 impl Rule {
     /// The rule as a role has it.
     pub(crate) fn of(value: &Value) -> Self {
-        let words = |field: &str| items(value, field).iter().filter_map(Value::as_str).map(Box::from).collect();
+        let words = |field: &str| items(value, field).iter().filter_map(Value::as_str).collect();
         Self {
             verbs: words("verbs"),
             groups: words("apiGroups"),
@@ -69,22 +63,22 @@ impl Rule {
     /// The rule as a role has it; lists without a word are left out.
     pub(crate) fn value(&self) -> Value {
         let full = self.lists().into_iter().filter(|(_, words)| !words.is_empty());
-        let value = |words: &Words| words.iter().map(|word| Value::from(&**word)).collect::<Value>();
+        let value = |words: &Words| words.iter().collect::<Value>();
         Value::Object(full.map(|(field, words)| (field.to_owned(), value(words))).collect::<Map<_, _>>())
     }
 
     /// Whether it allows this.
     pub(crate) fn allows(&self, attributes: &Attributes) -> bool {
-        if !has(&self.verbs, &attributes.verb) {
+        if !self.verbs.has(&attributes.verb) {
             return false;
         }
         let path = &attributes.path;
         match &attributes.url {
-            Some(url) => self.urls.iter().any(|pattern| &**pattern == "*" || url_matches(pattern, url)),
+            Some(url) => self.urls.iter().any(|pattern| pattern == "*" || url_matches(pattern, url)),
             None => {
-                has(&self.groups, &path.group)
+                self.groups.has(&path.group)
                     && self.resources.iter().any(|one| resource_matches(one, &path.resource, &path.subresource))
-                    && (self.names.is_empty() || self.names.iter().any(|name| **name == *path.name))
+                    && (self.names.is_empty() || self.names.iter().any(|name| name == path.name))
             }
         }
     }
@@ -107,13 +101,13 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let titles = ["APIGroups", "Resources", "NonResourceURLs", "ResourceNames", "Verbs"];
         let full = self.lists().into_iter().zip(titles).filter(|((_, words), _)| !words.is_empty());
-        let shown: Vec<String> = full.map(|((_, words), title)| format!("{title}:{}", quoted(words))).collect();
+        let shown: Vec<String> = full.map(|((_, words), title)| format!("{title}:{}", quoted(words.iter()))).collect();
         write!(f, "{{{}}}", shown.join(", "))
     }
 }
 
 /// A list of words as Go's `%q` shows it.
-pub(crate) fn quoted<T: AsRef<str>>(words: &[T]) -> String {
-    let words: Vec<String> = words.iter().map(|word| format!("{:?}", word.as_ref())).collect();
+pub(crate) fn quoted(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let words: Vec<String> = words.into_iter().map(|word| format!("{:?}", word.as_ref())).collect();
     format!("[{}]", words.join(" "))
 }

@@ -250,3 +250,59 @@ fn rules_of_millions_of_rights_are_compared_for_a_moment_only() {
     let shown = cover::shown(&uncovered(&[], std::slice::from_ref(&long)).unwrap());
     assert!(shown.len() < 64 * 1024 && shown.ends_with("..."), "{}", shown.len());
 }
+
+#[test]
+fn the_first_subject_that_is_the_user_is_named() {
+    let eve = UserInfo::new("system:serviceaccount:n:eve", ["people"]);
+    let asked = asks("GET", "/api/v1/namespaces/n/pods/a");
+    let (person, account) = (user(&eve.name)[0].clone(), json!({"kind": "ServiceAccount", "name": "eve"}));
+    let group = json!({"kind": "Group", "name": "people"});
+    for (subjects, shown) in [
+        (json!([group, person, account]), "Group \"people\""),
+        (json!([{"kind": "x"}, person, account, group]), "User \"system:serviceaccount:n:eve\""),
+        (json!([account, person, group]), "ServiceAccount \"eve/n\""),
+    ] {
+        let policy =
+            policy(&[role("Role", "n", "reader", readers()), binding("n", "b", ("Role", "reader"), subjects)]);
+        let reason = format!("RBAC: allowed by RoleBinding \"b/n\" of Role \"reader\" to {shown}");
+        assert_eq!(policy.authorize(&eve, &asked), Ok(reason));
+    }
+}
+
+#[test]
+fn a_decision_does_not_look_through_subjects_and_waits_for_no_reader() {
+    let followed = Followed::default();
+    let (storage, reader) = role("Role", "n", "reader", readers());
+    followed.change(storage, None, Some(&reader));
+    let many: Vec<Value> = (0..20_000).map(|number| user(&format!("user-{number}"))[0].clone()).collect();
+    let (storage, bound) = binding("n", "many", ("Role", "reader"), many.into());
+    followed.change(storage, None, Some(&bound));
+    // Somebody decides by it, as long as it likes.
+    let held = followed.policy();
+    let asked = asks("GET", "/api/v1/namespaces/n/pods/a");
+    let last = UserInfo::new("user-19999", ["x"]);
+    let started = std::time::Instant::now();
+    for _ in 0..1000 {
+        assert!(followed.policy().authorize(&last, &asked).is_ok());
+    }
+    assert!(started.elapsed().as_millis() < 100, "{:?}", started.elapsed());
+    followed.change(storage, Some(&bound), None);
+    assert!(followed.policy().authorize(&last, &asked).is_err(), "a change is in force at once");
+    assert!(held.authorize(&last, &asked).is_ok(), "who decides goes on with what there was");
+}
+
+#[test]
+fn what_a_namespace_weighs_is_known() {
+    let objects = [
+        role("Role", "n", "reader", readers()),
+        binding("n", "eve", ("Role", "reader"), user("eve")),
+        role("Role", "n", "reader", json!([])),
+    ];
+    let mut policy = policy(&objects[..2]);
+    assert_eq!((policy.weight("n"), policy.weight(""), policy.weight("m")), (6 + 2, 0, 0));
+    policy.change(ROLES, Some(&objects[0].1), Some(&objects[2].1));
+    assert_eq!(policy.weight("n"), 1 + 2);
+    policy.change(ROLE_BINDINGS, Some(&objects[1].1), None);
+    policy.change(ROLES, Some(&objects[2].1), None);
+    assert!(policy.is_empty());
+}
