@@ -427,6 +427,33 @@ async fn thousands_of_bindings_hold_nobody_up() {
     assert!(body.to_string().len() < 16 * 1024, "{}", body.to_string().len());
 }
 
+#[tokio::test]
+async fn selectors_in_reviews_are_checked_and_what_cannot_be_read_is_told() {
+    let api = Api::open().await;
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let about = |field: Value, label: Value| {
+        json!({"spec": {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": {
+            "verb": "list", "resource": "pods", "fieldSelector": field, "labelSelector": label}}})
+    };
+    let node = |name: &str| json!({"key": "spec.nodeName", "operator": "In", "values": [name]});
+    let newer = json!({"key": "a", "operator": "Newer"});
+    for (field, allowed, told) in [
+        (json!({"requirements": [node("n1")]}), true, ""),
+        (json!({"requirements": [node("n2")]}), false, ""),
+        (json!({"rawSelector": "spec.nodeName=n1"}), true, ""),
+        (json!({"requirements": [newer, node("n1")]}), true, "partially ignored due to parse error"),
+        (json!({"requirements": [newer]}), false, "fieldSelector ignored due to parse error"),
+    ] {
+        let status = api.post(path, about(field.clone(), Value::Null)).await.ok()["status"].clone();
+        assert_eq!(status["allowed"], allowed, "{field} {status}");
+        assert_eq!(status["evaluationError"].is_string(), !told.is_empty(), "{field} {status}");
+        assert!(status["evaluationError"].as_str().unwrap_or_default().ends_with(told), "{field} {status}");
+    }
+    let wrong = json!({"requirements": [{"key": "a b", "operator": "In"}]});
+    let told = api.post(path, about(Value::Null, wrong)).await.fails_with(422, "labelSelector.requirements[0].values");
+    assert!(told.to_string().contains("labelSelector.requirements[0].key: Invalid value"), "{told}");
+}
+
 /// Kubernetes has no such bound.
 #[tokio::test]
 async fn what_decisions_look_at_is_bounded_in_each_namespace() {

@@ -33,8 +33,13 @@ impl FieldSelector {
 
     /// The name that an object must have to be selected, if a term says so.
     pub fn name(&self) -> Option<&str> {
-        let named = |(field, equal, _): &&(String, bool, String)| *equal && field == "metadata.name";
-        self.0.iter().find(named).map(|(_, _, name)| name.as_str())
+        self.wanted("metadata.name")
+    }
+
+    /// What a field must be for an object to be selected, if a term says so.
+    pub fn wanted(&self, field: &str) -> Option<&str> {
+        let named = |(name, equal, _): &&(String, bool, String)| *equal && name == field;
+        self.0.iter().find(named).map(|(_, _, value)| value.as_str())
     }
 
     /// The first field that the kind does not support, as `field` reads those of its own.

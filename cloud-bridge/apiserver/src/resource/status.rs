@@ -24,7 +24,7 @@ pub struct ApiError {
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 /// The most errors that one answer lists.
-const ERRORS_MAX: usize = 256;
+pub(crate) const ERRORS_MAX: usize = 256;
 
 impl ApiError {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {

@@ -4,6 +4,7 @@
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
+use super::selectors;
 use crate::auth::request_info::ResourcePath;
 use crate::auth::{Attributes, Decision};
 use crate::resource::status::{ApiError, ApiResult};
@@ -90,19 +91,7 @@ fn attributes_rules(errors: &mut Errors, spec: &Value) {
         }
         _ => {}
     }
-    for selector in ["fieldSelector", "labelSelector"] {
-        let Some(given) = present(&spec[RESOURCE], selector) else { continue };
-        let path = format!("spec.resourceAttributes.{selector}");
-        let (raw, none) = (text(given, "rawSelector"), items(given, "requirements").is_empty());
-        if !raw.is_empty() && !none {
-            let detail = "may not specified at the same time as requirements";
-            errors.push(FieldError::invalid(format!("{path}.rawSelector"), &raw.into(), detail));
-        }
-        if raw.is_empty() && none {
-            let detail = format!("when {path} is specified, requirements or rawSelector is required");
-            errors.push(FieldError::required(format!("{path}.requirements"), &detail));
-        }
-    }
+    selectors::rules(errors, &spec[RESOURCE]);
 }
 
 fn metadata(errors: &mut Errors, review: &Value, local: bool) {
@@ -134,13 +123,11 @@ fn refuse(errors: &[FieldError]) -> ApiResult<()> {
 
 fn answer(inner: &Inner, user: &UserInfo, mut review: Value) -> Value {
     let spec = &review["spec"];
-    let attributes = match present(spec, OTHER) {
-        Some(other) => Attributes {
-            verb: text(other, "verb").into(),
-            path: ResourcePath::default(),
-            selected_node: None,
-            url: Some(text(other, "path").into()),
-        },
+    let (attributes, unread) = match present(spec, OTHER) {
+        Some(other) => {
+            let (path, url) = (ResourcePath::default(), Some(text(other, "path").into()));
+            (Attributes { verb: text(other, "verb").into(), path, selected_node: None, url }, Vec::new())
+        }
         None => of_resource(&spec[RESOURCE]),
     };
     let Decision { allowed, reason } = inner.authorizer.decide(user, &attributes);
@@ -148,13 +135,18 @@ fn answer(inner: &Inner, user: &UserInfo, mut review: Value) -> Value {
     if !reason.is_empty() {
         status.set("reason", reason.into());
     }
+    if !unread.is_empty() {
+        status.set("evaluationError", unread.join("; ").into());
+    }
     review.set("status", status);
     review
 }
 
-fn of_resource(attributes: &Value) -> Attributes {
+/// What is asked, and what could not be read of it.
+fn of_resource(attributes: &Value) -> (Attributes, Vec<String>) {
     let field = |name: &str| text(attributes, name).to_owned();
-    Attributes {
+    let (selected_node, unread) = selectors::read(attributes);
+    let asked = Attributes {
         verb: field("verb"),
         path: ResourcePath {
             group: field("group"),
@@ -165,23 +157,10 @@ fn of_resource(attributes: &Value) -> Attributes {
             subresource: field("subresource"),
             rest: String::new(),
         },
-        selected_node: selected_node(&attributes["fieldSelector"]),
+        selected_node,
         url: None,
-    }
-}
-
-/// The node that a selector of fields asks for: what the node authorizer goes by.
-fn selected_node(selector: &Value) -> Option<String> {
-    const FIELD: &str = "spec.nodeName";
-    let raw = text(selector, "rawSelector").split(',').find_map(|term| term.strip_prefix(FIELD)?.strip_prefix('='));
-    let named = || {
-        let one = items(selector, "requirements").iter().find(|one| text(one, "key") == FIELD)?;
-        match items(one, "values") {
-            [value] if text(one, "operator") == "In" => value.as_str(),
-            _ => None,
-        }
     };
-    raw.map(|node| node.trim_start_matches('=')).or_else(named).map(str::to_owned)
+    (asked, unread)
 }
 
 /// The answer to a SelfSubjectRulesReview.

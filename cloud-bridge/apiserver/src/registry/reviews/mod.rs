@@ -3,6 +3,7 @@
 
 mod access;
 mod identity;
+mod selectors;
 
 use bytes::Bytes;
 use edge_protocol::json::SetField;
