@@ -1,6 +1,8 @@
 //! Small readers and writers for objects held as `serde_json::Value`. Absent, null and of the wrong type all
 //! read as empty: types are checked when a body is decoded.
 
+use std::collections::HashMap;
+
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
@@ -12,6 +14,12 @@ pub fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 /// A string field, empty when it is absent.
 pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The elements of a list by the text in one of their fields, the first of each.
+pub fn by_text<'a>(list: &'a [Value], key: &str) -> HashMap<&'a str, &'a Value> {
+    // A later one takes the place of what is there: so from behind.
+    list.iter().rev().map(|one| (text(one, key), one)).collect()
 }
 
 /// An integer field.

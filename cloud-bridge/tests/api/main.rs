@@ -14,6 +14,7 @@ mod deletion;
 mod deployments;
 mod follow;
 mod harness;
+mod hostile;
 mod jobs;
 mod lists;
 mod networking;

@@ -36,7 +36,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
     }
     rbac::restrict(ctx, value, None)?;
     let rules = ctx.resource.rules();
-    limit_ranger::admit(store, ctx, value, None)?;
+    limit_ranger::fill(store, ctx, value, None)?;
     if rules.admit_pods {
         pod(store, ctx, value)?;
     }
@@ -61,8 +61,14 @@ pub(crate) fn update(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: 
         }
         priority::write_class(store, ctx, new, Some(old))?;
     }
-    limit_ranger::admit(store, ctx, new, Some(old))?;
+    limit_ranger::fill(store, ctx, new, Some(old))?;
     node_restriction::restrict_update(ctx, new, old)
+}
+
+/// What admission refuses of a whole and valid object, before a creation or, with `old`, an update: in Kubernetes, too, such
+/// plugins come after validation (apiserver registry/generic/registry/store.go `createValidation`).
+pub(crate) fn validate(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
+    limit_ranger::judge(store, ctx, new, old)
 }
 
 /// Gives an updated object what it has of the cluster: the address of a Service that had none.

@@ -1,5 +1,7 @@
 //! NetworkPolicies, stored as Kubernetes stores them. Nothing enforces them here, and every write is told so.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use k8s_openapi::api::networking::v1;
 use serde_json::{Map, Value, json};
@@ -81,7 +83,7 @@ fn validate(policy: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn ranges(spec: &Value) -> Vec<&str> {
+fn ranges(spec: &Value) -> HashSet<&str> {
     let rules =
         DIRECTIONS.iter().flat_map(|(direction, peers)| items(spec, direction).iter().map(move |one| (one, peers)));
     let blocks = rules.flat_map(|(rule, peers)| items(rule, peers)).map(|peer| &peer["ipBlock"]);
@@ -121,7 +123,7 @@ fn port(errors: &mut Errors, path: &str, port: &Value) {
     }
 }
 
-fn peer(errors: &mut Errors, path: &str, peer: &Value, known: &[&str]) {
+fn peer(errors: &mut Errors, path: &str, peer: &Value, known: &HashSet<&str>) {
     let mut peers = 0;
     for field in ["podSelector", "namespaceSelector"] {
         if let Some(chosen) = present(peer, field) {
@@ -141,11 +143,11 @@ fn peer(errors: &mut Errors, path: &str, peer: &Value, known: &[&str]) {
     }
 }
 
-fn ip_block(errors: &mut Errors, path: &str, block: &Value, known: &[&str]) {
+fn ip_block(errors: &mut Errors, path: &str, block: &Value, known: &HashSet<&str>) {
     let mut read = |at: &str, text: &str| match cidr::read(text) {
         Ok(cidr) => Some(cidr),
         Err((why, cidr)) => {
-            if !known.contains(&text) {
+            if !known.contains(text) {
                 errors.push(FieldError::invalid(at, &text.into(), &why));
             }
             cidr

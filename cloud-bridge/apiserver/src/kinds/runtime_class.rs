@@ -1,5 +1,7 @@
 //! RuntimeClasses.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::api::node::v1;
 use serde_json::{Value, json};
@@ -33,7 +35,7 @@ fn create(class: &Value) -> Vec<FieldError> {
         "" => errors.push(FieldError::required("handler", "")),
         handler => invalid_text(&mut errors, "handler", handler, names::dns_label(handler)),
     }
-    resources::container(&mut errors, "overhead", &json!({"limits": class["overhead"]["podFixed"]}), &[]);
+    resources::container(&mut errors, "overhead", &json!({"limits": class["overhead"]["podFixed"]}), &BTreeSet::new());
     let scheduling = &class["scheduling"];
     object_meta::labels(&mut errors, "scheduling.nodeSelector", scheduling, "nodeSelector");
     affinity::tolerations(&mut errors, "scheduling.tolerations", items(scheduling, "tolerations"));

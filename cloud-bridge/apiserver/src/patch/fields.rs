@@ -110,65 +110,6 @@ pub(crate) fn from_json(value: &Value) -> Fields {
     fields
 }
 
-/// The value at a path.
-pub(crate) fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    path.iter().try_fold(object, |value, step| match step.split_once(':') {
-        _ if step == "." => Some(value),
-        Some(("f", name)) => value.get(name),
-        Some((kind, text)) => {
-            let wanted = wanted(text)?;
-            value.as_array()?.iter().find(|item| is(item, kind, &wanted))
-        }
-        None => None,
-    })
-}
-
-/// What a step says of the element that it means.
-fn wanted(text: &str) -> Option<Value> {
-    serde_json::from_str(text).ok()
-}
-
-fn is(item: &Value, kind: &str, wanted: &Value) -> bool {
-    match (kind, wanted) {
-        ("k", Value::Object(keys)) => keys.iter().all(|(key, value)| {
-            item.get(key).unwrap_or(&Value::Null) == value
-                || (key == "protocol" && item.get(key).is_none() && value == "TCP")
-        }),
-        _ => item == wanted,
-    }
-}
-
-/// Removes the value at a path.
-pub(crate) fn remove(object: &mut Value, path: &[String]) {
-    let path = if path.last().is_some_and(|s| s == ".") { &path[..path.len() - 1] } else { path };
-    let Some((last, parents)) = path.split_last() else { return };
-    let mut value = object;
-    for step in parents {
-        let next = match step.split_once(':') {
-            Some(("f", name)) => value.get_mut(name),
-            Some((kind, text)) => {
-                wanted(text).and_then(|wanted| value.as_array_mut()?.iter_mut().find(|item| is(item, kind, &wanted)))
-            }
-            None => None,
-        };
-        match next {
-            Some(next) => value = next,
-            None => return,
-        }
-    }
-    match last.split_once(':') {
-        Some(("f", name)) => {
-            value.as_object_mut().map(|map| map.remove(name));
-        }
-        Some((kind, text)) => {
-            if let (Some(items), Some(wanted)) = (value.as_array_mut(), wanted(text)) {
-                items.retain(|item| !is(item, kind, &wanted));
-            }
-        }
-        None => {}
-    }
-}
-
 /// Lays an applied value over a live one.
 pub(crate) fn merge<'v>(live: &mut Value, applied: &'v Value, keys: Keys<'_>, names: &mut Vec<&'v str>) {
     match (live, applied) {
@@ -253,6 +194,7 @@ pub(crate) fn shown(path: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patch::places::{self, Places};
 
     fn keys(names: &[&str]) -> Option<Vec<String>> {
         match names.last() {
@@ -275,7 +217,8 @@ mod tests {
             })
         );
         assert_eq!(from_json(&json), fields);
-        assert!(fields.iter().all(|path| at(&value, path).is_some()));
+        let places = Places::new(&value);
+        assert!(fields.iter().all(|path| places.at(path).is_some()));
     }
 
     #[test]
@@ -290,8 +233,10 @@ mod tests {
         merge(&mut other, &json!({"containers": [{"name": "b"}, {"name": "a"}]}), &keys, &mut Vec::new());
         let order: Vec<_> = other["containers"].as_array().unwrap().iter().map(|c| c["name"].clone()).collect();
         assert_eq!(order, ["b", "a", "x"], "the applied order wins");
-        remove(&mut live, &["f:containers".into(), "k:{\"name\":\"b\"}".into(), ".".into()]);
-        remove(&mut live, &["f:containers".into(), "k:{\"name\":\"a\"}".into(), "f:tty".into()]);
+        let item = |name: &str, rest: &str| -> Path {
+            vec!["f:containers".into(), format!("k:{{\"name\":{name:?}}}"), rest.into()]
+        };
+        places::remove(&mut live, &[item("b", "."), item("a", "f:tty")]);
         assert_eq!(live, json!({"containers": [{"name": "a", "image": "2"}, {"name": "c"}]}));
     }
 

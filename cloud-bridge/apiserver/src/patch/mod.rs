@@ -3,4 +3,5 @@
 pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod merge_keys;
+pub(crate) mod places;
 pub(crate) mod strategic;

@@ -2,6 +2,8 @@
 //! helper that judges, which takes its time. A verb that meets rules ends with a question; when it is answered, the verb
 //! runs again from the start, on what is stored then. An answer counts only for the question that it was given to.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{Answer, Context};
@@ -9,6 +11,7 @@ use crate::resource::cel::{CelQuestion, Verdict};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::strategy::Strategy;
 use apimachinery::field::{FieldError, FieldErrorKind};
+use apimachinery::json::items;
 use apimachinery::meta;
 
 /// How often an object may have changed while its rules were judged; as often as the API server tries a patch.
@@ -67,10 +70,10 @@ pub(crate) fn check(
 
 /// Whether an object that is being deleted is written only to take finalizers off it.
 fn only_lets_go(strategy: &dyn Strategy, new: &Value, old: &Value) -> bool {
-    let finalizers =
-        |object: &Value| -> Vec<Value> { object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default() };
-    let (kept, had) = (finalizers(new), finalizers(old));
-    if !meta::deleting(old) || kept.len() >= had.len() || !kept.iter().all(|one| had.contains(one)) {
+    let (kept, had) = (items(&new["metadata"], "finalizers"), items(&old["metadata"], "finalizers"));
+    let known: HashSet<&str> = had.iter().filter_map(Value::as_str).collect();
+    let knows = |one: &Value| one.as_str().is_some_and(|one| known.contains(one));
+    if !meta::deleting(old) || kept.len() >= had.len() || !kept.iter().all(knows) {
         return false;
     }
     // The old one may be from before its schema had become what it is: it is held against as it would be written now.

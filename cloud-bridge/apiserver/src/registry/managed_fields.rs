@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::Context;
 use crate::patch::fields;
+use crate::patch::places::Places;
 use apimachinery::meta;
 
 /// Sets the managedFields of a write. What clients send as managedFields does not count.
@@ -20,12 +21,13 @@ pub(crate) fn stamp(ctx: &Context<'_>, new: &mut Value, old: Option<&Value>) {
 /// After a write that is no apply: an applier no longer owns what the write changed.
 fn disown(entries: &Value, new: &Value, old: &Value) -> Value {
     let Some(entries) = entries.as_array() else { return Value::Null };
+    let (is, was) = (Places::new(new), Places::new(old));
     let kept: Vec<Value> = entries
         .iter()
         .filter_map(|entry| {
             let mut set = fields::from_json(&entry["fieldsV1"]);
             let all = set.len();
-            set.retain(|path| fields::at(new, path) == fields::at(old, path));
+            set.retain(|path| is.at(path) == was.at(path));
             if set.is_empty() {
                 return None;
             }

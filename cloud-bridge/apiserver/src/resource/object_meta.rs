@@ -1,5 +1,7 @@
 //! The rules for `metadata`, common to all kinds. Follows apimachinery's api/validation/objectmeta.go.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Resource;
@@ -44,11 +46,9 @@ pub fn validate_object_meta_update(new: &Value, old: &Value) -> Vec<FieldError> 
     let (new, old) = (&new["metadata"], &old["metadata"]);
     let mut errors = Errors::new();
     if !old["deletionTimestamp"].is_null() {
-        let mut extra: Vec<&str> = items(new, "finalizers")
-            .iter()
-            .filter(|f| !items(old, "finalizers").contains(f))
-            .filter_map(Value::as_str)
-            .collect();
+        let had: HashSet<&str> = items(old, "finalizers").iter().filter_map(Value::as_str).collect();
+        let wanted = items(new, "finalizers").iter().filter_map(Value::as_str);
+        let mut extra: Vec<&str> = wanted.filter(|one| !had.contains(one)).collect();
         extra.sort_unstable();
         if !extra.is_empty() {
             let list: Vec<String> = extra.iter().map(|f| format!("{f:?}")).collect();

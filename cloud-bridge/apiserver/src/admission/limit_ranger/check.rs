@@ -1,5 +1,7 @@
 //! What a pod or a claim asks for, against the limits of a range: in words of Kubernetes. Pure.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::kinds::pod::amounts::{Amounts, amounts, total};
@@ -102,12 +104,8 @@ fn too_far(limit: &Value, name: &str, most: Quantity, requests: &Amounts, limits
 
 /// All of it in one sentence, each once; `None` when nothing is wrong.
 pub(super) fn joined(wrong: Vec<String>) -> Option<String> {
-    let mut told: Vec<String> = Vec::new();
-    for one in wrong {
-        if !told.contains(&one) {
-            told.push(one);
-        }
-    }
+    let mut seen = HashSet::new();
+    let told: Vec<String> = wrong.into_iter().filter(|one| seen.insert(one.clone())).collect();
     match told.as_slice() {
         [] => None,
         [one] => Some(one.clone()),

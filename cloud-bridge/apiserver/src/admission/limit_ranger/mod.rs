@@ -13,28 +13,62 @@ use super::subject;
 use crate::kinds::{limit_range, volume};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, Stored};
-use apimachinery::json::items;
+use apimachinery::json::{entries, items};
 use apimachinery::meta;
 
-/// Before a pod or a claim is created, or changed in what it asks for. `old` is the object before an update.
-pub(super) fn admit(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: Option<&Value>) -> ApiResult<()> {
-    let pod = ctx.resource.rules().admit_pods;
-    let meant = match (pod, old.is_some(), ctx.path.subresource.as_str()) {
+/// How many amounts the containers of one pod may be held against, and get: each range names as many as it likes. In
+/// Kubernetes the time is the API server's.
+const WORK_MAX: usize = 200_000;
+
+/// The lists of amounts in a limit.
+const LISTS: [&str; 5] = ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"];
+
+/// The ranges that judge this: a pod or a claim that is created, or changed in what it asks for. `old` is the object before
+/// an update.
+fn ranges(store: &Store, ctx: &Attributes<'_>, old: Option<&Value>) -> ApiResult<Vec<Arc<Stored>>> {
+    let meant = match (ctx.resource.rules().admit_pods, old.is_some(), ctx.path.subresource.as_str()) {
         // What a pod asks for is changed by `resize` alone.
         (true, false, "") | (true, true, "resize") => true,
         (false, _, "") => ctx.resource.storage == volume::CLAIMS,
         _ => false,
     };
     if !meant || old.is_some_and(meta::deleting) {
+        return Ok(Vec::new());
+    }
+    Ok(store.list(limit_range::STORAGE, Some(&ctx.path.namespace), None, None)?)
+}
+
+fn limits(range: &Stored) -> &[Value] {
+    items(&range.value()["spec"], "limits")
+}
+
+/// How many amounts a pod's containers are held against.
+fn work(pod: &Value, ranges: &[Arc<Stored>]) -> usize {
+    let containers = items(&pod["spec"], "containers").len() + items(&pod["spec"], "initContainers").len();
+    let amounts = |limit: &Value| LISTS.iter().map(|list| entries(limit, list).count()).sum::<usize>();
+    let all: usize = ranges.iter().flat_map(|range| limits(range)).map(amounts).sum();
+    containers.saturating_mul(all)
+}
+
+/// Gives what is not named.
+pub(super) fn fill(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: Option<&Value>) -> ApiResult<()> {
+    if !ctx.resource.rules().admit_pods {
         return Ok(());
     }
-    let ranges: Vec<Arc<Stored>> = store.list(limit_range::STORAGE, Some(&ctx.path.namespace), None, None)?;
-    let limits = || ranges.iter().map(|range| items(&range.value()["spec"], "limits"));
-    if pod {
-        limits().for_each(|limits| defaults::fill(new, limits));
+    let ranges = ranges(store, ctx, old)?;
+    if work(new, &ranges) > WORK_MAX {
+        let why = "it has too many containers for all that the limit ranges of its namespace say";
+        return Err(ApiError::forbidden(&ctx.resource, subject(new), why));
     }
-    for limits in limits() {
-        let wrong = if pod { check::pod(new, limits) } else { check::claim(new, limits) };
+    ranges.iter().for_each(|range| defaults::fill(new, limits(range)));
+    Ok(())
+}
+
+/// Refuses what asks for too much or too little.
+pub(super) fn judge(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
+    let pod = ctx.resource.rules().admit_pods;
+    for range in ranges(store, ctx, old)? {
+        let wrong = if pod { check::pod(new, limits(&range)) } else { check::claim(new, limits(&range)) };
         if let Some(why) = check::joined(wrong) {
             return Err(ApiError::forbidden(&ctx.resource, subject(new), &why));
         }

@@ -30,11 +30,7 @@ pub(crate) enum Right<'a> {
 /// The single rights of a rule.
 fn rights(rule: &Rule) -> impl Iterator<Item = Right<'_>> {
     let names = move || -> Box<dyn Iterator<Item = Option<&str>> + '_> {
-        if rule.names.is_empty() {
-            Box::new(std::iter::once(None))
-        } else {
-            Box::new(rule.names.iter().map(Some))
-        }
+        if rule.names.is_empty() { Box::new(std::iter::once(None)) } else { Box::new(rule.names.iter().map(Some)) }
     };
     let resources = rule.groups.iter().flat_map(move |group| {
         rule.resources.iter().flat_map(move |resource| {

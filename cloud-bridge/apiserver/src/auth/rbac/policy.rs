@@ -200,12 +200,11 @@ impl Scope {
 
     /// A binding as the reason of a decision names it: with the first of its subjects that is the user.
     fn shown(&self, binding: &Binding, user: &UserInfo) -> String {
-        let held = |bound: &Bound, name: &str| bound.get(name)?.get(&binding.name).map(|held| (held.number, held.account));
-        let by_name = held(&self.users, &user.name).map(|(number, account)| {
-            (number, if account { Who::Account(&user.name) } else { Who::User(&user.name) })
-        });
-        let by_group =
-            user.groups.iter().filter_map(|group| Some((held(&self.groups, group)?.0, Who::Group(group))));
+        let held =
+            |bound: &Bound, name: &str| bound.get(name)?.get(&binding.name).map(|held| (held.number, held.account));
+        let by_name = held(&self.users, &user.name)
+            .map(|(number, account)| (number, if account { Who::Account(&user.name) } else { Who::User(&user.name) }));
+        let by_group = user.groups.iter().filter_map(|group| Some((held(&self.groups, group)?.0, Who::Group(group))));
         let first = by_name.into_iter().chain(by_group).min_by_key(|(number, _)| *number);
         binding.shown(&first.map_or(Who::User(&user.name), |(_, who)| who))
     }

@@ -262,8 +262,7 @@ fn the_first_subject_that_is_the_user_is_named() {
         (json!([{"kind": "x"}, person, account, group]), "User \"system:serviceaccount:n:eve\""),
         (json!([account, person, group]), "ServiceAccount \"eve/n\""),
     ] {
-        let policy =
-            policy(&[role("Role", "n", "reader", readers()), binding("n", "b", ("Role", "reader"), subjects)]);
+        let policy = policy(&[role("Role", "n", "reader", readers()), binding("n", "b", ("Role", "reader"), subjects)]);
         let reason = format!("RBAC: allowed by RoleBinding \"b/n\" of Role \"reader\" to {shown}");
         assert_eq!(policy.authorize(&eve, &asked), Ok(reason));
     }

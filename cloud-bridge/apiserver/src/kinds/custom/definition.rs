@@ -1,5 +1,7 @@
 //! The kind CustomResourceDefinition itself: defaults, preparation, validation.
 
+use std::collections::HashSet;
+
 use edge_protocol::json::SetField;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1;
 use serde_json::{Value, json};
@@ -137,17 +139,17 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required("spec.versions", "must have at least one version"));
         return;
     }
-    let mut seen: Vec<&Value> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut twice = false;
     for (index, version) in versions.iter().enumerate() {
         let path = format!("spec.versions[{index}]");
         let name = version["name"].as_str().unwrap_or_default();
         if let Some(why) = names::dns_1035_label(name).first() {
             errors.push(FieldError::invalid(format!("{path}.name"), &name.into(), why));
         }
-        if seen.contains(&&version["name"]) {
+        if !seen.insert(name) && !std::mem::replace(&mut twice, true) {
             errors.push(FieldError::invalid("spec.versions", &spec["versions"], "must contain unique version names"));
         }
-        seen.push(&version["name"]);
         let schema = &version["schema"]["openAPIV3Schema"];
         let schema_path = format!("{path}.schema.openAPIV3Schema");
         if !schema.is_object() {

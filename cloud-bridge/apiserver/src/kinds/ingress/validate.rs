@@ -1,5 +1,6 @@
 //! Rules of Ingresses, after pkg/apis/networking/validation of Kubernetes 1.36.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -163,15 +164,18 @@ fn service(errors: &mut Errors, path: &str, service: &Value) {
     }
 }
 
+fn points(ingress: &Value) -> &[Value] {
+    items(&ingress["status"]["loadBalancer"], "ingress")
+}
+
 /// Validates a change of the status. Addresses that the old one had may stay.
 pub(super) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    let list = |ingress: &Value| items(&ingress["status"]["loadBalancer"], "ingress").to_vec();
-    let known: Vec<Value> = list(old).into_iter().map(|one| one["ip"].clone()).collect();
-    for (i, one) in list(new).iter().enumerate() {
+    let known: HashSet<&str> = points(old).iter().map(|one| text(one, "ip")).collect();
+    for (i, one) in points(new).iter().enumerate() {
         let path = format!("status.loadBalancer.ingress[{i}]");
         let (ip, host) = (text(one, "ip"), text(one, "hostname"));
-        if !ip.is_empty() && !known.contains(&one["ip"]) {
+        if !ip.is_empty() && !known.contains(ip) {
             invalid_text(&mut errors, &format!("{path}.ip"), ip, names::ip_address(ip));
         }
         if !host.is_empty() {

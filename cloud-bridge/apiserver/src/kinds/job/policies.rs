@@ -23,8 +23,11 @@ pub(super) fn policies(errors: &mut Errors, path: &str, spec: &Value) {
     if let Some(policy) = failure {
         let rules = format!("{path}.podFailurePolicy.rules");
         limited(errors, &rules, items(policy, "rules").len(), RULES_MAX);
+        let pod = &spec["template"]["spec"];
+        let containers = items(pod, "containers").iter().chain(items(pod, "initContainers"));
+        let containers: HashSet<&str> = containers.map(|container| text(container, "name")).collect();
         for (i, rule) in items(policy, "rules").iter().enumerate() {
-            failure_rule(errors, &format!("{rules}[{i}]"), rule, spec);
+            failure_rule(errors, &format!("{rules}[{i}]"), rule, spec, &containers);
         }
     }
     if let Some(policy) = present(spec, "successPolicy") {
@@ -66,7 +69,7 @@ fn one_of(errors: &mut Errors, path: String, value: &str, known: &[&str]) {
     }
 }
 
-fn failure_rule(errors: &mut Errors, path: &str, rule: &Value, spec: &Value) {
+fn failure_rule(errors: &mut Errors, path: &str, rule: &Value, spec: &Value, containers: &HashSet<&str>) {
     let action = text(rule, "action");
     if action == "FailIndex" && integer(spec, "backoffLimitPerIndex").is_none() {
         let detail = "requires the backoffLimitPerIndex to be set";
@@ -75,7 +78,7 @@ fn failure_rule(errors: &mut Errors, path: &str, rule: &Value, spec: &Value) {
     one_of(errors, format!("{path}.action"), action, ACTIONS);
     let codes = present(rule, "onExitCodes");
     if let Some(codes) = codes {
-        exit_codes(errors, &format!("{path}.onExitCodes"), codes, spec);
+        exit_codes(errors, &format!("{path}.onExitCodes"), codes, containers);
     }
     let conditions = items(rule, "onPodConditions");
     limited(errors, &format!("{path}.onPodConditions"), conditions.len(), RULES_MAX);
@@ -94,16 +97,14 @@ fn failure_rule(errors: &mut Errors, path: &str, rule: &Value, spec: &Value) {
     }
 }
 
-fn exit_codes(errors: &mut Errors, path: &str, codes: &Value, spec: &Value) {
+fn exit_codes(errors: &mut Errors, path: &str, codes: &Value, containers: &HashSet<&str>) {
     let operator = text(codes, "operator");
     one_of(errors, format!("{path}.operator"), operator, OPERATORS);
-    if let Some(name) = present(codes, "containerName").and_then(Value::as_str) {
-        let pod = &spec["template"]["spec"];
-        let mut containers = items(pod, "containers").iter().chain(items(pod, "initContainers"));
-        if !containers.any(|container| text(container, "name") == name) {
-            let detail = "must be one of the container or initContainer names in the pod template";
-            errors.push(FieldError::invalid(format!("{path}.containerName"), &name.into(), detail));
-        }
+    if let Some(name) = present(codes, "containerName").and_then(Value::as_str)
+        && !containers.contains(name)
+    {
+        let detail = "must be one of the container or initContainer names in the pod template";
+        errors.push(FieldError::invalid(format!("{path}.containerName"), &name.into(), detail));
     }
     let at = format!("{path}.values");
     let values: Vec<i64> = items(codes, "values").iter().filter_map(Value::as_i64).collect();

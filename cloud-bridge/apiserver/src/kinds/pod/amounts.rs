@@ -38,15 +38,21 @@ pub(crate) fn total(spec: &Value, list: &str, levels: fn(&str) -> bool) -> Amoun
     }
     let (mut sidecars, mut first) = (Amounts::new(), Amounts::new());
     for container in items(spec, "initContainers") {
-        let mut own = amounts(&container["resources"], list);
-        if text(container, "restartPolicy") == "Always" {
+        let own = amounts(&container["resources"], list);
+        let sidecar = text(container, "restartPolicy") == "Always";
+        if sidecar {
             add(&mut all, &own);
             add(&mut sidecars, &own);
-            at_least(&mut first, &sidecars);
-        } else {
-            add(&mut own, &sidecars);
-            at_least(&mut first, &own);
         }
+        // What it does not name is what the sidecars before it came to, and was looked at with them.
+        let beside = |(name, amount): (&String, &Quantity)| {
+            let others = sidecars.get(name).copied();
+            (
+                name.clone(),
+                if sidecar { others.unwrap_or(*amount) } else { others.map_or(*amount, |sum| amount.plus(sum)) },
+            )
+        };
+        at_least(&mut first, &own.iter().map(beside).collect());
     }
     at_least(&mut all, &first);
     let whole = amounts(&spec["resources"], list).into_iter();

@@ -1,10 +1,12 @@
 //! The row of a pod. STATUS is a summary of the container statuses, not the phase.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kinds::columns::{AGE, NAME, Spec, age, human_duration, name, or_none};
-use apimachinery::json::{flag, integer, items, present, text};
+use apimachinery::json::{by_text, flag, integer, items, present, text};
 
 /// Columns of pods.
 pub(crate) const COLUMNS: &[Spec] = &[
@@ -78,7 +80,7 @@ fn summary(pod: &Value) -> Summary {
     if conditions.iter().any(|c| text(c, "type") == "PodScheduled" && text(c, "reason") == "SchedulingGated") {
         out.reason = "SchedulingGated".to_owned();
     }
-    let sidecars: Vec<&str> = items(spec, "initContainers")
+    let sidecars: HashSet<&str> = items(spec, "initContainers")
         .iter()
         .filter(|c| text(c, "restartPolicy") == "Always")
         .map(|c| text(c, "name"))
@@ -110,12 +112,12 @@ fn init_containers(
     restartable: &mut Summary,
     spec: &Value,
     status: &Value,
-    sidecars: &[&str],
+    sidecars: &HashSet<&str>,
 ) -> bool {
     let total = items(spec, "initContainers").len();
     for (i, container) in items(status, "initContainerStatuses").iter().enumerate() {
         out.count(container);
-        let sidecar = sidecars.contains(&text(container, "name"));
+        let sidecar = sidecars.contains(text(container, "name"));
         if sidecar {
             restartable.count(container);
         }
@@ -183,10 +185,8 @@ fn readiness_gates(spec: &Value, status: &Value) -> String {
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let is_true = |gate: &&Value| {
-        let conditions = items(status, "conditions");
-        let found = conditions.iter().find(|c| text(c, "type") == text(gate, "conditionType"));
-        found.is_some_and(|c| text(c, "status") == "True")
-    };
+    let conditions = by_text(items(status, "conditions"), "type");
+    let is_true =
+        |gate: &&Value| conditions.get(text(gate, "conditionType")).is_some_and(|one| text(one, "status") == "True");
     format!("{}/{}", gates.iter().filter(is_true).count(), gates.len())
 }

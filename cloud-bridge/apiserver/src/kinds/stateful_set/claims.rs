@@ -59,7 +59,8 @@ pub(super) fn with_volumes(spec: &Value) -> Value {
         return template;
     }
     let own = names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-    let others = items(pod, "volumes").iter().filter(|volume| !names.contains(&text(volume, "name"))).cloned();
+    let others =
+        items(pod, "volumes").iter().filter(|volume| names.binary_search(&text(volume, "name")).is_err()).cloned();
     let volumes: Vec<Value> = own.chain(others).collect();
     if let Some(pod) = pod.as_object_mut() {
         pod.insert("volumes".to_owned(), volumes.into());

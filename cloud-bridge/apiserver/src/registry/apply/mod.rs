@@ -4,7 +4,7 @@
 mod body;
 
 use edge_protocol::json::SetField;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use super::{Answer, Context, create, update};
 use crate::codec::decode;
 use crate::patch::fields;
 use crate::patch::fields::Fields;
+use crate::patch::places::{self, Places};
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;
 use apimachinery::meta;
@@ -117,13 +118,11 @@ fn entry(ctx: &Context<'_>, manager: &str, set: &Fields) -> Value {
 /// Finds fields that others own with another value: a conflict, or theirs no longer when forced.
 fn settle(live: &Value, applied: &Value, set: &Fields, entries: &mut Vec<Value>, force: bool) -> ApiResult<()> {
     let mut conflicts: Vec<(String, String)> = Vec::new();
+    let (is, wanted) = (Places::new(live), Places::new(applied));
     for entry in entries.iter_mut() {
         let theirs = fields::from_json(&entry["fieldsV1"]);
-        let lost: BTreeSet<_> = set
-            .intersection(&theirs)
-            .filter(|path| fields::at(live, path) != fields::at(applied, path))
-            .cloned()
-            .collect();
+        let lost: BTreeSet<_> =
+            set.intersection(&theirs).filter(|path| is.at(path) != wanted.at(path)).cloned().collect();
         let name = entry["manager"].as_str().unwrap_or_default().to_owned();
         conflicts.extend(
             lost.iter().filter(|p| p.last().is_none_or(|s| s != ".")).map(|p| (name.clone(), fields::shown(p))),
@@ -142,16 +141,15 @@ fn settle(live: &Value, applied: &Value, set: &Fields, entries: &mut Vec<Value>,
 fn conflict(conflicts: &[(String, String)]) -> ApiError {
     let plural = if conflicts.len() == 1 { "" } else { "s" };
     let mut text = format!("Apply failed with {} conflict{plural}: ", conflicts.len());
-    let managers: BTreeSet<&String> = conflicts.iter().map(|(manager, _)| manager).collect();
+    let mut managers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (manager, path) in conflicts {
+        managers.entry(manager).or_default().push(path);
+    }
     let parts: Vec<String> = managers
         .iter()
-        .map(|manager| {
-            let paths: Vec<&str> =
-                conflicts.iter().filter(|(m, _)| m == *manager).map(|(_, path)| path.as_str()).collect();
-            match paths.as_slice() {
-                [one] => format!("conflict with {manager:?}: {one}"),
-                many => format!("conflicts with {manager:?}:\n- {}", many.join("\n- ")),
-            }
+        .map(|(manager, paths)| match paths.as_slice() {
+            [one] => format!("conflict with {manager:?}: {one}"),
+            many => format!("conflicts with {manager:?}:\n- {}", many.join("\n- ")),
         })
         .collect();
     text += &parts.join("\n");
@@ -166,17 +164,15 @@ fn conflict(conflicts: &[(String, String)]) -> ApiError {
 
 /// Removes what the manager set before and no longer does, unless somebody else owns it.
 fn give_up(merged: &mut Value, before: &Fields, set: &Fields, others: &Fields) {
-    for path in before.difference(set) {
+    let gone = before.difference(set).filter(|path| {
         let item = path.last().is_some_and(|s| s == ".");
-        let stem = if item { &path[..path.len() - 1] } else { path };
+        let stem: &[String] = if item { &path[..path.len() - 1] } else { path };
         // What begins with the stem comes right behind it in the order of the sets.
         let within = |fields: &Fields| {
             let mut from = fields.range::<[String], _>((Bound::Included(stem), Bound::Unbounded));
             from.next().is_some_and(|other| other.starts_with(stem))
         };
-        let needed = within(set) || within(others);
-        if !needed {
-            fields::remove(merged, path);
-        }
-    }
+        !within(set) && !within(others)
+    });
+    places::remove(merged, gone);
 }

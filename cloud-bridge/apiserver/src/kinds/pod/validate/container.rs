@@ -1,6 +1,6 @@
 //! Containers and init containers of a pod.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const RESTART_POLICIES: &[&str] = &["Always", "Never", "OnFailure"];
 /// What the containers of a pod are judged by.
 pub(crate) struct PodFacts<'a> {
     pub(crate) volumes: HashMap<&'a str, &'a Value>,
-    pub(crate) claims: Vec<&'a str>,
+    pub(crate) claims: BTreeSet<&'a str>,
     pub(crate) grace: Option<i64>,
     pub(crate) os: Option<&'a str>,
     pub(crate) restart_policy: &'a str,

@@ -2,14 +2,14 @@
 //! As `ValidatePodEphemeralContainersUpdate` of pkg/apis/core/validation.
 
 use edge_protocol::json::SetField;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
 use super::container::{PodFacts, ephemeral};
 use super::volume;
 use apimachinery::field::{Errors, FieldError};
-use apimachinery::json::{integer, items, present, text};
+use apimachinery::json::{by_text, integer, items, present, text};
 use apimachinery::well_known::MIRROR_ANNOTATION;
 
 const FIELD: &str = "spec.ephemeralContainers";
@@ -40,15 +40,15 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     let facts = PodFacts {
         volumes: volume::volumes(&mut Errors::new(), "spec.volumes", spec),
-        claims: Vec::new(),
+        claims: BTreeSet::new(),
         grace: integer(spec, "terminationGracePeriodSeconds"),
         os: present(spec, "os").map(|os| text(os, "name")),
         restart_policy: text(spec, "restartPolicy"),
         host_users: spec["hostUsers"] != false,
     };
-    let usual: Vec<&str> =
+    let usual: HashSet<&str> =
         ["containers", "initContainers"].iter().flat_map(|l| items(spec, l)).map(|c| text(c, "name")).collect();
-    let mut taken: HashSet<&str> = usual.iter().copied().collect();
+    let mut taken: HashSet<&str> = usual.clone();
     for (i, container) in list.iter().enumerate() {
         let path = format!("{FIELD}[{i}]");
         ephemeral(&mut errors, &path, container, &facts);
@@ -57,15 +57,16 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
             errors.push(FieldError::duplicate(format!("{path}.name"), &name.into()));
         }
         let target = text(container, "targetContainerName");
-        if !target.is_empty() && !usual.contains(&target) {
+        if !target.is_empty() && !usual.contains(target) {
             errors.push(FieldError::not_found(format!("{path}.targetContainerName"), &target.into()));
         }
     }
+    let kept = by_text(list, "name");
     for old in before {
         let name = text(old, "name");
-        let fate = match list.iter().find(|c| text(c, "name") == name) {
+        let fate = match kept.get(name) {
             None => "removed",
-            Some(new) if new != old => "changed",
+            Some(new) if *new != old => "changed",
             Some(_) => continue,
         };
         errors

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::spec;
 use crate::kinds::pod::qos;
 use apimachinery::field::{Errors, FieldError};
-use apimachinery::json::{items, items_mut, text};
+use apimachinery::json::{by_text, items, items_mut, text};
 use apimachinery::well_known::MIRROR_ANNOTATION;
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];
@@ -17,10 +17,9 @@ pub(crate) fn prepare(new: &mut Value, old: &Value) {
     let mut merged = old.clone();
     merged.set_at(&["metadata", "resourceVersion"], new.take_at(&["metadata", "resourceVersion"]));
     for list in LISTS {
+        let wanted = by_text(items(&new["spec"], list), "name");
         for container in merged.get_mut("spec").into_iter().flat_map(|spec| items_mut(spec, list)) {
-            let Some(wanted) = items(&new["spec"], list).iter().find(|c| c["name"] == container["name"]) else {
-                continue;
-            };
+            let Some(wanted) = wanted.get(text(container, "name")) else { continue };
             let resources = wanted["resources"].clone();
             container.set("resources", if resources.is_null() { Map::new().into() } else { resources });
         }

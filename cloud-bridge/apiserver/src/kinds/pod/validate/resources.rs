@@ -1,5 +1,7 @@
 //! Resource names and amounts.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use apimachinery::field::{Errors, FieldError, invalid_text, with_detail};
@@ -34,7 +36,7 @@ const STANDARD_RESOURCES: &[&str] = &[
 ];
 
 /// `resources` of a container. `claims` are the names of `spec.resourceClaims`.
-pub(crate) fn container(errors: &mut Errors, path: &str, resources: &Value, claims: &[&str]) {
+pub(crate) fn container(errors: &mut Errors, path: &str, resources: &Value, claims: &BTreeSet<&str>) {
     requirements(errors, path, resources, container_name);
     claim_names(errors, path, resources, claims);
 }
@@ -135,15 +137,20 @@ pub(crate) fn container_name(errors: &mut Errors, path: &str, name: &str) {
     errors.push(FieldError::invalid(path, &name.into(), complaint));
 }
 
-fn claim_names(errors: &mut Errors, path: &str, resources: &Value, claims: &[&str]) {
+fn claim_names(errors: &mut Errors, path: &str, resources: &Value, claims: &BTreeSet<&str>) {
+    // More than are told of: the names are many, too.
+    const TOLD: usize = 512;
     for (i, claim) in items(resources, "claims").iter().enumerate() {
         let path = format!("{path}.claims[{i}]");
         let name = text(claim, "name");
         if name.is_empty() {
             errors.push(FieldError::required(path, ""));
-        } else if !claims.contains(&name) {
-            let known =
-                if claims.is_empty() { " which is empty".to_owned() } else { format!(": {}", claims.join(", ")) };
+        } else if !claims.contains(name) {
+            let known = match errors.len() {
+                _ if claims.is_empty() => " which is empty".to_owned(),
+                0..TOLD => format!(": {}", claims.iter().copied().collect::<Vec<_>>().join(", ")),
+                _ => String::new(),
+            };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
             errors.push(with_detail(FieldError::not_found(path, &name.into()), &detail));
         }

@@ -1,7 +1,9 @@
 //! What may change in a pod's spec once it exists.
 
+use std::collections::HashSet;
+
 use edge_protocol::json::SetField;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{affinity, annotations, spec};
 use apimachinery::field::{Errors, FieldError};
@@ -38,16 +40,17 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     let before = items(old, "tolerations");
     let after = items(new, "tolerations");
-    if !before.iter().all(|old| after.iter().any(|new| same_but_seconds(new, old))) {
+    let kept: HashSet<String> = after.iter().map(but_seconds).collect();
+    if !before.iter().all(|old| kept.contains(&but_seconds(old))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden("spec.tolerations", detail));
     } else {
         affinity::tolerations(&mut errors, "spec.tolerations", after);
     }
-    let gates: Vec<&str> = items(old, "schedulingGates").iter().map(|g| text(g, "name")).collect();
+    let gates: HashSet<&str> = items(old, "schedulingGates").iter().map(|g| text(g, "name")).collect();
     for (i, gate) in items(new, "schedulingGates").iter().enumerate() {
         let name = text(gate, "name");
-        if !gates.contains(&name) {
+        if !gates.contains(name) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.push(FieldError::forbidden(format!("spec.schedulingGates[{i}].name"), &detail));
         }
@@ -82,8 +85,9 @@ fn deadline(errors: &mut Errors, new: &Value, old: &Value) -> bool {
     }
 }
 
-fn same_but_seconds(new: &Value, old: &Value) -> bool {
-    ["key", "operator", "value", "effect"].iter().all(|field| text(new, field) == text(old, field))
+/// A toleration without its seconds, as something that can be looked up.
+fn but_seconds(toleration: &Value) -> String {
+    json!(["key", "operator", "value", "effect"].map(|field| text(toleration, field))).to_string()
 }
 
 /// One line for each field that must not change and did: `spec.hostNetwork: false -> true`.
