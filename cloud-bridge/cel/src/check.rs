@@ -35,7 +35,29 @@ struct Checker<'a> {
 impl Checker<'_> {
     /// Adds an error about what stands where `word` first does.
     fn wrong(&mut self, word: &str, text: &str) -> Type {
-        let error = located(self.source, find_word(self.source, word), text);
+        self.wrong_at(find_word(self.source, word), text)
+    }
+
+    /// Adds an error about the selection of a field: it is at the point, of `has()` at the bracket.
+    fn wrong_field(&mut self, field: &str, test: bool, text: &str) -> Type {
+        let before = find_word(self.source, field).and_then(|at| self.source.get(..at));
+        let place = match before {
+            Some(before) if test => before.rfind('('),
+            Some(before) => before.rfind('.'),
+            None => None,
+        };
+        self.wrong_at(place, text)
+    }
+
+    /// Adds an error about a call: it is at the bracket.
+    fn wrong_call(&mut self, word: &str, text: &str) -> Type {
+        let named = find_word(self.source, word);
+        let open = named.and_then(|at| Some(at + self.source.get(at..)?.find('(')?));
+        self.wrong_at(open.or(named), text)
+    }
+
+    fn wrong_at(&mut self, place: Option<usize>, text: &str) -> Type {
+        let error = located(self.source, place, text);
         if !self.errors.contains(&error) {
             self.errors.push(error);
         }
@@ -56,7 +78,7 @@ impl Checker<'_> {
             Expr::Ident(name) => self.variable(name),
             Expr::Select(select) => {
                 let operand = self.expr(&select.operand);
-                let found = self.select(&operand, &select.field);
+                let found = self.select(&operand, &select.field, select.test);
                 if select.test { Type::Bool } else { found }
             }
             Expr::List(list) => {
@@ -90,16 +112,16 @@ impl Checker<'_> {
         }
     }
 
-    fn select(&mut self, operand: &Type, field: &str) -> Type {
+    fn select(&mut self, operand: &Type, field: &str, test: bool) -> Type {
         match operand {
             Type::Dyn => Type::Dyn,
             Type::Map(_, value) => value.as_ref().clone(),
             Type::Object(fields) => match fields.get(field) {
                 Some(found) => found.clone(),
-                None => self.wrong(field, &format!("undefined field '{field}'")),
+                None => self.wrong_field(field, test, &format!("undefined field '{field}'")),
             },
-            Type::Optional(inner) => Type::Optional(Rc::new(self.select(inner, field))),
-            other => self.wrong(field, &format!("type '{other}' does not support field selection")),
+            Type::Optional(inner) => Type::Optional(Rc::new(self.select(inner, field, test))),
+            other => self.wrong_field(field, test, &format!("type '{other}' does not support field selection")),
         }
     }
 
@@ -172,7 +194,7 @@ impl Checker<'_> {
         let given: Vec<Type> = arguments.iter().map(|argument| self.expr(argument)).collect();
         let functions = self.functions;
         let Some(overloads) = functions.get(name) else {
-            return self.wrong(word, &format!("undeclared reference to '{name}' (in container '')"));
+            return self.wrong_call(word, &format!("undeclared reference to '{name}' (in container '')"));
         };
         let mut results = overloads.iter().filter_map(|one| fits(one, receiver.as_ref(), &given));
         match (results.next(), results.next()) {
@@ -187,7 +209,8 @@ impl Checker<'_> {
         let given: Vec<String> = given.iter().map(Type::to_string).collect();
         let receiver = receiver.map(|one| format!("{one}.")).unwrap_or_default();
         let text = format!("found no matching overload for '{name}' applied to '{receiver}({})'", given.join(", "));
-        self.wrong(word, &text)
+        // An operator stands where its sign does.
+        if name.contains(['_', '@']) { self.wrong(word, &text) } else { self.wrong_call(word, &text) }
     }
 
     /// The result of an operator; `None` when it is none.
@@ -221,7 +244,7 @@ impl Checker<'_> {
                     Some(Expr::Literal(LiteralValue::String(field))) => field.inner().to_owned(),
                     _ => String::new(),
                 };
-                let found = self.select(operand, &field);
+                let found = self.select(operand, &field, false);
                 Some(if matches!(found, Type::Optional(_)) { found } else { Type::Optional(Rc::new(found)) })
             }
             (operators::NEGATE, [one]) => matches!(one, Type::Int | Type::Double | Type::Dyn).then(|| one.clone()),
@@ -232,7 +255,8 @@ impl Checker<'_> {
             Some(found) => found,
             None => {
                 let sign = name.trim_matches(['_', '@']);
-                self.no_overload(sign, name, None, &given)
+                let first = if name == operators::CONDITIONAL { "?" } else { sign.trim_end_matches("_]") };
+                self.no_overload(first, name, None, &given)
             }
         })
     }

@@ -62,16 +62,18 @@ pub fn run() -> io::Result<()> {
     let note = Some(note);
     let mut helper = Helper::new(note);
     let (mut questions, mut answers) = (io::stdin().lock(), io::stdout().lock());
+    helper.environment.note("", &serde_json::Value::Null);
     loop {
         // Reading a question costs time, too.
         allow_seconds(SCHEMA_SECONDS)?;
-        helper.environment.note("", &serde_json::Value::Null);
         let Some(question) = frame::read(&mut questions, QUESTION_MAX)? else { return Ok(()) };
         // From here on the process may end because of the question: parsed, it is many times as large.
         helper.environment.note(UNDER_WAY, &serde_json::Value::Null);
         let question: Question = serde_json::from_slice(&question)?;
         allow_seconds(seconds(&question))?;
         let answer = helper.answer(question);
+        // Before the answer: who ends the process that has answered interrupts nothing.
+        helper.environment.note("", &serde_json::Value::Null);
         frame::write(&mut answers, &answer, ANSWER_MAX)?;
     }
 }

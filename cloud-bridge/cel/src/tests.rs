@@ -87,10 +87,21 @@ fn rules_that_do_not_compile_are_refused_with_their_place() {
     assert_eq!(
         told(rule("self.sise > 1")),
         [
-            "openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: Invalid value: {\"Rule\":\"self.sise \\u003e 1\",\"Message\":\"\",\"MessageExpression\":\"\",\"Reason\":null,\"FieldPath\":\"\",\"OptionalOldSelf\":null}: compilation failed: ERROR: <input>:1:6: undefined field 'sise'\n | self.sise > 1\n | .....^"
+            "openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: Invalid value: {\"Rule\":\"self.sise \\u003e 1\",\"Message\":\"\",\"MessageExpression\":\"\",\"Reason\":null,\"FieldPath\":\"\",\"OptionalOldSelf\":null}: compilation failed: ERROR: <input>:1:5: undefined field 'sise'\n | self.sise > 1\n | ....^"
         ],
     );
+    // The places are those that a real API server told.
     for (wrong, why) in [
+        ("self.text.frobnicate()", "<input>:1:21: undeclared reference to 'frobnicate'"),
+        ("sortBy(self.text)", "<input>:1:7: undeclared reference to 'sortBy'"),
+        ("self.size + 'a' == 'b'", "<input>:1:11: found no matching overload for '_+_'"),
+        ("self.size.startsWith('a')", "<input>:1:21: found no matching overload for 'startsWith'"),
+        ("self.size.foo == 1", "<input>:1:10: type 'int' does not support field selection"),
+        ("has(self.nope)", "<input>:1:4: undefined field 'nope'"),
+        ("self.?nope.hasValue()", "<input>:1:5: undefined field 'nope'"),
+        ("self.text['a'] == 1", "<input>:1:10: found no matching overload for '_[_]'"),
+        ("self.size ? true : false", "<input>:1:11: found no matching overload for '_?_:_'"),
+        ("!self.size", "<input>:1:1: found no matching overload for '!_'"),
         ("self.size == 'a'", "found no matching overload for '_==_' applied to '(int, string)'"),
         ("self.size.startsWith('a')", "found no matching overload for 'startsWith' applied to 'int.(string)'"),
         ("self.text.frobnicate()", "undeclared reference to 'frobnicate' (in container '')"),

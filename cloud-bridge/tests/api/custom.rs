@@ -159,3 +159,68 @@ async fn definitions_are_validated_and_survive_a_restart() {
     let thing = api.reopen().await.get("/apis/example.com/v1/things/t").await.ok();
     assert_eq!(thing["any"]["x"], 1);
 }
+
+/// Objects of a kind that is scaled have numbers and a selector where its paths lead, whatever their schema says.
+#[tokio::test]
+async fn what_scales_is_a_number() {
+    let api = Api::open().await;
+    let group = format!("scaled.{}.example.com", api.ns);
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let scale = json!({"specReplicasPath": ".spec.many.bulbs", "statusReplicasPath": ".status.bulbs",
+        "labelSelectorPath": ".status.selector"});
+    let definition = json!({
+        "metadata": {"name": format!("lights.{group}")},
+        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "lights", "kind": "Light"}, "versions": [{
+            "name": "v1", "served": true, "storage": true, "subresources": {"status": {}, "scale": scale},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}}}]},
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    api.post(definitions, definition).await.ok();
+    let all = api.group_path(&format!("{group}/v1"), "lights");
+    api.until(&all, |answer| answer.code == 200).await;
+    let light = |many: Value| json!({"apiVersion": format!("{group}/v1"), "kind": "Light", "metadata": {"name": "l"}, "spec": {"many": many}});
+    let invalid = |text: &str| format!("Light.{group} \"l\" is invalid: {text}");
+    let accessor = "Invalid value: 0: .spec.many";
+    for (many, why) in [
+        (json!({"bulbs": -1}), "Invalid value: -1: should be a non-negative integer".to_owned()),
+        (
+            json!({"bulbs": 4_294_967_296_i64}),
+            "Invalid value: 4294967296: should be less than or equal to 2147483647".into(),
+        ),
+        (json!({"bulbs": 1.5}), format!("{accessor}.bulbs accessor error: 1.5 is of the type float64, expected int64")),
+        (json!({"bulbs": true}), format!("{accessor}.bulbs accessor error: true is of the type bool, expected int64")),
+        (
+            json!({"bulbs": {"b": [1, "x"], "a": "y"}}),
+            format!(
+                "{accessor}.bulbs accessor error: map[a:y b:[1 x]] is of the type map[string]interface {{}}, expected int64"
+            ),
+        ),
+        (
+            json!(["x", {}]),
+            format!(
+                "{accessor}.bulbs accessor error: [x map[]] is of the type []interface {{}}, expected map[string]interface{{}}"
+            ),
+        ),
+    ] {
+        api.post(&all, light(many)).await.fails(422, &invalid(&format!(".spec.many.bulbs: {why}")));
+    }
+    api.post(&all, light(json!({}))).await.ok();
+    api.get(&format!("{all}/l/scale"))
+        .await
+        .fails(500, "Internal error occurred: the spec replicas field \".spec.many.bulbs\" does not exist");
+    api.patch(&format!("{all}/l"), MERGE, json!({"spec": {"many": {"bulbs": "2"}}})).await.fails(
+        422,
+        &invalid(".spec.many.bulbs: Invalid value: 0: .spec.many.bulbs accessor error: 2 is of the type string, expected int64"),
+    );
+    let status = json!({"status": {"bulbs": -2, "selector": {"a": "b"}}});
+    api.patch(&format!("{all}/l/status"), MERGE, status).await.fails(
+        422,
+        &invalid(
+            "[.status.bulbs: Invalid value: -2: should be a non-negative integer, .status.selector: Invalid value: \"\": \
+             .status.selector accessor error: map[a:b] is of the type map[string]interface {}, expected string]",
+        ),
+    );
+    let scaled = api.patch(&format!("{all}/l/scale"), MERGE, json!({"spec": {"replicas": 4}})).await.ok();
+    assert_eq!(scaled["spec"], json!({"replicas": 4}));
+    api.delete(&format!("{definitions}/lights.{group}"), Value::Null).await.ok();
+}

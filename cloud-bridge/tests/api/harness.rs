@@ -233,11 +233,12 @@ impl Watch {
     }
 }
 
-/// A small valid pod.
+/// A small valid pod that nobody acts on: no scheduler has this name, so a real cluster leaves it as it is.
 pub(crate) fn pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-        "spec": {"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "busybox"}]},
+        "spec": {"schedulerName": "nobody", "automountServiceAccountToken": false,
+            "containers": [{"name": "c", "image": "busybox"}]},
     })
 }
 

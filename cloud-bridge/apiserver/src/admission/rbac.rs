@@ -1,7 +1,6 @@
 //! Nobody gives rights that they do not have: writing a role takes its rules or the verb `escalate`, writing a binding the
 //! rules of its role or the verb `bind` (K8s pkg/registry/rbac/*/policybased/storage.go, escalation_check.go).
 
-use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes as Request;
@@ -85,7 +84,7 @@ fn binding(request: &Request<'_>, new: &Value) -> ApiResult<()> {
     let plural = match role.kind.as_str() {
         "Role" => "roles",
         "ClusterRole" => "clusterroles",
-        _ => return Err(ApiError::unknown(role.missing(true))),
+        _ => return Err(ApiError::unknown(role.missing(None))),
     };
     let asked = Attributes {
         verb: "bind".into(),
@@ -105,18 +104,9 @@ fn binding(request: &Request<'_>, new: &Value) -> ApiResult<()> {
     }
     let policy = request.inner.authorizer.rbac.policy();
     let Some(rules) = policy.rules(&request.path.namespace, &role) else {
-        return Err(not_found(&role, plural));
+        return Err(ApiError::not_found(&request.resource, &role.name));
     };
     confirm(request, &policy, meta::text(new, "name"), rules)
-}
-
-fn not_found(role: &RoleRef, plural: &str) -> ApiError {
-    let mut error = ApiError::no_resource();
-    error.message = role.missing(true);
-    error.details.set("name", role.name.as_str().into());
-    error.details.set("group", GROUP.into());
-    error.details.set("kind", plural.into());
-    error
 }
 
 /// Whether the user has this verb on roles of the request's group.
@@ -140,7 +130,7 @@ fn may(request: &Request<'_>, verb: &str, resource: &str, name: &str) -> bool {
 /// That the user has all these rules where the request is made.
 fn confirm(request: &Request<'_>, policy: &Policy, name: &str, rules: &[Rule]) -> ApiResult<()> {
     let user = request.user;
-    let (own, errors) = policy.rules_for(user, &request.path.namespace, true);
+    let (own, errors) = policy.rules_for(user, &request.path.namespace, Some(&request.resource.qualified()));
     let why = match cover::uncovered(&own, rules) {
         Ok(missing) if missing.is_empty() => return Ok(()),
         Ok(missing) => {

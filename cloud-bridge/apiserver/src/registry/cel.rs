@@ -51,8 +51,7 @@ pub(crate) fn check(
     let Some(question) = strategy.validations(&ctx.path.subresource, new, old) else { return Ok(()) };
     if errors.iter().any(|error| blocks(error.kind)) {
         let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-        let message = format!("Invalid value: \"null\": {why}");
-        errors.push(FieldError { field: "<nil>".to_owned(), kind: FieldErrorKind::Invalid, message });
+        errors.push(FieldError::invalid("<nil>", &Value::Null, why));
         return Ok(());
     }
     match &ctx.cel.answered {

@@ -24,16 +24,16 @@ impl RoleRef {
         Self { group: field("apiGroup"), kind: field("kind"), name: field("name") }
     }
 
-    /// That it is not there, as the cache of the authorizer says it or as the storage does.
-    pub(crate) fn missing(&self, stored: bool) -> String {
-        let resource = match (self.kind.as_str(), stored) {
-            ("Role", false) => "role",
-            ("Role", true) => "roles",
-            ("ClusterRole", false) => "clusterrole",
-            ("ClusterRole", true) => "clusterroles",
-            (kind, _) => return format!("unsupported role reference kind: {kind:?}"),
+    /// That it is not there, as the cache of the authorizer says it. Before a write of roles or bindings the storage is
+    /// asked, and names the resource that the request `asked` for, whatever was looked up (K8s
+    /// apiserver/pkg/registry/generic/registry/store.go, `qualifiedResourceFromContext`).
+    pub(crate) fn missing(&self, asked: Option<&str>) -> String {
+        let own = match self.kind.as_str() {
+            "Role" => "role.rbac.authorization.k8s.io",
+            "ClusterRole" => "clusterrole.rbac.authorization.k8s.io",
+            kind => return format!("unsupported role reference kind: {kind:?}"),
         };
-        format!("{resource}.{} {:?} not found", super::GROUP, self.name)
+        format!("{} {:?} not found", asked.unwrap_or(own), self.name)
     }
 }
 

@@ -113,7 +113,7 @@ impl Policy {
                     return ControlFlow::Break(());
                 }
                 Some(_) => {}
-                None => note(&mut errors, || binding.role.missing(false)),
+                None => note(&mut errors, || binding.role.missing(None)),
             }
             ControlFlow::Continue(())
         });
@@ -124,16 +124,21 @@ impl Policy {
         }
     }
 
-    /// All rules that the user has in this namespace, and what could not be looked up. `stored` words it as the storage
-    /// does, else as a cache does.
-    pub(crate) fn rules_for(&self, user: &UserInfo, namespace: &str, stored: bool) -> (Vec<&Rule>, Option<String>) {
+    /// All rules that the user has in this namespace, and what could not be looked up, in the words of
+    /// [`RoleRef::missing`].
+    pub(crate) fn rules_for(
+        &self,
+        user: &UserInfo,
+        namespace: &str,
+        asked: Option<&str>,
+    ) -> (Vec<&Rule>, Option<String>) {
         let (mut rules, mut errors, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         self.visit(user, namespace, |_, binding| {
             match self.rules(&binding.namespace, &binding.role) {
                 // However many bindings there are to it, a role says the same.
                 Some(found) if seen.insert(found.as_ptr()) => rules.extend(found.iter()),
                 Some(_) => {}
-                None => note(&mut errors, || binding.role.missing(stored)),
+                None => note(&mut errors, || binding.role.missing(asked)),
             }
             ControlFlow::Continue(())
         });

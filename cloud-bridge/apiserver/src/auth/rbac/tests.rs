@@ -136,8 +136,8 @@ fn a_role_that_is_not_there_is_told_and_gives_nothing() {
          role.rbac.authorization.k8s.io \"gone\" not found, unsupported role reference kind: \"Robe\"]"
     );
     assert_eq!(
-        policy.rules_for(&eve, "", true),
-        (vec![], Some("clusterroles.rbac.authorization.k8s.io \"gone\" not found".into()))
+        policy.rules_for(&eve, "", Some("rolebindings.rbac.authorization.k8s.io")),
+        (vec![], Some("rolebindings.rbac.authorization.k8s.io \"gone\" not found".into()))
     );
     // The role may come later.
     let (storage, role) = role("Role", "n", "gone", readers());
@@ -193,7 +193,7 @@ fn rules_of_somebody_are_told_once() {
     let twice = json!([user("eve")[0], {"kind": "Group", "name": "people"}]);
     let policy =
         policy(&[role("ClusterRole", "", "reader", readers()), binding("", "b", ("ClusterRole", "reader"), twice)]);
-    let (rules, errors) = policy.rules_for(&UserInfo::new("eve", ["people"]), "n", false);
+    let (rules, errors) = policy.rules_for(&UserInfo::new("eve", ["people"]), "n", None);
     assert_eq!((rules.len(), errors), (1, None));
     assert_eq!(rules[0].value(), json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}));
 }

@@ -3,6 +3,7 @@
 pub(crate) mod approval;
 pub(crate) mod cel;
 pub(crate) mod definition;
+mod scale;
 pub(crate) mod schema;
 pub(crate) mod strategy;
 pub(crate) mod validate;

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::cel::Validations;
-use super::{schema, validate};
+use super::{scale, schema, validate};
 use crate::codec::decode::{self, Decoded};
 use crate::codec::jsonpath;
 use crate::kinds::columns::human_duration;
@@ -93,7 +93,7 @@ impl Custom {
         }
     }
 
-    fn check(&self, obj: &Value) -> Vec<FieldError> {
+    fn check(&self, obj: &Value, status_alone: bool) -> Vec<FieldError> {
         let mut value = obj.clone();
         if let Some(map) = value.as_object_mut() {
             map.remove("metadata");
@@ -105,6 +105,7 @@ impl Custom {
         }
         let mut errors = Vec::new();
         validate::validate(&value, &schema, "", &mut errors);
+        errors.extend(self.scale.iter().flat_map(|paths| scale::validate(obj, paths, status_alone)));
         errors
     }
 
@@ -217,15 +218,15 @@ impl Strategy for Custom {
     }
 
     fn validate_create(&self, obj: &Value) -> Vec<FieldError> {
-        self.check(obj)
+        self.check(obj, false)
     }
 
     fn validate_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
-        self.check(new)
+        self.check(new, false)
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
-        self.check(new)
+        self.check(new, true)
     }
 
     fn scale(&self) -> Option<&ScalePaths> {

@@ -170,7 +170,7 @@ pub(super) fn rules(inner: &Inner, user: &UserInfo, spec: &Value) -> ApiResult<V
         return Err(ApiError::bad_request("no namespace on request"));
     }
     let policy = inner.authorizer.rbac.policy();
-    let (rules, error) = policy.rules_for(user, namespace, false);
+    let (rules, error) = policy.rules_for(user, namespace, None);
     let of = |field: &str, fields: &[&str]| -> Value {
         let values = rules.iter().map(|rule| rule.value()).filter(|rule| !items(rule, field).is_empty());
         let kept = values.map(|mut rule| {

@@ -27,6 +27,13 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
     let live = resource.read(current.value());
     let shown = show(&live, paths);
     let wanted = match verb {
+        // Of a custom resource it may not be there (K8s registry/customresource/etcd.go, `ScaleREST`); a write makes it.
+        "get" if jsonpath::find(&live, &paths.spec_replicas).is_empty() => {
+            return Err(ApiError::internal(format!(
+                "the spec replicas field {:?} does not exist",
+                paths.spec_replicas
+            )));
+        }
         "get" => return Ok(Answer::Plain(200, shown)),
         "update" => typed::read::<Scale>(body, "Scale")?,
         "patch" if media == "application/merge-patch+json" => {
@@ -96,8 +103,10 @@ fn show(object: &Value, paths: &ScalePaths) -> Value {
         Some(selector @ Value::Object(_)) => status.set("selector", format_label_selector(selector).into()),
         _ => {}
     }
-    json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        "spec": { "replicas": number(&paths.spec_replicas) }, "status": status,
-    })
+    // None at all are left out (K8s staging/src/k8s.io/api/autoscaling/v1/types.go).
+    let spec = match number(&paths.spec_replicas) {
+        0 => json!({}),
+        replicas => json!({ "replicas": replicas }),
+    };
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }

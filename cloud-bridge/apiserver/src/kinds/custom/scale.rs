@@ -1,0 +1,92 @@
+//! What the scale subresource of a custom resource asks of its objects: numbers where its paths lead, and a selector that
+//! is text (K8s apiextensions-apiserver/pkg/registry/customresource/validator.go, `ValidateScaleSpec`).
+
+use serde_json::Value;
+
+use crate::resource::strategy::ScalePaths;
+use apimachinery::field::FieldError;
+
+/// Values of strangers are not told at any length.
+const SHOWN: usize = 1000;
+
+/// Of the whole object, or of its status alone.
+pub(super) fn validate(object: &Value, paths: &ScalePaths, status_alone: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if !status_alone {
+        errors.extend(number(object, &paths.spec_replicas));
+    }
+    errors.extend(number(object, &paths.status_replicas));
+    if !paths.selector.is_empty() {
+        let selector = nested(object, &paths.selector, "string", Value::is_string);
+        errors.extend(selector.err().map(|why| FieldError::invalid(paths.selector.as_ref(), &"".into(), &why)));
+    }
+    errors
+}
+
+fn number(object: &Value, path: &str) -> Option<FieldError> {
+    let (number, why) = match nested(object, path, "int64", Value::is_i64) {
+        Ok(found) => match found.and_then(Value::as_i64)? {
+            low @ ..0 => (low, "should be a non-negative integer".to_owned()),
+            high if high > i32::MAX.into() => (high, format!("should be less than or equal to {}", i32::MAX)),
+            _ => return None,
+        },
+        Err(why) => (0, why),
+    };
+    Some(FieldError::invalid(path, &number.into(), &why))
+}
+
+/// What stands at the path; an error where something else is in its way or there.
+fn nested<'a>(
+    object: &'a Value,
+    path: &str,
+    expected: &str,
+    is: impl Fn(&Value) -> bool,
+) -> Result<Option<&'a Value>, String> {
+    let wrong = |path: &str, found: &Value, expected: &str| {
+        let shown: String = shown(found).chars().take(SHOWN).collect();
+        format!("{path} accessor error: {shown} is of the type {}, expected {expected}", kind(found))
+    };
+    let path = path.strip_prefix('.').unwrap_or(path);
+    let (mut found, mut so_far) = (object, String::new());
+    for name in path.split('.') {
+        so_far = format!("{so_far}.{name}");
+        match found {
+            Value::Null => return Ok(None),
+            Value::Object(fields) => match fields.get(name) {
+                Some(inner) => found = inner,
+                None => return Ok(None),
+            },
+            other => return Err(wrong(&so_far, other, "map[string]interface{}")),
+        }
+    }
+    if is(found) { Ok(Some(found)) } else { Err(wrong(&so_far, found, expected)) }
+}
+
+/// The name of its type in Go.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go shows it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let mut fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", shown(value))).collect();
+            fields.sort_unstable();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
