@@ -4,7 +4,7 @@
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
-use crate::harness::{APPLY, Api, MERGE, STRATEGIC, TABLE, merge};
+use crate::harness::{APPLY, Api, JSON_PATCH, MERGE, STRATEGIC, TABLE, merge};
 
 fn deployment(name: &str) -> Value {
     json!({
@@ -61,6 +61,13 @@ async fn a_deployment_is_scaled() {
     api.patch(&path, MERGE, json!({"spec": {"replicas": -1}}))
         .await
         .fails_with(422, "must be greater than or equal to 0");
+    // As every patch: typed clients send strategic ones, and none to custom kinds.
+    let scaled_by = api.patch(&path, STRATEGIC, json!({"spec": {"replicas": 4}})).await.ok();
+    assert_eq!(scaled_by["spec"]["replicas"], 4);
+    let replaced = json!([{"op": "test", "path": "/spec/replicas", "value": 4}, {"op": "replace", "path": "/spec/replicas", "value": 2}]);
+    assert_eq!(api.patch(&path, JSON_PATCH, replaced).await.ok()["spec"]["replicas"], 2);
+    api.patch(&path, STRATEGIC, json!([1])).await.fails_with(400, "error decoding patch");
+    assert_eq!(api.patch(&path, "application/yaml", json!({})).await.code, 415);
     let mut stale = scaled;
     stale.set_at(&["metadata", "resourceVersion"], "1".into());
     assert_eq!(api.put(&path, stale).await.code, 409);

@@ -11,14 +11,13 @@ use super::{Answer, Context, update};
 use crate::codec::parse;
 use crate::patch::json::{JsonPatchError, json_patch};
 use crate::patch::strategic::PatchError;
-use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;
 use apimachinery::meta;
 
-const JSON: &str = "application/json-patch+json";
-const MERGE: &str = "application/merge-patch+json";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(crate) const JSON: &str = "application/json-patch+json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// PATCH with the body's content type.
@@ -49,7 +48,8 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     resource.to_served(&mut shown);
     shown.set("kind", resource.kind.as_ref().into());
     shown.set("apiVersion", resource.api_version().into());
-    let patched = apply_to(&resource, shown, &patch, content_type)?;
+    let patched =
+        apply_to(shown, &patch, content_type, |shown, patch| resource.strategy().strategic_merge(shown, patch))?;
     let patched = typed(ctx, patched, &patch, duplicates, body)?;
     let mut patched = patched;
     if meta::text(&patched, "name") != ctx.path.name && resource.rules().patch_keeps_name {
@@ -91,7 +91,13 @@ fn typed(
     })
 }
 
-fn apply_to(resource: &Resource, mut value: Value, patch: &Value, content_type: &str) -> ApiResult<Value> {
+/// A value with a patch of this type in it; how lists merge in a strategic merge patch is the caller's.
+pub(crate) fn apply_to(
+    mut value: Value,
+    patch: &Value,
+    content_type: &str,
+    strategic: impl Fn(&Value, &Value) -> Result<Value, PatchError>,
+) -> ApiResult<Value> {
     match content_type {
         JSON => json_patch(&mut value, patch).map_err(|e| match e {
             JsonPatchError::Malformed(text) => ApiError::bad_request(text),
@@ -107,7 +113,7 @@ fn apply_to(resource: &Resource, mut value: Value, patch: &Value, content_type: 
         }
         _ => {
             object_patch(patch)?;
-            value = resource.strategy().strategic_merge(&value, patch).map_err(|e| match e {
+            value = strategic(&value, patch).map_err(|e| match e {
                 PatchError::Unsupported => ApiError::unsupported_media_type(&format!("{JSON}, {MERGE}, {APPLY}")),
                 PatchError::Invalid(text) => ApiError::unprocessable(text),
             })?;

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::codec::jsonpath;
 use crate::codec::parse;
+use crate::patch::{merge_keys, strategic};
+use crate::registry::patch::{JSON, MERGE, STRATEGIC, apply_to};
 use crate::registry::{Answer, Context, update};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::strategy::ScalePaths;
@@ -17,7 +19,7 @@ use apimachinery::field::FieldError;
 use apimachinery::meta;
 use apimachinery::selector::format_label_selector;
 
-/// GET, PUT and merge PATCH.
+/// GET, PUT and PATCH, but no server-side apply.
 pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
@@ -36,13 +38,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         }
         "get" => return Ok(Answer::Plain(200, shown)),
         "update" => typed::read::<Scale>(body, "Scale")?,
-        "patch" if media == "application/merge-patch+json" => {
-            let (change, _) = parse::parse(body).map_err(|e| ApiError::bad_request(parse::reason(&e)))?;
-            let mut wanted = shown;
-            json_patch::merge(&mut wanted, &change);
-            typed::value::<Scale>(wanted, "Scale")?
-        }
-        "patch" => return Err(ApiError::unsupported_media_type("application/merge-patch+json")),
+        "patch" => patched(shown, media, body, resource.is_custom())?,
         _ => return Err(ApiError::method_not_allowed()),
     };
     let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
@@ -81,6 +77,18 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
     ctx.cel = main.cel;
     let stored = stored?;
     Ok(Answer::Plain(200, show(&stored, paths)))
+}
+
+/// The Scale that a patch makes. As for the object itself, custom kinds know no strategic merge.
+fn patched(shown: Value, media: &str, body: &Bytes, custom: bool) -> ApiResult<Value> {
+    let accepted = if custom { &[JSON, MERGE][..] } else { &[JSON, MERGE, STRATEGIC] };
+    if !accepted.contains(&media) {
+        return Err(ApiError::unsupported_media_type(&accepted.join(", ")));
+    }
+    let (change, _) = parse::parse(body)
+        .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
+    let wanted = apply_to(shown, &change, media, |shown, change| strategic::apply(&merge_keys::OBJECT, shown, change))?;
+    typed::value::<Scale>(wanted, "Scale")
 }
 
 fn show(object: &Value, paths: &ScalePaths) -> Value {
