@@ -202,6 +202,24 @@ async fn events_have_two_views() {
     let seen = api.get(&api.group_path("events.k8s.io/v1", "events/e")).await.ok();
     assert_eq!((&seen["note"], &seen["regarding"]["name"]), (&json!("m"), &json!("p")));
     assert_eq!(seen["apiVersion"], "events.k8s.io/v1");
+    let newer = json!({
+        "metadata": {"name": "n"}, "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c", "action": "a",
+        "reportingInstance": "i", "reason": "R", "type": "Normal", "regarding": {"kind": "Pod", "namespace": api.ns, "name": "q"},
+    });
+    api.post(&api.group_path("events.k8s.io/v1", "events"), newer).await.ok();
+    for (view, selector, found) in [
+        (api.path("events"), "source=c", "n"),
+        (api.path("events"), "reportingComponent=c", "n"),
+        (api.path("events"), "involvedObject.name=p", "e"),
+        (api.group_path("events.k8s.io/v1", "events"), "reportingController=c", "n"),
+        (api.group_path("events.k8s.io/v1", "events"), "regarding.name=p", "e"),
+    ] {
+        let list = api.get(&format!("{view}?fieldSelector={selector}")).await.ok();
+        let names: Vec<&Value> = list["items"].as_array().unwrap().iter().map(|e| &e["metadata"]["name"]).collect();
+        assert_eq!(names, [found], "{selector}");
+    }
+    let other = api.group_path("events.k8s.io/v1", "events?fieldSelector=source=c");
+    api.get(&other).await.fails_with(400, "field label not supported: source");
 }
 
 #[tokio::test]

@@ -98,6 +98,8 @@ pub(crate) struct Selectable {
     label: &'static str,
     /// The JSON pointer to its value.
     pointer: &'static str,
+    /// Where its value is looked for instead while it is empty there.
+    instead: &'static str,
     /// Its value where it is missing.
     missing: &'static str,
 }
@@ -105,17 +107,22 @@ pub(crate) struct Selectable {
 impl Selectable {
     /// A text, empty where it is missing.
     pub(crate) const fn text(label: &'static str, pointer: &'static str) -> Self {
-        Self { label, pointer, missing: "" }
+        Self { label, pointer, instead: "", missing: "" }
+    }
+
+    /// A text of one place or, while that is empty, of another.
+    pub(crate) const fn either(label: &'static str, pointer: &'static str, instead: &'static str) -> Self {
+        Self { label, pointer, instead, missing: "" }
     }
 
     /// A number.
     pub(crate) const fn number(label: &'static str, pointer: &'static str) -> Self {
-        Self { label, pointer, missing: "0" }
+        Self { label, pointer, instead: "", missing: "0" }
     }
 
     /// A boolean.
     pub(crate) const fn flag(label: &'static str, pointer: &'static str) -> Self {
-        Self { label, pointer, missing: "false" }
+        Self { label, pointer, instead: "", missing: "false" }
     }
 }
 
@@ -293,7 +300,9 @@ impl Strategy for Kind {
 
     fn field<'a>(&self, obj: &'a Value, label: &str) -> Option<Cow<'a, str>> {
         let field = self.fields.iter().find(|field| field.label == label)?;
-        Some(match obj.pointer(field.pointer) {
+        let found = obj.pointer(field.pointer).filter(|value| field.instead.is_empty() || *value != "");
+        let found = found.or_else(|| obj.pointer(field.instead).filter(|_| !field.instead.is_empty()));
+        Some(match found {
             Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
             Some(Value::Null) | None => Cow::Borrowed(field.missing),
             Some(other) => Cow::Owned(other.to_string()),

@@ -51,7 +51,7 @@ const EVENT: Kind = Kind {
         Selectable::text("involvedObject.fieldPath", "/involvedObject/fieldPath"),
         Selectable::text("reason", "/reason"),
         Selectable::text("reportingComponent", "/reportingComponent"),
-        Selectable::text("source", "/source/component"),
+        Selectable::either("source", "/source/component", "/reportingComponent"),
         Selectable::text("type", "/type"),
     ],
     ..PLAIN
@@ -70,6 +70,18 @@ pub(crate) static IN_ITS_GROUP: Kind = Kind {
         }),
         ..EVENT.rules
     },
+    fields: &[
+        Selectable::text("regarding.kind", "/involvedObject/kind"),
+        Selectable::text("regarding.namespace", "/involvedObject/namespace"),
+        Selectable::text("regarding.name", "/involvedObject/name"),
+        Selectable::text("regarding.uid", "/involvedObject/uid"),
+        Selectable::text("regarding.apiVersion", "/involvedObject/apiVersion"),
+        Selectable::text("regarding.resourceVersion", "/involvedObject/resourceVersion"),
+        Selectable::text("regarding.fieldPath", "/involvedObject/fieldPath"),
+        Selectable::text("reason", "/reason"),
+        Selectable::text("reportingController", "/reportingComponent"),
+        Selectable::text("type", "/type"),
+    ],
     ..EVENT
 };
 
