@@ -1,8 +1,9 @@
 //! The subresources of pods.
 
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
-use crate::harness::{Api, pod};
+use crate::harness::{Api, MERGE, merge, pod};
 
 #[tokio::test]
 async fn binding() {
@@ -71,4 +72,43 @@ async fn a_pod_needs_its_service_account() {
     api.post(&api.path("pods"), object)
         .await
         .fails(403, "pods \"p\" is forbidden: no PriorityClass with name none was found");
+}
+
+#[tokio::test]
+async fn a_pod_is_asked_through_the_api() {
+    let api = Api::open().await;
+    let mut made = pod("p");
+    merge(&mut made, json!({"spec": {"nodeName": "n"}}));
+    api.post(&api.path("pods"), made).await.ok();
+    let path = |name: &str| api.path(&format!("pods/{name}/proxy/x"));
+    api.get(&path("p")).await.fails_with(400, "address not allowed");
+    api.get(&path("q")).await.fails_with(404, "not found");
+    let at = |ip: &str| json!({"status": {"podIP": ip, "podIPs": [{"ip": ip}]}});
+    api.patch(&api.path("pods/p/status"), MERGE, at("169.254.169.254")).await.ok();
+    api.get(&path("p")).await.fails_with(400, "address not allowed");
+    api.patch(&api.path("pods/p/status"), MERGE, at("10.1.1.1")).await.ok();
+    for wrong in ["ftp:p:80", "p:0", "p:65536", "p:http", "::80"] {
+        api.get(&path(wrong)).await.fails_with(400, &format!("invalid pod request \"{wrong}\""));
+    }
+    api.get(&path("https:p:443")).await.fails_with(400, "plain HTTP");
+    for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        // The body is the pod's, whatever it is called; nobody is there to take it.
+        let called = [("content-type", "application/vnd.kubernetes.protobuf")];
+        let answer = api.send(method, &path("http:p:8080"), &called, b"{".to_vec()).await;
+        assert_eq!(answer.code, 503, "{method}: {}", answer.body);
+    }
+    let moved = api.send("GET", &api.path("pods/p/proxy?a=b"), &[], Vec::new()).await;
+    assert_eq!(moved.code, 301);
+}
+
+#[tokio::test]
+async fn tolerations_that_an_update_leaves_out_are_put_back() {
+    let api = Api::open().await;
+    let mut made = api.post(&api.path("pods"), pod("p")).await.ok();
+    let own = json!([{"key": "own", "operator": "Exists", "effect": "NoSchedule"}]);
+    made.set_at(&["spec", "tolerations"], own);
+    let changed = api.put(&api.path("pods/p"), made).await.ok();
+    let keys: Vec<&Value> = changed["spec"]["tolerations"].as_array().unwrap().iter().map(|t| &t["key"]).collect();
+    assert_eq!(keys, ["own", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]);
+    assert_eq!(changed["metadata"]["generation"], 2);
 }

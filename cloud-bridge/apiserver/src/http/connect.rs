@@ -46,7 +46,7 @@ pub(crate) async fn connect(
     }
 }
 
-fn refusal(problem: ErrorResponse) -> ApiError {
+pub(crate) fn refusal(problem: ErrorResponse) -> ApiError {
     let mut error = match problem.code.as_u16() {
         503 => ApiError::unavailable(problem.text),
         500 => ApiError::internal(problem.text),

@@ -8,6 +8,7 @@ pub(crate) mod node_proxy;
 pub mod openapi;
 pub(crate) mod output;
 pub(crate) mod paths;
+pub(crate) mod pod_proxy;
 pub(crate) mod server;
 pub(crate) mod watch;
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use jiff::Timestamp;
 
 use super::auth::{Attributes, impersonation};
@@ -35,6 +36,7 @@ use crate::codec::protobuf;
 use crate::registry::subresource::{eviction, finalize, pod};
 use crate::registry::{cel, metrics, reviews};
 use apimachinery::user::UserInfo;
+use kubelet_api::streaming;
 
 /// The largest request body, as the API server has it.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -163,6 +165,10 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     if attributes.verb == "create" {
         admissible(resource.as_deref())?;
     }
+    let serves = resource.as_deref().and_then(|resource| resource.subresource(&path.subresource));
+    // What a pod is sent is no object of this API.
+    let sent = if serves == Some(Serves::PodProxy) { body.clone() } else { Bytes::new() };
+    let body = if sent.is_empty() { body } else { Bytes::new() };
     let (body, content_type) = body_as_json(parts, body)?;
     if reviews::is(path) && Form::negotiate(&accept(&parts.headers), query)? != Form::Json {
         // A review has no metadata that could be shown alone, and makes no rows.
@@ -190,8 +196,9 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     }
     match resource.subresource(&path.subresource) {
         Some(Serves::Connect) => return connect::connect(inner, &ctx, attributes, parts).await,
+        Some(Serves::PodProxy) => return pod_proxy::answer(inner, &ctx, parts, sent).await,
         Some(Serves::Proxy) => return node_proxy::answer(&ctx, parts).await,
-        Some(Serves::Log) => return log(inner, &ctx, parts.method.as_str()).await,
+        Some(Serves::Log) => return log(inner, &ctx, parts).await,
         _ => {}
     }
     let form = Form::negotiate(&accept(&parts.headers), query)?;
@@ -301,8 +308,8 @@ fn warn(response: &mut Response<ApiBody>, warnings: &[String]) {
     }
 }
 
-async fn log(inner: &Arc<Inner>, ctx: &Context<'_>, method: &str) -> ApiResult<Response<ApiBody>> {
-    if !matches!(method, "GET" | "HEAD") {
+async fn log(inner: &Arc<Inner>, ctx: &Context<'_>, parts: &Parts) -> ApiResult<Response<ApiBody>> {
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
     let Some((pod, options)) = pod::log_request(ctx)? else {
@@ -310,6 +317,10 @@ async fn log(inner: &Arc<Inner>, ctx: &Context<'_>, method: &str) -> ApiResult<R
     };
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
     let stream = backend.logs(pod, options).await.map_err(|e| pod::backend_error(&e))?;
+    if streaming::wants_socket(parts) {
+        let answer = streaming::log(stream, parts).map_err(connect::refusal)?;
+        return Ok(answer.map(|()| ApiBody::full(Vec::new())));
+    }
     let stream = futures::StreamExt::map(stream, |item| item.map_err(|e| BodyError(e.to_string())));
     Ok(respond(200, "text/plain", ApiBody::stream(stream)))
 }

@@ -38,6 +38,8 @@ pub(crate) enum Serves {
     Connect,
     /// What the kubelet of the node serves.
     Proxy,
+    /// What the pod itself serves.
+    PodProxy,
 }
 
 /// A subresource.

@@ -6,6 +6,8 @@
 //! | `negotiate` | pure: the protocol that both sides share |
 //! | `session` | exec and attach |
 //! | `forward` | port-forward |
+//! | `log` | a log over a WebSocket |
+//! | `proxy` | HTTP to a port of a pod |
 //! | `status`, `resize` | pure: how a session ended, and its terminal's size |
 //! | `spdy` | SPDY/3.1 |
 //! | `wire` | the upgraded connection's bytes |
@@ -13,8 +15,10 @@
 //! The embedded API and the kubelet API use the same code. Whether a caller may do this is theirs to decide.
 
 mod forward;
+mod log;
 mod negotiate;
 pub mod options;
+pub mod proxy;
 mod resize;
 mod session;
 mod spdy;
@@ -25,9 +29,9 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use hyper::upgrade::OnUpgrade;
+pub use hyper::upgrade::OnUpgrade;
 
-use crate::backend::{BackendError, KubeletBackend, PodOnNode, SessionOptions};
+use crate::backend::{BackendError, KubeletBackend, LogStream, PodOnNode, SessionOptions};
 use negotiate::Agreed;
 
 /// Why a request is not upgraded, as an answer.
@@ -101,7 +105,7 @@ pub async fn upgrade(
             tokio::spawn(async move {
                 match upgrading.await {
                     Ok(upgraded) => session::serve(upgraded, &agreed, channels, &options).await,
-                    Err(error) => log::debug!("a session in {name}: upgrade: {error}"),
+                    Err(error) => ::log::debug!("a session in {name}: upgrade: {error}"),
                 }
             });
             Ok(answer)
@@ -119,12 +123,32 @@ pub async fn upgrade(
             tokio::spawn(async move {
                 match upgrading.await {
                     Ok(upgraded) => forward::serve(upgraded, agreed.transport, backend, pod, &ports).await,
-                    Err(error) => log::debug!("forwarding to {name}: upgrade: {error}"),
+                    Err(error) => ::log::debug!("forwarding to {name}: upgrade: {error}"),
                 }
             });
             Ok(answer)
         }
     }
+}
+
+/// Sends a log over a WebSocket if the client asks for one: 101, or why not.
+pub fn log(stream: LogStream, parts: &Parts) -> Result<Response<()>, ErrorResponse> {
+    let agreed = negotiate::log(&parts.headers)?;
+    let upgrading = parts.extensions.get::<OnUpgrade>().cloned();
+    let upgrading = upgrading.ok_or_else(|| ErrorResponse::bad_request("this connection cannot be upgraded"))?;
+    let answer = switch(&agreed);
+    tokio::spawn(async move {
+        match upgrading.await {
+            Ok(upgraded) => log::serve(upgraded, stream, agreed.version == negotiate::BASE64).await,
+            Err(error) => ::log::debug!("a log over a WebSocket: upgrade: {error}"),
+        }
+    });
+    Ok(answer)
+}
+
+/// Whether this is the request of a WebSocket.
+pub fn wants_socket(parts: &Parts) -> bool {
+    negotiate::wants_socket(&parts.headers)
 }
 
 fn switch(agreed: &Agreed) -> Response<()> {

@@ -71,6 +71,22 @@ pub(crate) fn port_forward(headers: &HeaderMap) -> Result<Agreed, ErrorResponse>
     }
 }
 
+/// The version of a log that comes as text.
+pub(crate) const BASE64: u8 = 2;
+
+/// Agrees on the protocol of a log over a WebSocket: bytes as they are, or as base64.
+///
+/// # Errors
+/// As [`session`].
+pub(crate) fn log(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
+    socket(headers, &[("binary.k8s.io", 1), ("base64.binary.k8s.io", BASE64)], Transport::Socket)
+}
+
+/// Whether a client wants a WebSocket.
+pub(crate) fn wants_socket(headers: &HeaderMap) -> bool {
+    matches!(upgrade(headers), Some(Upgrade::WebSocket))
+}
+
 enum Upgrade {
     WebSocket,
     Spdy,
@@ -180,6 +196,14 @@ mod tests {
         assert_eq!(tunnel.transport, Transport::Tunnel);
         assert_eq!(tunnel.headers["sec-websocket-protocol"], TUNNEL);
         assert_eq!(port_forward(&socket("v4.channel.k8s.io")).unwrap().transport, Transport::Socket);
+    }
+
+    #[test]
+    fn a_log_is_bytes_or_base64() {
+        assert_eq!(log(&socket("")).unwrap().version, 1);
+        assert_eq!(log(&socket("base64.binary.k8s.io, binary.k8s.io")).unwrap().version, BASE64);
+        assert_eq!(log(&socket("channel.k8s.io")).unwrap_err().code, StatusCode::BAD_REQUEST);
+        assert!(wants_socket(&socket("")) && !wants_socket(&stream("portforward.k8s.io")));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use apimachinery::json::items;
 
 /// Verbs of what is upgraded.
 const CONNECT: &[&str] = &["create", "get"];
+const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Pod",
@@ -49,6 +50,7 @@ pub(crate) static KIND: Kind = Kind {
         Sub::other("exec", ("", "PodExecOptions"), CONNECT, Serves::Connect),
         Sub::other("log", ("", "Pod"), &["get"], Serves::Log),
         Sub::other("portforward", ("", "PodPortForwardOptions"), CONNECT, Serves::Connect),
+        Sub::other("proxy", ("", "PodProxyOptions"), PROXY, Serves::PodProxy),
         Sub::part("resize", "Pod", validate::resize::prepare, validate::resize::update),
     ],
     columns: table::COLUMNS,

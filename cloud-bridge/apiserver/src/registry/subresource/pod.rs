@@ -1,5 +1,7 @@
 //! The subresources of pods: binding, log.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
@@ -141,6 +143,51 @@ pub(crate) fn place(ctx: &Context<'_>, with_container: bool) -> ApiResult<(PodOn
         return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", current.key.name)));
     }
     Ok((place_of(&current, node), container))
+}
+
+/// What `pods/NAME/proxy` means: the pod, and the port if the name has one or a container declares one
+/// (K8s pkg/registry/core/pod/strategy.go `ResourceLocation`).
+pub(crate) fn proxied(ctx: &Context<'_>) -> ApiResult<(PodOnNode, u16)> {
+    let invalid = || ApiError::bad_request(format!("invalid pod request {:?}", ctx.path.name));
+    let (scheme, name, port) = scheme_name_port(&ctx.path.name).ok_or_else(invalid)?;
+    let store = ctx.store();
+    let current =
+        store.get(&ctx.resource.storage, &ctx.key_of(name))?.ok_or_else(|| ApiError::not_found(&ctx.resource, name))?;
+    let pod = current.value();
+    let declared = || {
+        let containers = pod["spec"]["containers"].as_array()?;
+        containers.iter().find_map(|container| container["ports"].get(0)?["containerPort"].as_u64())
+    };
+    let address = pod["status"]["podIP"].as_str().and_then(|ip| ip.parse().ok());
+    if !address.is_some_and(global_unicast) {
+        return Err(ApiError::bad_request("address not allowed"));
+    }
+    if scheme == "https" {
+        return Err(ApiError::bad_request("this API asks pods over plain HTTP only"));
+    }
+    let port = if port.is_empty() { Some(declared().unwrap_or(80)) } else { port.parse().ok() };
+    let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).ok_or_else(invalid)?;
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    Ok((place_of(&current, node), port))
+}
+
+/// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+fn scheme_name_port(id: &str) -> Option<(&str, &str, &str)> {
+    let parts = match *id.split(':').collect::<Vec<_>>().as_slice() {
+        [name] => ("", name, ""),
+        [name, port] => ("", name, port),
+        [scheme @ ("" | "http" | "https"), name, port] => (scheme, name, port),
+        _ => return None,
+    };
+    (!parts.1.is_empty()).then_some(parts)
+}
+
+fn global_unicast(address: IpAddr) -> bool {
+    let link_local = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !address.is_unspecified() && !address.is_loopback() && !address.is_multicast() && !link_local
 }
 
 fn place_of(current: &Stored, node: &str) -> PodOnNode {
