@@ -13,6 +13,7 @@
 //! | [`well_known`] | words that several parts know |
 //! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
+//! | [`typed`] | JSON read as a type |
 //! | [`panics`] | what a panic ends and how it is told |
 
 pub mod cron;
@@ -26,5 +27,6 @@ pub mod panics;
 pub mod quantity;
 pub mod selector;
 mod slim;
+pub mod typed;
 pub mod user;
 pub mod well_known;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::parse::{COMPLAINTS_MAX, shown_path};
 use apimachinery::quantity::Quantity;
+use apimachinery::typed;
 
 /// How many elements a list may have, but for a command's arguments. Validation compares elements with each other,
 /// and the typed form of a small text may be large.
@@ -29,10 +30,8 @@ pub(crate) type Check = fn(&Value) -> Result<Decoded, String>;
 /// Passes `value` through the type `T`.
 pub(crate) fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Decoded, String> {
     short_lists(value, "")?;
-    let typed: T = serde_path_to_error::deserialize(value).map_err(|e| {
-        let path = e.path().to_string();
-        format!("json: cannot unmarshal into field {path}: {}", e.inner())
-    })?;
+    let typed: T = typed::read(value)
+        .map_err(|misfit| format!("json: cannot unmarshal into field {}: {}", misfit.path(), misfit.why()))?;
     let mut out = serde_json::to_value(&typed).map_err(|e| e.to_string())?;
     let mut unknown = Vec::new();
     compare(value, &mut out, &mut String::new(), &mut unknown);
@@ -156,7 +155,8 @@ pub(crate) fn quantities(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::core::v1::{Pod, Secret};
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     use serde_json::json;
 
     use super::*;
@@ -173,6 +173,70 @@ mod tests {
     fn wrong_types_name_the_field() {
         let error = check::<Pod>(&json!({"spec": {"containers": [{"name": 1}]}})).unwrap_err();
         assert!(error.contains("spec.containers[0].name"), "{error}");
+    }
+
+    /// Whatever stands anywhere in an object: it is read, or refused in the same words, as serde_json reads it.
+    fn fits_as_ever<T: DeserializeOwned + Serialize>(whole: &Value) {
+        let strange = [
+            json!(null),
+            json!(true),
+            json!(1),
+            json!(-1),
+            json!(1.5),
+            json!(u64::MAX),
+            json!("x"),
+            json!([]),
+            json!({}),
+            json!([null]),
+            json!([1]),
+            json!({"x": null}),
+            json!({"x": "y"}),
+        ];
+        let mut places = vec![String::new()];
+        let mut at = 0;
+        while let Some(place) = places.get(at).cloned() {
+            match whole.pointer(&place) {
+                Some(Value::Object(map)) => {
+                    places.extend(map.keys().map(|key| format!("{place}/{}", key.replace('/', "~1"))))
+                }
+                Some(Value::Array(list)) => places.extend((0..list.len()).map(|index| format!("{place}/{index}"))),
+                _ => {}
+            }
+            at += 1;
+            for other in &strange {
+                let mut changed = whole.clone();
+                *changed.pointer_mut(&place).unwrap() = other.clone();
+                let known = serde_path_to_error::deserialize::<_, T>(&changed);
+                let known = known.map_err(|error| (error.path().to_string(), error.inner().to_string()));
+                let read = typed::read::<T>(&changed).map_err(|misfit| (misfit.path(), misfit.why().to_owned()));
+                let plain = |typed: T| serde_json::to_value(typed).unwrap();
+                assert_eq!(read.map(plain), known.map(plain), "{place}: {other}");
+            }
+        }
+        assert!(places.len() > 20, "{places:?}");
+    }
+
+    #[test]
+    fn objects_are_read_as_ever() {
+        fits_as_ever::<Pod>(&json!({
+            "metadata": {"name": "a", "labels": {"a/b": "c"}, "creationTimestamp": "2024-01-01T00:00:00Z",
+                "managedFields": [{"fieldsV1": {"f:a": {}}}], "ownerReferences": [{"uid": "u", "controller": true}]},
+            "spec": {"hostNetwork": true, "tolerations": [{"tolerationSeconds": 5}], "overhead": {"cpu": "1"}, "containers": [{
+                "name": "c", "args": ["x"], "ports": [{"containerPort": 80}],
+                "livenessProbe": {"httpGet": {"port": "http"}, "periodSeconds": 1},
+                "resources": {"limits": {"cpu": "1"}}}]},
+            "status": {"conditions": [{"type": "Ready", "lastTransitionTime": null}], "startTime": "2024-01-01T00:00:00Z"},
+        }));
+        fits_as_ever::<Secret>(&json!({"metadata": {"name": "a", "finalizers": ["f"], "generation": 1,
+            "managedFields": [{"manager": "m", "time": "2024-01-01T00:00:00Z", "fieldsV1": {"f:a": {"f:b": {}}}}],
+            "annotations": {"a": "b", "c": "d"}, "ownerReferences": [{"name": "n"}]},
+            "data": {"x": "eA=="}, "stringData": {"y": "z"}, "immutable": false, "type": "Opaque"}));
+        fits_as_ever::<CustomResourceDefinition>(&json!({"metadata": {"name": "a"}, "spec": {
+            "group": "g", "scope": "Namespaced", "names": {"kind": "K", "plural": "ks", "shortNames": ["k"]},
+            "versions": [{"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"type": "object", "minimum": 1.5,
+                "default": {"any": [1]}, "enum": ["a", null], "additionalProperties": true, "items": {"type": "string"},
+                "properties": {"p": {"additionalProperties": {"type": "string"}, "not": {"maxLength": 4}}},
+                "x-kubernetes-validations": [{"rule": "true"}]}}}]}}));
     }
 
     #[test]
