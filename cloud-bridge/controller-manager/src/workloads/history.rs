@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::key::ObjectKey;
+use apimachinery::typed;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -37,7 +38,7 @@ pub(super) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSp
         .filter(|(name, _)| *name != "$patch")
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    serde_json::from_value(Value::Object(fields)).ok()
+    typed::read(&Value::Object(fields)).ok()
 }
 
 /// The hash that a revision goes by.

@@ -34,6 +34,7 @@ mod template;
 mod turn;
 mod volume_claim;
 mod wake;
+mod watch;
 mod world;
 
 use std::pin::{Pin, pin};
@@ -52,7 +53,7 @@ use turn::Turn;
 use world::{Kind, Task, Watched};
 
 /// What a watch saw, or why it could not.
-type News = Result<Watched, (Kind, kube::runtime::watcher::Error)>;
+type News = Result<Watched, (Kind, String)>;
 
 /// So much of what the watches tell is taken in at once: one who writes without end keeps no key from its turn.
 const EVENTS: usize = 256;

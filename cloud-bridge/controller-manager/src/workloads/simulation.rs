@@ -74,11 +74,11 @@ impl Course {
         self.model.forget_news();
         let now = self.now();
         for &kind in Kind::ALL {
-            self.engine.watched(Watched::read(kind, Event::Init), now);
+            self.engine.watched(Watched::read(kind, Event::Init).unwrap(), now);
             for object in self.model.of(kind) {
-                self.engine.watched(Watched::read(kind, Event::InitApply(object.clone())), now);
+                self.engine.watched(Watched::read(kind, Event::InitApply(object.clone())).unwrap(), now);
             }
-            self.engine.watched(Watched::read(kind, Event::InitDone), now);
+            self.engine.watched(Watched::read(kind, Event::InitDone).unwrap(), now);
         }
     }
 
@@ -91,7 +91,7 @@ impl Course {
             let Some((gone, object)) = self.model.next_news(kind) else { return };
             let event = if gone { Event::Delete(object) } else { Event::Apply(object) };
             let now = self.now();
-            self.engine.watched(Watched::read(kind, event), now);
+            self.engine.watched(Watched::read(kind, event).unwrap(), now);
         }
     }
 

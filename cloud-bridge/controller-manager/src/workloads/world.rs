@@ -2,6 +2,7 @@
 //! kinds is here.
 
 use apimachinery::key::ObjectKey;
+use apimachinery::typed::{self, Misfit};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{Endpoints, ReplicationController};
@@ -17,6 +18,7 @@ use super::pod::Pod;
 use super::service::Service;
 use super::store::{Cached, Seen, Store};
 use super::volume_claim::Claim;
+use super::watch;
 
 /// A key of the controller that is named by its kind.
 pub(crate) type Task = (Kind, ObjectKey);
@@ -69,19 +71,12 @@ macro_rules! kinds {
             $($kind(Event<$type>),)*
         }
 
-        #[cfg(test)]
         impl Watched {
-            /// The same event, with its object read.
-            pub(crate) fn read(kind: Kind, event: Event<Value>) -> Self {
-                match kind {
-                    $(Kind::$kind => Self::$kind(match event {
-                        Event::Init => Event::Init,
-                        Event::InitDone => Event::InitDone,
-                        Event::InitApply(object) => Event::InitApply(serde_json::from_value(object).unwrap()),
-                        Event::Apply(object) => Event::Apply(serde_json::from_value(object).unwrap()),
-                        Event::Delete(object) => Event::Delete(serde_json::from_value(object).unwrap()),
-                    }),)*
-                }
+            /// An event of this kind, with its object read.
+            pub(crate) fn read(kind: Kind, event: Event<Value>) -> Result<Self, Misfit> {
+                Ok(match kind {
+                    $(Kind::$kind => Self::$kind(watch::typed(event)?),)*
+                })
             }
         }
 
@@ -110,7 +105,7 @@ macro_rules! kinds {
             pub(crate) fn written(&mut self, kind: Kind, object: Value, now: Now) -> Option<Change> {
                 match kind {
                     $(Kind::$kind => {
-                        let seen = self.$store.put(serde_json::from_value(object).ok()?, now)?;
+                        let seen = self.$store.put(typed::read(&object).ok()?, now)?;
                         Some(Change { kind, seen })
                     })*
                 }
@@ -125,16 +120,14 @@ macro_rules! kinds {
         }
 
         /// A watch of each of the kinds, in one stream.
-        pub(crate) fn watches(client: &::kube::Client) -> impl ::futures::Stream<Item = Result<Watched, (Kind, ::kube::runtime::watcher::Error)>> + use<> {
+        pub(crate) fn watches(client: &::kube::Client) -> impl ::futures::Stream<Item = Result<Watched, (Kind, String)>> + use<> {
             use ::futures::StreamExt as _;
-            use ::kube::runtime::WatchStreamExt as _;
-            use ::kube::runtime::watcher::{Config, watcher};
             let mut all = ::futures::stream::SelectAll::new();
-            $(
-                let api: ::kube::Api<$type> = ::kube::Api::all(client.clone());
-                let one = watcher(api, Config::default()).default_backoff();
-                all.push(one.map(|event| event.map(Watched::$kind).map_err(|error| (Kind::$kind, error))).boxed());
-            )*
+            for (kind, resource) in [$((Kind::$kind, ::kube::api::ApiResource::erase::<$type>(&()))),*] {
+                let api = ::kube::Api::all_with(client.clone(), &resource);
+                let one = watch::watch(api, move |event| Watched::read(kind, event));
+                all.push(one.map(move |event| event.map_err(|error| (kind, error))).boxed());
+            }
             all
         }
     };

@@ -1,0 +1,172 @@
+//! The watch of one kind. Objects come as JSON and become their type afterwards: a watch is much code for each type that
+//! it is made for, and these are a dozen. Knows no kind.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use apimachinery::typed::{self, Misfit};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _};
+use kube::api::{Api, ApiResource, ObjectMeta};
+use kube::core::DynamicResourceScope;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Config, Event, watcher};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// Objects that are read at once: each takes more room as JSON than what is kept of it.
+const PAGE: u32 = 50;
+/// After an object of a list that could not be read all is listed again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// An object as it came. Of its metadata the watch needs the version alone.
+#[derive(Debug, Clone)]
+pub(crate) struct Unread {
+    metadata: ObjectMeta,
+    value: Value,
+}
+
+impl<'de> Deserialize<'de> for Unread {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let resource_version = value["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, value })
+    }
+}
+
+impl kube::Resource for Unread {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// An event with its object read as the type `T`.
+///
+/// # Errors
+/// The object does not fit the type.
+pub(crate) fn typed<T: DeserializeOwned>(event: Event<Value>) -> Result<Event<T>, Misfit> {
+    Ok(match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(object) => Event::InitApply(typed::read(&object)?),
+        Event::Apply(object) => Event::Apply(typed::read(&object)?),
+        Event::Delete(object) => Event::Delete(typed::read(&object)?),
+    })
+}
+
+fn plain(event: Event<Unread>) -> Event<Value> {
+    match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(object) => Event::InitApply(object.value),
+        Event::Apply(object) => Event::Apply(object.value),
+        Event::Delete(object) => Event::Delete(object.value),
+    }
+}
+
+/// Follows all objects of a kind. An object that cannot be read is an error: a list with one does not end, but begins
+/// again, so that nobody takes for gone what is there.
+pub(crate) fn watch<W: 'static>(
+    api: Api<Unread>,
+    read: impl Fn(Event<Value>) -> Result<W, Misfit> + Send + 'static,
+) -> impl Stream<Item = Result<W, String>> + Send {
+    restarted(move |pause| events(api.clone(), pause), read)
+}
+
+type Events = BoxStream<'static, Result<Event<Unread>, watcher::Error>>;
+
+fn events(api: Api<Unread>, pause: Duration) -> Events {
+    let begin = stream::once(tokio::time::sleep(pause)).filter_map(|()| std::future::ready(None));
+    begin.chain(watcher(api, Config::default().page_size(PAGE)).default_backoff()).boxed()
+}
+
+fn restarted<W: 'static>(
+    start: impl Fn(Duration) -> Events + Send + 'static,
+    read: impl Fn(Event<Value>) -> Result<W, Misfit> + Send + 'static,
+) -> impl Stream<Item = Result<W, String>> + Send {
+    let first = start(Duration::ZERO);
+    stream::unfold((first, start, read), |(mut events, start, read)| async {
+        let event = match events.next().await? {
+            Ok(event) => event,
+            Err(error) => return Some((Err(error.to_string()), (events, start, read))),
+        };
+        let listing = matches!(event, Event::InitApply(_));
+        let read_event = read(plain(event)).map_err(|misfit| format!("an object cannot be read: {misfit}"));
+        if listing && read_event.is_err() {
+            events = start(AGAIN);
+        }
+        Some((read_event, (events, start, read)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    fn unread(value: &Value) -> Unread {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    #[test]
+    fn the_version_is_what_the_watch_goes_on_from() {
+        let object = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {"x": [1]}});
+        let read = unread(&object);
+        assert_eq!((read.metadata.resource_version.as_deref(), read.value), (Some("7"), object));
+        assert_eq!(unread(&json!({"metadata": {"resourceVersion": 7}})).metadata.resource_version, None);
+    }
+
+    #[test]
+    fn a_list_with_an_object_that_cannot_be_read_does_not_end() {
+        let events = |pause: Duration| -> Events {
+            let one = |name: Value| Ok(Event::InitApply(unread(&json!({"metadata": {"name": name}}))));
+            let list = match pause {
+                Duration::ZERO => vec![Ok(Event::Init), one(json!("a")), one(json!(1)), Ok(Event::InitDone)],
+                _ => vec![
+                    Ok(Event::Init),
+                    one(json!("b")),
+                    Ok(Event::InitDone),
+                    Ok(Event::Apply(unread(&json!({"metadata": 1})))),
+                    Ok(Event::Delete(unread(&json!({"metadata": {"name": "b"}})))),
+                ],
+            };
+            stream::iter(list).boxed()
+        };
+        let name = |event: Event<Value>| {
+            typed::<crate::workloads::volume_claim::Claim>(event).map(|event| match event {
+                Event::Init => "begin".to_owned(),
+                Event::InitDone => "end".to_owned(),
+                Event::InitApply(one) | Event::Apply(one) => one.metadata.name.unwrap_or_default(),
+                Event::Delete(one) => format!("-{}", one.metadata.name.unwrap_or_default()),
+            })
+        };
+        let seen: Vec<_> =
+            restarted(events, name).map(|one| one.unwrap_or("?".into())).collect().now_or_never().unwrap();
+        assert_eq!(seen, ["begin", "a", "?", "begin", "b", "end", "?", "-b"]);
+    }
+}
