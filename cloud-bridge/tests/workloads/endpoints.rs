@@ -34,7 +34,7 @@ fn ready(slices: &[EndpointSlice]) -> Vec<String> {
 #[tokio::test]
 async fn a_service_leads_to_its_ready_pods_and_takes_all_with_it() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone()));
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
     let slices: Api<EndpointSlice> = Api::namespaced(site.client.clone(), "default");
     let endpoints: Api<Endpoints> = Api::namespaced(site.client.clone(), "default");
     let services: Api<Service> = Api::namespaced(site.client.clone(), "default");

@@ -58,7 +58,7 @@ pub(crate) fn update(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: 
     if ctx.path.subresource.is_empty() {
         if ctx.resource.rules().admit_pods {
             priority::update_pod(new, old);
-            tolerations(new);
+            tolerations(new, ctx.inner.config.toleration_seconds);
         }
         priority::write_class(store, ctx, new, Some(old))?;
     }

@@ -40,7 +40,8 @@ impl Engine {
     /// Knows nothing yet.
     pub(crate) fn new(options: &Options) -> Self {
         let pod_gc = PodGc::new(options.terminated_pod_gc_threshold);
-        Self { world: World::default(), queue: Queue::default(), back_off: BackOff::default(), pod_gc }
+        let (world, queue, back_off) = (World::default(), Queue::default(), BackOff::default());
+        Self { world, queue, back_off, pod_gc, pace: Pace::default() }
     }
 
     /// Takes in what a watch saw.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::workloads::node::Node;
 use crate::workloads::pod::{NamedPort, Pod};
 use crate::workloads::service::{Family, Service};
 use crate::workloads::store::key_of;
@@ -32,7 +33,7 @@ pub(super) fn members<'a>(world: &'a World, service: &'a Service) -> impl Iterat
             return None;
         }
         // Of a node that is away nobody knows what its pods do, whatever they said last.
-        let serving = pod.is_ready() && !node.is_some_and(|node| node.away);
+        let serving = pod.is_ready() && !node.is_some_and(Node::is_away);
         let zone = node.and_then(|node| node.labels.get("topology.kubernetes.io/zone")?.as_str());
         Some(Member { pod, addresses, serving, zone: zone.filter(|zone| !zone.is_empty()) })
     })
