@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn taints_follow_conditions() {
-        let cases: [(&[(&str, &str)], Value, &[&str]); 6] = [
+        type Conditions = &'static [(&'static str, &'static str)];
+        let cases: [(Conditions, Value, &[&str]); 6] = [
             (&[("Ready", "False")], json!({}), &["not-ready:NoSchedule", "not-ready:NoExecute"]),
             (&[("Ready", "Unknown")], json!({}), &["unreachable:NoSchedule", "unreachable:NoExecute"]),
             (
