@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use controller_manager::workloads;
 use k8s_openapi::api::batch::v1::{CronJob, Job, JobStatus};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -115,6 +115,24 @@ async fn a_job_that_is_deleted_takes_its_pods_along() {
         .await;
         controllers.abort();
     }
+}
+
+/// A namespace goes while a Job in it wants more pods: none can be made, and those that end still lose their finalizer.
+#[tokio::test]
+async fn a_job_holds_up_no_namespace() {
+    let site = Site::open();
+    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let namespaces: Api<Namespace> = Api::all(site.client.clone());
+    let leaving = serde_json::from_value(json!({"metadata": {"name": "leaving"}})).expect("a namespace");
+    namespaces.create(&PostParams::default(), &leaving).await.expect("created");
+    let wanted = job(json!({"parallelism": 2, "completions": 4}));
+    let there: Api<Job> = Api::namespaced(site.client.clone(), "leaving");
+    there.create(&PostParams::default(), &wanted).await.expect("created");
+    let pods: Api<Pod> = Api::namespaced(site.client.clone(), "leaving");
+    until("two pods", async || pods.list(&ListParams::default()).await.expect("a list").items.len() == 2).await;
+    namespaces.delete("leaving", &DeleteParams::default()).await.expect("deleted");
+    until("its end", async || namespaces.get_opt("leaving").await.expect("an answer").is_none()).await;
+    controllers.abort();
 }
 
 /// S15: an end at any time loses no pod and counts none twice.

@@ -142,7 +142,7 @@ impl Controllers {
 
     async fn failed(&mut self, task: &Task, failure: &Failure) -> End {
         if failure.namespace_ends {
-            return End::Done;
+            return self.wind_up(task, failure).await;
         }
         log::info!("{} {}/{}: {}", task.0.name(), task.1.namespace, task.1.name, failure.message);
         if !failure.is_stale()
@@ -153,6 +153,17 @@ impl Controllers {
             let _ = self.perform(&plan).await;
         }
         if failure.code == 0 { End::Unanswered } else { End::Failed }
+    }
+
+    /// Nothing is made any more where the namespace goes away. What ended there is still told and let go: pods with the
+    /// finalizer of their Job would hold up the namespace for ever.
+    async fn wind_up(&mut self, task: &Task, failure: &Failure) -> End {
+        let Some(plan) = self.engine.plan(task, Some(failure), self.now()) else { return End::Failed };
+        match self.perform(&plan).await {
+            (_, Err(failure)) if !failure.is_of_the_past() => End::Failed,
+            (true, _) => End::More,
+            _ => End::Done,
+        }
     }
 
     /// Does a plan. Whether that changed anything, and what went wrong.

@@ -318,6 +318,8 @@ pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     for (name, value) in new {
         match old.get(name) {
             Some(before) => patch.extend(difference(before, value).map(|part| (name.clone(), part))),
+            // A list without entries is none: the API stores no such list, and the patch would be made again and again.
+            None if value.as_array().is_some_and(Vec::is_empty) => {}
             None => drop(patch.insert(name.clone(), value.clone())),
         }
     }
@@ -330,6 +332,18 @@ pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_patch_is_what_differs() {
+        let differs = |old, new| difference(&old, &new);
+        assert_eq!(differs(json!({"a": 1, "b": {}}), json!({"a": 1, "b": {}})), None);
+        assert_eq!(
+            differs(json!({"a": 1, "b": 2, "c": {"d": 3}}), json!({"a": 1, "c": {"d": 4}, "e": {}})),
+            Some(json!({"b": null, "c": {"d": 4}, "e": {}}))
+        );
+        assert_eq!(differs(json!({}), json!({"conditions": []})), None, "no list and an empty one are the same");
+        assert_eq!(differs(json!({"a": [1]}), json!({"a": []})), Some(json!({"a": []})));
+    }
 
     #[test]
     fn that_a_name_is_taken_is_told_of_generated_names_only() {

@@ -53,7 +53,8 @@ pub(super) fn created(context: &Context<'_>, set: &str) -> Option<DeploymentStat
 
 /// The status that tells that a ReplicaSet could not be made, if that is what failed.
 pub(super) fn create_error(context: &Context<'_>, failure: &Failure) -> Option<DeploymentStatus> {
-    let (_, name) = failure.creates.as_ref().filter(|(kind, _)| *kind == Kind::ReplicaSet)?;
+    let (_, name) =
+        failure.creates.as_ref().filter(|(kind, _)| *kind == Kind::ReplicaSet && !failure.namespace_ends)?;
     let message = format!("Failed to create new replica set {name:?}: {}", failure.message);
     with(context, "False", "ReplicaSetCreateError", message)
 }

@@ -160,8 +160,7 @@ pub(super) fn set_condition(
         last_probe_time: now.clone(),
         last_transition_time: now,
     };
-    let conditions = status.conditions.get_or_insert_default();
-    match conditions.iter_mut().find(|one| one.type_ == kind) {
+    match status.conditions.iter_mut().flatten().find(|one| one.type_ == kind) {
         Some(before) => {
             let same = before.status == condition.status
                 && before.reason == condition.reason
@@ -172,7 +171,7 @@ pub(super) fn set_condition(
             !same
         }
         None if value => {
-            conditions.push(condition);
+            status.conditions.get_or_insert_default().push(condition);
             true
         }
         None => false,

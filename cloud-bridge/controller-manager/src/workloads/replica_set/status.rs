@@ -51,7 +51,7 @@ fn conditions(
     now: Now,
 ) -> Option<Vec<ReplicaSetCondition>> {
     let mut conditions = old.conditions.clone().unwrap_or_default();
-    match failure {
+    match failure.filter(|failure| !failure.namespace_ends) {
         // The first reason stays until it is over.
         Some(failure) if conditions.iter().all(|one| one.type_ != REPLICA_FAILURE) => {
             let too_few = number(active) < super::replicas(spec);

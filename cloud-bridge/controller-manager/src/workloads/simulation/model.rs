@@ -69,6 +69,10 @@ impl Model {
         if kind != Kind::Node {
             object["metadata"]["namespace"] = "ns".into();
         }
+        // As the API, which stores no list without entries.
+        if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+            status.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+        }
         // Pods that no test places are on a node that is there: those of one that is gone are removed.
         if kind == Kind::Pod && object["spec"]["nodeName"] == "node" && !self.has_node("node") {
             let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
