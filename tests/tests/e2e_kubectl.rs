@@ -70,8 +70,10 @@ fn everyday_use(kubectl: &Kubectl, node: &str) {
     }
     let about = kubectl.ok(&["describe", "node", node]);
     assert!(about.contains("Allocatable:") && about.contains("MemoryPressure"), "{about}");
-    let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=p"]);
-    assert!(events.contains("Started") && events.contains("Created"), "{events}");
+    // They are written behind the status.
+    for reason in ["Created", "Started"] {
+        kubectl.wait_event("p", reason);
+    }
     assert_eq!(kubectl.ok(&["logs", "p"]), "hello\n");
 
     assert!(kubectl.ok(&["label", "pod", "p", "tier=front"]).contains("labeled"));
