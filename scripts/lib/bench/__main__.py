@@ -7,6 +7,8 @@ import bare
 import idle
 import pods
 import probes
+import serve_alone
+import site_alone
 import slow_link
 import streams
 from common import NAMES, REPO, report, row, wanted
@@ -14,7 +16,7 @@ from node import Node
 
 # By name, in this order.
 ON_A_NODE = {"start": pods, "memory": pods, "cold": pods, "idle": idle, "probes": probes, "streams": streams}
-ELSEWHERE = {"runc", "sizes", "slow-link"}
+ELSEWHERE = {"runc", "sizes", "slow-link", "site", "serve"}
 
 
 def sizes():
@@ -44,6 +46,12 @@ def main():
                 module.measure(node, alone)
         finally:
             node.stop()
+    if wanted("site"):
+        print("==> a bridge that is a site of its own, with simulated nodes", flush=True)
+        site_alone.measure()
+    if wanted("serve"):
+        print("==> a bridge beside a cluster", flush=True)
+        serve_alone.measure()
     if wanted("slow-link"):
         print("==> a bridge and a node, 1 Mbit/s between them", flush=True)
         slow_link.measure()

@@ -11,6 +11,14 @@ import time
 from common import IMAGE, wait
 
 
+SLEEP = ("/bin/sleep", "1000000")
+
+
+def pod_spec(command=SLEEP, **container):
+    container |= {"name": "c", "image": IMAGE, "imagePullPolicy": "Never", "command": list(command)}
+    return {"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [container]}
+
+
 class Api:
     """One connection to the API as the administrator, and a watch on pods."""
 
@@ -24,7 +32,7 @@ class Api:
             self.context.load_cert_chain(pem.name)
         self.port = port
         self.one = self.connect()
-        self.ready, self.gone = {}, {}
+        self.seen, self.ready, self.gone = {}, {}, {}
 
     def connect(self):
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context)
@@ -34,7 +42,7 @@ class Api:
         try:
             ask()
             answer = self.one.getresponse()
-        except (http.client.RemoteDisconnected, ConnectionError):
+        except (http.client.RemoteDisconnected, OSError):
             # Closed after a time without requests.
             self.one.close()
             ask()
@@ -54,6 +62,7 @@ class Api:
             while line := answer.readline():
                 now, event = time.monotonic(), json.loads(line)
                 name = event["object"]["metadata"].get("name")
+                self.seen.setdefault(name, now)
                 if event["type"] == "DELETED":
                     self.gone[name] = now
                 elif any(c["type"] == "Ready" and c["status"] == "True" for c in event["object"].get("status", {}).get("conditions", [])):
@@ -61,12 +70,22 @@ class Api:
 
         threading.Thread(target=follow, daemon=True).start()
 
-    def pod(self, name, command=("/bin/sleep", "1000000"), **container):
+    def pod(self, name, command=SLEEP, **container):
         """Creates a pod of one container; the moment it was asked for."""
-        container |= {"name": "c", "image": IMAGE, "imagePullPolicy": "Never", "command": list(command)}
-        spec = {"nodeName": "edge-1", "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [container]}
+        spec = {"nodeName": "edge-1"} | pod_spec(command, **container)
         began = time.monotonic()
         self.call("POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+        return began
+
+    def deployment(self, name, replicas, **container):
+        """Creates a Deployment of such pods; the moment it was asked for."""
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}, "spec": pod_spec(**container)}
+        began = time.monotonic()
+        self.call("POST", "/apis/apps/v1/namespaces/default/deployments", {
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+        })
         return began
 
     def started(self, *names):
@@ -77,4 +96,7 @@ class Api:
             self.call("DELETE", f"/api/v1/namespaces/default/pods/{name}")
         wait(60, "pods are deleted", lambda: all(name in self.gone for name in names))
         for name in names:
-            self.ready.pop(name, None), self.gone.pop(name, None)
+            self.forget(name)
+
+    def forget(self, name):
+        self.seen.pop(name, None), self.ready.pop(name, None), self.gone.pop(name, None)
