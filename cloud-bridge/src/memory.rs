@@ -1,5 +1,6 @@
-//! Gives memory back to the kernel after a storm: thousands of nodes that come at once need room for their greetings,
-//! and the allocator keeps what lies between what has stayed. Knows nothing of what the memory was for.
+//! When the bridge gives memory back to the kernel: after a storm (thousands of nodes that come at once need room for
+//! their greetings, and the allocator keeps what lies between what has stayed), and when nothing happens. Knows nothing
+//! of what the memory was for.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
@@ -8,17 +9,21 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(5);
 /// Growth since the last time that is worth a walk over the heap (tens of milliseconds for half a gigabyte).
 const GROWN: u64 = 32 << 20;
+/// Growth that is worth one at rest, [`REST`] looks after the last.
+const GROWN_AT_REST: u64 = 4 << 20;
+/// Looks after which the little that came is asked for as well: what is used each minute stays.
+const REST: u32 = 12;
 /// Growth between two looks that is no rest.
 const STEADY: u64 = 1 << 20;
 
 /// Looks for as long as the program runs.
 pub async fn watch() {
-    let mut size = Size::default();
+    let mut size = Size::at_start();
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(now) = resident() else { return };
         if size.is_worth_a_walk(now) {
-            trim();
+            sampan_memory::trim();
             size.settled(resident().unwrap_or(now));
         }
     }
@@ -29,21 +34,34 @@ pub async fn watch() {
 struct Size {
     after_trim: u64,
     last: u64,
+    /// Looks since the last walk.
+    looks: u32,
 }
 
 impl Size {
+    /// Starting up runs much code once: the first rest is worth a walk.
+    fn at_start() -> Self {
+        Self { looks: REST, ..Self::default() }
+    }
+
     /// Whether it has grown and grows no more, or has grown by twice as much already: what has come by then lies between
     /// what was needed for it to come, and would stay there for as long as more comes.
     fn is_worth_a_walk(&mut self, now: u64) -> bool {
         let steady = now < self.last.saturating_add(STEADY);
         self.last = now;
+        self.looks = self.looks.saturating_add(1);
         // What was given back otherwise is no room to grow in.
         self.after_trim = self.after_trim.min(now);
-        now > self.after_trim.saturating_add(if steady { GROWN } else { 2 * GROWN })
+        let grown = match steady {
+            true if self.looks >= REST => GROWN_AT_REST,
+            true => GROWN,
+            false => 2 * GROWN,
+        };
+        now > self.after_trim.saturating_add(grown)
     }
 
     fn settled(&mut self, now: u64) {
-        (self.after_trim, self.last) = (now, now);
+        (self.after_trim, self.last, self.looks) = (now, now, 0);
     }
 }
 
@@ -62,14 +80,6 @@ pub fn set_up() {
     // SAFETY: no condition; a value that the allocator does not take changes nothing.
     unsafe {
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 128 << 10);
-    }
-}
-
-fn trim() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: no condition; it only looks at the allocator's own free lists.
-    unsafe {
-        nix::libc::malloc_trim(0);
     }
 }
 
@@ -94,6 +104,29 @@ mod tests {
     }
 
     #[test]
+    fn what_starting_needed_is_given_back_at_the_first_rest() {
+        let mut size = Size::at_start();
+        assert!(!size.is_worth_a_walk(18 * MIB), "it grows");
+        assert!(size.is_worth_a_walk(18 * MIB));
+    }
+
+    #[test]
+    fn little_is_given_back_at_rest_once_a_minute() {
+        let mut size = Size::default();
+        size.settled(10 * MIB);
+        let mut walks = Vec::new();
+        for look in 0..40 {
+            if size.is_worth_a_walk(15 * MIB) {
+                size.settled(10 * MIB);
+                walks.push(look);
+            }
+        }
+        assert_eq!(walks, [11, 23, 35]);
+        size.settled(10 * MIB);
+        assert!((0..40).all(|_| !size.is_worth_a_walk(13 * MIB)), "not worth it");
+    }
+
+    #[test]
     fn memory_is_given_back_while_it_grows_without_end() {
         let mut size = Size::default();
         size.settled(100 * MIB);
@@ -113,7 +146,7 @@ mod tests {
         let kept: Vec<Vec<u8>> =
             blocks.into_iter().enumerate().filter(|(at, _)| at % 100 == 0).map(|(_, b)| b).collect();
         let before = resident().unwrap();
-        trim();
+        sampan_memory::trim();
         let after = resident().unwrap();
         assert!(cfg!(not(target_env = "gnu")) || after + 32 * MIB < before, "{before} {after}");
         drop(kept);

@@ -199,7 +199,7 @@ impl Node {
     /// Nothing was to be done for a while: what was needed for it goes.
     fn rest(&self) {
         self.cx.store.release_cache();
-        crate::sys::memory::trim();
+        sampan_memory::trim();
         if self.cx.pods.is_empty() {
             let monitor = self.containers.monitor.clone();
             // One that knows of a container stays; else the next start brings another.

@@ -9,7 +9,6 @@ pub mod family;
 pub mod files;
 pub mod host;
 pub mod idmap;
-pub mod memory;
 pub mod oom;
 pub mod pidfd;
 pub mod program;

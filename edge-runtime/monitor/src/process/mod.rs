@@ -45,7 +45,6 @@ use crate::exit::{self, ExitRecord};
 use crate::logs::cri::Stream;
 use crate::protocol::{Answer, Call, Request, VERSION};
 use crate::{files, socket};
-use sampan_sys::memory;
 
 /// Calm before memory is given back.
 pub(crate) const CALM: Duration = Duration::from_secs(5);
@@ -285,7 +284,7 @@ impl Monitor {
         let calm_in = self.trim_at.map(|at| at.saturating_duration_since(Instant::now()));
         if calm_in.is_some_and(|wait| wait.is_zero()) {
             self.trim_at = None;
-            memory::trim();
+            sampan_memory::trim();
         }
         if self.untold_since.is_some() {
             return EpollTimeout::try_from(GATHER).unwrap_or(EpollTimeout::ZERO);
