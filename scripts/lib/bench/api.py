@@ -19,15 +19,20 @@ def pod_spec(command=SLEEP, **container):
     return {"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [container]}
 
 
+def credential(config, name):
+    """What a kubeconfig holds under `name`: as data, or the file that it names."""
+    data = re.search(rf'\b{name}-data"?: "?([A-Za-z0-9+/=]+)', config)
+    return base64.b64decode(data[1]) if data else open(re.search(rf'\b{name}"?: "?([^\s",}}]+)', config)[1], "rb").read()
+
+
 class Api:
     """One connection to the API as the administrator, and a watch on pods."""
 
     def __init__(self, port, kubeconfig):
         config = open(kubeconfig).read()
-        data = {k: base64.b64decode(v) for k, v in re.findall(r'(certificate-authority-data|client-certificate-data|client-key-data)"?: "?([A-Za-z0-9+/=]+)', config)}
-        self.context = ssl.create_default_context(cadata=data["certificate-authority-data"].decode())
+        self.context = ssl.create_default_context(cadata=credential(config, "certificate-authority").decode())
         with tempfile.NamedTemporaryFile("wb", suffix=".pem") as pem:
-            pem.write(data["client-certificate-data"] + b"\n" + data["client-key-data"])
+            pem.write(credential(config, "client-certificate") + b"\n" + credential(config, "client-key"))
             pem.flush()
             self.context.load_cert_chain(pem.name)
         self.port = port
