@@ -10,6 +10,7 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -28,7 +29,7 @@ use apimachinery::panics;
 use apimachinery::user::UserInfo;
 use apiserver::{Accounts, Config, Server, ServiceRange};
 use controller_manager::node_lifecycle::{self, MaskSizes, NodeIpam};
-use controller_manager::{podautoscaler, scheduler, workloads};
+use controller_manager::{local_volumes, podautoscaler, scheduler, workloads};
 
 /// The user and the group of the administrator's certificate.
 const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
@@ -205,6 +206,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}
+        () = panics::keep("the end of volumes", || local_volumes::run(client.clone(), Arc::new(bridge.clone()))) => {}
         () = panics::keep("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
         () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL, lifecycle.clone())) => {}
@@ -214,6 +216,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     bridge.close().await;
     api.close().await?;
     Ok(())
+}
+
+impl local_volumes::Nodes for Bridge {
+    fn delete_volume<'a>(&'a self, node: &'a str, volume: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move { Self::delete_volume(self, node, volume).await.map_err(|error| error.to_string()) })
+    }
 }
 
 /// A client of the API in this process.

@@ -109,6 +109,9 @@ pub enum StreamRequest {
     PortForward { namespace: String, pod: String, uid: String, port: u16 },
     /// Usage of the node, its pods and their containers: the JSON of the kubelet's `/stats/summary`, then the end.
     Stats {},
+    /// Forget this volume of the node with all that is in it: the name of a folder that the node has made for a
+    /// PersistentVolume. The end without an error says that it is gone, as it is when there was none.
+    DeleteVolume { volume: String },
     /// A request this build does not know; answered by ending the stream with a reason.
     #[serde(other)]
     Unknown,

@@ -73,6 +73,17 @@ impl Paths {
         self.state().join("trash")
     }
 
+    /// Volumes that were provisioned here for PersistentVolumes: they outlive pods. The cluster calls this folder
+    /// [`volume::PROVISIONED`](crate::volume::PROVISIONED) on every node.
+    pub fn volumes(&self) -> PathBuf {
+        self.state().join("volumes")
+    }
+
+    /// Those that are deleted, until a helper has freed their room: beside them, for they may have a disk of their own.
+    pub fn volumes_trash(&self) -> PathBuf {
+        self.volumes().join(".trash")
+    }
+
     /// Volumes and writable layers of one pod: gone when the pod is gone.
     pub fn pod(&self, uid: &str) -> PathBuf {
         self.pods().join(uid)

@@ -44,6 +44,20 @@ impl Bridge {
         Ok(Box::pin(stream))
     }
 
+    /// Has a node forget a volume that it has provisioned. Without an error it is gone.
+    ///
+    /// # Errors
+    /// The node is not connected, is too old to know of such volumes, or cannot delete it.
+    pub async fn delete_volume(&self, node: &str, volume: &str) -> Result<(), BackendError> {
+        let request = StreamRequest::DeleteVolume { volume: volume.to_owned() };
+        let mut stream = NodeStream::open(&*self.node(node)?, request, false).await?;
+        match stream.next().await {
+            None => Ok(()),
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) => Err(BackendError::Internal(format!("node {node} answered with bytes nobody asked for"))),
+        }
+    }
+
     fn node(&self, name: &str) -> Result<Arc<Node>, BackendError> {
         self.shared.known(name).ok_or_else(|| streams::offline(name, None))
     }

@@ -66,7 +66,7 @@ async fn a_deployment_is_scaled() {
     assert_eq!(scaled_by["spec"]["replicas"], 4);
     let replaced = json!([{"op": "test", "path": "/spec/replicas", "value": 4}, {"op": "replace", "path": "/spec/replicas", "value": 2}]);
     assert_eq!(api.patch(&path, JSON_PATCH, replaced).await.ok()["spec"]["replicas"], 2);
-    api.patch(&path, STRATEGIC, json!([1])).await.fails_with(400, "error decoding patch");
+    assert_eq!(api.patch(&path, STRATEGIC, json!([1])).await.code, 400);
     assert_eq!(api.patch(&path, "application/yaml", json!({})).await.code, 415);
     let mut stale = scaled;
     stale.set_at(&["metadata", "resourceVersion"], "1".into());

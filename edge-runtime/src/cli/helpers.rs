@@ -90,7 +90,9 @@ fn pause(_: Given) -> Result<(), CliError> {
 
 /// Deletes what pods left. Ends when nothing is left.
 fn sweep(given: Given) -> Result<(), CliError> {
-    Ok(trash::sweep(&given.paths()?.trash())?)
+    let paths = given.paths()?;
+    let volumes = trash::sweep(&paths.volumes_trash());
+    Ok(trash::sweep(&paths.trash()).and(volumes)?)
 }
 
 /// How much disk pods hold: questions as JSON on standard input, answers on standard output.

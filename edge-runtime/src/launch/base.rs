@@ -18,11 +18,14 @@ pub struct Base {
     pub cgroups: Cgroups,
     /// Large folders of pods that have gone.
     pub trash: Trash,
+    /// Volumes that were provisioned here and have gone.
+    pub volumes_trash: Trash,
 }
 
 impl Base {
     pub(super) fn new(paths: &Paths, config: Rc<Config>, cgroups: Cgroups) -> Rc<Self> {
-        Rc::new(Self { paths: paths.clone(), config, cgroups, trash: Trash::new(paths.trash()) })
+        let (trash, volumes_trash) = (Trash::new(paths.trash()), Trash::new(paths.volumes_trash()));
+        Rc::new(Self { paths: paths.clone(), config, cgroups, trash, volumes_trash })
     }
 
     /// Whether memory limits can be enforced here.

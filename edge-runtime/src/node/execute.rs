@@ -19,6 +19,7 @@ use crate::pod::pause::{PAUSE, shares_processes};
 use crate::pod::record::{ContainerState, PodSource};
 use crate::pod::support::container_refusal;
 use crate::sys::program;
+use crate::sys::trash::Trash;
 use sampan_monitor::protocol::StartContainer;
 
 impl Node {
@@ -165,14 +166,15 @@ impl Node {
 
     /// Starts the helper that deletes what is too large to be deleted here; it ends by itself.
     pub(super) fn sweep_trash(&self) {
-        if !self.launch.base.trash.take_waiting() {
+        let waiting = [&self.launch.base.trash, &self.launch.base.volumes_trash].map(Trash::take_waiting);
+        if !waiting.contains(&true) {
             return;
         }
         let mut helper = smol::process::Command::from(program::itself("sweep"));
         helper.arg("--root").arg(self.cx.paths.root());
         helper.stdin(Stdio::null()).stdout(Stdio::null());
         if let Err(error) = helper.spawn() {
-            log::warn!("{} stays until the next sweep: {error}", self.cx.paths.trash().display());
+            log::warn!("what pods left stays until the next sweep: {error}");
         }
     }
 

@@ -216,6 +216,7 @@ impl Node {
             cx: &self.cx,
             cgroups: &self.launch.base.cgroups,
             runtimes: &self.launch.runtimes,
+            volumes_trash: &self.launch.base.volumes_trash,
             monitor: &self.containers.monitor,
         };
         self.streams.take(&backend, event);

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{VolumeContext, VolumeError};
+use super::{PROVISIONED, VolumeContext, VolumeError, is_volume_name};
 
 /// Kind for lookups.
 pub(super) const KIND: &str = "PersistentVolumeClaim";
@@ -61,6 +61,8 @@ pub(super) struct Bound {
     pub(super) path: PathBuf,
     /// The `type` of a hostPath; `None` for a local volume, which must exist.
     pub(super) host_path_type: Option<String>,
+    /// A volume of the node's own: it is made when the first pod needs it.
+    pub(super) provisioned: bool,
     pub(super) read_only: bool,
 }
 
@@ -105,14 +107,25 @@ pub(super) fn find(
     }
     let read_only = source.read_only.unwrap_or(false);
     if let Some(local) = &spec.local {
-        return Ok(Bound { path: absolute(volume, &local.path)?, host_path_type: None, read_only });
+        let (path, provisioned) = match provisioned(&local.path) {
+            Some(name) => (ctx.paths.volumes().join(name), true),
+            None => (absolute(volume, &local.path)?, false),
+        };
+        return Ok(Bound { path, host_path_type: None, provisioned, read_only });
     }
     if let Some(host) = &spec.host_path {
         let type_ = host.type_.clone().unwrap_or_default();
-        return Ok(Bound { path: absolute(volume, &host.path)?, host_path_type: Some(type_), read_only });
+        let path = absolute(volume, &host.path)?;
+        return Ok(Bound { path, host_path_type: Some(type_), provisioned: false, read_only });
     }
     let source_type = format!("persistentVolumeClaim of a {} volume", kind(bound.spec.as_ref()));
     Err(VolumeError::NotSupported { volume: volume.to_string(), source_type })
+}
+
+/// The folder of a volume that the provisioner of the cluster has put on this node, by its path.
+fn provisioned(path: &str) -> Option<&str> {
+    let name = path.strip_prefix(PROVISIONED)?.strip_prefix('/')?;
+    is_volume_name(name).then_some(name)
 }
 
 fn absolute(volume: &str, path: &str) -> Result<PathBuf, VolumeError> {

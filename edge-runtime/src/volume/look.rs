@@ -2,22 +2,25 @@
 //! such a path may be a file system whose server has gone, where a look never ends: so this runs in a helper process
 //! (the verb `look`), and what it found is all that the daemon knows.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::PathError;
+use super::error::{At, PathError};
 use super::ownership::{self, Progress, set_mark};
 use super::{Owning, Plan, VolumeContext, VolumeError, host_path, plan, subpath};
+use crate::sys::files::private_dir;
 
 /// One thing to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Look {
     /// A hostPath: made where its type says so, and checked.
     Host { volume: String, path: PathBuf, type_: String },
-    /// A local persistent volume, which must be there.
-    Local { volume: String, path: PathBuf, group: Option<Group> },
+    /// A local persistent volume, which must be there, unless it is to be `made` by the node.
+    Local { volume: String, path: PathBuf, made: bool, group: Option<Group> },
     /// A folder or file inside one, bound to `target`.
     SubPath { volume: String, container: String, path: PathBuf, sub_path: String, target: PathBuf },
     /// Just before the OCI runtime mounts it: whether it answers.
@@ -66,7 +69,12 @@ impl Look {
             Self::Host { volume, path, type_ } => {
                 host_path::check(volume, &host_path::HostPath { path: &path.display().to_string(), type_ })
             }
-            Self::Local { volume, path, group } => local(volume, path, group.as_ref()),
+            Self::Local { volume, path, made, group } => {
+                if *made {
+                    provision(path).map_err(|error| error.of(volume))?;
+                }
+                local(volume, path, group.as_ref())
+            }
             Self::SubPath { volume, container, path, sub_path, target } => subpath::bind(path, sub_path, target)
                 .map_err(|PathError { action, path, source }| {
                     let (volume, container) = (volume.clone(), container.clone());
@@ -78,6 +86,21 @@ impl Look {
                 Ok(())
             }
         }
+    }
+}
+
+/// Makes the folder of a volume, for containers of any user: they see nothing of what is above it.
+fn provision(path: &Path) -> Result<(), PathError> {
+    let parent = path.parent().unwrap_or(path);
+    private_dir(parent).at("create folder", parent)?;
+    match fs::create_dir(path) {
+        // Set again: the umask of a service is often 077.
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o777))
+            // What a pod has synced in it must be found after a power cut.
+            .and_then(|()| File::open(parent)?.sync_all())
+            .at("create folder", path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error).at("create folder", path),
     }
 }
 
@@ -116,7 +139,7 @@ pub fn looks(ctx: &VolumeContext<'_>) -> Vec<Look> {
                         on_root_mismatch: ctx.change_policy() == Some("OnRootMismatch"),
                         mark: layout.owned(&name),
                     });
-                    Look::Local { volume: name, path: bound.path, group }
+                    Look::Local { volume: name, path: bound.path, made: bound.provisioned, group }
                 }
             }),
             _ => None,

@@ -36,6 +36,15 @@ pub use ownership::Owning;
 use payload::Payload;
 pub use teardown::teardown;
 
+/// Where the cluster's provisioner of local volumes (`sampan.dev/local`) says that they are, on every node: a node whose root
+/// is another folder has them below that.
+pub const PROVISIONED: &str = "/var/lib/edge-runtime/volumes";
+
+/// Whether this can be the name of a provisioned volume: one folder, and none that is hidden.
+pub fn is_volume_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && !name.contains('/') && !name.contains('\0')
+}
+
 /// Looks up a ConfigMap or Secret that the node holds: `(kind, namespace, name)` to the object's JSON.
 pub type ObjectLookup<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Value>;
 

@@ -274,6 +274,36 @@ fn claims_become_folders_of_this_node() {
 }
 
 #[test]
+fn a_provisioned_volume_is_made_once_for_every_user_and_stays_below_the_nodes_root() {
+    let spec = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
+    let Some(bench) = Bench::new(spec) else { return };
+    let put = |path: &str| {
+        let claim = json!({"metadata": {"uid": "c1"}, "spec": {}, "volume": {"name": "pvc-c1", "spec": {"local": {"path": path}}}});
+        bench.put("PersistentVolumeClaim", "data", claim);
+    };
+    put("/var/lib/edge-runtime/volumes/pvc-c1");
+    let folder = bench.paths.volumes().join("pvc-c1");
+    assert_eq!(bench.setup().unwrap()["v"].path, folder);
+    assert_eq!((mode(&folder), mode(&bench.paths.volumes())), (0o777, 0o700));
+    fs::write(folder.join("file"), "x").unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    bench.setup().unwrap();
+    assert_eq!(mode(&folder), 0o700, "what a pod made of it stays");
+    teardown(&bench.paths, "u1").unwrap();
+    assert!(folder.join("file").exists());
+    // Nothing of the node's own can be had so, and nothing is made for it.
+    for wrong in ["", "/", "/..", "/../identity", "/.trash", "/pvc-c1/file", "/a/b"] {
+        put(&format!("/var/lib/edge-runtime/volumes{wrong}"));
+        match bench.setup() {
+            Ok(made) => assert!(!made["v"].path.starts_with(bench.paths.root()), "{wrong}"),
+            Err(error) => assert!(error.to_string().contains("volume \"v\""), "{wrong}: {error}"),
+        }
+    }
+    let left: Vec<_> = fs::read_dir(bench.paths.volumes()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["pvc-c1"]);
+}
+
+#[test]
 fn a_large_volume_is_left_to_a_helper() {
     let spec = json!({"securityContext": {"fsGroup": 2000}, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
     let Some(bench) = Bench::new(spec) else { return };

@@ -4,6 +4,7 @@ mod claims;
 mod images;
 mod paths;
 mod propagation;
+mod provisioned;
 mod tokens;
 
 use std::time::Duration;

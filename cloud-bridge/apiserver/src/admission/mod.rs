@@ -44,6 +44,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
     if ctx.resource.storage == volume::CLAIMS {
         default_storage_class::apply(store, value)?;
     }
+    volume::protect(&ctx.resource.storage, value);
     if rules.cluster_ip
         && let Some(range) = ctx.inner.config.services
     {

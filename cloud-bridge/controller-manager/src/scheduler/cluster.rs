@@ -18,6 +18,8 @@ use super::queue::{Queue, Waiting};
 pub(super) enum Decision {
     /// Bind it to this node. The pod counts as placed from now on.
     Bind { waiting: Box<Waiting>, node: String },
+    /// Tell these claims, by name and uid, that their volumes are to be made on this node. The pod waits for them.
+    Select { pod: Arc<Pod>, node: String, claims: Vec<(String, String)> },
     /// Tell why it has no node: not said yet in these words, or room is made for it no more.
     Tell { failure: Failure, unnominated: bool },
     /// Tell it, and delete these pods, so that there is room for it on the node.
@@ -109,6 +111,11 @@ impl Cluster {
         self.queue.try_again(waiting, now);
     }
 
+    /// A claim was not told where its volume is to be made.
+    pub(super) fn selection_failed(&mut self, key: &PodKey) {
+        self.queue.wake(|pod| pod.key == *key);
+    }
+
     /// A pod that was to go is still there: whoever was to get its place looks again.
     pub(super) fn preemption_failed(&mut self, key: &PodKey) {
         if let Some(waiting) = self.queue.get_mut(key) {
@@ -158,7 +165,11 @@ impl Cluster {
         let pod = Arc::clone(&waiting.pod);
         let nominated = waiting.nominated.clone();
         match attempt(&self.picture, &self.nominated(pod.priority), &pod, &nominated) {
-            Ok(node) => {
+            Ok((node, claims)) if !claims.is_empty() => {
+                self.queue.failed(&key, now)?;
+                Some(Decision::Select { pod, node, claims })
+            }
+            Ok((node, _)) => {
                 let waiting = Box::new(self.queue.remove(&key)?);
                 self.picture.place(node.clone(), pod);
                 self.stir_those_near_pods();
@@ -205,8 +216,11 @@ impl Cluster {
     }
 }
 
+/// A node for the pod, with the claims that are to be told of it first.
+type Place = (String, Vec<(String, String)>);
+
 /// A node for the pod, or why there is none, and who might go.
-fn attempt(picture: &Picture, nominated: &Nominated, pod: &Pod, own: &str) -> Result<String, (String, Outcome)> {
+fn attempt(picture: &Picture, nominated: &Nominated, pod: &Pod, own: &str) -> Result<Place, (String, Outcome)> {
     let nodes = picture.nodes.len();
     if nodes == 0 {
         let words = "no nodes available to schedule pods".to_owned();
@@ -219,7 +233,10 @@ fn attempt(picture: &Picture, nominated: &Nominated, pod: &Pod, own: &str) -> Re
     let cycle = Cycle::new(pod, picture, nominated)
         .map_err(|why| with(format!("0/{nodes} nodes are available: {why}."), preemption::is_no_help(pod, nodes)))?;
     let objections = match cycle.choose(own) {
-        Ok(node) => return Ok(node.to_owned()),
+        Ok(node) => {
+            let claims = cycle.volumes.to_make.iter().map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()));
+            return Ok((node.to_owned(), claims.collect()));
+        }
         Err(objections) => objections,
     };
     let reasons = objections.values().flat_map(|one| &one.reasons);

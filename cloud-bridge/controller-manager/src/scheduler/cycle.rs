@@ -4,12 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::fit::{Node, Objection};
 use super::picture::Picture;
 use super::pod::{Pod, PodKey};
 use super::score;
+use super::volumes::Wanted;
 use super::{affinity, spread};
 
 /// Pods for which others make room, by node: as if they were there already.
@@ -22,7 +21,7 @@ pub(super) struct Cycle<'a> {
     pub(super) picture: &'a Picture,
     /// Pods with at least the importance of this one.
     nominated: &'a Nominated,
-    volumes: Vec<&'a Value>,
+    pub(super) volumes: Wanted<'a>,
     spread: spread::State,
     affinity: affinity::State,
 }
@@ -30,7 +29,7 @@ pub(super) struct Cycle<'a> {
 impl<'a> Cycle<'a> {
     /// The reason is one for which no node will do.
     pub(super) fn new(pod: &'a Pod, picture: &'a Picture, nominated: &'a Nominated) -> Result<Self, String> {
-        let volumes = picture.volumes.of_pod(&pod.key.0, &pod.spec)?;
+        let volumes = picture.volumes.of_pod(&pod.key.0, &pod.spec, |node| picture.nodes.contains_key(node))?;
         let mut near = affinity::State::default();
         let all = pod.affinity.has_required();
         for (other, node) in picture.placed_pods(all) {
@@ -63,7 +62,7 @@ impl<'a> Cycle<'a> {
         if let Some(objection) = node.objection(&pod.spec, &pod.needs) {
             return Some(objection);
         }
-        if !node.reaches(&self.volumes) {
+        if !node.reaches(&self.volumes.terms) {
             return Some(Objection::new("node(s) had volume node affinity conflict", false));
         }
         let objection = self.spread.objection(pod, node);

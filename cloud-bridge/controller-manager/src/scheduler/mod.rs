@@ -28,6 +28,7 @@ use futures::StreamExt as _;
 use futures::stream::SelectAll;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -37,6 +38,7 @@ use tokio::time::Instant;
 
 use cluster::{Cluster, Decision};
 use pod::PodKey;
+use volumes::{Claim, SELECTED_NODE};
 use writes::Writer;
 
 /// What the scheduler looks at.
@@ -46,11 +48,12 @@ enum Kind {
     Node,
     Claim,
     Volume,
+    Class,
     Namespace,
     Budget,
 }
 
-const KINDS: [Kind; 6] = [Kind::Pod, Kind::Node, Kind::Claim, Kind::Volume, Kind::Namespace, Kind::Budget];
+const KINDS: [Kind; 7] = [Kind::Pod, Kind::Node, Kind::Claim, Kind::Volume, Kind::Class, Kind::Namespace, Kind::Budget];
 
 impl Kind {
     fn resource(self) -> ApiResource {
@@ -59,6 +62,7 @@ impl Kind {
             Self::Node => ApiResource::erase::<Node>(&()),
             Self::Claim => ApiResource::erase::<PersistentVolumeClaim>(&()),
             Self::Volume => ApiResource::erase::<PersistentVolume>(&()),
+            Self::Class => ApiResource::erase::<StorageClass>(&()),
             Self::Namespace => ApiResource::erase::<Namespace>(&()),
             Self::Budget => ApiResource::erase::<PodDisruptionBudget>(&()),
         }
@@ -149,7 +153,12 @@ impl Scheduler {
                 cluster.node(&key.1, json!(object.labels()), &object.data);
                 false
             }
-            Kind::Claim => cluster.picture.volumes.claim(key, &object.data),
+            Kind::Claim => {
+                let selected = object.annotations().get(SELECTED_NODE).map_or("", String::as_str);
+                let claim = Claim::read(&object.uid().unwrap_or_default(), selected, &object.data);
+                cluster.picture.volumes.claim(key, claim)
+            }
+            Kind::Class => cluster.picture.volumes.class(&key.1, &object.data),
             Kind::Volume => cluster.picture.volumes.volume(&key.1, &object.data),
             Kind::Namespace => {
                 let labels = json!(object.labels());
@@ -172,6 +181,7 @@ impl Scheduler {
             Kind::Node => self.cluster.node_gone(&key.1),
             Kind::Claim => picture.volumes.claim_gone(key),
             Kind::Volume => picture.volumes.volume_gone(&key.1),
+            Kind::Class => picture.volumes.class_gone(&key.1),
             Kind::Namespace => drop(picture.namespaces.remove(&key.1)),
             Kind::Budget => picture.budgets.remove(key),
         }
@@ -185,6 +195,7 @@ impl Scheduler {
             Kind::Node => self.cluster.retain_nodes(listed),
             Kind::Claim => picture.volumes.retain_claims(listed),
             Kind::Volume => picture.volumes.retain_volumes(listed),
+            Kind::Class => picture.volumes.retain_classes(listed),
             Kind::Namespace => picture.namespaces.retain(|name, _| listed.contains(&(String::new(), name.clone()))),
             Kind::Budget => {
                 let gone: Vec<PodKey> = picture.budgets.keys().filter(|key| !listed.contains(*key)).cloned().collect();
@@ -200,6 +211,11 @@ impl Scheduler {
             Some(Decision::Bind { waiting, node }) => {
                 if !self.writer.bind(&waiting.pod, &node).await {
                     self.cluster.binding_failed(*waiting, self.start.elapsed());
+                }
+            }
+            Some(Decision::Select { pod, node, claims }) => {
+                if !self.writer.select(&pod, &node, &claims).await {
+                    self.cluster.selection_failed(&pod.key);
                 }
             }
             Some(Decision::Tell { failure, unnominated }) => {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Decision};
 use super::pod::{Pod, PodKey};
+use super::volumes::Claim;
 
 /// A cluster of the tests, with a clock of its own.
 #[derive(Default)]
@@ -82,7 +83,7 @@ impl Site {
         match decisions.remove(0) {
             Decision::Bind { node, .. } => Ok(node),
             Decision::Tell { failure, .. } | Decision::Preempt { failure, .. } => Err(failure.message),
-            Decision::Nothing => unreachable!("left out"),
+            other => unreachable!("{other:?}"),
         }
     }
 
@@ -250,8 +251,8 @@ fn a_pod_goes_where_its_volume_is() {
         site.cluster.stir();
         site.only()
     };
-    let claims = |phase: &str| json!({"spec": {"volumeName": "pv"}, "status": {"phase": phase}});
-    assert!(site.cluster.picture.volumes.claim(key("data"), &claims("Pending")));
+    let claims = |phase: &str| Claim::read("u", "", &json!({"spec": {"volumeName": "pv"}, "status": {"phase": phase}}));
+    assert!(site.cluster.picture.volumes.claim(key("data"), claims("Pending")));
     let unbound = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
     assert_eq!(told(&mut site).unwrap_err(), format!("{unbound} {none}"));
     let local = |names: Value| {
@@ -259,11 +260,54 @@ fn a_pod_goes_where_its_volume_is() {
         json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on]}]}}}})
     };
     assert!(site.cluster.picture.volumes.volume("pv", &local(json!(["c"]))));
-    assert!(site.cluster.picture.volumes.claim(key("data"), &claims("Bound")));
+    assert!(site.cluster.picture.volumes.claim(key("data"), claims("Bound")));
     let conflict = "0/2 nodes are available: 2 node(s) had volume node affinity conflict.";
     assert_eq!(told(&mut site).unwrap_err(), format!("{conflict} {none}"));
     assert!(site.cluster.picture.volumes.volume("pv", &local(json!(["b"]))));
     assert_eq!(told(&mut site).unwrap(), "b");
+}
+
+#[test]
+fn a_claim_that_waits_for_its_pod_is_told_the_node_and_the_pod_waits_for_the_volume() {
+    let mut site = Site::default();
+    site.labelled("a", json!({"zone": "x"}), json!({}));
+    site.labelled("b", json!({"zone": "y"}), json!({}));
+    let claim = |selected: &str, status: Value| {
+        let claim = json!({"spec": {"storageClassName": "local", "volumeName": "pv"}, "status": status});
+        Claim::read("u7", selected, &claim)
+    };
+    let mut class = json!({"provisioner": "example.com/disks", "volumeBindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["y"]}]}]});
+    let volumes = &mut site.cluster.picture.volumes;
+    assert!(volumes.class("local", &class) && !volumes.class("local", &class));
+    assert!(volumes.claim(key("data"), claim("", json!({}))));
+    let spec = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
+    site.pod("p", with(cpu("1"), "volumes", spec));
+    let selected = |site: &mut Site| {
+        site.cluster.stir();
+        site.decide().into_iter().find_map(|one| match one {
+            Decision::Select { node, claims, .. } => Some((node, claims)),
+            _ => None,
+        })
+    };
+    let told = Some(("b".to_owned(), vec![("data".to_owned(), "u7".to_owned())]));
+    assert_eq!(selected(&mut site), told);
+    // The choice stands, unless the node is gone.
+    assert!(site.cluster.picture.volumes.claim(key("data"), claim("b", json!({}))));
+    site.cluster.stir();
+    let waits = "0/2 nodes are available: waiting for a volume to be created for persistentvolumeclaim \"data\".";
+    assert!(site.only().unwrap_err().starts_with(waits));
+    assert!(site.cluster.picture.volumes.claim(key("data"), claim("gone", json!({}))));
+    assert_eq!(selected(&mut site), told);
+    let on = json!({"key": "zone", "operator": "In", "values": ["y"]});
+    let volume = json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on]}]}}}});
+    site.cluster.picture.volumes.volume("pv", &volume);
+    site.cluster.picture.volumes.claim(key("data"), claim("b", json!({"phase": "Bound"})));
+    site.cluster.stir();
+    assert_eq!(site.only().unwrap(), "b");
+    // What nobody makes is not waited for.
+    class["provisioner"] = "kubernetes.io/no-provisioner".into();
+    assert!(site.cluster.picture.volumes.class("local", &class), "it is no longer such a class");
 }
 
 /// Five hundred pods with all that costs, on a hundred nodes: seconds in a debug build, not minutes.

@@ -1,29 +1,67 @@
-//! Claims and the volumes they are bound to, as far as they say where a pod can be: kube-scheduler's VolumeBinding
-//! where nothing is provisioned. Pure.
+//! Claims and the volumes they are bound to, as far as they say where a pod can be, and claims whose volume is made where
+//! their pod will be: kube-scheduler's VolumeBinding. Who makes the volume is not known here. Pure.
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::fit::Node;
 use super::pod::PodKey;
 use apimachinery::json::{items, text};
 
+/// Says where the volume of a claim is to be made.
+pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
 /// What is known of them.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
-    /// The volume of each claim; empty while it has none.
-    claims: HashMap<PodKey, String>,
+    claims: HashMap<PodKey, Claim>,
     /// The terms of each volume's node affinity; null when it is to be had everywhere.
     volumes: HashMap<String, Value>,
+    /// Classes that wait for a pod before a volume is made, and the terms of the nodes where they make some; null if
+    /// everywhere.
+    waiting: HashMap<String, Value>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Claim {
+    pub(super) uid: String,
+    /// Its volume; empty while it has none.
+    volume: String,
+    class: String,
+    /// The node where its volume is to be made; empty while nobody said.
+    selected: String,
+}
+
+impl Claim {
+    pub(super) fn read(uid: &str, selected: &str, claim: &Value) -> Self {
+        let spec = &claim["spec"];
+        let bound = text(&claim["status"], "phase") == "Bound";
+        Self {
+            uid: uid.to_owned(),
+            volume: if bound { text(spec, "volumeName") } else { "" }.to_owned(),
+            class: text(spec, "storageClassName").to_owned(),
+            selected: selected.to_owned(),
+        }
+    }
+}
+
+/// What the volumes of a pod ask of a node.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Wanted<'a> {
+    pub(super) terms: Vec<&'a Value>,
+    /// The claims, by name and uid, whose volume is made on the pod's node once they are told which.
+    pub(super) to_make: Vec<(&'a str, &'a str)>,
 }
 
 impl Volumes {
     /// A claim came or changed; true when that may give a pod a node.
-    pub(super) fn claim(&mut self, key: PodKey, claim: &Value) -> bool {
-        let bound = text(&claim["status"], "phase") == "Bound";
-        let volume = if bound { text(&claim["spec"], "volumeName") } else { "" }.to_owned();
-        self.claims.insert(key, volume.clone()) != Some(volume)
+    pub(super) fn claim(&mut self, key: PodKey, claim: Claim) -> bool {
+        if self.claims.get(&key) == Some(&claim) {
+            return false;
+        }
+        self.claims.insert(key, claim);
+        true
     }
 
     pub(super) fn claim_gone(&mut self, key: &PodKey) {
@@ -40,6 +78,21 @@ impl Volumes {
         self.volumes.remove(name);
     }
 
+    /// A class came or changed; true when that may give a pod a node.
+    pub(super) fn class(&mut self, name: &str, class: &Value) -> bool {
+        // Those of Kubernetes itself make none: there is a cloud's driver for each, or nothing at all.
+        let made = !text(class, "provisioner").starts_with("kubernetes.io/");
+        if !made || text(class, "volumeBindingMode") != "WaitForFirstConsumer" {
+            return self.waiting.remove(name).is_some();
+        }
+        let terms = places(items(class, "allowedTopologies"));
+        self.waiting.insert(name.to_owned(), terms.clone()) != Some(terms)
+    }
+
+    pub(super) fn class_gone(&mut self, name: &str) {
+        self.waiting.remove(name);
+    }
+
     /// Forgets what fresh lists do not contain.
     pub(super) fn retain_claims(&mut self, listed: &HashSet<PodKey>) {
         self.claims.retain(|key, _| listed.contains(key));
@@ -49,24 +102,55 @@ impl Volumes {
         self.volumes.retain(|name, _| listed.contains(&(String::new(), name.clone())));
     }
 
-    /// The terms that a node must meet for the volumes of a pod, or why no node will do yet.
-    pub(super) fn of_pod(&self, namespace: &str, spec: &Value) -> Result<Vec<&Value>, String> {
-        let mut terms = Vec::new();
+    pub(super) fn retain_classes(&mut self, listed: &HashSet<PodKey>) {
+        self.waiting.retain(|name, _| listed.contains(&(String::new(), name.clone())));
+    }
+
+    /// What the volumes of a pod ask of a node, or why no node will do yet. `is_node`: whether there is a node of this name.
+    pub(super) fn of_pod<'a>(
+        &'a self,
+        namespace: &str,
+        spec: &'a Value,
+        is_node: impl Fn(&str) -> bool,
+    ) -> Result<Wanted<'a>, String> {
+        let mut wanted = Wanted::default();
         for volume in items(spec, "volumes") {
             let name = text(&volume["persistentVolumeClaim"], "claimName");
             if name.is_empty() {
                 continue;
             }
-            let Some(bound) = self.claims.get(&(namespace.to_owned(), name.to_owned())) else {
+            let Some(claim) = self.claims.get(&(namespace.to_owned(), name.to_owned())) else {
                 return Err(format!("persistentvolumeclaim {name:?} not found"));
             };
-            if bound.is_empty() {
-                return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
+            if !claim.volume.is_empty() {
+                wanted.terms.extend(self.volumes.get(&claim.volume).filter(|required| !required.is_null()));
+                continue;
             }
-            terms.extend(self.volumes.get(bound).filter(|required| !required.is_null()));
+            let Some(places) = self.waiting.get(&claim.class) else {
+                return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
+            };
+            // One that went takes the choice with it: its volume would never be made.
+            if is_node(&claim.selected) {
+                return Err(format!("waiting for a volume to be created for persistentvolumeclaim {name:?}"));
+            }
+            wanted.terms.extend(Some(places).filter(|places| !places.is_null()));
+            wanted.to_make.push((name, &claim.uid));
         }
-        Ok(terms)
+        Ok(wanted)
     }
+}
+
+/// The allowed topologies of a class as terms that a node meets.
+fn places(topologies: &[Value]) -> Value {
+    let expression = |one: &Value| json!({"key": one["key"], "operator": "In", "values": one["values"]});
+    let term = |term: &Value| {
+        let all: Vec<Value> = items(term, "matchLabelExpressions").iter().map(expression).collect();
+        json!({"matchExpressions": all})
+    };
+    if topologies.is_empty() {
+        return Value::Null;
+    }
+    json!({"nodeSelectorTerms": topologies.iter().map(term).collect::<Vec<Value>>()})
 }
 
 impl Node {

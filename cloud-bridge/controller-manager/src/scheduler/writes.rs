@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod as CorePod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod as CorePod};
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::cluster::{Failure, unschedulable_patch};
 use super::pod::Pod;
+use super::volumes::SELECTED_NODE;
 
 const NAME: &str = "default-scheduler";
 /// Events not yet written; beyond this the oldest are dropped, as they are only for people.
@@ -59,6 +60,19 @@ impl Writer {
                 false
             }
         }
+    }
+
+    /// Tells claims of a pod where their volumes are to be made. True if all of them know.
+    pub(super) async fn select(&self, pod: &Pod, node: &str, claims: &[(String, String)]) -> bool {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &pod.key.0);
+        for (name, uid) in claims {
+            let patch = json!({"metadata": {"uid": uid, "annotations": {SELECTED_NODE: node}}});
+            if let Err(error) = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                log::info!("scheduler: the node of claim {}/{name}: {error}", pod.key.0);
+                return false;
+            }
+        }
+        true
     }
 
     /// Tells why a pod has no node, and, if room is made for it, where.

@@ -13,7 +13,7 @@ use super::plan::{Action, Failure, Outcome, Plan};
 use super::pod_gc::{self, PodGc};
 use super::queue::{Queue, RETRY};
 use super::world::{Change, Kind, Task, Watched, World};
-use super::{cron_job, deployment, disruption, job, replica_set, stateful_set, wake};
+use super::{cron_job, deployment, disruption, job, protection, provision, replica_set, stateful_set, wake};
 
 /// The longest that a key waits which is to be looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
@@ -71,6 +71,12 @@ impl Engine {
                     Some(delay) => self.queue.add_at(now.passed + delay, task),
                     None => self.queue.add(task),
                 }
+            }
+            for task in protection::tasks(&self.world, &change) {
+                self.queue.add(task);
+            }
+            for (task, delay) in provision::tasks(&self.world, &change) {
+                self.queue.add_at(now.passed + delay, task);
             }
             for task in endpoints::tasks(&self.world, &change) {
                 self.queue.add_at(self.pace.due(&task, now.passed), task);
@@ -132,7 +138,12 @@ impl Engine {
             Kind::StatefulSet => stateful_set::plan(&self.world, key, failure, now),
             Kind::Service => endpoints::plan_slices(&self.world, key, failure),
             Kind::Endpoints => endpoints::plan_endpoints(&self.world, key, failure),
-            Kind::ControllerRevision | Kind::PersistentVolumeClaim | Kind::EndpointSlice => Plan::default(),
+            Kind::PersistentVolumeClaim => match protection::of_claim(&self.world, key) {
+                plan if plan.actions.is_empty() => provision::plan(&self.world, key, failure),
+                plan => plan,
+            },
+            Kind::PersistentVolume => protection::of_volume(&self.world, key),
+            Kind::ControllerRevision | Kind::EndpointSlice | Kind::StorageClass => Plan::default(),
         }
     }
 

@@ -36,6 +36,9 @@ pub(crate) struct PodSpec {
     pub(crate) containers: Vec<Container>,
     #[serde(deserialize_with = "list")]
     pub(crate) init_containers: Vec<Container>,
+    /// The names of the claims that it uses.
+    #[serde(rename = "volumes", deserialize_with = "claims")]
+    pub(crate) claims: Vec<String>,
     /// The node to which its affinity ties it by name.
     #[serde(rename = "affinity", deserialize_with = "pinned")]
     pub(crate) pinned_to: Option<String>,
@@ -144,6 +147,22 @@ fn named_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedPo
         Some(NamedPort { name, number: port.container_port, protocol: port.protocol })
     });
     Ok(named.collect())
+}
+
+/// The claims that volumes name, those of generic ephemeral volumes not included: they go with their pod.
+fn claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Volume {
+        persistent_volume_claim: Option<Claim>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Claim {
+        claim_name: String,
+    }
+    let volumes: Vec<Volume> = list(deserializer)?;
+    Ok(volumes.into_iter().filter_map(|volume| Some(volume.persistent_volume_claim?.claim_name)).collect())
 }
 
 /// The one node that a required node affinity names (K8s pkg/controller/daemon/util `GetTargetNodeName`).

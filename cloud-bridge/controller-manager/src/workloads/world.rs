@@ -8,6 +8,7 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{Endpoints, ReplicationController};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
@@ -17,6 +18,7 @@ use super::now::Now;
 use super::pod::Pod;
 use super::service::Service;
 use super::store::{Cached, Seen, Store};
+use super::volume::Volume;
 use super::volume_claim::Claim;
 use super::watch;
 
@@ -142,6 +144,8 @@ kinds! {
     ControllerRevision controller_revisions ControllerRevision,
     DaemonSet daemon_sets DaemonSet,
     PersistentVolumeClaim claims Claim,
+    PersistentVolume volumes Volume,
+    StorageClass storage_classes StorageClass,
     StatefulSet stateful_sets StatefulSet,
     PodDisruptionBudget disruption_budgets PodDisruptionBudget,
     Job jobs Job,
@@ -173,6 +177,8 @@ cached!(
     DaemonSet,
     StatefulSet,
     Claim,
+    Volume,
+    StorageClass,
     PodDisruptionBudget,
     Job,
     CronJob,

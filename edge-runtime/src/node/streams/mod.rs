@@ -6,6 +6,7 @@
 //! | `exec` | a command in a container |
 //! | `attach` | what a container's own process writes and reads |
 //! | `port_forward` | one connection to a port of a pod |
+//! | `delete_volume` | the end of a volume that was provisioned here |
 //! | `stats` | usage of the node and its pods |
 //! | `channels` | records in both directions, for whatever is more than one flow of bytes |
 //! | `target` | which pod and container is meant |
@@ -13,6 +14,7 @@
 
 mod attach;
 mod channels;
+mod delete_volume;
 mod exec;
 mod logs;
 mod outcome;
@@ -33,6 +35,7 @@ use crate::launch::runtimes::Runtimes;
 use crate::link::LinkHandle;
 use crate::monitor::client::MonitorClient;
 use crate::sys::cgroup::Cgroups;
+use crate::sys::trash::Trash;
 
 /// The streams being served. Dropping one ends its task, and with it whatever that has started.
 #[derive(Default)]
@@ -46,6 +49,7 @@ pub(super) struct Backend<'a> {
     pub(super) cx: &'a Context,
     pub(super) cgroups: &'a Cgroups,
     pub(super) runtimes: &'a Runtimes,
+    pub(super) volumes_trash: &'a Trash,
     pub(super) monitor: &'a MonitorClient,
 }
 
@@ -112,6 +116,7 @@ impl Streams {
             StreamRequest::Attach { .. } => self.open_attach(&asked),
             StreamRequest::PortForward { .. } => self.open_port_forward(&asked),
             StreamRequest::Stats {} => self.open_stats(&asked),
+            StreamRequest::DeleteVolume { .. } => Self::open_delete_volume(&asked),
             _ => Err("this node does not know the request; upgrade edge-runtime".into()),
         };
         if let Err(error) = opened {

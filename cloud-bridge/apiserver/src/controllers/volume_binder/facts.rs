@@ -64,13 +64,15 @@ pub(super) struct Request {
     pub(super) size: Option<Quantity>,
     /// The one volume that it asks for, or nothing.
     pub(super) volume: String,
+    /// Its volume is made where its pod will be: none that is there is for it, unless that was made for it.
+    pub(super) delayed: bool,
     modes: Vec<String>,
     selector: Value,
 }
 
 impl Request {
-    /// What a claim asks for; `None` of one that does not wait.
-    pub(super) fn of(claim: &Value) -> Option<Self> {
+    /// What a claim of this class asks for; `None` of one that does not wait.
+    pub(super) fn of(claim: &Value, of_class: Option<&Value>) -> Option<Self> {
         let spec = &claim["spec"];
         let waits = claim["status"]["phase"] != "Bound" && !meta::deleting(claim);
         waits.then(|| Self {
@@ -79,6 +81,7 @@ impl Request {
             class: class(spec),
             size: Quantity::from_value(&spec["resources"]["requests"]["storage"]),
             volume: text(spec, "volumeName").to_owned(),
+            delayed: text(spec, "volumeName").is_empty() && of_class.is_some_and(delays),
             modes: modes(spec),
             selector: spec["selector"].clone(),
         })
@@ -88,12 +91,20 @@ impl Request {
     pub(super) fn is_met_by(&self, offer: &Offer) -> bool {
         let kept = offer.kept_for.as_ref();
         let may = kept.is_none_or(|(key, uid)| *key == self.key && (uid.is_empty() || *uid == self.uid));
-        may && (self.volume.is_empty() || self.volume == offer.name)
+        may && (kept.is_some() || !self.delayed)
+            && (self.volume.is_empty() || self.volume == offer.name)
             && self.class == offer.class
             && self.modes.iter().all(|mode| offer.modes.contains(mode))
             && self.size.is_none_or(|asked| offer.size.is_some_and(|has| has >= asked))
             && selects(&self.selector, &offer.labels)
     }
+}
+
+/// Whether a class waits for a pod and then makes a volume. One without a provisioner has its volumes already: they are
+/// bound at once, where a cluster waits for the pod with these, too.
+fn delays(class: &Value) -> bool {
+    text(class, "volumeBindingMode") == "WaitForFirstConsumer"
+        && !text(class, "provisioner").starts_with("kubernetes.io/")
 }
 
 #[cfg(test)]
@@ -103,7 +114,7 @@ mod tests {
     use super::*;
 
     fn fits(volume: &Value, claim: &Value) -> bool {
-        Request::of(claim).unwrap().is_met_by(&Offer::of(volume).unwrap())
+        Request::of(claim, None).unwrap().is_met_by(&Offer::of(volume).unwrap())
     }
 
     fn volume(spec: Value) -> Value {
@@ -129,7 +140,7 @@ mod tests {
             assert!(Offer::of(&with(volume(json!({})), change)).is_none());
         }
         for change in [json!({"status": {"phase": "Bound"}}), dying] {
-            assert!(Request::of(&with(claim(json!({})), change)).is_none());
+            assert!(Request::of(&with(claim(json!({})), change), None).is_none());
         }
     }
 
@@ -156,5 +167,20 @@ mod tests {
         assert!(held(json!({"name": "data", "namespace": "ns"})));
         assert!(!held(json!({"name": "data", "namespace": "ns", "uid": "u0"})));
         assert!(!held(json!({"name": "other", "namespace": "ns"})));
+    }
+
+    #[test]
+    fn what_is_made_where_the_pod_is_takes_no_volume_that_was_not_made_for_it() {
+        let class = |provisioner: &str, mode: &str| json!({"provisioner": provisioner, "volumeBindingMode": mode});
+        let reference = json!({"claimRef": {"name": "data", "namespace": "ns", "uid": "u1"}});
+        let met = |spec: Value, class: &Value, volume_spec: Value| {
+            Request::of(&claim(spec), Some(class)).unwrap().is_met_by(&Offer::of(&volume(volume_spec)).unwrap())
+        };
+        let ours = class("sampan.dev/local", "WaitForFirstConsumer");
+        assert!(!met(json!({}), &ours, json!({})));
+        assert!(met(json!({}), &ours, reference));
+        assert!(met(json!({"volumeName": "pv"}), &ours, json!({})), "it asks for this one");
+        assert!(met(json!({}), &class("sampan.dev/local", "Immediate"), json!({})));
+        assert!(met(json!({}), &class("kubernetes.io/no-provisioner", "WaitForFirstConsumer"), json!({})));
     }
 }

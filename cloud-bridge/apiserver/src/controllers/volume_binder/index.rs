@@ -63,7 +63,12 @@ impl Index {
     }
 
     /// This is how a claim is now; `None` when it is gone. What it asks for, if it waits.
-    pub(super) fn set_claim(&mut self, key: &ObjectKey, claim: Option<&Value>) -> Option<Request> {
+    pub(super) fn set_claim(
+        &mut self,
+        key: &ObjectKey,
+        claim: Option<&Value>,
+        class: Option<&Value>,
+    ) -> Option<Request> {
         if let Some(old) = self.requests.remove(key) {
             if old.volume.is_empty() {
                 take(&mut self.open, &old.class, key);
@@ -71,7 +76,7 @@ impl Index {
                 take(&mut self.asking, &old.volume, key);
             }
         }
-        let request = Request::of(claim?)?;
+        let request = Request::of(claim?, class)?;
         if request.volume.is_empty() {
             self.open.entry(request.class.clone()).or_default().insert(key.clone());
         } else {
@@ -92,6 +97,9 @@ impl Index {
         let kept = self.naming.get(&request.key).into_iter().flat_map(BTreeMap::keys);
         let kept = kept.filter_map(|name| self.offers.get(name)).filter(meets).min_by_key(|offer| offer.size);
         let found = kept.or_else(|| {
+            if request.delayed {
+                return None;
+            }
             if !request.volume.is_empty() {
                 return self.offers.get(&request.volume).filter(meets);
             }
@@ -147,7 +155,7 @@ mod tests {
             index.set_volume(name, Some(&volume(name, size, claim)));
         }
         let best = |index: &mut Index, name: &str, size: &str, volume: &str| {
-            let request = index.set_claim(&key(name), Some(&claim(name, size, volume))).unwrap();
+            let request = index.set_claim(&key(name), Some(&claim(name, size, volume)), None).unwrap();
             index.best(&request)
         };
         assert_eq!(best(&mut index, "a", "500Mi", "").as_deref(), Some("small"));
@@ -163,17 +171,17 @@ mod tests {
     fn a_volume_goes_to_the_first_that_it_meets_and_nothing_is_left_of_what_has_gone() {
         let mut index = Index::default();
         for (name, size, volume) in [("b", "1Gi", ""), ("c", "1Gi", "v"), ("a", "9Gi", "")] {
-            index.set_claim(&key(name), Some(&claim(name, size, volume)));
+            index.set_claim(&key(name), Some(&claim(name, size, volume)), None);
         }
         index.set_volume("v", Some(&volume("v", "2Gi", None)));
         assert_eq!(index.first("v"), Some(key("b")));
-        index.set_claim(&key("b"), None);
+        index.set_claim(&key("b"), None, None);
         assert_eq!(index.first("v"), Some(key("c")));
         index.set_volume("v", Some(&volume("v", "2Gi", Some("a"))));
         assert_eq!((index.first("v"), index.naming(&key("a"))), (None, vec![("v".to_owned(), String::new())]));
         index.set_volume("v", None);
         for name in ["a", "c"] {
-            index.set_claim(&key(name), None);
+            index.set_claim(&key(name), None, None);
         }
         let Index { offers, free, claims, naming, requests, open, asking } = index;
         assert!(offers.is_empty() && free.is_empty() && claims.is_empty() && naming.is_empty());

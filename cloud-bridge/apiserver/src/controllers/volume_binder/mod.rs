@@ -1,5 +1,5 @@
 //! Binds PersistentVolumeClaims to volumes that are there already, as the volume controller of a cluster does
-//! (K8s pkg/controller/volume/persistentvolume); nothing is provisioned.
+//! (K8s pkg/controller/volume/persistentvolume). Who makes volumes makes them for one claim, and they are bound like any other.
 
 mod facts;
 mod index;
@@ -11,9 +11,11 @@ use serde_json::json;
 
 use super::queue::Queue;
 use super::runner::{Controller, Seen, Turn};
+use crate::kinds::storage_class;
 use crate::resource::status::ApiResult;
 use crate::state::Inner;
 use crate::storage::{Store, StoreError, Stored};
+use apimachinery::json::text;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 use facts::{Offer, claim_of};
@@ -89,7 +91,13 @@ impl VolumeBinder {
     /// A claim that waits gets the best volume there is; volumes that name one of before are looked at.
     fn claim(&mut self, store: &mut Store, queue: &Queue<Key>, key: &ObjectKey) -> Result<(), StoreError> {
         let claim = store.get(CLAIMS, key)?;
-        let request = self.index.set_claim(key, claim.as_ref().map(|claim| claim.value()));
+        let class = claim.as_ref().map(|claim| text(&claim.value()["spec"], "storageClassName"));
+        let class = match class.filter(|name| !name.is_empty()) {
+            Some(name) => store.get(storage_class::STORAGE, &ObjectKey::cluster(name))?,
+            None => None,
+        };
+        let (value, class) = (claim.as_ref().map(|claim| claim.value()), class.as_ref().map(|class| class.value()));
+        let request = self.index.set_claim(key, value, class);
         let uid = claim.as_ref().map_or("", |claim| meta::text(claim.value(), "uid"));
         let (same, other): (Vec<_>, Vec<_>) = self.index.naming(key).into_iter().partition(|(_, named)| named == uid);
         // What names one of before may be released.

@@ -12,11 +12,28 @@ use super::kind::{Kind, PLAIN, any_status, keep_status};
 use crate::codec::decode;
 use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
 use crate::resource::rules::Rules;
-use apimachinery::json::{object_mut, set_default, set_default_text};
+use apimachinery::json::{items, object_mut, set_default, set_default_text};
 use apimachinery::quantity::canonicalize_list;
 
 /// The storage of the claims.
 pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
+
+const VOLUMES: &str = "persistentvolumes";
+
+/// What is in use does not go: the StorageObjectInUseProtection admission (K8s
+/// plugin/pkg/admission/storage/storageobjectinuseprotection). The controllers of workloads let it go.
+pub(crate) fn protect(storage: &str, object: &mut Value) {
+    let finalizer = match storage {
+        CLAIMS => "kubernetes.io/pvc-protection",
+        VOLUMES => "kubernetes.io/pv-protection",
+        _ => return,
+    };
+    let mut finalizers = items(&object["metadata"], "finalizers").to_vec();
+    if !finalizers.iter().any(|one| one == finalizer) {
+        finalizers.push(finalizer.into());
+        object.set_at(&["metadata", "finalizers"], finalizers.into());
+    }
+}
 
 const RULES: Rules = Rules { return_deleted_object: true, ..Rules::SPEC_AND_STATUS };
 

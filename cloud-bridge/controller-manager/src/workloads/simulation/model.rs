@@ -66,7 +66,7 @@ impl Model {
             object["metadata"]["name"] =
                 format!("{}{version}", object["metadata"]["generateName"].as_str().unwrap()).into();
         }
-        if kind != Kind::Node {
+        if !matches!(kind, Kind::Node | Kind::PersistentVolume | Kind::StorageClass) {
             object["metadata"]["namespace"] = "ns".into();
         }
         // As the API, which stores no list without entries.
@@ -178,7 +178,8 @@ impl Model {
             check.judge(self.objects.get(&(check.kind, key(&check.key.name))))?;
         }
         let failed = |code, message: &str| Err(Failure { code, message: message.to_owned(), ..Failure::default() });
-        let name = (action.kind, action.key.clone());
+        let place = key(&action.key.name);
+        let name = (action.kind, place.clone());
         if let Write::Create(object) = &action.write {
             if self.refuses == Some(action.kind) {
                 return failed(403, "no");
@@ -209,11 +210,11 @@ impl Model {
                 if action.kind == Kind::Pod && *how != Deletion::Now && !before["spec"]["nodeName"].is_null() =>
             {
                 let stamp = self.clock().to_string();
-                self.change(action.kind, &action.key, |pod| pod["metadata"]["deletionTimestamp"] = stamp.into());
+                self.change(action.kind, &place, |pod| pod["metadata"]["deletionTimestamp"] = stamp.into());
                 Ok(Outcome::Is(self.objects[&name].clone()))
             }
             Write::Delete { .. } => {
-                self.end(action.kind, &action.key);
+                self.end(action.kind, &place);
                 Ok(self.objects.get(&name).map_or(Outcome::Removed, |object| Outcome::Is(object.clone())))
             }
             Write::Merge { subresource, patch } => {

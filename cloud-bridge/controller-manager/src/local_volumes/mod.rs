@@ -1,0 +1,211 @@
+//! The provisioner `sampan.dev/local`: its StorageClass, and the end of its volumes. A volume whose claim has gone is deleted
+//! on its node before its object is; a node that is away is waited for, and one that is no more took the data with it. How
+//! claims get their volumes is with the controllers of workloads (`provision`).
+
+mod volume;
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::events::{self, Recorder};
+use volume::{Data, Released, released};
+pub(crate) use volume::{Order, PROVISIONER, name, volume};
+
+/// The class that claims without one get, unless another is the default.
+const CLASS: &str = "sampan-local";
+const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+/// A node that cannot be asked is asked again after this, doubled up to the second figure.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// So many volumes are deleted at once.
+const AT_ONCE: usize = 8;
+
+/// The way to the nodes.
+pub trait Nodes: Send + Sync {
+    /// Has a node delete a volume's folder with all that is in it; fine when there is none.
+    ///
+    /// # Errors
+    /// It is not known to be gone, and why.
+    fn delete_volume<'a>(&'a self, node: &'a str, volume: &'a str) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// Runs until dropped.
+pub async fn run(client: Client, nodes: Arc<dyn Nodes>) {
+    if let Err(error) = make_class(&client).await {
+        log::warn!("storage class {CLASS}: {error}");
+    }
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PersistentVolume>(&()));
+    let mut volumes = pin!(watcher(all, watcher::Config::default()).default_backoff());
+    let mut reclaimer = Reclaimer::new(client, nodes);
+    loop {
+        let due = reclaimer.due();
+        tokio::select! {
+            Some(event) = volumes.next() => match event {
+                Ok(event) => reclaimer.watched(event),
+                Err(error) => log::warn!("watching volumes: {error}"),
+            },
+            Some((name, result)) = reclaimer.running.next(), if !reclaimer.running.is_empty() => reclaimer.ended(&name, result),
+            () = sleep_until(due) => reclaimer.begin(),
+            () = reclaimer.events.write_next(), if !reclaimer.events.is_empty() => {}
+        }
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Makes the class, once: who has another default keeps it.
+async fn make_class(client: &Client) -> kube::Result<()> {
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    let there = classes.list(&ListParams::default()).await?;
+    let is_default = |class: &StorageClass| class.annotations().get(DEFAULT).is_some_and(|value| value == "true");
+    if there.iter().any(|class| class.name_any() == CLASS) {
+        return Ok(());
+    }
+    let default = !there.iter().any(is_default);
+    let class = StorageClass {
+        metadata: kube::api::ObjectMeta {
+            name: Some(CLASS.to_owned()),
+            annotations: Some(BTreeMap::from([(DEFAULT.to_owned(), default.to_string())])),
+            ..Default::default()
+        },
+        provisioner: PROVISIONER.to_owned(),
+        reclaim_policy: Some("Delete".to_owned()),
+        volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
+        ..StorageClass::default()
+    };
+    classes.create(&PostParams::default(), &class).await.map(drop)
+}
+
+struct Reclaimer {
+    client: Client,
+    nodes: Arc<dyn Nodes>,
+    events: Recorder,
+    waiting: BTreeMap<String, Waiting>,
+    running: FuturesUnordered<BoxFuture<'static, (String, Result<(), String>)>>,
+}
+
+/// A volume that is to go.
+struct Waiting {
+    volume: Released,
+    /// When it is tried next; `None` while it is.
+    due: Option<Instant>,
+    pause: Duration,
+}
+
+impl Reclaimer {
+    fn new(client: Client, nodes: Arc<dyn Nodes>) -> Self {
+        let events = Recorder::new(client.clone());
+        Self { client, nodes, events, waiting: BTreeMap::new(), running: FuturesUnordered::new() }
+    }
+
+    fn watched(&mut self, event: Event<DynamicObject>) {
+        match event {
+            Event::Apply(object) | Event::InitApply(object) => {
+                let name = object.name_any();
+                match released(&json!(object)) {
+                    None => drop(self.waiting.remove(&name)),
+                    Some(volume) => match self.waiting.get_mut(&name) {
+                        Some(known) => known.volume = volume,
+                        None => {
+                            let waiting = Waiting { volume, due: Some(Instant::now()), pause: AGAIN.0 };
+                            self.waiting.insert(name, waiting);
+                        }
+                    },
+                }
+            }
+            Event::Delete(object) => drop(self.waiting.remove(&object.name_any())),
+            // What went unseen is found to be gone when its turn comes.
+            Event::Init | Event::InitDone => {}
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let free = self.running.len() < AT_ONCE;
+        self.waiting.values().filter(|_| free).filter_map(|waiting| waiting.due).min()
+    }
+
+    fn begin(&mut self) {
+        let now = Instant::now();
+        for (name, waiting) in &mut self.waiting {
+            if self.running.len() >= AT_ONCE {
+                return;
+            }
+            if waiting.due.take_if(|due| *due <= now).is_some() {
+                let (name, volume) = (name.clone(), waiting.volume.clone());
+                let work = reclaim(self.client.clone(), Arc::clone(&self.nodes), volume);
+                self.running.push(work.map(move |result| (name, result)).boxed());
+            }
+        }
+    }
+
+    fn ended(&mut self, name: &str, result: Result<(), String>) {
+        match result {
+            Ok(()) => drop(self.waiting.remove(name)),
+            Err(why) => {
+                let Some(waiting) = self.waiting.get_mut(name) else { return };
+                waiting.due = Some(Instant::now() + waiting.pause);
+                waiting.pause = (waiting.pause * 2).min(AGAIN.1);
+                self.events.record(failed(&waiting.volume, why));
+            }
+        }
+    }
+}
+
+/// As the volume controller of a cluster tells it.
+fn failed(volume: &Released, why: String) -> events::Event {
+    let about = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("PersistentVolume".to_owned()),
+        name: Some(volume.name.clone()),
+        uid: Some(volume.uid.clone()),
+        ..ObjectReference::default()
+    };
+    events::Event { about, kind: "Warning", reason: "VolumeFailedDelete", message: why, component: PROVISIONER }
+}
+
+/// Deletes the data, then the object. May be done again from the start at any point.
+async fn reclaim(client: Client, nodes: Arc<dyn Nodes>, volume: Released) -> Result<(), String> {
+    if let Some(Data { node, folder }) = &volume.data
+        && let Err(why) = nodes.delete_volume(node, folder).await
+        && has_node(&client, node).await?
+    {
+        return Err(why);
+    }
+    let volumes: Api<PersistentVolume> = Api::all(client);
+    let own = json!({"metadata": {"uid": volume.uid, "finalizers": volume.finalizers}});
+    let unless_gone = |error: kube::Error| match &error {
+        // A successor of its name has another uid.
+        kube::Error::Api(status) if matches!(status.code, 404 | 409) => Ok(()),
+        _ => Err(error.to_string()),
+    };
+    if let Err(error) = volumes.patch(&volume.name, &PatchParams::default(), &Patch::Merge(own)).await {
+        return unless_gone(error);
+    }
+    let same = Preconditions { uid: Some(volume.uid), resource_version: None };
+    volumes.delete(&volume.name, &DeleteParams::default().preconditions(same)).await.map(drop).or_else(unless_gone)
+}
+
+async fn has_node(client: &Client, node: &str) -> Result<bool, String> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes.get_metadata_opt(node).await.map(|found| found.is_some()).map_err(|error| error.to_string())
+}

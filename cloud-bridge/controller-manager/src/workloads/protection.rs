@@ -1,0 +1,100 @@
+//! What is in use does not go: a claim is kept while a pod uses it, a volume while it is bound. Both are held by a finalizer
+//! that they have from their creation on; this takes it away (K8s pkg/controller/volume/pvcprotection and pvprotection).
+//! Decisions only.
+
+use apimachinery::key::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use super::plan::{Action, Plan};
+use super::world::{Change, Kind, Task, World};
+use super::{volume, volume_claim};
+
+/// The claims that may go because of a change of a pod, and claims and volumes that are to go.
+pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
+    let key = &change.seen.key;
+    match change.kind {
+        Kind::Pod => {
+            let claims = world.claims.in_namespace(&key.namespace).filter(|claim| claim.is_protected());
+            claims.map(|claim| (Kind::PersistentVolumeClaim, super::store::key_of(&claim.metadata))).collect()
+        }
+        Kind::PersistentVolume if !change.seen.gone => vec![(Kind::PersistentVolume, key.clone())],
+        _ => Vec::new(),
+    }
+}
+
+/// Lets a claim go that no pod uses. One that has no node yet does not count: no node starts a pod with a claim that goes.
+pub(crate) fn of_claim(world: &World, key: &ObjectKey) -> Plan {
+    let Some(claim) = world.claims.get(key).filter(|claim| claim.is_protected()) else { return Plan::default() };
+    let mut placed = world.pods.in_namespace(&key.namespace).filter(|pod| pod.spec.node_name.is_some());
+    if placed.any(|pod| pod.spec.claims.contains(&key.name)) {
+        return Plan::default();
+    }
+    Plan::one_by_one(vec![release(Kind::PersistentVolumeClaim, &claim.metadata, volume_claim::PROTECTION)])
+}
+
+/// Lets a volume go that nobody has.
+pub(crate) fn of_volume(world: &World, key: &ObjectKey) -> Plan {
+    let volume = world.volumes.get(key).filter(|volume| volume.is_protected() && !volume.is_bound());
+    let Some(volume) = volume else { return Plan::default() };
+    Plan::one_by_one(vec![release(Kind::PersistentVolume, &volume.metadata, volume::PROTECTION)])
+}
+
+fn release(kind: Kind, meta: &ObjectMeta, finalizer: &str) -> Action {
+    let left: Vec<&String> = meta.finalizers.iter().flatten().filter(|one| *one != finalizer).collect();
+    Action::merge(kind, meta, json!({"metadata": {"finalizers": left}}))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::workloads::simulation::{Course, key};
+
+    fn deleted(finalizer: &str, phase: &str) -> Value {
+        json!({"metadata": {"name": "data", "finalizers": [finalizer, "example.com/own"],
+            "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}, "status": {"phase": phase}})
+    }
+
+    fn finalizers(course: &Course, kind: Kind) -> Value {
+        course.model.get(kind, "data")["metadata"]["finalizers"].clone()
+    }
+
+    #[test]
+    fn a_claim_goes_with_the_last_pod_on_a_node_that_uses_it() {
+        let mut course = Course::new(1, |_, _| {});
+        course.calm = true;
+        let pod = |name: &str, node: Option<&str>, claim: &str| {
+            let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+            json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [], "volumes": [volume]}})
+        };
+        for pod in [pod("user", Some("node"), "data"), pod("waiting", None, "data"), pod("other", Some("node"), "more")]
+        {
+            course.model.put(Kind::Pod, pod);
+        }
+        course.model.put(Kind::PersistentVolumeClaim, deleted(volume_claim::PROTECTION, "Bound"));
+        course.step(1);
+        assert_eq!(
+            finalizers(&course, Kind::PersistentVolumeClaim),
+            json!([volume_claim::PROTECTION, "example.com/own"])
+        );
+        course.model.end(Kind::Pod, &key("user"));
+        course.step(1);
+        assert_eq!(finalizers(&course, Kind::PersistentVolumeClaim), json!(["example.com/own"]));
+    }
+
+    #[test]
+    fn a_volume_goes_when_nobody_has_it() {
+        let mut course = Course::new(1, |_, _| {});
+        course.calm = true;
+        course.model.put(Kind::PersistentVolume, deleted(volume::PROTECTION, "Bound"));
+        course.step(1);
+        assert_eq!(finalizers(&course, Kind::PersistentVolume), json!([volume::PROTECTION, "example.com/own"]));
+        course
+            .model
+            .change(Kind::PersistentVolume, &key("data"), |volume| volume["status"]["phase"] = "Released".into());
+        course.step(1);
+        assert_eq!(finalizers(&course, Kind::PersistentVolume), json!(["example.com/own"]));
+    }
+}

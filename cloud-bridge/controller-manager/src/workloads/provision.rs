@@ -1,0 +1,217 @@
+//! Claims for which somebody is to make a volume: the provisioner of their class is told by an annotation, as soon as it is
+//! known where a pod needs it (K8s pkg/controller/volume/persistentvolume `provisionClaim`); what is to come from
+//! `sampan.dev/local` is made here. Who binds them is not here. Decisions only.
+
+use std::time::Duration;
+
+use apimachinery::key::ObjectKey;
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde_json::json;
+
+use super::plan::{Action, Failure, Plan, Teller, Told};
+use super::store::{key_of, uid};
+use super::volume_claim::Claim;
+use super::world::{Change, Kind, Task, World};
+use crate::local_volumes::{self, Order};
+
+const COMPONENT: &str = "persistentvolume-controller";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+const OLD_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+
+/// A volume that is there comes before one that is made: whoever binds has the first word.
+const AFTER_BINDING: Duration = Duration::from_millis(200);
+
+/// The claims that are to be looked at because of a change, and how long they wait.
+pub(crate) fn tasks(world: &World, change: &Change) -> Vec<(Task, Duration)> {
+    let key = &change.seen.key;
+    let waiting = |key: ObjectKey| {
+        // For one that has its node nothing is bound that is not made for it.
+        let placed = world.claims.get(&key).is_some_and(|claim| claim.selected_node().is_some());
+        ((Kind::PersistentVolumeClaim, key), if placed { Duration::ZERO } else { AFTER_BINDING })
+    };
+    match change.kind {
+        Kind::PersistentVolumeClaim if !change.seen.gone => vec![waiting(key.clone())],
+        Kind::StorageClass if !change.seen.gone => {
+            let of_class = world.claims.all().filter(|claim| claim.waits() && claim.class() == key.name);
+            of_class.map(|claim| waiting(key_of(&claim.metadata))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What is to be done next about a claim: tell the provisioner, or tell why nobody is told.
+pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>) -> Plan {
+    let Some(claim) = world.claims.get(key).filter(|claim| failure.is_none() && claim.waits()) else {
+        return Plan::default();
+    };
+    let teller = Teller::new(COMPONENT, Kind::PersistentVolumeClaim, &claim.metadata);
+    let name = claim.class();
+    if name.is_empty() {
+        let words = "no persistent volumes available for this claim and no storage class is set";
+        return Plan::default().tell(vec![teller.normal("FailedBinding", words)]);
+    }
+    let Some(class) = world.storage_classes.get(&ObjectKey::cluster(name)) else {
+        let words = format!("storageclass.storage.k8s.io {name:?} not found");
+        return Plan::default().tell(vec![teller.warning("ProvisioningFailed", words)]);
+    };
+    if waits_for_pod(class) && claim.selected_node().is_none() {
+        let words = "waiting for first consumer to be created before binding";
+        return Plan::default().tell(vec![teller.normal("WaitForFirstConsumer", words)]);
+    }
+    if class.provisioner.starts_with("kubernetes.io/") {
+        let words = format!("no volume plugin matched name: {}", class.provisioner);
+        return Plan::default().tell(vec![teller.warning("ProvisioningFailed", words)]);
+    }
+    let told = told(claim, &class.provisioner, &teller);
+    if told.actions.is_empty() && class.provisioner == local_volumes::PROVISIONER {
+        return make(world, claim, class, &teller);
+    }
+    told
+}
+
+/// Makes the volume of a claim on the node that was chosen for it.
+fn make(world: &World, claim: &Claim, class: &StorageClass, teller: &Teller) -> Plan {
+    let component = local_volumes::PROVISIONER;
+    let teller = Teller { component, ..teller.clone() };
+    let failed = |words: String| Plan::default().tell(vec![teller.warning("ProvisioningFailed", words)]);
+    let Some(node) = claim.selected_node() else {
+        return failed(format!("provisioner {component} needs volumeBindingMode WaitForFirstConsumer"));
+    };
+    let uid = uid(&claim.metadata);
+    if world.volumes.get(&ObjectKey::cluster(&local_volumes::name(uid))).is_some() {
+        return Plan::default();
+    }
+    // The scheduler chooses another one.
+    if world.nodes.get(&ObjectKey::cluster(node)).is_none() {
+        return failed(format!("node {node:?} is not there any more"));
+    }
+    let key = key_of(&claim.metadata);
+    let order = Order { claim: (&key.namespace, &key.name, uid), spec: &claim.spec.json(), class: &json!(class), node };
+    let volume = match local_volumes::volume(&order) {
+        Ok(volume) => volume,
+        Err(why) => return failed(why),
+    };
+    let mut action = Action::create(Kind::PersistentVolume, "", volume);
+    action.done = Some(teller.normal(
+        "ProvisioningSucceeded",
+        format!("Successfully provisioned volume {{}} on node {node}; its size is not enforced"),
+    ));
+    action.failed = Some(teller.warning("ProvisioningFailed", "Error saving volume: {}"));
+    Plan::one_by_one(vec![action])
+}
+
+fn waits_for_pod(class: &StorageClass) -> bool {
+    class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
+}
+
+/// The claim names its provisioner.
+fn told(claim: &Claim, provisioner: &str, teller: &Teller) -> Plan {
+    if [PROVISIONER, OLD_PROVISIONER].iter().all(|name| claim.annotation(name) == Some(provisioner)) {
+        return Plan::default();
+    }
+    let patch = json!({"metadata": {"annotations": {PROVISIONER: provisioner, OLD_PROVISIONER: provisioner}}});
+    let mut action = Action::merge(Kind::PersistentVolumeClaim, &claim.metadata, patch);
+    action.failed = Some(teller.warning("ProvisioningFailed", "Error saving claim: {}"));
+    action.done = Some(external(teller, provisioner));
+    Plan::one_by_one(vec![action])
+}
+
+fn external(teller: &Teller, provisioner: &str) -> Told {
+    let words = format!(
+        "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the \
+         system administrator. If volume creation is delayed, please verify that the provisioner is running and \
+         correctly registered."
+    );
+    teller.normal("ExternalProvisioning", words)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::workloads::simulation::{Course, key};
+    use crate::workloads::volume_claim::SELECTED_NODE;
+
+    fn course() -> Course {
+        let mut course = Course::new(1, |_, _| {});
+        course.calm = true;
+        for (name, provisioner, mode) in [
+            ("now", "example.com/disks", "Immediate"),
+            ("later", "example.com/disks", "WaitForFirstConsumer"),
+            ("none", "kubernetes.io/no-provisioner", "Immediate"),
+        ] {
+            let class = json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode});
+            course.model.put(Kind::StorageClass, class);
+        }
+        course
+    }
+
+    fn claim(name: &str, class: &str, more: &Value) -> Value {
+        let mut spec = json!({"storageClassName": class});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"metadata": {"name": name}, "spec": spec, "status": {"phase": "Pending"}})
+    }
+
+    fn annotations(course: &Course, name: &str) -> Value {
+        course.model.get(Kind::PersistentVolumeClaim, name)["metadata"]["annotations"].clone()
+    }
+
+    #[test]
+    fn the_provisioner_of_a_class_is_told_once_it_is_known_where() {
+        let mut course = course();
+        let bound = json!({"volumeName": "pv"});
+        for (name, class, more) in [
+            ("now", "now", json!({})),
+            ("later", "later", json!({})),
+            ("none", "none", json!({})),
+            ("missing", "missing", json!({})),
+            ("plain", "", json!({})),
+            ("bound", "now", bound),
+        ] {
+            course.model.put(Kind::PersistentVolumeClaim, claim(name, class, &more));
+        }
+        course.step(1);
+        course.step(1);
+        let told = json!({PROVISIONER: "example.com/disks", OLD_PROVISIONER: "example.com/disks"});
+        assert_eq!(annotations(&course, "now"), told);
+        for name in ["later", "none", "missing", "plain", "bound"] {
+            assert_eq!(annotations(&course, name), Value::Null, "{name}");
+        }
+        course.model.change(Kind::PersistentVolumeClaim, &key("later"), |claim| {
+            claim["metadata"]["annotations"] = json!({SELECTED_NODE: "a"});
+        });
+        let class = json!({"metadata": {"name": "missing"}, "provisioner": "example.com/disks"});
+        course.model.put(Kind::StorageClass, class);
+        course.step(1);
+        course.step(1);
+        assert_eq!(annotations(&course, "later")[PROVISIONER], "example.com/disks");
+        assert_eq!(annotations(&course, "missing")[PROVISIONER], "example.com/disks", "its class came");
+        let class = json!({"metadata": {"name": "local"}, "provisioner": local_volumes::PROVISIONER,
+            "volumeBindingMode": "WaitForFirstConsumer"});
+        course.model.put(Kind::StorageClass, class);
+        course
+            .model
+            .put(Kind::PersistentVolumeClaim, claim("ours", "local", &json!({"accessModes": ["ReadWriteOnce"]})));
+        course.step(1);
+        let volumes = |course: &Course| course.model.of(Kind::PersistentVolume).cloned().collect::<Vec<_>>();
+        assert!(volumes(&course).is_empty());
+        course.model.change(Kind::PersistentVolumeClaim, &key("ours"), |claim| {
+            claim["metadata"]["annotations"] = json!({SELECTED_NODE: "a"});
+        });
+        course.step(1);
+        assert!(volumes(&course).is_empty(), "there is no such node");
+        course.model.put(Kind::Node, json!({"metadata": {"name": "a"}, "spec": {}}));
+        course.model.change(Kind::PersistentVolumeClaim, &key("ours"), |claim| {
+            claim["metadata"]["labels"] = json!({"looked": "again"});
+        });
+        course.step(1);
+        course.step(1);
+        let made = volumes(&course);
+        assert_eq!((made.len(), &made[0]["spec"]["claimRef"]["name"]), (1, &json!("ours")));
+        let version = |course: &Course| course.model.get(Kind::PersistentVolumeClaim, "now")["metadata"].clone();
+        let before = version(&course);
+        course.step(30);
+        assert_eq!(version(&course), before, "once");
+    }
+}

@@ -1,0 +1,34 @@
+//! A volume as far as controllers look at it: that it is there, and whether somebody has it.
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+/// Keeps a volume that is deleted for as long as it is bound (K8s pkg/controller/volume/pvprotection).
+pub(crate) const PROTECTION: &str = "kubernetes.io/pv-protection";
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Volume {
+    pub(crate) metadata: ObjectMeta,
+    status: Option<Status>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    phase: Option<String>,
+}
+
+apimachinery::read_as!(Volume, core::PersistentVolume);
+
+impl Volume {
+    pub(crate) fn is_bound(&self) -> bool {
+        self.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
+    }
+
+    /// It is to go, and has to wait until nobody has it.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+            && self.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == PROTECTION)
+    }
+}
