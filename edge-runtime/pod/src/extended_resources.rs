@@ -35,7 +35,8 @@ fn of_pod(pod: &Pod) -> BTreeMap<String, i64> {
 }
 
 /// Refuses `pod` as the kubelet does for any resource (`OutOfNAME`) when this node has too few of one left beside
-/// `others`, the pods that have not ended.
+/// `others`, the pods that have not ended. What the node does not know of is somebody else's to count, as a resource that
+/// an administrator has put into the Node object (K8s pkg/kubelet/lifecycle/predicate.go `removeMissingExtendedResources`).
 pub fn admit<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod>,
@@ -52,7 +53,7 @@ pub fn admit<'a>(
     }
     wants.into_iter().find_map(|(name, requested)| {
         let used = used.get(&name).copied().unwrap_or(0);
-        let capacity = has.get(&name).map_or(0, |amount| i64::try_from(*amount).unwrap_or(i64::MAX));
+        let capacity = has.get(&name).map(|amount| i64::try_from(*amount).unwrap_or(i64::MAX))?;
         (used.saturating_add(requested) > capacity).then(|| Refusal::out_of(&name, requested, used, capacity))
     })
 }

@@ -34,13 +34,6 @@ fn refused() -> Vec<Case> {
         ),
         ("huge", none(), limits("hugepages-2Mi"), "OutOfhugepages-2Mi", "Node didn't have enough resource"),
         (
-            "extended",
-            none(),
-            json!({"resources": {"limits": {"example.com/none": "1"}}}),
-            "OutOfexample.com/none",
-            "Node didn't have enough resource",
-        ),
-        (
             "sysctl",
             json!({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}),
             none(),

@@ -72,9 +72,7 @@ impl Devices {
         let mut mine = self.held.get(uid).and_then(|of| of.get(&container.name)).cloned().unwrap_or_default();
         let (before, mut grants) = (mine.clone(), Vec::new());
         for (resource, wanted) in extended_resources::of(container) {
-            let Some(class) = self.classes.get(&resource) else {
-                return Err(io::Error::other(format!("this node has no resource {resource}")));
-            };
+            let Some(class) = self.classes.get(&resource) else { continue };
             let there = present(class);
             let had = mine.entry(resource.clone()).or_default();
             had.retain(|path| there.contains(path));

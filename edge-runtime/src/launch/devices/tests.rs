@@ -54,6 +54,14 @@ fn one_each_until_none_is_left_and_the_same_after_a_restart() {
 }
 
 #[test]
+fn of_what_the_node_does_not_know_of_there_is_nothing_to_give() {
+    let dir = tempfile::tempdir().unwrap();
+    let pod = pod("a", Value::Null, 1);
+    let mut devices = Devices::load(BTreeMap::new(), &Paths::new(dir.path()));
+    assert!(names(devices.allocate(&pod, container(&pod, false), &Paths::new(dir.path()))).is_empty());
+}
+
+#[test]
 fn shared_ones_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
@@ -96,6 +104,12 @@ fn refused_in_the_kubelets_words() {
     assert_eq!(
         refused.message,
         "Node didn't have enough resource: sampan.dev/gpio, requested: 2, used: 1, capacity: 2"
+    );
+    let foreign = || BTreeMap::from([("example.com/other".to_owned(), 1)]);
+    assert_eq!(
+        admit(&b, [&a].into_iter(), foreign),
+        None,
+        "what the node does not know of is somebody else's to count"
     );
     assert!(is_extended("a.b/c") && !is_extended("cpu") && !is_extended("x.kubernetes.io/y"));
 }
