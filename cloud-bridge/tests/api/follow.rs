@@ -146,6 +146,9 @@ async fn claims_are_bound_one_to_one() {
     let gone = "c7";
     let claim = api.get(&api.path(&format!("persistentvolumeclaims/{gone}"))).await.ok();
     api.delete(&api.path(&format!("persistentvolumeclaims/{gone}")), Value::Null).await.ok();
+    // A controller lets it go when no pod uses it; there is none here.
+    let free = json!({"metadata": {"finalizers": null}});
+    api.patch(&api.path(&format!("persistentvolumeclaims/{gone}")), MERGE, free).await.ok();
     let volume = format!("/api/v1/persistentvolumes/{}", claim["spec"]["volumeName"].as_str().unwrap());
     api.until(&volume, |answer| answer.body["status"]["phase"] == "Released").await;
 }

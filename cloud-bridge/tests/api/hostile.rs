@@ -11,7 +11,7 @@ use crate::harness::{Answer, Api, JSON, pod};
 const MANY: usize = 4096;
 
 /// The time that a processor has given to this thread, on which the server runs, too: others may be busy beside it.
-fn spent() -> Duration {
+pub(crate) fn spent() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
 }

@@ -91,6 +91,56 @@ async fn a_pod_that_has_ended_makes_room() {
     wrong.fails_with(422, "must be a standard resource for quota");
 }
 
+/// As Kubernetes' controller does every five minutes.
+#[tokio::test]
+async fn a_pod_that_should_be_gone_makes_room_without_a_write() {
+    let api = Api::embedded(|config| config.quota_resync = std::time::Duration::from_millis(500));
+    api.post(&api.path("resourcequotas"), quota("q", json!({"hard": {"pods": "1"}}))).await.ok();
+    used(&api, "q", json!({"pods": "0"})).await;
+    let mut one = pod("a");
+    one["spec"]["nodeName"] = "far".into();
+    api.post(&api.path("pods"), one).await.ok();
+    used(&api, "q", json!({"pods": "1"})).await;
+    let going = api.delete(&api.path("pods/a"), json!({"gracePeriodSeconds": 1})).await.ok();
+    assert!(going["metadata"]["deletionTimestamp"].is_string(), "{going}");
+    api.post(&api.path("pods"), pod("b")).await.fails_with(403, "exceeded quota: q");
+    used(&api, "q", json!({"pods": "0"})).await;
+    api.get(&api.path("pods/a")).await.ok();
+    api.post(&api.path("pods"), pod("b")).await.ok();
+}
+
+/// What is made while it is counted counts once.
+#[tokio::test]
+async fn nobody_waits_while_a_large_namespace_is_counted() {
+    let api = Api::embedded(|_| {});
+    let data: serde_json::Map<_, _> = (0..1500).map(|at| (format!("key-{at}"), "value".into())).collect();
+    for number in 0..300 {
+        let mut object = config(&format!("m{number}"), json!({}));
+        object["data"] = data.clone().into();
+        api.post(&api.path("configmaps"), object).await.ok();
+    }
+    let before = api.get(&api.path("configmaps")).await.ok()["items"].as_array().unwrap().len();
+    let path = api.path("resourcequotas");
+    api.post(&path, quota("q", json!({"hard": {"configmaps": 1000}}))).await.ok();
+    api.until(&format!("{path}/q"), |answer| answer.body["status"]["used"].is_object()).await;
+    // A limit that is another one has all counted anew.
+    api.patch(&format!("{path}/q"), MERGE, json!({"spec": {"hard": {"configmaps": 999}}})).await.ok();
+    let (mut made, mut longest) = (0, std::time::Duration::ZERO);
+    loop {
+        let spent = crate::hostile::spent();
+        let answer = api.post(&api.path("configmaps"), config(&format!("n{made}"), json!({}))).await;
+        longest = longest.max(crate::hostile::spent() - spent);
+        answer.ok();
+        made += 1;
+        if api.get(&format!("{path}/q")).await.ok()["status"]["hard"]["configmaps"] == "999" {
+            break;
+        }
+    }
+    assert!(made > 2, "it was counted in a moment: {made}");
+    assert!(longest.as_millis() < 200, "{longest:?}");
+    used(&api, "q", json!({"configmaps": (before + made).to_string()})).await;
+}
+
 #[tokio::test]
 async fn a_limit_range_fills_and_bounds() {
     let api = Api::open().await;

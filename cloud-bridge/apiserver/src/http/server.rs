@@ -29,6 +29,10 @@ use apimachinery::user::UserInfo;
 use kubelet_api::backend::KubeletBackend;
 use sampan_log::printable::printable;
 
+/// How many bytes of events are kept, the newest ones. In Kubernetes, too, nothing limits who writes them, but there the disk
+/// is large: this is an hour of ten events a second.
+const EVENTS_MAX: u64 = 32 << 20;
+
 /// How long a request's body may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -45,7 +49,12 @@ impl Server {
     /// # Errors
     /// The file cannot be opened, is no database, or is damaged and has no copy; the error names it.
     pub fn open(config: Config) -> Result<Self, StoreError> {
-        let history = History { age: config.history, rows: config.history_rows, bytes: config.history_bytes };
+        let history = History {
+            age: config.history,
+            rows: config.history_rows,
+            bytes: config.history_bytes,
+            expiring: EVENTS_MAX,
+        };
         let store = Store::open(&config.file, history)?;
         Self::on(config, store)
     }

@@ -37,6 +37,8 @@ pub struct Config {
     pub history_bytes: u64,
     /// How often a watch that asked for bookmarks gets one.
     pub bookmark_interval: Duration,
+    /// Every quota is counted anew after this at the latest.
+    pub quota_resync: Duration,
     /// Signs service account tokens; without it pods get none.
     pub accounts: Option<Arc<Accounts>>,
     /// Where Services get their addresses from; without it they get none.
@@ -58,6 +60,8 @@ impl Config {
             history_rows: 10_000,
             history_bytes: 64 << 20,
             bookmark_interval: Duration::from_secs(60),
+            // K8s pkg/controller/resourcequota/config/v1alpha1/defaults.go.
+            quota_resync: Duration::from_secs(300),
             accounts: None,
             services: None,
             cel_helper: None,

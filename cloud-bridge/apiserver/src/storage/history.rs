@@ -244,6 +244,29 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Removes the oldest of what expires, until it takes no more room than it may: some at a time, for a write has found it.
+    pub(super) fn drop_oldest(&mut self) -> Result<(), StoreError> {
+        const AT_ONCE: i64 = 16;
+        let oldest: Vec<(String, ObjectKey)> = self
+            .conn
+            .prepare_cached(
+                "SELECT storage, ns, name FROM objects WHERE expires IS NOT NULL ORDER BY expires, rev LIMIT ?1",
+            )
+            .and_then(|mut statement| statement.query_map([AT_ONCE], place)?.collect())
+            .map_err(|e| self.sql(e))?;
+        for (storage, key) in oldest {
+            if self.expiring <= self.history.expiring {
+                break;
+            }
+            if let Some(stored) = self.get(&storage, &key)? {
+                self.delete(&storage, &stored)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn next_object(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Stored>> {
     let Some(row) = rows.next()? else { return Ok(None) };
     let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };

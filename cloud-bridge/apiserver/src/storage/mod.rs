@@ -118,6 +118,8 @@ pub(crate) struct History {
     pub rows: u64,
     /// ...and never more bytes of replaced states than this.
     pub bytes: u64,
+    /// How many bytes of objects that expire, which are events, are kept: the oldest go first.
+    pub expiring: u64,
 }
 
 /// The storage.
@@ -138,6 +140,8 @@ pub(crate) struct Store {
     history: History,
     /// Bytes of replaced states in `changes`, about.
     history_bytes: u64,
+    /// Bytes of objects that expire.
+    expiring: u64,
     writes: u64,
     /// When history was last trimmed for the time that had passed.
     trimmed: Instant,

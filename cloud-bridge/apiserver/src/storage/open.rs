@@ -49,6 +49,7 @@ impl Store {
             floor: 0,
             history,
             history_bytes: 0,
+            expiring: 0,
             writes: 0,
             trimmed: Instant::now(),
             leases: Leases::default(),
@@ -76,10 +77,12 @@ impl Store {
         let ceiling = number("SELECT value FROM facts WHERE name = 'ceiling'")?;
         let floor = number("SELECT value FROM facts WHERE name = 'floor'")?;
         let bytes = number("SELECT sum(length(before)) FROM changes")?;
+        let expiring = number("SELECT sum(length(body)) FROM objects WHERE expires IS NOT NULL")?;
         self.rev = ceiling.or(last.map(|last| last + REOPEN_JUMP)).unwrap_or(1).max(last.unwrap_or(0));
         self.written = self.rev;
         self.floor = floor.unwrap_or(0);
         self.history_bytes = bytes.unwrap_or(0);
+        self.expiring = expiring.unwrap_or(0);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 
-const HISTORY: History = History { age: Duration::from_secs(600), rows: 10_000, bytes: 1 << 20 };
+const HISTORY: History = History { age: Duration::from_secs(600), rows: 10_000, bytes: 1 << 20, expiring: 1 << 20 };
 
 fn open(dir: &tempfile::TempDir) -> Store {
     Store::open(&dir.path().join("api.db"), HISTORY).unwrap()
@@ -157,6 +157,41 @@ fn expired_events_go_with_the_trim() {
     store.trim_now_and_then(now + 2 * TRIM_AFTER);
     let names: Vec<_> = store.list("events", None, None, None).unwrap().iter().map(|s| s.key.name.clone()).collect();
     assert_eq!(names, ["new"]);
+}
+
+#[test]
+fn the_oldest_events_make_room_for_new_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |second: u64| Some(UNIX_EPOCH + Duration::from_secs(1 << 40) + Duration::from_secs(second));
+    let names = |store: &Store| -> Vec<String> {
+        store.list("events", None, None, None).unwrap().iter().map(|stored| stored.key.name.clone()).collect()
+    };
+    let mut store = open(&dir);
+    let word = "x".repeat(100_000);
+    store.write("things", object("thing", &word), None, None).unwrap();
+    for n in 0..30 {
+        store.write("events", object(&format!("e{n:02}"), &word), None, at(n)).unwrap();
+    }
+    // The room is for ten of them.
+    assert_eq!(names(&store), (20..30).map(|n| format!("e{n:02}")).collect::<Vec<_>>());
+    assert_eq!(store.list("things", None, None, None).unwrap().len(), 1, "nothing else goes");
+    // One that is written again is new again.
+    let old = store.get("events", &ObjectKey::of(&object("e20", ""))).unwrap();
+    store.write("events", object("e20", &word), old.as_ref(), at(40)).unwrap();
+    store.write("events", object("e41", &word), None, at(41)).unwrap();
+    assert_eq!(names(&store)[0], "e20");
+    assert!(!names(&store).contains(&"e21".to_owned()));
+    // What is deleted leaves room, and what there is counts after a restart.
+    let old = store.get("events", &ObjectKey::of(&object("e22", ""))).unwrap().unwrap();
+    store.delete("events", &old).unwrap();
+    drop(store);
+    let mut store = open(&dir);
+    assert_eq!(names(&store).len(), 9);
+    for n in 50..52 {
+        store.write("events", object(&format!("e{n}"), &word), None, at(n)).unwrap();
+    }
+    assert_eq!(names(&store).len(), 10);
+    assert!(!names(&store).contains(&"e23".to_owned()));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use super::leases::{self, LEASES};
@@ -49,12 +49,22 @@ impl Store {
             };
             put().and_then(|()| tx.commit()).map_err(|e| self.sql(e))?;
             self.wrote(rev, body.len(), before);
+            if expires.is_some() {
+                let less = before.map_or(0, |before| before.body.len() as u64);
+                self.expiring = self.expiring.saturating_sub(less).saturating_add(body.len() as u64);
+            }
         }
         self.rev = rev;
         let stored = Arc::new(Stored::new(key, rev, body));
         let _ = stored.value.set(value);
         let change = Change { rev, kind, object: Arc::clone(&stored), before: before.cloned() };
         self.announce(storage, change, only_renews);
+        if expires.is_some() && self.expiring > self.history.expiring {
+            // The write that found it stands.
+            if let Err(error) = self.drop_oldest() {
+                log::warn!("removing the oldest events: {error}");
+            }
+        }
         Ok(stored)
     }
 
@@ -65,16 +75,22 @@ impl Store {
         let last = deleted_state(before, rev);
         let now = seconds(SystemTime::now());
         let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
-        let delete =
-            || {
-                if storage != LEASES {
-                    insert_change(&tx, storage, key, rev, ChangeKind::Deleted, now, Some(before))?;
-                }
-                tx.prepare_cached("DELETE FROM objects WHERE storage = ?1 AND ns = ?2 AND name = ?3")?
-                    .execute(params![storage, key.namespace, key.name])?;
-                set_owners(&tx, storage, key, &owners_of(before.value()), &[])
-            };
-        delete().and_then(|()| tx.commit()).map_err(|e| self.sql(e))?;
+        let delete = || {
+            if storage != LEASES {
+                insert_change(&tx, storage, key, rev, ChangeKind::Deleted, now, Some(before))?;
+            }
+            let sql = "DELETE FROM objects WHERE storage = ?1 AND ns = ?2 AND name = ?3 RETURNING expires";
+            let expires: Option<Option<i64>> = tx
+                .prepare_cached(sql)?
+                .query_row(params![storage, key.namespace, key.name], |row| row.get(0))
+                .optional()?;
+            set_owners(&tx, storage, key, &owners_of(before.value()), &[])?;
+            Ok(expires.flatten().is_some())
+        };
+        let expires = delete().and_then(|expires| tx.commit().map(|()| expires)).map_err(|e| self.sql(e))?;
+        if expires {
+            self.expiring = self.expiring.saturating_sub(before.body.len() as u64);
+        }
         self.wrote(rev, 0, Some(before));
         self.rev = rev;
         let kind = ChangeKind::Deleted;

@@ -4,7 +4,8 @@ use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Owner, PAGE, finalizer, find, references};
+use super::{Key, Owner, PAGE, finalizer, find, references};
+use crate::controllers::runner::Turn;
 use crate::registry::delete::{self, Options};
 use crate::registry::write;
 use crate::resource::status::ApiResult;
@@ -58,7 +59,14 @@ fn owner_state(
 }
 
 /// Deletes an object all of whose owners are gone or going; drops references to those otherwise.
-pub(super) fn collect(inner: &Inner, store: &mut Store, place: &Place, gone: Option<&Owner>) -> ApiResult<()> {
+/// `circle` is the dependent of its own after which to look for one that waits already.
+pub(super) fn collect(
+    turn: &mut Turn<'_, Key>,
+    place: &Place,
+    gone: Option<&Owner>,
+    circle: Option<&Place>,
+) -> ApiResult<()> {
+    let (inner, store) = (turn.inner, &mut *turn.store);
     let Some((resource, mut stored)) = find(inner, store, place)? else { return Ok(()) };
     let value = stored.value();
     // What goes already is not hurried.
@@ -91,34 +99,55 @@ pub(super) fn collect(inner: &Inner, store: &mut Store, place: &Place, gone: Opt
         Some(_) => "Foreground",
         None => "Background",
     };
-    if waiting > 0 && in_circle(inner, store, &uid)? {
-        let mut new = value.clone();
-        unblock_owners(&mut new);
-        write::rewrite(store, &resource, &stored, new)?;
-        let Some((_, unblocking)) = find(inner, store, place)? else { return Ok(()) };
-        stored = unblocking;
+    if waiting > 0 {
+        match in_circle(turn, &uid, circle.cloned())? {
+            Circle::No => {}
+            Circle::After(last) => {
+                turn.queue.add(Key::Circle(place.clone(), gone.cloned(), last));
+                return Ok(());
+            }
+            Circle::Yes => {
+                let mut new = value.clone();
+                unblock_owners(&mut new);
+                write::rewrite(turn.store, &resource, &stored, new)?;
+                let Some((_, unblocking)) = find(inner, turn.store, place)? else { return Ok(()) };
+                stored = unblocking;
+            }
+        }
     }
     let options = Options { uid: Some(uid), propagation: Some(policy.into()), ..Options::default() };
-    delete::remove(store, &resource, &stored, &options, Timestamp::now()).map(drop)
+    delete::remove(turn.store, &resource, &stored, &options, Timestamp::now()).map(drop)
 }
 
 /// Whether a dependent of an object waits for its own dependents already: these may be the object's owners, and all would
 /// wait for each other for ever (K8s garbagecollector.go attemptToDeleteItem).
-fn in_circle(inner: &Inner, store: &Store, uid: &str) -> Result<bool, StoreError> {
-    let mut after = None;
+fn in_circle(turn: &Turn<'_, Key>, uid: &str, mut after: Option<Place>) -> Result<Circle, StoreError> {
     loop {
-        let page = store.dependents(uid, after.as_ref(), PAGE)?;
-        for place in &page {
-            let Some((_, dependent)) = find(inner, store, place)? else { continue };
-            if meta::deleting(dependent.value()) && finalizer(dependent.value()) == Some(FOREGROUND) {
-                return Ok(true);
+        let page = turn.store.dependents(uid, after.as_ref(), PAGE)?;
+        let more = page.len() == PAGE;
+        for place in page {
+            if let Some((_, dependent)) = find(turn.inner, turn.store, &place)?
+                && meta::deleting(dependent.value())
+                && finalizer(dependent.value()) == Some(FOREGROUND)
+            {
+                return Ok(Circle::Yes);
             }
+            if turn.over() {
+                return Ok(Circle::After(place));
+            }
+            after = Some(place);
         }
-        after = page.last().cloned().filter(|_| page.len() == PAGE);
-        if after.is_none() {
-            return Ok(false);
+        if !more {
+            return Ok(Circle::No);
         }
     }
+}
+
+/// What is known of a circle: where the turn was over there may be one after this dependent.
+enum Circle {
+    Yes,
+    No,
+    After(Place),
 }
 
 /// Has the owners of an object wait for it no longer.

@@ -29,6 +29,8 @@ pub(super) enum Key {
     Blocked(String, Option<Place>),
     /// An object with owners; this one is known to have gone.
     Dependent(Place, Option<Owner>),
+    /// One that goes with an owner who waits for it: whether one of its own dependents after a place waits already.
+    Circle(Place, Option<Owner>, Place),
     /// An object without a namespace, with an owner that has one.
     Misplaced(Place),
 }
@@ -93,7 +95,8 @@ impl Controller for GarbageCollector {
         match key {
             Key::Owner(known, after) => owner(turn, known, after.clone()),
             Key::Blocked(uid, after) => unblock(turn, uid, after.as_ref()),
-            Key::Dependent(place, gone) => dependent::collect(turn.inner, turn.store, place, gone.as_ref()),
+            Key::Dependent(place, gone) => dependent::collect(turn, place, gone.as_ref(), None),
+            Key::Circle(place, gone, after) => dependent::collect(turn, place, gone.as_ref(), Some(after)),
             Key::Misplaced(place) => dependent::warn(turn.inner, turn.store, place),
         }
     }

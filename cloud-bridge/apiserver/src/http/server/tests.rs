@@ -35,7 +35,8 @@ impl Switch {
 fn server(dir: &tempfile::TempDir) -> (Server, Switch) {
     let switch = Switch(Arc::new((Mutex::new(Disk::Well), Condvar::new())));
     let config = Config::new(dir.path().join("api.db"));
-    let history = History { age: config.history, rows: config.history_rows, bytes: config.history_bytes };
+    let history =
+        History { age: config.history, rows: config.history_rows, bytes: config.history_bytes, expiring: EVENTS_MAX };
     let disk = switch.clone();
     let store = Store::open_with(&config.file, history, Some(Box::new(move || disk.sync()))).unwrap();
     (Server::on(config, store).unwrap(), switch)

@@ -1,0 +1,137 @@
+//! One count of what a quota limits: as the namespace was at one moment, however long the counting takes. What was charged
+//! to the quota meanwhile comes on top; what was freed has it counted once more.
+
+use std::sync::Arc;
+
+use edge_protocol::json::SetField;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::kinds::event;
+use crate::kinds::pod::amounts::{Amounts, add, amounts};
+use crate::kinds::resource_quota::STORAGE;
+use crate::kinds::resource_quota::usage::{in_scope, takes, usage};
+use crate::state::Inner;
+use crate::storage::{Store, StoreError, Stored};
+use apimachinery::key::ObjectKey;
+use apimachinery::quantity::Quantity;
+
+/// Objects that are read at a time: a parsed one needs a multiple of its room in the file, and may be large.
+const PAGE: usize = 10;
+
+/// What is counted: the resource as quotas call it, and where its objects are.
+struct Source {
+    resource: String,
+    storage: String,
+}
+
+pub(super) struct Count {
+    /// As it was when the counting began.
+    quota: Arc<Stored>,
+    rev: u64,
+    /// From the last one to the first.
+    sources: Vec<Source>,
+    after: Option<ObjectKey>,
+    counted: Amounts,
+    /// The moment was forgotten before all was counted.
+    lost: bool,
+}
+
+impl Count {
+    /// `None` when there is no such quota.
+    pub(super) fn begin(inner: &Inner, store: &Store, key: &ObjectKey) -> Result<Option<Self>, StoreError> {
+        let Some(quota) = store.get(STORAGE, key)? else { return Ok(None) };
+        let hard = amounts(&quota.value()["spec"], "hard");
+        let (mut sources, mut counted): (Vec<Source>, _) = (Vec::new(), Amounts::new());
+        for resource in inner.registry.all().iter().filter(|one| one.namespaced && one.storage != event::STORAGE) {
+            let name = resource.qualified();
+            let mut limited = hard.keys().filter(|limit| takes(&name, limit)).peekable();
+            // Several versions of a kind share a storage.
+            if limited.peek().is_none() || sources.iter().any(|known| known.storage == *resource.storage) {
+                continue;
+            }
+            counted.extend(limited.map(|limit| (limit.clone(), Quantity::ZERO)));
+            sources.push(Source { resource: name, storage: resource.storage.to_string() });
+        }
+        Ok(Some(Self { quota, rev: store.revision(), sources, after: None, counted, lost: false }))
+    }
+
+    /// Counts the next objects. Whether these were the last ones.
+    pub(super) fn page(&mut self, store: &Store) -> Result<bool, StoreError> {
+        let Some(Source { resource, storage }) = self.sources.last() else { return Ok(true) };
+        self.lost = store.knows(storage, self.rev).is_err();
+        if self.lost {
+            return Ok(true);
+        }
+        let namespace = Some(self.quota.key.namespace.as_str());
+        let page = store.list_at(storage, namespace, self.rev, self.after.as_ref(), Some(PAGE), &|_| true)?;
+        let now = Timestamp::now();
+        for object in page.iter().filter(|object| in_scope(resource, self.quota.value(), object.value())) {
+            let mut used = usage(resource, object.value(), now);
+            used.retain(|name, _| self.counted.contains_key(name));
+            add(&mut self.counted, &used);
+        }
+        self.after = page.last().map(|last| last.key.clone()).filter(|_| page.len() == PAGE);
+        if self.after.is_none() {
+            self.sources.pop();
+        }
+        Ok(self.sources.is_empty())
+    }
+
+    /// Writes what is used, if the quota says something else. False when that is not known: it limits something else by now,
+    /// or the counting took longer than history is kept.
+    pub(super) fn finish(self, store: &mut Store, key: &ObjectKey) -> Result<bool, StoreError> {
+        let Some(quota) = store.get(STORAGE, key)? else { return Ok(true) };
+        let (then, value) = (self.quota.value(), quota.value());
+        if self.lost || then["spec"] != value["spec"] {
+            return Ok(false);
+        }
+        let hard = amounts(&value["spec"], "hard");
+        let used = used(&hard, self.counted, &amounts(&then["status"], "used"), &amounts(&value["status"], "used"));
+        let list = |amounts: Amounts| -> Map<String, Value> {
+            amounts.into_iter().map(|(name, amount)| (name, amount.to_string().into())).collect()
+        };
+        let status = &value["status"];
+        let same = amounts(status, "hard") == hard && amounts(status, "used") == used;
+        if same && status["hard"].is_object() && status["used"].is_object() {
+            return Ok(true);
+        }
+        let mut new = value.clone();
+        new.set("status", json!({"hard": list(hard), "used": list(used)}));
+        store.write(STORAGE, new, Some(&quota), None)?;
+        Ok(true)
+    }
+}
+
+/// What is used: what was counted and what was charged since then. What nobody can count stays as it was told.
+fn used(hard: &Amounts, counted: Amounts, then: &Amounts, now: &Amounts) -> Amounts {
+    let mut used = now.clone();
+    for (name, amount) in counted {
+        let charged = then.get(&name).zip(now.get(&name)).map(|(then, now)| now.minus(*then));
+        let more = charged.filter(|charged| !charged.is_negative()).unwrap_or(Quantity::ZERO);
+        used.insert(name, amount.plus(more));
+    }
+    used.retain(|name, _| hard.contains_key(name));
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(list: &[(&str, i64)]) -> Amounts {
+        list.iter().map(|(name, units)| ((*name).to_owned(), Quantity::from_units(*units))).collect()
+    }
+
+    #[test]
+    fn what_is_charged_while_it_is_counted_comes_on_top() {
+        let hard = of(&[("pods", 10), ("services", 10), ("example.com/x", 1)]);
+        let (then, now) = (
+            of(&[("pods", 7), ("services", 5), ("gone", 1)]),
+            of(&[("pods", 9), ("services", 4), ("example.com/x", 1)]),
+        );
+        let used = used(&hard, of(&[("pods", 3), ("services", 4)]), &then, &now);
+        assert_eq!(used, of(&[("pods", 5), ("services", 4), ("example.com/x", 1)]));
+        assert_eq!(super::used(&hard, of(&[("pods", 3)]), &of(&[]), &of(&[])), of(&[("pods", 3)]));
+    }
+}

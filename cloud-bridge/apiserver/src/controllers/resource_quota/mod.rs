@@ -1,0 +1,131 @@
+//! What the objects of a namespace take of its quotas, counted anew when some have gone or a quota has changed
+//! (K8s pkg/controller/resourcequota), and now and then: a pod that should be gone by now makes room without a write.
+//! What is created is charged by its admission.
+
+mod count;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::queue::Queue;
+use super::runner::{Controller, Seen, Turn};
+use crate::kinds::pod::amounts::amounts;
+use crate::kinds::resource_quota::STORAGE;
+use crate::kinds::resource_quota::usage::pod_counts;
+use crate::kinds::{event, volume};
+use crate::resource::status::ApiResult;
+use crate::state::Inner;
+use apimachinery::key::ObjectKey;
+use count::Count;
+
+/// What frees something waits so long for more of it: many objects of a namespace go at once.
+const GATHER: Duration = Duration::from_millis(100);
+/// A count that has become useless begins anew after this.
+const ANEW: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Quota(ObjectKey),
+    /// One that is being counted: its next objects.
+    Counting(ObjectKey),
+    /// One that was counted a while ago.
+    Again(ObjectKey),
+    /// All quotas of a namespace in which something was freed.
+    Namespace(String),
+}
+
+/// Those that are being counted, and whether they are to be counted once more: something was freed meanwhile.
+#[derive(Default)]
+pub(super) struct ResourceQuota {
+    counts: BTreeMap<ObjectKey, (Count, bool)>,
+}
+
+impl Controller for ResourceQuota {
+    type Key = Key;
+
+    const NAME: &'static str = "counting what quotas limit";
+
+    fn storages(_: &Inner) -> Vec<String> {
+        vec![STORAGE.into()]
+    }
+
+    fn keys(_: &Inner, seen: &Seen<'_>, queue: &Queue<Key>) {
+        if seen.storage == STORAGE && limits_anew(seen) {
+            queue.add(Key::Quota(seen.key.clone()));
+        }
+        if !seen.key.namespace.is_empty() && frees(seen) {
+            queue.add_after(Key::Namespace(seen.key.namespace.clone()), GATHER);
+        }
+    }
+
+    fn reconcile(&mut self, turn: &mut Turn<'_, Key>, key: &Key) -> ApiResult<()> {
+        match key {
+            Key::Quota(key) => {
+                if let Some((_, again)) = self.counts.get_mut(key) {
+                    *again = true;
+                } else if let Some(count) = Count::begin(turn.inner, turn.store, key)? {
+                    self.counts.insert(key.clone(), (count, false));
+                    self.go_on(turn, key)?;
+                }
+            }
+            Key::Counting(key) => self.go_on(turn, key)?,
+            Key::Again(key) => turn.queue.add(Key::Quota(key.clone())),
+            Key::Namespace(namespace) => {
+                for quota in turn.store.list(STORAGE, Some(namespace), None, None)? {
+                    turn.queue.add(Key::Quota(quota.key.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ResourceQuota {
+    /// Counts until the turn is over.
+    fn go_on(&mut self, turn: &mut Turn<'_, Key>, key: &ObjectKey) -> ApiResult<()> {
+        // Put back only when there is more to count: what fails begins anew, with the key that failed.
+        let Some((mut count, again)) = self.counts.remove(key) else { return Ok(()) };
+        let mut end = count.page(turn.store)?;
+        while !end && !turn.over() {
+            end = count.page(turn.store)?;
+        }
+        if !end {
+            self.counts.insert(key.clone(), (count, again));
+            turn.queue.add(Key::Counting(key.clone()));
+            return Ok(());
+        }
+        if !count.finish(turn.store, key)? {
+            turn.queue.add_after(Key::Quota(key.clone()), ANEW);
+        } else if again {
+            turn.queue.add(Key::Quota(key.clone()));
+        }
+        turn.queue.add_after(Key::Again(key.clone()), turn.inner.config.quota_resync);
+        Ok(())
+    }
+}
+
+/// Whether a quota is new, limits something else than before, or does not say what it limits. That something was charged to
+/// it is no reason to count.
+fn limits_anew(seen: &Seen<'_>) -> bool {
+    let Some(after) = seen.after else { return false };
+    let same = seen.before.is_some_and(|before| before["spec"] == after["spec"]);
+    let hard = |part: &str| amounts(&after[part], "hard");
+    !same || hard("spec") != hard("status") || !after["status"]["used"].is_object()
+}
+
+/// Whether a change may leave more room than there was.
+fn frees(seen: &Seen<'_>) -> bool {
+    let (Some(before), after) = (seen.before, seen.after) else { return false };
+    let Some(after) = after else { return seen.storage != event::STORAGE };
+    match seen.storage {
+        "pods" => {
+            let now = Timestamp::now();
+            (pod_counts(before, now) && !pod_counts(after, now)) || before["spec"] != after["spec"]
+        }
+        "services" => before["spec"] != after["spec"],
+        volume::CLAIMS => before["spec"] != after["spec"] || before["status"] != after["status"],
+        _ => false,
+    }
+}
