@@ -9,6 +9,8 @@ mod daemon_set;
 mod endpoints;
 #[path = "workloads/jobs.rs"]
 mod jobs;
+#[path = "workloads/scripts.rs"]
+mod scripts;
 #[path = "workloads/stateful_set.rs"]
 mod stateful_set;
 
@@ -21,7 +23,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Longer than a busy machine takes; what is waited for usually comes in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -69,6 +69,27 @@ impl Widgets {
     }
 }
 
+/// No webhook is called here, and no object may be told in a version that nobody has converted it to.
+#[tokio::test]
+async fn a_definition_whose_objects_a_webhook_converts_is_refused() {
+    let api = Api::embedded(|_| {});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = |versions: &[&str], strategy: Value| {
+        let schema = json!({"openAPIV3Schema": {"type": "object"}});
+        let version =
+            |(n, name): (usize, &&str)| json!({"name": name, "served": true, "storage": n == 0, "schema": schema});
+        let versions: Vec<Value> = versions.iter().enumerate().map(version).collect();
+        json!({"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"}, "versions": versions, "conversion": {"strategy": strategy,
+                "webhook": {"clientConfig": {"url": "https://c.example.com"}, "conversionReviewVersions": ["v1"]}}}})
+    };
+    api.post(path, definition(&["v1", "v2"], json!("Webhook"))).await.fails_with(422, "calls no webhooks");
+    api.post(path, definition(&["v1"], json!("Magic")))
+        .await
+        .fails_with(422, "supported values: \"None\", \"Webhook\"");
+    api.post(path, definition(&["v1"], json!("Webhook"))).await.ok();
+}
+
 #[tokio::test]
 async fn schemas_prune_default_and_validate() {
     let w = Widgets::define().await;

@@ -163,7 +163,7 @@ impl Reclaimer {
             Ok(()) => drop(self.waiting.remove(name)),
             Err(why) => {
                 let Some(waiting) = self.waiting.get_mut(name) else { return };
-                waiting.due = Some(Instant::now() + waiting.pause);
+                waiting.due = Instant::now().checked_add(waiting.pause);
                 waiting.pause = (waiting.pause * 2).min(AGAIN.1);
                 self.events.record(failed(&waiting.volume, why));
             }
