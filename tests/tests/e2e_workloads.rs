@@ -125,6 +125,72 @@ fn s15_a_killed_bridge_ends_what_it_began() {
     wait_none(&cluster.kubectl);
 }
 
+/// S15: fifty Deployments roll, and the bridge is killed again and again at moments that nobody chose.
+#[test]
+fn s15_fifty_deployments_roll_whenever_the_bridge_is_killed() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("workloads-roll");
+    let _node = cluster.node("edge");
+    let deployment = |number: usize, version: &str| {
+        let name = format!("d{number}");
+        let labels = json!({"app": "many", "of": name});
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": {"app": "many"}},
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": labels}, "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+                "template": {
+                    "metadata": {"labels": labels, "annotations": {"version": version}},
+                    "spec": {"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+                        "containers": [shell("c", "exec sleep 1000")]},
+                },
+            },
+        })
+    };
+    let all = |version: &str| (0..50).map(|number| deployment(number, version)).collect::<Vec<_>>();
+    // By Deployment: the versions of its pods that are not on their way out.
+    let pods = |kubectl: &Kubectl| {
+        let list: Value =
+            serde_json::from_str(&kubectl.run(&["get", "pods", "-l", "app=many", "-o", "json"])?).expect("JSON");
+        let mut found = std::collections::BTreeMap::<String, Vec<String>>::new();
+        for pod in list["items"].as_array().into_iter().flatten() {
+            let meta = &pod["metadata"];
+            if meta["deletionTimestamp"].is_null() {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                found.entry(text(&meta["labels"]["of"])).or_default().push(text(&meta["annotations"]["version"]));
+            }
+        }
+        let many = found.iter().find(|(_, versions)| versions.len() > 2);
+        assert!(many.is_none(), "one and its successor, and no third: {many:?}");
+        Ok::<_, String>(found)
+    };
+    let complete = |kubectl: &Kubectl, version: &str| {
+        let found = pods(kubectl)?;
+        let done = found.values().filter(|versions| **versions == [version]).count();
+        let table = kubectl.run(&["get", "deployments", "-l", "app=many", "--no-headers"])?;
+        let ready = table.lines().filter(|line| line.split_whitespace().skip(1).take(3).eq(["1/1", "1", "1"])).count();
+        if (done, ready) == (50, 50) { Ok(()) } else { Err(format!("{done} have one pod, {ready} are ready")) }
+    };
+    cluster.kubectl.apply_all(&all("one"));
+    until(Duration::from_secs(120), "fifty pods", || complete(&cluster.kubectl, "one"));
+    cluster.kubectl.apply_all(&all("two"));
+    let mut chance = std::process::id();
+    for _ in 0..6 {
+        chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        std::thread::sleep(Duration::from_millis(u64::from(chance >> 16) % 900));
+        let _ = pods(&cluster.kubectl);
+        cluster.kill_bridge();
+        cluster.start_bridge();
+    }
+    until(Duration::from_secs(180), "fifty roll-outs", || complete(&cluster.kubectl, "two"));
+    let _ = cluster.kubectl.ok(&["delete", "deployments", "-l", "app=many", "--wait=false"]);
+    until(Duration::from_secs(60), "the end of all pods", || {
+        let left = pods(&cluster.kubectl)?;
+        if left.is_empty() { Ok(()) } else { Err(format!("{}", left.len())) }
+    });
+}
+
 #[test]
 fn a_pod_that_burns_is_given_company() {
     if !can_run() {
