@@ -87,8 +87,17 @@ async fn a_pod_is_asked_through_the_api() {
     api.patch(&api.path("pods/p/status"), MERGE, at("169.254.169.254")).await.ok();
     api.get(&path("p")).await.fails_with(400, "address not allowed");
     api.patch(&api.path("pods/p/status"), MERGE, at("10.1.1.1")).await.ok();
-    for wrong in ["ftp:p:80", "p:65536", "p:http", "::80"] {
+    for wrong in ["ftp:p:80", "::80"] {
         api.get(&path(wrong)).await.fails_with(400, &format!("invalid pod request \"{wrong}\""));
+    }
+    // Kubernetes tries these, and says that it cannot.
+    for wrong in ["p:0", "p:65536", "p:http"] {
+        let answer = api.get(&path(wrong)).await;
+        assert!([400, 503].contains(&answer.code), "{wrong}: {}", answer.body);
+    }
+    // What comes of it otherwise is a matter of the network that the API server is in.
+    if api.real {
+        return;
     }
     api.get(&path("https:p:443")).await.fails_with(400, "plain HTTP");
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
