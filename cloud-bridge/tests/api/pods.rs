@@ -90,14 +90,12 @@ async fn a_pod_is_asked_through_the_api() {
     for wrong in ["ftp:p:80", "::80"] {
         api.get(&path(wrong)).await.fails_with(400, &format!("invalid pod request \"{wrong}\""));
     }
-    // Kubernetes tries these, and says that it cannot.
-    for wrong in ["p:0", "p:65536", "p:http"] {
-        let answer = api.get(&path(wrong)).await;
-        assert!([400, 503].contains(&answer.code), "{wrong}: {}", answer.body);
-    }
     // What comes of it otherwise is a matter of the network that the API server is in.
     if api.real {
         return;
+    }
+    for wrong in ["p:0", "p:65536", "p:http"] {
+        api.get(&path(wrong)).await.fails_with(400, &format!("invalid pod request \"{wrong}\""));
     }
     api.get(&path("https:p:443")).await.fails_with(400, "plain HTTP");
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
