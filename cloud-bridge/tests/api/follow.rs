@@ -153,6 +153,16 @@ async fn claims_are_bound_one_to_one() {
     api.until(&volume, |answer| answer.body["status"]["phase"] == "Released").await;
 }
 
+/// Made for a claim that has gone before they were bound: nobody else gets it, and who made it takes it away.
+#[tokio::test]
+async fn a_volume_for_a_claim_that_is_no_more_is_released() {
+    let api = Api::embedded(|_| {});
+    let reference = json!({"namespace": "default", "name": "gone", "uid": "u1"});
+    let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}, "claimRef": reference});
+    api.post("/api/v1/persistentvolumes", json!({"metadata": {"name": "left"}, "spec": spec})).await.ok();
+    api.until("/api/v1/persistentvolumes/left", |answer| answer.body["status"]["phase"] == "Released").await;
+}
+
 /// The account is made after the answer, as in Kubernetes, but while it is on its way.
 #[tokio::test]
 async fn a_new_namespace_takes_pods_at_once() {

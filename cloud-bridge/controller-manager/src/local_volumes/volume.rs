@@ -2,7 +2,7 @@
 //! they look like, and what is to be done about one whose claim has gone. Pure.
 
 use apimachinery::json::{items, text};
-use apimachinery::meta;
+use apimachinery::{meta, names};
 use serde_json::{Value, json};
 
 /// As a StorageClass names it.
@@ -121,7 +121,8 @@ fn data(spec: &Value) -> Option<Data> {
     let terms = items(&spec["nodeAffinity"]["required"], "nodeSelectorTerms");
     let mut expressions = terms.iter().flat_map(|term| items(term, "matchExpressions"));
     let node = expressions.find(|one| text(one, "key") == HOSTNAME)?["values"][0].as_str()?;
-    Some(Data { node: node.to_owned(), folder: folder.to_owned() })
+    // A name is part of a path of the API's.
+    names::dns_subdomain(node).is_empty().then(|| Data { node: node.to_owned(), folder: folder.to_owned() })
 }
 
 #[cfg(test)]
@@ -192,6 +193,8 @@ mod tests {
             json!({"metadata": {"annotations": {PROVISIONED_BY: "rancher.io/local-path"}}}),
             json!({"spec": {"local": {"path": "/etc"}}}),
             json!({"spec": {"nodeAffinity": null}}),
+            json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": HOSTNAME, "operator": "In", "values": ["../pods"]}]}]}}}}),
         ] {
             assert_eq!(of("Released", foreign.clone()), None, "{foreign}");
         }

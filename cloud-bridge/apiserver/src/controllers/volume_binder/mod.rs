@@ -67,6 +67,9 @@ impl VolumeBinder {
     /// for whoever wants its data when its claim has gone.
     fn volume(&mut self, turn: &mut Turn<'_, Key>, name: &str) -> Result<(), StoreError> {
         let Some(volume) = self.read(turn.store, name)? else { return Ok(()) };
+        if is_orphan(turn.store, &volume)? {
+            return set_phase(turn.store, &volume, "Released");
+        }
         match volume.value()["status"]["phase"].as_str().unwrap_or_default() {
             "" | "Pending" => set_phase(turn.store, &volume, "Available"),
             "Available" => match self.index.first(name) {
@@ -75,14 +78,10 @@ impl VolumeBinder {
                 None => Ok(()),
             },
             "Bound" => {
-                let Some((key, uid)) = claim_of(volume.value()) else {
+                let Some((key, _)) = claim_of(volume.value()) else {
                     return set_phase(turn.store, &volume, "Released");
                 };
-                let claim = turn.store.get(CLAIMS, &key)?.filter(|claim| meta::text(claim.value(), "uid") == uid);
-                match claim {
-                    None => set_phase(turn.store, &volume, "Released"),
-                    Some(_) => self.claim(turn.store, turn.queue, &key),
-                }
+                self.claim(turn.store, turn.queue, &key)
             }
             _ => Ok(()),
         }
@@ -126,6 +125,14 @@ impl VolumeBinder {
         self.index.set_volume(name, volume.as_ref().map(|volume| volume.value()));
         Ok(volume)
     }
+}
+
+/// Whether the one claim that a volume is for is no more: it may have gone before they were bound.
+fn is_orphan(store: &Store, volume: &Stored) -> Result<bool, StoreError> {
+    let Some((key, uid)) = claim_of(volume.value()).filter(|(_, uid)| !uid.is_empty()) else { return Ok(false) };
+    let phase = volume.value()["status"]["phase"].as_str().unwrap_or_default();
+    let there = store.get(CLAIMS, &key)?.is_some_and(|claim| meta::text(claim.value(), "uid") == uid);
+    Ok(!there && !matches!(phase, "Released" | "Failed"))
 }
 
 fn set_phase(store: &mut Store, volume: &Arc<Stored>, phase: &str) -> Result<(), StoreError> {
