@@ -157,6 +157,24 @@ impl Api {
         Answer { code, body, warnings }
     }
 
+    /// As [`send`](Self::send): the status, the content type and the bytes.
+    pub(crate) async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> (u16, String, Vec<u8>) {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.client.send(request.body(Body::from(body)).unwrap()).await.unwrap();
+        let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let code = response.status().as_u16();
+        (code, kind.unwrap_or_default(), response.into_body().collect().await.unwrap().to_bytes().to_vec())
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[("accept", JSON)], Vec::new()).await
     }

@@ -295,3 +295,58 @@ async fn reviews_are_found_and_can_only_be_asked() {
         assert_eq!(api.get(&format!("/apis/{group}/v1/{reviews}")).await.code, 405);
     }
 }
+
+/// What was got in protobuf and is put in protobuf changes nothing: both ways tell all of an object.
+#[tokio::test]
+async fn who_takes_protobuf_alone_gets_it() {
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let api = Api::open().await;
+    let apps = |name: &str| format!("/apis/apps/v1/namespaces/{}/{name}", api.ns);
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i",
+        "ports": [{"containerPort": 80}], "resources": {"requests": {"cpu": "100m"}},
+        "readinessProbe": {"httpGet": {"port": "web"}}, "securityContext": {"runAsUser": 0, "privileged": false}}]}});
+    let web = json!({"metadata": {"name": "web"}, "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template,
+        "strategy": {"rollingUpdate": {"maxSurge": "10%", "maxUnavailable": 0}}}});
+    let secret = json!({"metadata": {"name": "s"}, "data": {"k": "AAEC/w=="}, "immutable": false});
+    let service = json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80, "targetPort": "web"}], "selector": {"a": "b"}}});
+    let lone = json!({"metadata": {"name": "p"}, "spec": template["spec"]});
+    let made = [
+        (apps("deployments"), web, "web"),
+        (api.path("secrets"), secret, "s"),
+        (api.path("services"), service, "web"),
+        (api.path("pods"), lone, "p"),
+    ];
+    for (path, object, name) in made {
+        api.post(&path, object).await.ok();
+        let one = format!("{path}/{name}");
+        // A controller may write meanwhile.
+        let mut same = false;
+        for _ in 0..20 {
+            let before = api.get(&one).await.ok();
+            let (code, kind, bytes) = api.raw("GET", &one, &[("accept", PROTOBUF)], Vec::new()).await;
+            assert_eq!((code, kind.as_str(), &bytes[..4]), (200, PROTOBUF, &b"k8s\0"[..]), "{one}");
+            let headers = [("content-type", PROTOBUF), ("accept", "application/json")];
+            let after = api.send("PUT", &one, &headers, bytes).await;
+            same =
+                after.code == 200 && after.body["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"];
+            if same {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+        assert!(same, "{one}");
+        let (code, _, list) = api.raw("GET", &path, &[("accept", PROTOBUF)], Vec::new()).await;
+        assert!(code == 200 && list.starts_with(b"k8s\0"));
+    }
+    let (code, kind, status) = api.raw("GET", &api.path("pods/none"), &[("accept", PROTOBUF)], Vec::new()).await;
+    assert_eq!((code, kind.as_str(), &status[..4]), (404, PROTOBUF, &b"k8s\0"[..]));
+    let watch = format!("{}?watch=1&timeoutSeconds=1", api.path("secrets"));
+    let (code, kind, events) =
+        api.raw("GET", &watch, &[("accept", &format!("{PROTOBUF};stream=watch"))], Vec::new()).await;
+    assert_eq!((code, kind.as_str()), (200, "application/vnd.kubernetes.protobuf;stream=watch"));
+    let length = usize::try_from(u32::from_be_bytes(events[..4].try_into().unwrap())).unwrap();
+    assert!(events.len() >= 4 + length && events[4..].starts_with(b"\x0a\x05ADDED"));
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, kind, _) = api.raw("GET", definitions, &[("accept", PROTOBUF)], Vec::new()).await;
+    assert_eq!((code, kind.as_str()), (200, PROTOBUF));
+}

@@ -35,6 +35,16 @@ impl ApiBody {
     }
 }
 
+impl ApiBody {
+    /// The bytes at hand, or the stream.
+    pub(super) fn into_full(self) -> Result<Bytes, BoxStream> {
+        match self.0 {
+            Kind::Full(bytes) => Ok(bytes.unwrap_or_default()),
+            Kind::Stream(stream) => Err(stream),
+        }
+    }
+}
+
 impl Body for ApiBody {
     type Data = Bytes;
     type Error = BodyError;

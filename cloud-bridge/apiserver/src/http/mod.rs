@@ -1,5 +1,6 @@
 //! From an HTTP request to an answer: impersonation, authorization, routing, negotiation, headers.
 
+mod binary;
 pub(crate) mod body;
 pub(crate) mod connect;
 pub mod discovery;
@@ -89,9 +90,11 @@ pub(crate) async fn answer(inner: &Arc<Inner>, permitted: &Permitted, parts: &Pa
     if let Err(error) = inner.durable.reached(written).await {
         return failure(&ApiError::internal(error));
     }
-    match answer {
-        Ok(response) => response,
-        Err(error) => failure(&error),
+    let response = answer.unwrap_or_else(|error| failure(&error));
+    let of_object = matches!(permitted.target, Target::Resource(_));
+    match binary::wanted(&accept(&parts.headers)) {
+        Some(_) if of_object => binary::encoded(response),
+        _ => response,
     }
 }
 
@@ -138,6 +141,12 @@ fn accept(headers: &HeaderMap) -> String {
     values.iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",")
 }
 
+/// The same, with JSON for protobuf that is made of it afterwards.
+fn accept_json(headers: &HeaderMap) -> String {
+    let accept = accept(headers);
+    binary::wanted(&accept).unwrap_or(accept)
+}
+
 /// The body as JSON, and its content type. Typed Go clients send protobuf for built-in kinds.
 fn body_as_json(parts: &Parts, body: Bytes) -> ApiResult<(Bytes, String)> {
     let content_type = header(&parts.headers, &CONTENT_TYPE);
@@ -170,7 +179,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let sent = if serves == Some(Serves::PodProxy) { body.clone() } else { Bytes::new() };
     let body = if sent.is_empty() { body } else { Bytes::new() };
     let (body, content_type) = body_as_json(parts, body)?;
-    if reviews::is(path) && Form::negotiate(&accept(&parts.headers), query)? != Form::Json {
+    if reviews::is(path) && Form::negotiate(&accept_json(&parts.headers), query)? != Form::Json {
         // A review has no metadata that could be shown alone, and makes no rows.
         return Err(ApiError::not_acceptable());
     }
@@ -201,7 +210,10 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         Some(Serves::Log) => return log(inner, &ctx, parts).await,
         _ => {}
     }
-    let form = Form::negotiate(&accept(&parts.headers), query)?;
+    let form = Form::negotiate(&accept_json(&parts.headers), query)?;
+    if form == Form::Json && resource.is_custom() && binary::wanted(&accept(&parts.headers)).is_some() {
+        return Err(ApiError::not_acceptable());
+    }
     if attributes.verb == "watch" {
         let stream = watch::open(&ctx, inner, form)?;
         return Ok(respond(200, JSON, ApiBody::stream(stream)));

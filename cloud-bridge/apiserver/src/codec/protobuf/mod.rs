@@ -1,7 +1,7 @@
-//! Request bodies in the protobuf encoding of Kubernetes (`application/vnd.kubernetes.protobuf`), which typed
-//! Go clients, kubectl's `create` among them, send without asking. Only the way in: answers are JSON, which
-//! these clients take as well. Pure.
+//! The protobuf encoding of Kubernetes (`application/vnd.kubernetes.protobuf`): request bodies, which typed Go clients,
+//! kubectl's `create` among them, send so without asking, and answers for who takes nothing else. Pure.
 
+mod encode;
 mod schema;
 mod wire;
 
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::messages;
+pub(crate) use encode::{encode, frame};
 use wire::{Field, Payload};
 
 /// The content type.

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::encode::{self, integer};
 use super::wire::{self, Field, Payload};
 use super::{DecodeError, bytes, number, read, text};
 use crate::codec::messages;
@@ -28,6 +29,25 @@ pub(super) fn union(kind: &str, message: &[u8], depth: usize) -> Result<Value, D
         None if kind == "x" => allows.into(),
         None => Value::Null,
     })
+}
+
+/// The way back of [`union`].
+pub(super) fn write_union(out: &mut Vec<u8>, kind: &str, value: &Value) -> Option<()> {
+    match (kind, value) {
+        ("x", Value::Bool(allows)) => integer(out, 1, u64::from(*allows)),
+        ("x", schema) => {
+            integer(out, 1, 1);
+            encode::one(out, 2, "@apiextensions.JSONSchemaProps", schema)?;
+        }
+        (_, Value::Array(several)) => {
+            let element = if kind == "l" { "@apiextensions.JSONSchemaProps" } else { "s" };
+            for one in several {
+                encode::one(out, 2, element, one)?;
+            }
+        }
+        (_, schema) => encode::one(out, 1, "@apiextensions.JSONSchemaProps", schema)?,
+    }
+    Some(())
 }
 
 fn one(payload: Payload<'_>, depth: usize) -> Result<Value, DecodeError> {
