@@ -12,6 +12,7 @@ use super::picture::Picture;
 use super::pod::{Pod, PodKey};
 use super::preemption::{self, Candidate, Outcome};
 use super::queue::{Queue, Waiting};
+use super::volumes::Blocked;
 
 /// What to do for one pod.
 #[derive(Debug)]
@@ -166,7 +167,7 @@ impl Cluster {
         let nominated = waiting.nominated.clone();
         match attempt(&self.picture, &self.nominated(pod.priority), &pod, &nominated) {
             Ok((node, claims)) if !claims.is_empty() => {
-                self.queue.failed(&key, now)?;
+                self.queue.wait(&key, now);
                 Some(Decision::Select { pod, node, claims })
             }
             Ok((node, _)) => {
@@ -175,7 +176,11 @@ impl Cluster {
                 self.stir_those_near_pods();
                 Some(Decision::Bind { waiting, node })
             }
-            Err((message, outcome)) => self.failed(&pod, message, outcome, now),
+            Err(NoPlace::Yet) => {
+                self.queue.wait(&key, now);
+                Some(Decision::Nothing)
+            }
+            Err(NoPlace::Told(message, outcome)) => self.failed(&pod, message, outcome, now),
         }
     }
 
@@ -219,19 +224,31 @@ impl Cluster {
 /// A node for the pod, with the claims that are to be told of it first.
 type Place = (String, Vec<(String, String)>);
 
-/// A node for the pod, or why there is none, and who might go.
-fn attempt(picture: &Picture, nominated: &Nominated, pod: &Pod, own: &str) -> Result<Place, (String, Outcome)> {
+/// Why there is no node for a pod.
+enum NoPlace {
+    /// Its volume is being made. Kubernetes says nothing of this, either.
+    Yet,
+    /// This is told, and so may go.
+    Told(String, Outcome),
+}
+
+/// A node for the pod, or why there is none.
+fn attempt(picture: &Picture, nominated: &Nominated, pod: &Pod, own: &str) -> Result<Place, NoPlace> {
     let nodes = picture.nodes.len();
     if nodes == 0 {
         let words = "no nodes available to schedule pods".to_owned();
-        return Err((words.clone(), Outcome::NoHelp(words)));
+        return Err(NoPlace::Told(words.clone(), Outcome::NoHelp(words)));
     }
     let with = |message: String, outcome: Outcome| match outcome.words() {
-        Some(words) => (format!("{message} {words}"), outcome),
-        None => (message, outcome),
+        Some(words) => NoPlace::Told(format!("{message} {words}"), outcome),
+        None => NoPlace::Told(message, outcome),
     };
-    let cycle = Cycle::new(pod, picture, nominated)
-        .map_err(|why| with(format!("0/{nodes} nodes are available: {why}."), preemption::is_no_help(pod, nodes)))?;
+    let cycle = Cycle::new(pod, picture, nominated).map_err(|blocked| match blocked {
+        Blocked::Making => NoPlace::Yet,
+        Blocked::Because(why) => {
+            with(format!("0/{nodes} nodes are available: {why}."), preemption::is_no_help(pod, nodes))
+        }
+    })?;
     let objections = match cycle.choose(own) {
         Ok(node) => {
             let claims = cycle.volumes.to_make.iter().map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()));

@@ -8,7 +8,7 @@ use super::fit::{Node, Objection};
 use super::picture::Picture;
 use super::pod::{Pod, PodKey};
 use super::score;
-use super::volumes::Wanted;
+use super::volumes::{Blocked, Wanted};
 use super::{affinity, spread};
 
 /// Pods for which others make room, by node: as if they were there already.
@@ -28,7 +28,7 @@ pub(super) struct Cycle<'a> {
 
 impl<'a> Cycle<'a> {
     /// The reason is one for which no node will do.
-    pub(super) fn new(pod: &'a Pod, picture: &'a Picture, nominated: &'a Nominated) -> Result<Self, String> {
+    pub(super) fn new(pod: &'a Pod, picture: &'a Picture, nominated: &'a Nominated) -> Result<Self, Blocked> {
         let volumes = picture.volumes.of_pod(&pod.key.0, &pod.spec, |node| picture.nodes.contains_key(node))?;
         let mut near = affinity::State::default();
         let all = pod.affinity.has_required();

@@ -123,6 +123,14 @@ impl Queue {
         Some(waiting)
     }
 
+    /// It waits for what somebody is about to tell of.
+    pub(super) fn wait(&mut self, key: &PodKey, now: Duration) {
+        if let Some(waiting) = self.pods.get_mut(key) {
+            waiting.until = now;
+            self.parked += usize::from(!std::mem::replace(&mut waiting.parked, true));
+        }
+    }
+
     /// The next one to be looked at.
     pub(super) fn pop(&mut self, now: Duration) -> Option<PodKey> {
         while self.due.first().is_some_and(|(at, _)| *at <= now) {

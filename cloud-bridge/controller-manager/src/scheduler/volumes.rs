@@ -46,6 +46,14 @@ impl Claim {
     }
 }
 
+/// Why no node will do yet for the volumes of a pod.
+#[derive(Debug)]
+pub(super) enum Blocked {
+    /// One is being made.
+    Making,
+    Because(String),
+}
+
 /// What the volumes of a pod ask of a node.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Wanted<'a> {
@@ -112,7 +120,7 @@ impl Volumes {
         namespace: &str,
         spec: &'a Value,
         is_node: impl Fn(&str) -> bool,
-    ) -> Result<Wanted<'a>, String> {
+    ) -> Result<Wanted<'a>, Blocked> {
         let mut wanted = Wanted::default();
         for volume in items(spec, "volumes") {
             let name = text(&volume["persistentVolumeClaim"], "claimName");
@@ -120,18 +128,19 @@ impl Volumes {
                 continue;
             }
             let Some(claim) = self.claims.get(&(namespace.to_owned(), name.to_owned())) else {
-                return Err(format!("persistentvolumeclaim {name:?} not found"));
+                return Err(Blocked::Because(format!("persistentvolumeclaim {name:?} not found")));
             };
             if !claim.volume.is_empty() {
                 wanted.terms.extend(self.volumes.get(&claim.volume).filter(|required| !required.is_null()));
                 continue;
             }
             let Some(places) = self.waiting.get(&claim.class) else {
-                return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
+                let why = "pod has unbound immediate PersistentVolumeClaims";
+                return Err(Blocked::Because(why.to_owned()));
             };
             // One that went takes the choice with it: its volume would never be made.
             if is_node(&claim.selected) {
-                return Err(format!("waiting for a volume to be created for persistentvolumeclaim {name:?}"));
+                return Err(Blocked::Making);
             }
             wanted.terms.extend(Some(places).filter(|places| !places.is_null()));
             wanted.to_make.push((name, &claim.uid));
