@@ -10,6 +10,7 @@
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | `standalone`, [`serve`] | wiring of the two ways to run |
 //! | `api_port` | the port of the embedded API (the crate `apiserver`), for when there is no cluster |
+//! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`cli`] | verbs, flags, what is printed |
 
@@ -17,6 +18,8 @@ pub mod accept;
 #[cfg(feature = "standalone")]
 pub mod api_port;
 pub mod bridge;
+#[cfg(feature = "standalone")]
+pub mod certificates;
 pub mod cli;
 pub mod flags;
 pub mod info;

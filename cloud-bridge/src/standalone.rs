@@ -18,6 +18,7 @@ use crate::accept::Gate;
 use crate::api_port;
 use crate::bridge::clients::Clients;
 use crate::bridge::{BRIDGED_LABEL, Bridge, Settings};
+use crate::certificates;
 use crate::flags::{self, NodeFlags};
 use crate::info::{self, Info};
 use crate::listen::{self, ListenerContext};
@@ -206,6 +207,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}
+        () = panics::keep("the signer", || certificates::run(client.clone(), Arc::clone(&authority))) => {}
         () = panics::keep("the end of volumes", || local_volumes::run(client.clone(), Arc::new(bridge.clone()))) => {}
         () = panics::keep("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}

@@ -16,6 +16,8 @@ use rustls_pki_types::{
     pem::{self, PemObject},
 };
 
+use x509_parser::prelude::FromDer;
+
 use super::{PkiError, clock};
 
 /// The authority outlives the devices that pin it.
@@ -163,6 +165,40 @@ impl Authority {
         Ok(signed.der().clone())
     }
 
+    /// Signs the request of a person, PEM of PKCS #10, for a client of the API: with the name and groups that it asks for, which
+    /// somebody has approved, and nothing else of it.
+    ///
+    /// # Errors
+    /// [`PkiError::Request`] when it is unreadable, has a wrong signature or no name, or asks for the identity of a node.
+    pub fn person(&self, request: &[u8], life: Duration) -> Result<String, PkiError> {
+        let wrong = |why: &str| PkiError::Request(why.to_owned());
+        let text = str::from_utf8(request).map_err(|_| wrong("is no PEM"))?;
+        let request =
+            CertificateSigningRequestParams::from_pem(text).map_err(|error| PkiError::Request(error.to_string()))?;
+        let name = request.params.distinguished_name;
+        let user = common_name(&name).filter(|user| !user.is_empty()).ok_or_else(|| wrong("names no user (CN)"))?;
+        let groups: Vec<String> = name
+            .iter()
+            .filter(|(kind, _)| **kind == DnType::OrganizationName)
+            .filter_map(|(_, value)| text_of(value))
+            .collect();
+        // This library keeps one value of each kind.
+        let asked = x509_parser::certification_request::X509CertificationRequest::from_der(&request_der(text)?)
+            .map_or(0, |(_, asked)| asked.certification_request_info.subject.iter_organization().count());
+        if asked != groups.len() {
+            return Err(wrong("names several groups (O): one can be signed, more are given by bindings"));
+        }
+        if user.starts_with(NODE_USER_PREFIX) || groups.iter().any(|group| group == NODE_GROUP) {
+            return Err(wrong("asks for the identity of a node, which gets its certificate when it joins"));
+        }
+        let mut params = subject(&user, None);
+        params.distinguished_name = name;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        set_validity(&mut params, life);
+        let signed = params.signed_by(&request.public_key, &self.issuer()?).map_err(failed("signing a certificate"))?;
+        Ok(to_pem("CERTIFICATE", signed.der()))
+    }
+
     fn issuer(&self) -> Result<Issuer<'static, &KeyPair>, PkiError> {
         Issuer::from_ca_cert_der(&self.certificate, &self.key).map_err(failed("reading the authority's certificate"))
     }
@@ -236,7 +272,16 @@ fn subject(common_name: &str, organization: Option<&str>) -> CertificateParams {
 }
 
 fn common_name(name: &DistinguishedName) -> Option<String> {
-    match name.get(&DnType::CommonName)? {
+    text_of(name.get(&DnType::CommonName)?)
+}
+
+fn request_der(pem: &str) -> Result<Vec<u8>, PkiError> {
+    let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes());
+    der.map(|der| der.to_vec()).map_err(|_| PkiError::Request("is no PEM of a certificate request".to_owned()))
+}
+
+fn text_of(value: &DnValue) -> Option<String> {
+    match value {
         DnValue::Utf8String(text) => Some(text.clone()),
         DnValue::PrintableString(text) => Some(text.as_str().to_owned()),
         DnValue::Ia5String(text) => Some(text.as_str().to_owned()),

@@ -1,6 +1,7 @@
 //! Who a node is, over time: renewed and expired certificates, nodes that are sent away, clocks that are wrong.
 
 mod clocks;
+mod persons;
 mod revocation;
 mod rotation;
 

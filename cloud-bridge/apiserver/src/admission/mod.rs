@@ -6,6 +6,7 @@ pub(crate) mod node_restriction;
 pub(crate) mod resource_quota;
 pub(crate) mod service_account;
 
+mod certificates;
 mod default_storage_class;
 mod limit_ranger;
 mod priority;
@@ -35,6 +36,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
         namespace_lives(store, ctx, value)?;
     }
     rbac::restrict(ctx, value, None)?;
+    certificates::create(ctx, value)?;
     let rules = ctx.resource.rules();
     limit_ranger::fill(store, ctx, value, None)?;
     if rules.admit_pods {
@@ -56,6 +58,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
 /// Before an update of the main resource or of a subresource.
 pub(crate) fn update(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
     rbac::restrict(ctx, new, Some(old))?;
+    certificates::update(ctx, new, old)?;
     if ctx.path.subresource.is_empty() {
         if ctx.resource.rules().admit_pods {
             priority::update_pod(new, old);

@@ -2,6 +2,7 @@
 //! resources.
 
 mod bare;
+pub(crate) mod certificate_signing_request;
 mod cidr;
 mod columns;
 mod conditions;
@@ -75,6 +76,7 @@ static KINDS: &[&Kind] = &[
     &horizontal_pod_autoscaler::V1,
     &cron_job::KIND,
     &job::KIND,
+    &certificate_signing_request::KIND,
     &lease::KIND,
     &endpoint_slice::KIND,
     &event::IN_ITS_GROUP,

@@ -21,7 +21,6 @@ impl Strategy for Refused {
 
 static ADMISSION: Refused = Refused("this API asks no webhooks and judges by no admission policies");
 static AGGREGATION: Refused = Refused("this API passes no requests on to others");
-static SIGNING: Refused = Refused("nothing signs certificates here; a node gets its own when it joins");
 static CSI: Refused = Refused("the nodes of this site have no CSI drivers");
 
 /// Group, kind, plural, short names, whether it is in namespaces, and why not.
@@ -35,7 +34,6 @@ const ROWS: &[Row] = &[
     (REGISTRATION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", &[], false, &ADMISSION),
     (REGISTRATION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", &[], false, &ADMISSION),
     ("apiregistration.k8s.io", "APIService", "apiservices", &[], false, &AGGREGATION),
-    ("certificates.k8s.io", "CertificateSigningRequest", "certificatesigningrequests", &["csr"], false, &SIGNING),
     (STORAGE, "CSIDriver", "csidrivers", &[], false, &CSI),
     (STORAGE, "CSINode", "csinodes", &[], false, &CSI),
     (STORAGE, "CSIStorageCapacity", "csistoragecapacities", &[], true, &CSI),

@@ -148,3 +148,32 @@ fn g25_an_authority_that_has_ended_still_lets_nodes_in() {
     assert!(!server.is_handshaking() && !client.is_handshaking());
     assert!(server.peer_certificates().is_some());
 }
+
+#[test]
+fn a_person_gets_what_was_approved_and_no_nodes_name() {
+    let authority = Authority::create("test").unwrap();
+    let request = |name: &[(DnType, &str)]| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        name.iter().for_each(|(kind, value)| params.distinguished_name.push(kind.clone(), *value));
+        let key = new_key().unwrap();
+        params.is_ca = IsCa::NoCa;
+        params.serialize_request(&key).unwrap().pem().unwrap()
+    };
+    let (cn, o) = (DnType::CommonName, DnType::OrganizationName);
+    let ask = |name: &[(DnType, &str)]| authority.person(request(name).as_bytes(), Duration::from_secs(3600));
+    let pem = ask(&[(o.clone(), "team"), (cn.clone(), "ann")]).unwrap();
+    let certificate = &certificates("it", pem.as_bytes()).unwrap()[0];
+    let holder = Holder::of(certificate).unwrap();
+    assert_eq!((holder.subject.user.as_str(), holder.subject.groups), ("ann", vec!["team".to_owned()]));
+    let left = holder.expires.duration_since(clock::now()).unwrap();
+    assert!(left <= Duration::from_secs(3600) && left > Duration::from_secs(3000), "{left:?}");
+    for name in [&[(cn.clone(), "system:node:a")][..], &[(o.clone(), "system:nodes"), (cn, "x")], &[(o, "team")]] {
+        assert!(matches!(ask(name), Err(PkiError::Request(_))), "{name:?}");
+    }
+    for nonsense in
+        [&b"\xff"[..], b"", b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"]
+    {
+        assert!(matches!(authority.person(nonsense, Duration::from_secs(3600)), Err(PkiError::Request(_))));
+    }
+}
