@@ -89,7 +89,7 @@ static KEYS: Type = Type { fields: &[META, object("status", &CONDITIONS)] };
 
 /// An approval changes conditions and metadata, and nothing else.
 fn approval(new: &mut Value, old: &Value) {
-    let conditions = new["status"]["conditions"].take();
+    let conditions = new["status"]["conditions"].clone();
     new.set("spec", old["spec"].clone());
     new.set("status", old["status"].clone());
     if !new["status"].is_object() {
