@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use controller_manager::node_lifecycle;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -53,6 +54,8 @@ impl Stage {
         let mut tasks = Vec::new();
         if site.is_some() {
             tasks.push(tokio::spawn(workloads::run(client.clone(), workloads::Options::default())));
+            let settings = node_lifecycle::Settings { evicts: true, ipam: None };
+            tasks.push(tokio::spawn(node_lifecycle::run(client.clone(), "nobody", settings)));
         }
         let new = serde_json::from_value(json!({"metadata": {"generateName": "scripts-"}})).expect("a namespace");
         let made = Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &new).await.expect("made");
@@ -460,4 +463,63 @@ async fn jobs_complete_and_fail() {
         stage.until("Job", name, done(kind)).await;
     }
     compare("jobs", &stage).await;
+}
+
+/// Binds all pods that have no node to this one, as a scheduler would.
+async fn place(pods: &Api<Pod>, node: &str) {
+    for pod in pods.list(&ListParams::default()).await.into_iter().flatten() {
+        if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none()) {
+            let name = pod.name_any();
+            let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
+            let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
+            // It may be gone meanwhile.
+            let _ = pods.create_subresource::<Value, Value>("binding", &name, &PostParams::default(), &binding).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_lost() {
+    let stage = Stage::open().await;
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    let state = |ready: &str| {
+        let ready =
+            json!({"type": "Ready", "status": ready, "reason": "NodeStatusUnknown", "message": "nothing is heard"});
+        json!({"status": {"conditions": [ready]}})
+    };
+    let names = ["first", "second"].map(|name| format!("{}-{name}", stage.namespace));
+    for name in &names {
+        stage.names.lock().expect("no panic").insert(name.clone(), "NODE".to_owned());
+        let node = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a node");
+        nodes.create(&PostParams::default(), &node).await.expect("created");
+        nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(state("True"))).await.expect("patched");
+    }
+    let patience = ["unreachable", "not-ready"].map(|taint| {
+        json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2})
+    });
+    let mut web = deployment(2, json!({}));
+    web["spec"]["template"]["spec"]["tolerations"] = json!(patience);
+    stage.make(&web).await;
+    until("two pods", async || {
+        place(&pods, &names[0]).await;
+        stage.of("Deployment").get("web").await.is_ok_and(|web| all(2)(&json!(web)["status"]))
+    })
+    .await;
+    nodes.patch_status(&names[0], &PatchParams::default(), &Patch::Strategic(state("Unknown"))).await.expect("patched");
+    until("two others", async || {
+        let list = pods.list(&ListParams::default()).await.expect("a list").items;
+        let (going, others): (Vec<_>, Vec<_>) = list.iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
+        if !going.is_empty() {
+            place(&pods, &names[1]).await;
+        }
+        let ready = |pod: &&&Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
+        going.len() == 2 && others.iter().filter(ready).count() == 2
+    })
+    .await;
+    stage.until("Deployment", "web", all(2)).await;
+    compare("node-lost", &stage).await;
+    for name in &names {
+        let _ = nodes.delete(name, &DeleteParams::default()).await;
+    }
 }
