@@ -28,6 +28,10 @@ pub const COMPRESS: &str = "deflate1";
 /// Bytes of streams may come in frames of their own ([`wire`](crate::wire)), not as text. Goes with [`COMPRESS`].
 pub const RAW_STREAMS: &str = "streams1";
 
+/// The edge wants to be told of Services: objects of kind `ServiceView` and `EndpointView`. Not in [`FEATURES`]: a node
+/// whose Services are off does not say so.
+pub const SERVICES: &str = "services1";
+
 /// More names than this in a hello or welcome are cut off: nobody has that many.
 const MAX_FEATURES: usize = 64;
 
@@ -124,13 +128,14 @@ pub enum RefuseReason {
 }
 
 /// Features of this side.
-pub fn features(compress: bool) -> impl Iterator<Item = &'static str> {
-    FEATURES.iter().copied().chain(compress.then_some([COMPRESS, RAW_STREAMS]).into_iter().flatten())
+pub fn features(compress: bool, services: bool) -> impl Iterator<Item = &'static str> {
+    let packed = compress.then_some([COMPRESS, RAW_STREAMS]).into_iter().flatten();
+    FEATURES.iter().copied().chain(packed).chain(services.then_some(SERVICES))
 }
 
-/// Features both sides name, in our order.
+/// Features both sides name, in our order; ours are a bridge's.
 pub fn common_features(compress: bool, theirs: &[String]) -> Vec<String> {
-    features(compress)
+    features(compress, true)
         .filter(|ours| theirs.iter().take(MAX_FEATURES).any(|theirs| theirs == ours))
         .map(str::to_owned)
         .collect()

@@ -37,6 +37,7 @@ mod pod_references;
 mod rejections;
 mod reports;
 mod requests;
+mod service_view;
 mod session;
 mod settings;
 mod shared;

@@ -16,6 +16,17 @@ pub(super) const ALL_SERVICES: &str = "all";
 pub(super) const API_SERVICE: &str = "kubernetes";
 /// The namespace of [`API_SERVICE`].
 pub(super) const API_NAMESPACE: &str = "default";
+/// Kind of a group: the Services of a namespace as nodes see them, a [`SERVICE_VIEW`] for each and an [`ENDPOINT_VIEW`] for
+/// those that have endpoints other than a node's own pods. Its name is [`ALL_SERVICES`], or one of the two Services that
+/// every pod may use, which are not in that one.
+pub(super) const SERVICE_VIEWS: &str = "ServiceViews";
+pub(super) const SERVICE_VIEW: &str = "ServiceView";
+pub(super) const ENDPOINT_VIEW: &str = "EndpointView";
+/// Label and namespace of the cluster's DNS, by which it is known everywhere.
+pub(super) const DNS_LABEL: (&str, &str) = ("k8s-app", DNS_SERVICE);
+pub(super) const DNS_SERVICE: &str = "kube-dns";
+pub(super) const DNS_NAMESPACE: &str = "kube-system";
+
 /// Kind of claims, which travel with their volumes.
 pub(super) const CLAIM: &str = "PersistentVolumeClaim";
 
@@ -48,6 +59,17 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
         keys.insert(key(namespace, ALL_SERVICES));
     }
     keys
+}
+
+/// The groups of Services that a node with a pod in this namespace is told of: those beside the pod, the API's own and
+/// the cluster's DNS.
+pub(super) fn service_views(namespace: &str) -> [ObjectKey; 3] {
+    let key = |namespace: &str, name: &str| ObjectKey {
+        kind: SERVICE_VIEWS.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    [key(namespace, ALL_SERVICES), key(API_NAMESPACE, API_SERVICE), key(DNS_NAMESPACE, DNS_SERVICE)]
 }
 
 /// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.

@@ -85,8 +85,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool) {
-        let _ = self.informers.send(Command::Connected { node: node.to_owned(), session, resumed });
+    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, services: bool) {
+        let _ = self.informers.send(Command::Connected { node: node.to_owned(), session, resumed, services });
     }
 
     /// The node's object was deleted: it is sent away, and nothing is kept of it.

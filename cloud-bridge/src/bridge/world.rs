@@ -11,16 +11,19 @@
 //! was started in a round is no older than what the node held before it.
 
 mod admission;
+mod services;
 mod shared;
 mod told;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 use edge_protocol::state::MAX_TOMBSTONES;
 
+use super::pod_references::service_views;
 use super::slim::BoundPod;
+pub use services::Group;
 use shared::Shared;
 pub use told::Told;
 
@@ -66,6 +69,8 @@ struct Node {
     pods: BTreeMap<String, Box<Pod>>,
     /// Of the connection that is to be told everything.
     session: u64,
+    /// It wants to be told of Services.
+    services: bool,
     /// What is older than this round may be older than what the node holds.
     round: u64,
     /// Its pods have been read in that round or later.
@@ -260,6 +265,8 @@ impl World {
             return;
         }
         let old = old.map(|old| old.refs.clone()).unwrap_or_default();
+        let services = view.services.then(|| service_views(&key.namespace)).into_iter().flatten();
+        let refs: BTreeSet<ObjectKey> = refs.into_iter().chain(services).collect();
         let known = |name: &ObjectKey| self.shared.get_key_value(name).map(|(known, _)| Arc::clone(known));
         let refs: Box<[_]> = refs.into_iter().map(|name| known(&name).unwrap_or_else(|| Arc::new(name))).collect();
         let held = Some(Told::new(object));

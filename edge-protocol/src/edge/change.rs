@@ -20,6 +20,8 @@ pub struct EdgeFacts {
     pub held: Vec<ObjectDigest>,
     /// The caller can inflate frames ([`compress`](crate::compress)).
     pub compress: bool,
+    /// It wants to be told of Services.
+    pub services: bool,
 }
 
 impl EdgeFacts {
@@ -33,6 +35,7 @@ impl EdgeFacts {
             position: None,
             held: Vec::new(),
             compress: false,
+            services: false,
         }
     }
 }

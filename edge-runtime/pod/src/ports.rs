@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use super::refusal::Refusal;
 use super::spec::{host_network, lasting};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     Tcp,
     Udp,

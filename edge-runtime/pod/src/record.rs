@@ -103,6 +103,9 @@ pub struct Sandbox {
     /// Failures in a row, for the retry delay.
     #[serde(default)]
     pub failures: u32,
+    /// The pod reaches its neighbours through the node. Builds that did not say so had pods reach each other by themselves.
+    #[serde(default)]
+    pub routed: bool,
 }
 
 /// Status and time of the last change of one pod condition.

@@ -90,6 +90,7 @@ fn sandbox_ready(record: &mut PodRecord, ips: Vec<IpAddr>, now: &Now) {
         record.sandbox.state = SandboxState::Ready { since: now.wall };
         record.sandbox.generation += 1;
         record.sandbox.failures = 0;
+        record.sandbox.routed = true;
         record.ips = ips;
     }
 }

@@ -16,6 +16,7 @@ use super::pull::PullConfig;
 use super::resources::ResourcesConfig;
 use super::runtime::RuntimeConfig;
 use super::security::SecurityConfig;
+use super::services::ServicesConfig;
 use super::shutdown::ShutdownConfig;
 use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
@@ -42,6 +43,7 @@ pub struct ConfigFile {
     pub eviction: EvictionFile,
     pub images: ImagesConfig,
     pub pull: PullConfig,
+    pub services: ServicesConfig,
     pub shutdown: ShutdownConfig,
 }
 

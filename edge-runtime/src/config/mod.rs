@@ -15,6 +15,7 @@ mod pull;
 pub mod resources;
 mod runtime;
 mod security;
+mod services;
 mod shutdown;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub use pull::{PullConfig, Window};
 pub use resources::ResourcesConfig;
 pub use runtime::RuntimeConfig;
 pub use security::SecurityConfig;
+pub use services::ServicesConfig;
 pub use shutdown::{AtShutdown, ShutdownConfig};
 
 use self::devices::{DeviceClass, Handler};
@@ -71,6 +73,7 @@ pub struct Config {
     pub eviction: EvictionConfig,
     pub images: ImagesConfig,
     pub pull: PullConfig,
+    pub services: ServicesConfig,
     pub shutdown: ShutdownConfig,
 }
 
@@ -125,6 +128,7 @@ impl Config {
             eviction: EvictionConfig::from_file(&file.eviction)?,
             images,
             pull,
+            services: file.services,
             shutdown: file.shutdown,
         })
     }

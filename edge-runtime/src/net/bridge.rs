@@ -14,7 +14,7 @@ use nix::libc;
 use super::bandwidth::Bandwidth;
 use super::namespaces::OwnNetwork;
 use super::netlink::{Socket, address, link, qdisc};
-use super::{NetError, Subnet, firewall, sysctl};
+use super::{NetError, Subnet, firewall, services, sysctl};
 use crate::pod::ports::Forward;
 
 /// The link's name inside the pod.
@@ -60,6 +60,11 @@ impl Network {
         }
         let socket = Socket::open().map_err(|source| NetError::namespace("open netlink socket", source))?;
         Ok(Self { settings, own: OwnNetwork::open()?, socket, nft: PathBuf::from("nft"), bridge: None })
+    }
+
+    /// The `nft` program.
+    pub fn nft(&self) -> &Path {
+        &self.nft
     }
 
     pub fn settings(&self) -> &NetworkSettings {
@@ -200,7 +205,7 @@ impl Network {
         let subnets = &self.settings.subnets;
         let of = |ip: &IpAddr| {
             let subnet = subnets.iter().find(|subnet| subnet.contains(*ip))?;
-            Some((*ip, subnet.prefix(), subnet.gateway()))
+            Some((*ip, subnet.gateway()))
         };
         let addresses: Vec<_> = ips.iter().filter_map(of).collect();
         let inside = self.own.inside(&namespace, || {
@@ -256,6 +261,9 @@ impl Network {
         let bridge =
             bridge.map_err(|source| NetError::Netlink { action: "delete", object: format!("bridge {name}"), source });
         let table = smol::block_on(async {
+            if let Err(error) = services::apply::remove(self.nft.clone(), name.clone()).await {
+                log::warn!("{error}");
+            }
             firewall::forward::remove(&self.nft, &name).await;
             firewall::remove(&self.nft, &name).await
         });

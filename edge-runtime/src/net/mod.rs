@@ -17,6 +17,7 @@ pub mod hosts;
 pub mod namespaces;
 pub mod netlink;
 pub mod resolv;
+pub mod services;
 pub mod sysctl;
 pub mod tls;
 

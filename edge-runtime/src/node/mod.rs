@@ -11,6 +11,7 @@
 //! | `execute` | what each step does |
 //! | `network` | connecting pods, and their cgroups, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
+//! | `services` | which endpoints Services have here, and when the kernel is told |
 //! | `monitor_events` | what the monitor said |
 //! | `containers` | whose container ids are, and what is asked of the monitor |
 //! | `context` | what the parts share: store, pods, clock, tasks |
@@ -61,6 +62,7 @@ mod probes;
 mod pulls;
 mod recovery;
 mod resize;
+mod services;
 mod shutdown;
 mod sources;
 mod start;
@@ -93,6 +95,7 @@ use network::host_ports::HostPorts;
 use node_status::NodeStatus;
 use probes::Probes;
 use pulls::Pulls;
+use services::Services;
 use shutdown::Shutdown;
 use sources::{News, Sources};
 use static_pods::StaticPods;
@@ -115,6 +118,7 @@ pub struct Node {
     /// Pods whose network takes other processes, by uid.
     connecting: BTreeMap<String, Connecting>,
     host_ports: HostPorts,
+    services: Services,
     probes: Probes,
     hooks: Hooks,
     pulls: Pulls,
@@ -158,6 +162,7 @@ impl Node {
                 Ok(leave) => self.cx.outgoing.flush(leave, self.cx.link.as_ref(), now),
                 Err(later) => Some(later),
             };
+            self.services.step(&self.cx, &self.launch);
             let wake = [
                 self.cx.pods.wake_due(now),
                 reports,
@@ -165,6 +170,7 @@ impl Node {
                 self.tokens.wake(&self.cx),
                 shutdown,
                 self.idle.due(),
+                self.services.wake(),
                 self.notify.alive(now),
             ];
             let wake = wake.into_iter().flatten().min();
@@ -189,6 +195,7 @@ impl Node {
                 && let Some(uid) = self.cx.pods.next_dirty()
             {
                 self.settle(&uid)?;
+                self.services.look_at_pod(&self.cx, &self.launch, &uid);
                 self.idle.disturb(now);
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;
@@ -216,6 +223,7 @@ impl Node {
             News::Deleted { id, result } => self.deleted(&id, result),
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
+            News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,
             News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,

@@ -73,6 +73,7 @@ impl Node {
             position: stream.zip(seq).map(|(stream, seq)| Position { stream, seq }),
             held: self.cx.store.held()?,
             compress: true,
+            services: self.cx.config.services.enabled,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())
         });
         Ok(())
@@ -100,6 +101,7 @@ impl Node {
                 Applied::Pod(pod, refusal) => self.pod_wanted(*pod, refusal),
                 // Variables of Services are for containers that start later: nothing waits for them.
                 Applied::Other(key) if key.kind == services::KIND => {}
+                Applied::Other(key) if self.services.take(&self.cx, &key) => {}
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
                 Applied::Gone(key, uid) => self.object_gone(&key, &uid),
             }
@@ -157,7 +159,7 @@ impl Node {
                 log::error!("{error}");
             }
             self.cx.pod_gone(uid);
-        } else if key.kind != services::KIND {
+        } else if key.kind != services::KIND && !self.services.take(&self.cx, key) {
             // Optional files go with it; all others stay as they are, as on a kubelet.
             self.dependency_changed(&key.namespace);
         }

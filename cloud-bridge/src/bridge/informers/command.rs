@@ -7,8 +7,9 @@ use edge_protocol::message::ObjectKey;
 pub(in super::super) enum Command {
     /// Keep the pods of this node from now on.
     Add(String),
-    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again.
-    Connected { node: String, session: u64, resumed: bool },
+    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again. Whether it
+    /// wants to be told of Services.
+    Connected { node: String, session: u64, resumed: bool, services: bool },
     /// The node is gone for good.
     Drop(String),
     /// The pods of this node are to have the tolerations that its object speaks of.

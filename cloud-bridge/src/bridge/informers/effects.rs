@@ -12,9 +12,10 @@ use super::ask::{finish_mirror, restore_ready};
 use super::claims::follow_claim;
 use super::labels::tell_labels;
 use super::object::watch_object;
+use super::service_views::watch_service_views;
 use super::services::watch_services;
 use super::{Informers, panics};
-use crate::bridge::pod_references::{CLAIM, NODE_LABELS, SERVICE_LINKS};
+use crate::bridge::pod_references::{CLAIM, NODE_LABELS, SERVICE_LINKS, SERVICE_VIEWS};
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
 use crate::bridge::world::Effect;
@@ -83,13 +84,14 @@ impl Informers {
     fn watch(&mut self, key: ObjectKey, node: &str) {
         self.counter += 1;
         let watch = self.counter;
-        let client = self.clients.as_node(node);
+        let (client, own) = (self.clients.as_node(node), self.clients.own().clone());
         let (what, news, node) = (key.clone(), self.news.clone(), node.to_owned());
         let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
         let follow = move || -> BoxFuture<'static, ()> {
             let (client, what, news) = (client.clone(), what.clone(), news.clone());
             match what.kind.as_str() {
                 SERVICE_LINKS => watch_services(client, what, watch, news, api.clone()).boxed(),
+                SERVICE_VIEWS => watch_service_views(own.clone(), what, watch, news).boxed(),
                 NODE_LABELS => tell_labels(client, node.clone(), what, watch, news).boxed(),
                 CLAIM => follow_claim(client, what, watch, news).boxed(),
                 _ => watch_object(client, what, watch, news).boxed(),

@@ -16,6 +16,7 @@ mod labels;
 mod look_up;
 mod object;
 mod resource;
+mod service_views;
 mod services;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -146,8 +147,10 @@ impl Informers {
             Command::Add(node) => {
                 self.world.add_node(&node);
             }
-            Command::Connected { node, session, resumed } => {
+            Command::Connected { node, session, resumed, services } => {
                 let effects = self.world.connected(&node);
+                self.apply(effects);
+                let effects = self.world.wants_services(&node, services);
                 self.apply(effects);
                 if !resumed {
                     self.world.refresh(&node, session);
@@ -320,6 +323,7 @@ impl Informers {
         }
         let effects = match what {
             What::Present(object) => self.world.object_present(object),
+            What::Group(group) => self.world.group_present(&key, group),
             What::Absent => self.world.object_absent(&key),
             What::Failed => self.world.object_failed(&key),
             What::Refused => self.world.object_refused(&key),

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::resource::resource;
 use crate::bridge::pod_references::RUNTIME_CLASS;
 use crate::bridge::slim::config_object;
+use crate::bridge::world::Group;
 
 /// News of one object.
 pub(super) struct News {
@@ -25,6 +26,8 @@ pub(super) struct News {
 
 pub(super) enum What {
     Present(Object),
+    /// All objects of a group.
+    Group(Group),
     Absent,
     /// Nobody knows.
     Failed,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
 use edge_protocol::message::{ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
-use edge_protocol::version::RefuseReason;
+use edge_protocol::version::{RefuseReason, SERVICES};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -67,7 +67,8 @@ impl Connection {
                         hello.protocol.min,
                         hello.protocol.max
                     );
-                    self.shared.connected(&self.node.name, self.session.session(), resumed);
+                    let services = hello.features.iter().any(|feature| feature == SERVICES);
+                    self.shared.connected(&self.node.name, self.session.session(), resumed, services);
                 }
                 BridgeEvent::Acked { .. } => {}
                 BridgeEvent::Nacked { key, uid, reason } => self.nacked(&key, &uid, &reason),

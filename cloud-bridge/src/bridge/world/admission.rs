@@ -7,7 +7,7 @@ use edge_protocol::message::ObjectKey;
 
 use super::shared::{Shared, Value};
 use super::{Effect, World};
-use crate::bridge::pod_references::{NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS};
+use crate::bridge::pod_references::{NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS};
 
 /// A node whose pods name an object.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ pub(super) enum Standing {
     Refused,
 }
 
-/// Whether the API lets some nodes read this and others not. Services and runtime classes are for all nodes to read,
-/// labels of a node are of one pod.
+/// Whether the API lets some nodes read this and others not. Services and runtime classes are for all nodes to read, and
+/// endpoints the bridge reads in its own name; labels of a node are of one pod.
 pub(super) fn is_guarded(key: &ObjectKey) -> bool {
-    !matches!(key.kind.as_str(), SERVICE_LINKS | RUNTIME_CLASS | NODE_LABELS)
+    !matches!(key.kind.as_str(), SERVICE_LINKS | SERVICE_VIEWS | RUNTIME_CLASS | NODE_LABELS)
 }
 
 impl World {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use edge_protocol::message::{Object, ObjectKey};
 
 use super::admission::{Standing, User, is_guarded};
+use super::services::Group;
 use super::{Effect, Told, World};
 
 /// One of them.
@@ -29,6 +30,19 @@ pub(super) enum Value {
     Failed,
     Absent,
     Present(Arc<Told>),
+    Group(Group),
+}
+
+impl Value {
+    /// What nodes are told of it.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Arc<Told>> {
+        let (one, group) = match self {
+            Self::Present(object) => (Some(object), None),
+            Self::Group(group) => (None, Some(group)),
+            Self::Pending | Self::Failed | Self::Absent => (None, None),
+        };
+        one.into_iter().chain(group.into_iter().flat_map(Group::values))
+    }
 }
 
 impl World {
@@ -85,7 +99,7 @@ impl World {
         self.settle_users(key, Vec::new())
     }
 
-    fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
+    pub(super) fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
     where
         F: FnOnce(&Users<'_>, &Value, &mut Vec<Effect>) -> Value,
     {
@@ -128,8 +142,9 @@ impl World {
         // For the first user the watch itself is the question.
         if guarded && !first {
             effects.push(Effect::Admit { key, node: node.to_owned() });
-        } else if let Value::Present(object) = &shared.value {
-            effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
+        } else {
+            let set = |object: &Arc<Told>| Effect::Set { node: node.to_owned(), object: Arc::clone(object) };
+            effects.extend(shared.value.objects().map(set));
         }
     }
 
@@ -156,11 +171,12 @@ impl World {
                 }
                 _ => shared.users.remove(node),
             };
-            if let Value::Present(object) = &shared.value
-                && left.is_some_and(|user| user.standing == Standing::Admitted)
-            {
-                let uid = object.digest.uid.clone();
-                effects.push(Effect::Withdraw { node: node.to_owned(), key: ObjectKey::clone(key), uid });
+            if left.is_some_and(|user| user.standing == Standing::Admitted) {
+                let withdraw = |object: &Arc<Told>| {
+                    let digest = object.digest.clone();
+                    Effect::Withdraw { node: node.to_owned(), key: digest.key, uid: digest.uid }
+                };
+                effects.extend(shared.value.objects().map(withdraw));
             }
             if shared.users.is_empty() {
                 self.shared.remove(key);
@@ -174,11 +190,11 @@ impl World {
 }
 
 /// The nodes that use an object.
-struct Users<'a>(&'a BTreeMap<String, User>);
+pub(super) struct Users<'a>(&'a BTreeMap<String, User>);
 
 impl Users<'_> {
     /// Those to whom it may be told.
-    fn admitted(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn admitted(&self) -> impl Iterator<Item = &String> {
         self.0.iter().filter(|(_, user)| user.standing == Standing::Admitted).map(|(node, _)| node)
     }
 }

@@ -14,7 +14,7 @@ pub struct Told {
 }
 
 impl Told {
-    pub(super) fn new(object: Object) -> Arc<Self> {
+    pub(in crate::bridge) fn new(object: Object) -> Arc<Self> {
         Arc::new(Self { object, body: OnceLock::new() })
     }
 

@@ -456,7 +456,7 @@ fn pods_links_have_the_uplinks_mtu() {
         uplink.network.bridge.or(link::by_name(&mut socket, "uplink0").unwrap().map(|link| link.index)).unwrap();
     node.ensure();
     link::set_mtu(&mut socket, index, 1400).unwrap();
-    address::configure(&mut socket, index, &[("192.168.77.1".parse().unwrap(), 24, "192.168.77.254".parse().unwrap())])
+    address::configure(&mut socket, index, &[("192.168.77.1".parse().unwrap(), "192.168.77.254".parse().unwrap())])
         .unwrap();
     let pod = node.pod("a", "10.99.1.2");
     let mut inside = node.own.inside(&pod, Socket::open).unwrap().unwrap();

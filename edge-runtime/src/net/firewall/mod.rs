@@ -103,7 +103,11 @@ pub async fn remove_v6(nft: &Path, bridge: &str) {
     }
 }
 
-async fn run(nft: &Path, script: &str) -> Result<(), NetError> {
+/// Runs a script, as one transaction.
+///
+/// # Errors
+/// [`NetError::Firewall`]; nothing has changed then.
+pub async fn run(nft: &Path, script: &str) -> Result<(), NetError> {
     let mut command = Command::new(nft);
     command.args(["-f", "-"]);
     let output = program::run(command, script.as_bytes(), ANSWER_LIMIT, PATIENCE).await;
@@ -111,7 +115,7 @@ async fn run(nft: &Path, script: &str) -> Result<(), NetError> {
 }
 
 /// A chain with handles, when it exists.
-async fn list(nft: &Path, family: &str, table: &str, chain: &str) -> Option<String> {
+pub async fn list(nft: &Path, family: &str, table: &str, chain: &str) -> Option<String> {
     let mut command = Command::new(nft);
     command.args(["-a", "list", "chain", family, table, chain]);
     let output = program::run(command, b"", ANSWER_LIMIT, PATIENCE).await.ok()?;

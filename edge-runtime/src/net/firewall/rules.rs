@@ -1,9 +1,10 @@
 //! The text of the node's nft tables. Pure; knows nothing of who runs it.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::super::Subnet;
-use crate::pod::ports::Forward;
+use crate::pod::ports::{Forward, Protocol};
 
 /// The chain that keeps pods away from the node's loopback.
 pub(super) const GUARD: &str = "guard";
@@ -60,10 +61,16 @@ fn family(bridge: &str, subnet: Subnet, forwards: &[Forward]) -> String {
          \t\t{ip} saddr {subnet} oifname != \"{bridge}\" {ip} daddr != {multicast} counter masquerade\n"
     ));
     if !forwards.is_empty() {
-        text.push_str(&format!(
-            "\t\toifname \"{bridge}\" {ip} saddr {subnet} ct status dnat masquerade\n\
-             \t\toifname \"{bridge}\" {ip} saddr {loopback} masquerade\n"
-        ));
+        // By the port that was asked for: connections through Services keep their clients' addresses.
+        let ports: BTreeSet<(Protocol, u16)> =
+            forwards.iter().map(|forward| (forward.port.protocol, forward.port.port)).collect();
+        for (protocol, port) in ports {
+            text.push_str(&format!(
+                "\t\toifname \"{bridge}\" {ip} saddr {subnet} ct status dnat meta l4proto {protocol} \
+                 ct original proto-dst {port} masquerade\n"
+            ));
+        }
+        text.push_str(&format!("\t\toifname \"{bridge}\" {ip} saddr {loopback} masquerade\n"));
     }
     text.push_str("\t}\n}\n");
     text
@@ -88,7 +95,7 @@ fn rule(forward: &Forward) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::ports::{HostPort, Protocol};
+    use crate::pod::ports::HostPort;
 
     fn v4() -> Subnet {
         "10.88.0.0/24".parse().unwrap()

@@ -30,12 +30,15 @@ pub fn add(socket: &mut Socket, index: u32, address: IpAddr, prefix: u8) -> io::
     socket.request(vec![new_address(index, address, prefix)])
 }
 
-/// Sets a pod's link up with its addresses `(address, prefix, gateway)` and a default route of each family, in one
-/// datagram.
-pub fn configure(socket: &mut Socket, index: u32, addresses: &[(IpAddr, u8, IpAddr)]) -> io::Result<()> {
+/// Sets a pod's link up with its addresses `(address, gateway)` and routes of each family, in one datagram. The way to its
+/// neighbours, too, leads through the gateway: an answer that does not would not be translated back.
+pub fn configure(socket: &mut Socket, index: u32, addresses: &[(IpAddr, IpAddr)]) -> io::Result<()> {
     let mut requests = vec![link::up(index)];
-    requests.extend(addresses.iter().map(|(address, prefix, _)| new_address(index, *address, *prefix)));
-    requests.extend(addresses.iter().map(|(_, _, gateway)| default_route(index, *gateway)));
+    for (address, gateway) in addresses {
+        requests.push(new_address(index, *address, if address.is_ipv4() { 32 } else { 128 }));
+        requests.push(route_to(index, *gateway));
+        requests.push(default_route(index, *gateway));
+    }
     socket.request(requests)
 }
 
@@ -55,6 +58,17 @@ fn new_address(index: u32, address: IpAddr, prefix: u8) -> Request {
             .attribute(libc::IFA_ADDRESS, &address.octets())
             .attribute(libc::IFA_FLAGS, &libc::IFA_F_NODAD.to_ne_bytes()),
     }
+}
+
+/// A neighbour on the link itself.
+fn route_to(index: u32, neighbour: IpAddr) -> Request {
+    let octets = octets(neighbour);
+    let mut fixed = rtmsg(family(neighbour), libc::RT_TABLE_MAIN, libc::RTPROT_BOOT, libc::RTN_UNICAST);
+    fixed[1] = u8::try_from(octets.len() * 8).unwrap_or_default();
+    fixed[6] = libc::RT_SCOPE_LINK;
+    Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed)
+        .attribute(libc::RTA_DST, &octets)
+        .attribute(libc::RTA_OIF, &index.to_ne_bytes())
 }
 
 fn default_route(index: u32, gateway: IpAddr) -> Request {

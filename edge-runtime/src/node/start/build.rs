@@ -15,6 +15,7 @@ use crate::launch::Launch;
 use crate::launch::runtimes::Runtimes;
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
+use crate::net::services::Tables;
 use crate::node::Node;
 use crate::node::containers::Containers;
 use crate::node::context::Context;
@@ -26,6 +27,7 @@ use crate::node::node_status::NodeStatus;
 use crate::node::notify::Notify;
 use crate::node::probes::Probes;
 use crate::node::recovery::state::Recovery;
+use crate::node::services::Services;
 use crate::node::sources::{News, Senders};
 use crate::paths::Paths;
 use crate::pod::status::HostFacts;
@@ -59,6 +61,9 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
     let manager = Manager::new(config.eviction.thresholds.clone(), config.eviction.transition);
     let eviction = Eviction::new(manager, measure::separate_images(paths));
     let probes = Probes(Supervisor::new(tasks.clone(), exec_probe(paths, &launch.runtimes), tell_probe(&senders)));
+    let network = launch.sandboxes.teardown.network.settings();
+    let tables = Tables::new(&network.bridge, &network.subnets);
+    let services = Services::open(config.services.enabled, tables, &config.node_name, &store)?;
     let cx = Context {
         config,
         paths: paths.clone(),
@@ -86,6 +91,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         crash_loop: CrashLoop::open(&paths.run()),
         connecting: Default::default(),
         host_ports: Default::default(),
+        services,
         probes,
         hooks: Default::default(),
         pulls: Default::default(),

@@ -1,0 +1,188 @@
+//! A Service and its endpoints as a node sees them: the fields that matter on the way of a packet or in an answer of DNS,
+//! by their own names. Pure.
+
+use edge_protocol::json::SetField;
+use edge_protocol::message::{Object, ObjectKey};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::pod_references::{ENDPOINT_VIEW, SERVICE_VIEW};
+use super::slim::made_object;
+
+/// Whoever has set it serves the Service (K8s pkg/proxy/apis/well_known_labels.go).
+const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// Whose Service this is about: itself, or that of a slice.
+pub(super) fn service_of(object: &DynamicObject) -> Option<String> {
+    let labels = object.metadata.labels.as_ref();
+    match object.data.get("endpoints").is_some() || object.data.get("addressType").is_some() {
+        true => labels.and_then(|labels| labels.get(SERVICE_NAME)).cloned(),
+        false => object.metadata.name.clone(),
+    }
+}
+
+/// None for a Service that others serve, and for one without address and name.
+pub(super) fn service_view(service: &DynamicObject) -> Option<Object> {
+    let labels = service.metadata.labels.as_ref();
+    if labels.is_some_and(|labels| labels.contains_key(PROXY_NAME)) {
+        return None;
+    }
+    let from = &service.data["spec"];
+    let mut spec = json!({});
+    let mut copy = |field: &str| {
+        let value = &from[field];
+        let empty = value.is_null() || *value == json!([]) || *value == json!({}) || *value == json!(false);
+        if !empty {
+            spec.set(field, value.clone());
+        }
+    };
+    ["externalIPs", "selector", "publishNotReadyAddresses", "trafficDistribution", "loadBalancerSourceRanges"]
+        .into_iter()
+        .for_each(&mut copy);
+    if from["type"] == "ExternalName" {
+        copy("externalName");
+    }
+    let single = from["clusterIP"].as_str().filter(|ip| !ip.is_empty()).map(|ip| json!([ip]));
+    match &from["clusterIPs"] {
+        Value::Array(ips) if !ips.is_empty() => spec.set("clusterIPs", from["clusterIPs"].clone()),
+        _ => single.into_iter().for_each(|ips| spec.set("clusterIPs", ips)),
+    }
+    for policy in ["externalTrafficPolicy", "internalTrafficPolicy"] {
+        if from[policy] == "Local" {
+            spec.set(policy, "Local".into());
+        }
+    }
+    if from["sessionAffinity"] == "ClientIP" {
+        let seconds = from["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].as_u64().unwrap_or(10_800);
+        spec.set("affinitySeconds", seconds.into());
+    }
+    let ingress = service.data["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();
+    let ingress: Vec<&Value> = ingress.filter(|at| at["ipMode"] != "Proxy").map(|at| &at["ip"]).collect();
+    if ingress.iter().any(|ip| ip.is_string()) {
+        spec.set("ingressIPs", ingress.into_iter().filter(|ip| ip.is_string()).cloned().collect());
+    }
+    let ports: Vec<Value> = items(&from["ports"]).map(port).collect();
+    if !ports.is_empty() {
+        spec.set("ports", ports.into());
+    }
+    if spec.get("clusterIPs").is_none() && spec.get("externalName").is_none() {
+        return None;
+    }
+    made(SERVICE_VIEW, service, json!({ "kind": SERVICE_VIEW, "spec": spec }))
+}
+
+fn port(from: &Value) -> Value {
+    let mut port = json!({ "port": from["port"] });
+    for field in ["name", "protocol", "targetPort", "nodePort"] {
+        if !from[field].is_null() && from[field] != "TCP" && from[field] != 0 {
+            port.set(field, from[field].clone());
+        }
+    }
+    port
+}
+
+/// Endpoints that are pods of nobody: a node knows its own pods, and none reaches those of another node. None without.
+pub(super) fn endpoint_view<'a>(
+    service: &DynamicObject,
+    slices: impl Iterator<Item = &'a DynamicObject>,
+) -> Option<Object> {
+    let mut found = Vec::new();
+    for slice in slices {
+        let endpoints: Vec<Value> = items(&slice.data["endpoints"]).filter_map(endpoint).collect();
+        if !endpoints.is_empty() {
+            let ports: Vec<Value> = items(&slice.data["ports"]).map(port).collect();
+            found.push(json!({ "ports": ports, "endpoints": endpoints }));
+        }
+    }
+    (!found.is_empty()).then_some(())?;
+    made(ENDPOINT_VIEW, service, json!({ "kind": ENDPOINT_VIEW, "slices": found }))
+}
+
+fn endpoint(from: &Value) -> Option<Value> {
+    if from["targetRef"]["kind"] == "Pod" {
+        return None;
+    }
+    let mut endpoint = json!({ "addresses": from["addresses"] });
+    for field in ["nodeName", "hostname"] {
+        if from[field].is_string() {
+            endpoint.set(field, from[field].clone());
+        }
+    }
+    let conditions = &from["conditions"];
+    for (condition, field, unusual) in
+        [("ready", "notReady", false), ("serving", "notServing", false), ("terminating", "terminating", true)]
+    {
+        if conditions[condition] == unusual {
+            endpoint.set(field, true.into());
+        }
+    }
+    Some(endpoint)
+}
+
+fn made(kind: &str, service: &DynamicObject, body: Value) -> Option<Object> {
+    let (name, uid) = (service.metadata.name.clone()?, service.metadata.uid.clone()?);
+    let namespace = service.metadata.namespace.clone().unwrap_or_default();
+    Some(made_object(ObjectKey { kind: kind.into(), namespace, name }, uid, body))
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> DynamicObject {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn service(labels: Value, spec: Value) -> DynamicObject {
+        object(json!({"metadata": {"name": "web", "namespace": "shop", "uid": "u", "labels": labels}, "spec": spec}))
+    }
+
+    #[test]
+    fn a_view_says_what_is_not_the_default() {
+        let spec = json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"], "type": "NodePort",
+            "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": "web", "nodePort": 30080}],
+            "selector": {"app": "web"}, "sessionAffinity": "ClientIP", "externalTrafficPolicy": "Local",
+            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 7}},
+            "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "publishNotReadyAddresses": false});
+        let view = service_view(&service(json!({}), spec)).unwrap();
+        let wanted = json!({"clusterIPs": ["10.96.0.7"], "affinitySeconds": 7, "externalTrafficPolicy": "Local",
+            "selector": {"app": "web"},
+            "ports": [{"name": "http", "port": 80, "targetPort": "web", "nodePort": 30080}]});
+        assert_eq!(view.body["spec"], wanted);
+        assert_eq!((view.digest.key.kind.as_str(), view.digest.uid.as_str()), ("ServiceView", "u"));
+    }
+
+    #[test]
+    fn what_others_serve_and_what_has_no_name_is_not_told() {
+        let spec = json!({"clusterIP": "10.96.0.7"});
+        assert!(service_view(&service(json!({PROXY_NAME: "other"}), spec.clone())).is_none());
+        assert!(service_view(&service(json!({}), json!({"externalName": "a.b"}))).is_none());
+        let outside = service_view(&service(json!({}), json!({"type": "ExternalName", "externalName": "a.b"})));
+        assert_eq!(outside.unwrap().body["spec"], json!({"externalName": "a.b"}));
+        assert!(service_view(&service(json!({}), json!([3]))).is_none());
+        assert!(service_view(&object(json!({"metadata": {}, "spec": spec}))).is_none());
+    }
+
+    #[test]
+    fn endpoints_of_pods_are_the_business_of_their_nodes() {
+        let slice = |endpoints: Value| {
+            object(json!({"metadata": {"name": "s", "labels": {SERVICE_NAME: "web"}}, "addressType": "IPv4",
+                "ports": [{"name": "http", "protocol": "TCP", "port": 8080}], "endpoints": endpoints}))
+        };
+        let of = |slices: &[DynamicObject]| endpoint_view(&service(json!({}), json!({})), slices.iter());
+        let pod = json!({"addresses": ["10.0.0.2"], "nodeName": "n1", "targetRef": {"kind": "Pod", "name": "p"}});
+        assert!(of(&[slice(json!([pod]))]).is_none());
+        let own =
+            json!({"addresses": ["192.0.2.7"], "conditions": {"ready": true, "serving": false, "terminating": true}});
+        let view = of(&[slice(json!([pod, own])), slice(json!([])), slice(json!("x"))]).unwrap();
+        let wanted = json!([{"ports": [{"name": "http", "port": 8080}],
+            "endpoints": [{"addresses": ["192.0.2.7"], "notServing": true, "terminating": true}]}]);
+        assert_eq!(view.body["slices"], wanted);
+        assert_eq!(service_of(&slice(json!([]))), Some("web".into()));
+    }
+}

@@ -1,0 +1,17 @@
+//! Services on this node: which addresses and ports lead to which endpoints, as nft tables of the node's own. Knows
+//! nothing of pods' objects, the store or the link: it is given views and the node's own pods.
+//!
+//! One way through: [`view`] is what the bridge tells of a Service, [`endpoints`] adds this node's own pods and chooses,
+//! [`rules`] makes of both what the kernel is to hold, [`table`] finds what has changed since, as a script for `nft`, and
+//! [`apply`] runs it. The design is that of kube-proxy's nftables mode (K8s pkg/proxy/nftables/README.md): one lookup in a
+//! map whatever the number of Services.
+
+pub mod apply;
+pub mod endpoints;
+pub mod rules;
+pub mod table;
+pub mod view;
+
+pub use endpoints::{Here, LocalPod};
+pub use table::Tables;
+pub use view::{EndpointView, ServiceView};

@@ -1,0 +1,443 @@
+//! What the kernel holds of Services, and the script that takes it from there to what it is to hold: only what has
+//! changed, in one transaction. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+
+use super::super::Subnet;
+use super::rules::{Element, Item, What, family, frame, table};
+
+/// Namespace and name.
+pub type ServiceName = (String, String);
+
+/// The tables of one node, one of each family.
+#[derive(Debug)]
+pub struct Tables {
+    bridge: String,
+    subnets: Vec<Subnet>,
+    services: BTreeMap<ServiceName, BTreeMap<Item, u64>>,
+    /// Whose an element is: two Services may ask for the same outside address, and the first to come has it.
+    owners: BTreeMap<(bool, Element), Owner>,
+    /// Services that may now have what another one had: to be made once more.
+    heirs: BTreeSet<ServiceName>,
+    /// Pods of this node with an address, and whether they reach each other without the host.
+    pods: BTreeMap<IpAddr, bool>,
+    /// All hashes, taken together: the name of an empty chain, by which a daemon that starts sees what is there.
+    sum: u64,
+    /// Empty by now, but a kernel before 6.2 may still hold them for a moment.
+    stale: BTreeSet<Item>,
+    /// The kernel has it.
+    there: bool,
+}
+
+#[derive(Debug)]
+struct Owner {
+    holder: ServiceName,
+    others: BTreeSet<ServiceName>,
+}
+
+/// A step towards what is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// For `nft -f -`; one transaction.
+    pub script: String,
+}
+
+/// What the whole is to be.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    pub services: BTreeMap<ServiceName, BTreeMap<Item, String>>,
+    pub pods: BTreeMap<IpAddr, bool>,
+}
+
+impl Tables {
+    pub fn new(bridge: &str, subnets: &[Subnet]) -> Self {
+        Self {
+            bridge: bridge.to_owned(),
+            subnets: subnets.to_vec(),
+            services: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            heirs: BTreeSet::new(),
+            pods: BTreeMap::new(),
+            sum: 0,
+            stale: BTreeSet::new(),
+            there: false,
+        }
+    }
+
+    /// `true` for IPv6.
+    pub fn families(&self) -> Vec<bool> {
+        self.subnets.iter().map(|subnet| !subnet.is_ipv4()).collect()
+    }
+
+    /// The kernel may hold anything: the next change says everything again.
+    pub fn forget(&mut self) {
+        self.there = false;
+    }
+
+    /// Whether there is something in the kernel, for all that is known.
+    pub fn is_there(&self) -> bool {
+        self.there
+    }
+
+    /// Names of the chains by which `nft list chain` tells whether the kernel holds what this is: family and name.
+    pub fn marks(&self) -> Vec<(&'static str, String)> {
+        self.families().into_iter().map(|v6| (family(v6), mark(self.sum))).collect()
+    }
+
+    /// The script that makes the kernel hold `wanted`, whatever it holds; it is taken for done.
+    pub fn replace(&mut self, wanted: &Wanted) -> Change {
+        *self = Self::new(&self.bridge, &self.subnets);
+        self.there = true;
+        let mut script = remove(&self.bridge, &self.families());
+        for subnet in &self.subnets {
+            script.push_str(&frame(&self.bridge, *subnet));
+        }
+        let mut steps = Steps::default();
+        for (name, items) in &wanted.services {
+            self.take_service(name, items, &mut steps);
+        }
+        self.take_pods(&wanted.pods, &mut steps);
+        self.finish(script, steps, None)
+    }
+
+    /// As [`Tables::replace`], when the kernel holds it already: nothing is to be done.
+    pub fn adopt(&mut self, wanted: &Wanted) {
+        self.replace(wanted);
+    }
+
+    /// The script for these Services (without items: gone) and pods; none if nothing changes. It is taken for done.
+    pub fn change(
+        &mut self,
+        services: &BTreeMap<ServiceName, BTreeMap<Item, String>>,
+        pods: &BTreeMap<IpAddr, bool>,
+    ) -> Option<Change> {
+        let before = self.sum;
+        let mut steps = Steps::default();
+        for (name, items) in services {
+            self.take_service(name, items, &mut steps);
+        }
+        self.take_pods(pods, &mut steps);
+        (!steps.is_empty()).then(|| self.finish(String::new(), steps, Some(before)))
+    }
+
+    /// Deletes what an earlier change has emptied; none if there is nothing.
+    pub fn sweep(&mut self) -> Option<Change> {
+        let stale = std::mem::take(&mut self.stale);
+        let mut script = String::new();
+        // Chains first: they name sets.
+        for item in stale.iter().rev() {
+            let (ip, table) = (family(item.v6), table(&self.bridge));
+            let (kind, name) = match &item.what {
+                What::Chain(name) => ("chain", name),
+                What::Set(name) => ("set", name),
+                What::Element(_) => continue,
+            };
+            let _ = writeln!(script, "delete {kind} {ip} {table} {name}");
+        }
+        (!script.is_empty()).then_some(Change { script })
+    }
+
+    /// Services that are to be in the next change, whatever else is.
+    pub fn take_heirs(&mut self) -> BTreeSet<ServiceName> {
+        std::mem::take(&mut self.heirs)
+    }
+
+    fn take_service(&mut self, name: &ServiceName, items: &BTreeMap<Item, String>, steps: &mut Steps) {
+        let old = self.services.remove(name).unwrap_or_default();
+        let new: BTreeMap<Item, u64> =
+            items.iter().map(|(item, text)| (item.clone(), hash(&(name, item), text.as_str()))).collect();
+        for (item, value) in &old {
+            if new.get(item) != Some(value) {
+                self.sum ^= value;
+            }
+            if !new.contains_key(item) {
+                self.leave(name, item, steps);
+            }
+        }
+        for (item, value) in &new {
+            let known = old.get(item);
+            if known == Some(value) {
+                continue;
+            }
+            self.sum ^= value;
+            let text = items.get(item).map_or("", String::as_str);
+            match &item.what {
+                What::Set(_) | What::Chain(_) => {
+                    self.stale.remove(item);
+                    steps.put(item, text, known.is_some());
+                }
+                What::Element(element) => match self.owners.get_mut(&(item.v6, *element)) {
+                    None => {
+                        let owner = Owner { holder: name.clone(), others: BTreeSet::new() };
+                        self.owners.insert((item.v6, *element), owner);
+                        steps.element(item, *element, None, Some(text));
+                    }
+                    Some(owner) if owner.holder == *name => steps.element(item, *element, Some(()), Some(text)),
+                    Some(owner) => drop(owner.others.insert(name.clone())),
+                },
+            }
+        }
+        if !new.is_empty() {
+            self.services.insert(name.clone(), new);
+        }
+    }
+
+    fn leave(&mut self, name: &ServiceName, item: &Item, steps: &mut Steps) {
+        match &item.what {
+            What::Set(_) | What::Chain(_) => {
+                steps.empty(item);
+                self.stale.insert(item.clone());
+            }
+            What::Element(element) => {
+                let key = (item.v6, *element);
+                if self.owners.get_mut(&key).is_some_and(|owner| owner.holder != *name && owner.others.remove(name)) {
+                    return;
+                }
+                let Some(owner) = self.owners.remove(&key) else { return };
+                steps.element(item, *element, Some(()), None);
+                for heir in owner.others {
+                    if let Some(value) = self.services.get_mut(&heir).and_then(|items| items.remove(item)) {
+                        self.sum ^= value;
+                    }
+                    self.heirs.insert(heir);
+                }
+            }
+        }
+    }
+
+    fn take_pods(&mut self, pods: &BTreeMap<IpAddr, bool>, steps: &mut Steps) {
+        let mut set = |verb: &'static str, ip: &IpAddr, onlink: bool| {
+            let line = |set: &str, key: String| (ip.is_ipv6(), format!("{set} {{ {key} }}"));
+            let lines = if verb == "add" { &mut steps.added } else { &mut steps.deleted };
+            lines.push(line("hairpins", format!("{ip} . {ip}")));
+            if onlink {
+                lines.push(line("onlink-pods", ip.to_string()));
+            }
+        };
+        let families = self.families();
+        let usable: BTreeMap<IpAddr, bool> =
+            pods.iter().filter(|(ip, _)| families.contains(&ip.is_ipv6())).map(|(ip, onlink)| (*ip, *onlink)).collect();
+        for (ip, onlink) in &self.pods {
+            if usable.get(ip) != Some(onlink) {
+                self.sum ^= hash(ip, onlink);
+                set("delete", ip, *onlink);
+            }
+        }
+        for (ip, onlink) in &usable {
+            if self.pods.get(ip) != Some(onlink) {
+                self.sum ^= hash(ip, onlink);
+                set("add", ip, *onlink);
+            }
+        }
+        self.pods = usable;
+    }
+
+    fn finish(&self, mut script: String, steps: Steps, before: Option<u64>) -> Change {
+        let bridge = table(&self.bridge);
+        let Steps { sets, chains, deleted, rules, added, emptied } = steps;
+        let mut lines = |verb: &str, lines: Vec<(bool, String)>| {
+            for (v6, line) in lines {
+                let _ = match line.split_once(' ') {
+                    Some((name, rest)) => writeln!(script, "{verb} {} {bridge} {name} {rest}", family(v6)),
+                    None => writeln!(script, "{verb} {} {bridge} {line}", family(v6)),
+                };
+            }
+        };
+        lines("add set", sets);
+        let (new, known): (Vec<_>, Vec<_>) = chains.into_iter().partition(|(_, _, known)| !known);
+        let named = |all: Vec<(bool, String, bool)>| all.into_iter().map(|(v6, name, _)| (v6, name)).collect();
+        lines("add chain", named(new));
+        lines("flush chain", named(known));
+        lines("delete element", deleted);
+        lines("add rule", rules);
+        lines("add element", added);
+        lines("flush chain", emptied);
+        if before != Some(self.sum) {
+            let of = |sum: u64| self.families().into_iter().map(|v6| (v6, mark(sum))).collect();
+            if let Some(before) = before {
+                lines("delete chain", of(before));
+            }
+            lines("add chain", of(self.sum));
+        }
+        Change { script }
+    }
+}
+
+/// Lines of a change, by what must come before what. Each with its family.
+#[derive(Debug, Default)]
+struct Steps {
+    sets: Vec<(bool, String)>,
+    /// Known to the kernel already, or not.
+    chains: Vec<(bool, String, bool)>,
+    deleted: Vec<(bool, String)>,
+    rules: Vec<(bool, String)>,
+    added: Vec<(bool, String)>,
+    emptied: Vec<(bool, String)>,
+}
+
+impl Steps {
+    fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+            && self.chains.is_empty()
+            && self.deleted.is_empty()
+            && self.added.is_empty()
+            && self.emptied.is_empty()
+    }
+
+    fn put(&mut self, item: &Item, text: &str, known: bool) {
+        match &item.what {
+            What::Set(name) => self.sets.push((item.v6, format!("{name} {{ {text} }}"))),
+            What::Chain(name) => {
+                self.chains.push((item.v6, name.to_string(), known));
+                self.rules.extend(text.lines().map(|rule| (item.v6, format!("{name} {rule}"))));
+            }
+            What::Element(_) => {}
+        }
+    }
+
+    fn empty(&mut self, item: &Item) {
+        if let What::Chain(name) = &item.what {
+            self.emptied.push((item.v6, name.to_string()));
+        }
+    }
+
+    /// A map's element is changed by deleting and adding it.
+    fn element(&mut self, item: &Item, element: Element, old: Option<()>, new: Option<&str>) {
+        let (set, key) = (element.set(), element.key());
+        if old.is_some() {
+            self.deleted.push((item.v6, format!("{set} {{ {key} }}")));
+        }
+        if let Some(verdict) = new {
+            let leads = if verdict.is_empty() { String::new() } else { format!(" : {verdict}") };
+            self.added.push((item.v6, format!("{set} {{ {key}{leads} }}")));
+        }
+    }
+}
+
+/// Commands that delete the tables, also where there are none.
+pub fn remove(bridge: &str, families: &[bool]) -> String {
+    let table = table(bridge);
+    let of = |v6: &bool| format!("add table {0} {table}\ndelete table {0} {table}\n", family(*v6));
+    families.iter().map(of).collect()
+}
+
+fn mark(sum: u64) -> String {
+    format!("state-{sum:016x}")
+}
+
+fn hash(one: &impl Hash, other: &(impl Hash + ?Sized)) -> u64 {
+    // Always the same keys; over builds it may differ, which costs one replacement.
+    let mut hasher = DefaultHasher::new();
+    one.hash(&mut hasher);
+    other.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::endpoints::{Here, LocalPod};
+    use super::super::rules::of_service;
+    use super::super::view::{EndpointView, ServiceView};
+    use super::*;
+    use serde_json::json;
+
+    fn items(name: &str, ip: &str, outside: &[&str], pods: &[&str]) -> BTreeMap<Item, String> {
+        let pod = |ip: &&str| LocalPod {
+            namespace: "ns".into(),
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            ips: vec![ip.parse().unwrap()],
+            ready: true,
+            ..LocalPod::default()
+        };
+        let pods: Vec<LocalPod> = pods.iter().map(pod).collect();
+        let spec = json!({"clusterIPs": [ip], "externalIPs": outside, "selector": {"a": "b"}, "ports": [{"port": 80}]});
+        let view = ServiceView::read(&json!({ "spec": spec })).unwrap();
+        of_service(("ns", name), &view, &pods, &EndpointView::default(), &Here::default(), &[false])
+    }
+
+    fn name(name: &str) -> ServiceName {
+        ("ns".into(), name.into())
+    }
+
+    fn one(tables: &mut Tables, service: &str, items: BTreeMap<Item, String>) -> Option<String> {
+        tables.change(&[(name(service), items)].into(), &BTreeMap::new()).map(|change| change.script)
+    }
+
+    fn tables() -> Tables {
+        let mut tables = Tables::new("b0", &["10.85.0.0/24".parse().unwrap()]);
+        tables.replace(&Wanted::default());
+        tables
+    }
+
+    #[test]
+    fn a_change_says_no_more_than_what_changes() {
+        let mut tables = tables();
+        for index in 0..100 {
+            let ip = format!("10.96.0.{index}");
+            one(&mut tables, &format!("other-{index}"), items(&format!("other-{index}"), &ip, &[], &["10.85.0.9"]));
+        }
+        let script = one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"])).unwrap();
+        assert!(!script.contains("other") && script.contains("add element ip services-b0 cluster-ips { 10.96.1.1 }"));
+        assert_eq!(one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"])), None);
+        let script = one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.3"])).unwrap();
+        assert!(script.starts_with("flush chain ip services-b0 service-") && !script.contains("element"), "{script}");
+        assert_eq!(script.lines().count(), 4, "flush, rule, and the mark: {script}");
+    }
+
+    #[test]
+    fn what_goes_is_emptied_and_deleted_later() {
+        let mut tables = tables();
+        one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"]));
+        assert_eq!(tables.sweep(), None);
+        let script = one(&mut tables, "web", BTreeMap::new()).unwrap();
+        assert!(script.contains("delete element ip services-b0 service-ips { 10.96.1.1 . tcp . 80 }"), "{script}");
+        assert!(script.contains("flush chain") && !script.contains("delete chain ip services-b0 service-"), "{script}");
+        assert!(tables.sweep().unwrap().script.starts_with("delete chain ip services-b0 service-"));
+        assert_eq!(tables.sweep(), None);
+    }
+
+    #[test]
+    fn what_comes_back_is_not_deleted() {
+        let mut tables = tables();
+        one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"]));
+        one(&mut tables, "web", BTreeMap::new());
+        one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"]));
+        assert_eq!(tables.sweep(), None);
+    }
+
+    #[test]
+    fn an_address_that_two_ask_for_is_the_first_ones_and_then_the_others() {
+        let mut tables = tables();
+        one(&mut tables, "z", items("z", "10.96.1.1", &["192.0.2.1"], &["10.85.0.2"]));
+        let script = one(&mut tables, "a", items("a", "10.96.1.2", &["192.0.2.1"], &["10.85.0.2"])).unwrap();
+        assert!(!script.contains("192.0.2.1 . tcp"), "{script}");
+        let script = one(&mut tables, "z", BTreeMap::new()).unwrap();
+        assert!(script.contains("delete element ip services-b0 service-ips { 192.0.2.1 . tcp . 80 }"), "{script}");
+        assert_eq!(tables.take_heirs(), [name("a")].into());
+        let script = one(&mut tables, "a", items("a", "10.96.1.2", &["192.0.2.1"], &["10.85.0.2"])).unwrap();
+        assert!(
+            script.contains("add element ip services-b0 service-ips { 192.0.2.1 . tcp . 80 : goto ext"),
+            "{script}"
+        );
+    }
+
+    #[test]
+    fn the_mark_tells_what_is_there_however_it_came_there() {
+        let mut tables = tables();
+        let empty = tables.marks();
+        one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"]));
+        one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.3"]));
+        let pods: BTreeMap<IpAddr, bool> = [("10.85.0.3".parse().unwrap(), true)].into();
+        tables.change(&BTreeMap::new(), &pods);
+        let services = [(name("web"), items("web", "10.96.1.1", &[], &["10.85.0.3"]))].into();
+        let mut other = Tables::new("b0", &["10.85.0.0/24".parse().unwrap()]);
+        other.adopt(&Wanted { services, pods });
+        assert_eq!(tables.marks(), other.marks());
+        one(&mut tables, "web", BTreeMap::new());
+        tables.change(&BTreeMap::new(), &BTreeMap::new());
+        assert_eq!(tables.marks(), empty);
+    }
+}

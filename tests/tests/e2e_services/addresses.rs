@@ -1,0 +1,118 @@
+//! The address of a Service.
+
+use std::time::{Duration, Instant};
+
+use sampan_tests::{Cluster, can_run, until};
+use serde_json::json;
+
+use super::{address, answered_by, client, fetch, server, service, tables};
+
+#[test]
+fn s01_a_service_leads_to_its_ready_pods_and_no_longer_than_it_is_there() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("services");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    kubectl.apply_all(&[service("web", "web", &json!({})), client("client", &on)]);
+    kubectl.wait_ready("client");
+    let url = format!("http://{}:80/", address(kubectl, "web"));
+    // Nobody is there: refused at once, not silent.
+    until(Duration::from_secs(10), "the Service refuses", || {
+        let begin = Instant::now();
+        match fetch(&node, "client", &url) {
+            Err(why) if why.contains("refused") && begin.elapsed() < Duration::from_secs(1) => Ok(()),
+            other => Err(format!("{other:?} after {:?}", begin.elapsed())),
+        }
+    });
+    kubectl.apply_all(&[server("a", &on, "web"), server("b", &on, "web"), server("other", &on, "other")]);
+    kubectl.wait_ready("a");
+    kubectl.wait_ready("b");
+    answered_by(&node, "client", &url, &["a", "b"]);
+    // A pod behind a Service reaches itself by it, too.
+    answered_by(&node, "a", &url, &["a", "b"]);
+    let _ = kubectl.ok(&["delete", "service", "web"]);
+    until(Duration::from_secs(10), "the Service is gone", || match fetch(&node, "client", &url) {
+        Err(_) if tables(&node).is_empty() => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+}
+
+#[test]
+fn s02_s05_readiness_decides_at_once_and_neither_cloud_nor_daemon_is_needed() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("services-cut");
+    let mut node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    kubectl.apply_all(&[
+        service("web", "web", &json!({})),
+        client("client", &on),
+        server("a", &on, "web"),
+        server("b", &on, "web"),
+    ]);
+    ["client", "a", "b"].iter().for_each(|pod| drop(kubectl.wait_ready(pod)));
+    let url = format!("http://{}:80/", address(kubectl, "web"));
+    answered_by(&node, "client", &url, &["a", "b"]);
+
+    cluster.kill_bridge();
+    node.edge_ok(&["exec", "b", "--", "rm", "/tmp/ready"]);
+    answered_by(&node, "client", &url, &["a"]);
+    node.edge_ok(&["exec", "b", "--", "touch", "/tmp/ready"]);
+    answered_by(&node, "client", &url, &["a", "b"]);
+
+    // A daemon that comes back finds that there is nothing to be said, and goes on.
+    let before = tables(&node);
+    node.kill();
+    answered_by(&node, "client", &url, &["a", "b"]);
+    node.start();
+    until(Duration::from_secs(20), "the daemon knows its pods", || node.edge(&["ps"]));
+    node.edge_ok(&["exec", "a", "--", "rm", "/tmp/ready"]);
+    answered_by(&node, "client", &url, &["b"]);
+    node.edge_ok(&["exec", "a", "--", "touch", "/tmp/ready"]);
+    answered_by(&node, "client", &url, &["a", "b"]);
+    assert_eq!(tables(&node), before);
+}
+
+#[test]
+fn s07_a_server_sees_the_pod_that_asks() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("services-source");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    kubectl.apply_all(&[service("web", "web", &json!({})), client("client", &on), server("a", &on, "web")]);
+    kubectl.wait_ready("a");
+    let ip = kubectl.wait_ready("client")["status"]["podIP"].as_str().expect("has one").to_owned();
+    let url = format!("http://{}:80/", address(kubectl, "web"));
+    until(Duration::from_secs(15), "the server tells who asked", || {
+        let _ = fetch(&node, "client", &url);
+        let log = kubectl.run(&["logs", "a"])?;
+        if log.contains(&format!("{ip}]")) { Ok(()) } else { Err(log) }
+    });
+}
+
+#[test]
+fn s11_a_node_whose_services_are_off_has_no_table() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("services-off");
+    let mut node = sampan_tests::EdgeNode::prepare(&cluster, "edge");
+    node.configure("services: {enabled: false}\n");
+    node.start();
+    node.wait_ready();
+    let kubectl = &cluster.kubectl;
+    kubectl.apply_all(&[service("web", "web", &json!({})), server("a", &node.name, "web")]);
+    kubectl.wait_ready("a");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(tables(&node), "");
+    let held = node.edge_ok(&["inspect", "a"]);
+    assert!(!held.contains("ServiceView"), "{held}");
+}

@@ -1,0 +1,61 @@
+//! Services as a user sees them: an address that leads to ready pods, with the cloud and without it.
+
+mod addresses;
+
+use std::process::Command;
+use std::time::Duration;
+
+use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::{EdgeNode, Kubectl, until};
+use serde_json::{Value, json};
+
+/// A Service of `app`, port 80 to 8080.
+fn service(name: &str, app: &str, more: &Value) -> Value {
+    let spec = json!({"selector": {"app": app}, "ports": [{"port": 80, "targetPort": 8080}]});
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": with(spec, more)})
+}
+
+/// A pod that serves its name at 8080, tells in its log who asks, and is ready while there is `/tmp/ready`.
+fn server(name: &str, on: &str, app: &str) -> Value {
+    let script = "hostname >/tmp/index.html; touch /tmp/ready; exec httpd -fv -p 8080 -h /tmp";
+    let probe = json!({"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let container = with(shell("c", script), &json!({"readinessProbe": probe}));
+    let mut pod = pod(name, on, json!([container]));
+    pod["metadata"]["labels"] = json!({"app": app});
+    pod
+}
+
+fn client(name: &str, on: &str) -> Value {
+    pod(name, on, json!([shell("c", "exec sleep 1000")]))
+}
+
+/// The Service's own address.
+fn address(kubectl: &Kubectl, service: &str) -> String {
+    kubectl.ok(&["get", "service", service, "-o", "jsonpath={.spec.clusterIP}"])
+}
+
+/// What answers at `url`, asked from inside the pod without the cloud.
+fn fetch(node: &EdgeNode, pod: &str, url: &str) -> Result<String, String> {
+    let command = format!("timeout 2 wget -qO- {url} 2>&1 || echo failed");
+    let said = node.edge(&["exec", pod, "--", "sh", "-c", &command])?.trim().to_owned();
+    if said.ends_with("failed") { Err(said) } else { Ok(said) }
+}
+
+/// Waits until so many requests in a row are answered by exactly these.
+fn answered_by(node: &EdgeNode, pod: &str, url: &str, wanted: &[&str]) {
+    until(Duration::from_secs(15), &format!("{url} is answered by {wanted:?}"), || {
+        let mut seen: Vec<String> = (0..16).map(|_| fetch(node, pod, url)).collect::<Result<_, _>>()?;
+        seen.sort();
+        seen.dedup();
+        if seen == wanted { Ok(()) } else { Err(format!("{seen:?}")) }
+    });
+}
+
+/// The tables that speak of Services of this test's namespace, as text.
+fn tables(node: &EdgeNode) -> String {
+    let namespace = format!("-{}/", node.name.trim_start_matches("edge-"));
+    let output = Command::new("nft").args(["list", "ruleset"]).output().expect("nft starts");
+    let all = String::from_utf8_lossy(&output.stdout).into_owned();
+    let tables = all.split("\ntable ").filter(|table| table.contains("services-") && table.contains(&namespace));
+    tables.map(|table| format!("table {table}\n")).collect()
+}
