@@ -30,6 +30,11 @@ impl Paths {
         self.root.join("run/edge-runtime")
     }
 
+    /// Where the daemon tells the DNS helper of the cluster.
+    pub fn dns(&self) -> PathBuf {
+        self.run().join("dns.sock")
+    }
+
     /// Written by the administrator: `config.yaml`, static pods.
     pub fn config(&self) -> PathBuf {
         self.root.join("etc/edge-runtime")

@@ -2,6 +2,7 @@
 //! with exit codes, the log. Knows nothing of what a verb does.
 
 mod completion;
+mod dns;
 mod exec;
 mod find;
 mod helpers;
@@ -53,6 +54,7 @@ const VERBS: &[Verb] = &[
     version::VERB,
     helpers::AS_CONTAINER,
     helpers::COPY,
+    dns::VERB,
     helpers::LOOK,
     monitor::VERB,
     helpers::OWN,
@@ -153,7 +155,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
         keep_memory_here();
     }
     // Helpers that hold what others decide the size of.
-    if matches!(verb.name, "copy" | "import" | "look" | "own" | "pull" | "sweep" | "usage") {
+    if matches!(verb.name, "copy" | "dns" | "import" | "look" | "own" | "pull" | "sweep" | "usage") {
         oom::give_up_protection();
     }
     let done = verb.parse(lexopt::Parser::from_args(rest)).and_then(verb.run);

@@ -41,6 +41,7 @@ fn run(given: Given) -> Result<(), CliError> {
     files::private_dir(&paths.run())?;
     let _lock = crate::node::lock(&paths)?;
     smol::block_on(end_containers(&paths))?;
+    crate::dns::client::end(&paths.dns());
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash())?;
     if given.has("all") {

@@ -12,6 +12,7 @@
 //! | `network` | connecting pods, and their cgroups, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
 //! | `services` | which endpoints Services have here, and when the kernel is told |
+//! | `dns` | the helper that answers pods' questions for names |
 //! | `monitor_events` | what the monitor said |
 //! | `containers` | whose container ids are, and what is asked of the monitor |
 //! | `context` | what the parts share: store, pods, clock, tasks |
@@ -39,6 +40,7 @@ mod backup;
 mod containers;
 mod context;
 mod crash_loop;
+mod dns;
 mod ephemeral_storage;
 mod event_correlator;
 mod events;
@@ -83,6 +85,7 @@ use backup::Backup;
 use containers::Containers;
 use context::Context;
 use crash_loop::CrashLoop;
+use dns::Dns;
 use ephemeral_storage::EphemeralStorage;
 use eviction::Eviction;
 use exit_sync::ExitSync;
@@ -119,6 +122,7 @@ pub struct Node {
     connecting: BTreeMap<String, Connecting>,
     host_ports: HostPorts,
     services: Services,
+    dns: Dns,
     probes: Probes,
     hooks: Hooks,
     pulls: Pulls,
@@ -163,6 +167,7 @@ impl Node {
                 Err(later) => Some(later),
             };
             self.services.step(&self.cx, &self.launch);
+            self.dns.step(&self.cx, &self.launch, &mut self.services);
             let wake = [
                 self.cx.pods.wake_due(now),
                 reports,
@@ -171,6 +176,7 @@ impl Node {
                 shutdown,
                 self.idle.due(),
                 self.services.wake(),
+                self.dns.wake(&self.services),
                 self.notify.alive(now),
             ];
             let wake = wake.into_iter().flatten().min();

@@ -13,6 +13,8 @@ use k8s_openapi::api::core::v1::Pod;
 use super::context::Context;
 use super::pods::Entry;
 use super::sources::News;
+use crate::dns::names;
+use crate::dns::zone::Cluster;
 use crate::launch::Launch;
 use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
@@ -51,6 +53,8 @@ pub(super) struct Services {
     onlink: BTreeMap<IpAddr, bool>,
     dirty: BTreeSet<ServiceName>,
     pods_changed: bool,
+    /// What names lead to is not what it was.
+    names_changed: bool,
     phase: Phase,
     running: bool,
     not_before: Option<Mono>,
@@ -85,6 +89,7 @@ impl Services {
             onlink: BTreeMap::new(),
             dirty: BTreeSet::new(),
             pods_changed: false,
+            names_changed: false,
             phase: Phase::Unknown,
             running: false,
             not_before: None,
@@ -136,6 +141,7 @@ impl Services {
             }
         }
         self.dirty.insert(name);
+        self.names_changed = true;
     }
 
     /// After a pod's turn: whether it is another endpoint now.
@@ -149,6 +155,7 @@ impl Services {
         if old == now.as_ref() {
             return;
         }
+        self.names_changed = true;
         for ((namespace, name), view) in &self.views {
             if [old, now.as_ref()].into_iter().flatten().any(|pod| pod.is_selected(namespace, view)) {
                 self.dirty.insert((namespace.clone(), name.clone()));
@@ -268,6 +275,39 @@ impl Services {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn names_changed(&mut self) {
+        self.names_changed = true;
+    }
+
+    pub(super) fn has_other_names(&self) -> bool {
+        self.names_changed
+    }
+
+    /// The cluster as names see it, from now on the last that is known.
+    pub(super) fn cluster(&mut self, cx: &Context, launch: &Launch) -> Cluster {
+        self.names_changed = false;
+        self.look_at_all_pods(cx, launch);
+        let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
+        let none = EndpointView::default();
+        let service = |(name, view): (&ServiceName, &ServiceView)| {
+            names::service(name, view, &pods, self.others.get(name).unwrap_or(&none), &self.here)
+        };
+        Cluster {
+            domain: cx.config.network.cluster_domain.clone(),
+            listen: launch
+                .sandboxes
+                .teardown
+                .network
+                .settings()
+                .subnets
+                .iter()
+                .map(|subnet| subnet.gateway())
+                .collect(),
+            services: self.views.iter().map(service).collect(),
+            pods: pods.iter().flat_map(|pod| pod.ips.iter().map(|ip| (*ip, pod.namespace.clone()))).collect(),
+        }
     }
 
     fn is_idle(&self) -> bool {

@@ -41,6 +41,18 @@ impl Sandboxes {
         Ok(ips)
     }
 
+    /// Whom pods ask for names of the cluster: what the configuration says, else the node itself.
+    fn cluster_dns(&self, uid: &str) -> Vec<String> {
+        let config = &self.base.config;
+        let own = config.services.has_dns() && !self.teardown.is_attached(uid);
+        match config.network.cluster_dns.is_empty() && own {
+            true => {
+                self.teardown.network.settings().subnets.iter().map(|subnet| subnet.gateway().to_string()).collect()
+            }
+            false => config.network.cluster_dns.clone(),
+        }
+    }
+
     pub(super) fn pod_etc_files(&self, pod: &Pod, ips: &[IpAddr]) -> Result<Vec<(&'static str, String)>, SandboxError> {
         let hosts = if host_network(pod) {
             let own = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
@@ -52,7 +64,7 @@ impl Sandboxes {
         let hostname = self.host_name(pod)?;
         let network = &self.base.config.network;
         let dns = NodeDns {
-            cluster_dns: network.cluster_dns.clone(),
+            cluster_dns: self.cluster_dns(uid(pod)),
             cluster_domain: network.cluster_domain.clone(),
             // Read for each pod: DHCP changes it.
             node_resolv_conf: resolv::read_node_resolv_conf(),

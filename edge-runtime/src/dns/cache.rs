@@ -1,0 +1,202 @@
+//! Answers of other servers, for as long as they may be believed; and for longer when nobody answers (RFC 8767). Pure.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::wire::u16_at;
+
+/// Most answers, and most bytes of them with their questions.
+const MOST: usize = 2_000;
+const MOST_BYTES: usize = 512 * 1024;
+/// What is believed for less is not worth asking for again and again; what is believed for longer may have changed.
+const LEAST_TTL: u32 = 5;
+const MOST_TTL: u32 = 3_600;
+/// Of an answer that there is none.
+const NEGATIVE_TTL: u32 = 30;
+/// How old an answer may be that is given for want of a newer one, and how long that is believed (RFC 8767, 4 and 5).
+const STALE: Duration = Duration::from_secs(24 * 3_600);
+const STALE_TTL: u32 = 30;
+
+const HEADER: usize = 12;
+const OPT: u16 = 41;
+
+#[derive(Debug, Default)]
+pub struct Cache {
+    entries: BTreeMap<Box<[u8]>, Entry>,
+    /// Oldest first.
+    order: VecDeque<Box<[u8]>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    answer: Box<[u8]>,
+    /// Where its times to live stand.
+    ttls: Box<[u16]>,
+    ttl: u32,
+    since: Duration,
+}
+
+/// What the same question has in common with another one: all but its id, and how its name is written.
+pub fn key(question: &[u8], name_ends: usize) -> Box<[u8]> {
+    let mut key: Vec<u8> = question.get(2..).unwrap_or_default().to_vec();
+    let name = HEADER - 2..name_ends.saturating_sub(2).min(key.len());
+    key.get_mut(name).unwrap_or_default().make_ascii_lowercase();
+    key.into()
+}
+
+impl Cache {
+    /// Keeps an answer; `now` is the time since any fixed moment. What is cut off, or no answer, is not kept.
+    pub fn put(&mut self, key: Box<[u8]>, answer: &[u8], now: Duration) {
+        let flags = u16_at(answer, 2).unwrap_or_default();
+        let (cut, code) = (flags & 0x0200 != 0, flags & 0x000f);
+        let Some((ttls, least)) = times(answer).filter(|_| !cut && (code == 0 || code == 3)) else { return };
+        let positive = code == 0 && u16_at(answer, 6).unwrap_or_default() > 0;
+        let most = if positive { MOST_TTL } else { NEGATIVE_TTL };
+        let ttl = least.unwrap_or(NEGATIVE_TTL).clamp(LEAST_TTL, most);
+        self.remove(&key);
+        self.bytes += key.len() + answer.len();
+        self.order.push_back(key.clone());
+        self.entries.insert(key, Entry { answer: answer.into(), ttls: ttls.into(), ttl, since: now });
+        while self.entries.len() > MOST || self.bytes > MOST_BYTES {
+            let Some(oldest) = self.order.front().cloned() else { return };
+            self.remove(&oldest);
+        }
+    }
+
+    /// The answer with this id and question, and its times to live as they are by now. With `stale` also one that is too
+    /// old.
+    pub fn get(&self, key: &[u8], id: u16, question: &[u8], now: Duration, stale: bool) -> Option<Vec<u8>> {
+        let entry = self.entries.get(key)?;
+        let age = now.saturating_sub(entry.since);
+        let left = u64::from(entry.ttl).checked_sub(age.as_secs()).filter(|left| *left > 0);
+        let left = match left {
+            Some(left) => u32::try_from(left).unwrap_or(entry.ttl),
+            None if stale && age < STALE => STALE_TTL,
+            None => return None,
+        };
+        let mut answer = entry.answer.to_vec();
+        answer.get_mut(..2)?.copy_from_slice(&id.to_be_bytes());
+        answer.get_mut(HEADER..HEADER + question.len())?.copy_from_slice(question);
+        for at in &entry.ttls {
+            answer.get_mut(usize::from(*at)..usize::from(*at) + 4)?.copy_from_slice(&left.to_be_bytes());
+        }
+        Some(answer)
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.bytes -= key.len() + entry.answer.len();
+            self.order.retain(|other| **other != *key);
+        }
+    }
+}
+
+/// Where the times to live of a message stand, and the smallest of them. None for a message that ends too soon.
+fn times(message: &[u8]) -> Option<(Vec<u16>, Option<u32>)> {
+    let mut at = HEADER;
+    for _ in 0..u16_at(message, 4)? {
+        at = after_name(message, at)? + 4;
+    }
+    let records: u32 = [6, 8, 10].into_iter().map(|at| u16_at(message, at).map(u32::from)).sum::<Option<u32>>()?;
+    let (mut found, mut least) = (Vec::new(), None::<u32>);
+    for _ in 0..records {
+        let fixed = after_name(message, at)?;
+        let end = fixed + 10 + usize::from(u16_at(message, fixed + 8)?);
+        message.get(..end)?;
+        if u16_at(message, fixed)? != OPT {
+            let ttl = u32::from_be_bytes(message.get(fixed + 4..fixed + 8)?.try_into().ok()?);
+            least = Some(least.map_or(ttl, |least| least.min(ttl)));
+            found.push(u16::try_from(fixed + 4).ok()?);
+        }
+        at = end;
+    }
+    Some((found, least))
+}
+
+fn after_name(message: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match *message.get(at)? {
+            0 => return Some(at + 1),
+            pointer if pointer >= 0xc0 => return Some(at + 2),
+            length => at += 1 + usize::from(length),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: &[u8] = b"\x03Web\x00\x00\x01\x00\x01";
+
+    fn message(ttl: u32, code: u8, records: u8) -> Vec<u8> {
+        let mut out = vec![0, 9, 0x81, 0x80 | code, 0, 1, 0, records, 0, 0, 0, 0];
+        out.extend(QUESTION);
+        for _ in 0..records {
+            out.extend(*b"\xc0\x0c\x00\x01\x00\x01");
+            out.extend(ttl.to_be_bytes());
+            out.extend([0, 4, 10, 0, 0, 1]);
+        }
+        out
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn key_of(number: usize) -> Box<[u8]> {
+        number.to_string().into_bytes().into()
+    }
+
+    #[test]
+    fn an_answer_is_given_while_it_may_be_believed_and_its_time_runs() {
+        let mut cache = Cache::default();
+        cache.put(key_of(1), &message(60, 0, 1), seconds(100));
+        let lower = QUESTION.to_ascii_lowercase();
+        let told = cache.get(&key_of(1), 7, &lower, seconds(120), false).unwrap();
+        assert_eq!((&told[..2], &told[HEADER..HEADER + lower.len()]), (&[0, 7][..], &lower[..]));
+        assert_eq!(told[told.len() - 10..told.len() - 6], 40_u32.to_be_bytes());
+        assert_eq!(cache.get(&key_of(1), 7, &lower, seconds(160), false), None);
+        let stale = cache.get(&key_of(1), 7, &lower, seconds(160), true).unwrap();
+        assert_eq!(stale[stale.len() - 10..stale.len() - 6], STALE_TTL.to_be_bytes());
+        assert_eq!(cache.get(&key_of(1), 7, &lower, seconds(100) + STALE, true), None);
+    }
+
+    #[test]
+    fn failures_and_cut_answers_are_not_kept_and_absence_not_for_long() {
+        let mut cache = Cache::default();
+        let mut cut = message(60, 0, 1);
+        cut[2] |= 2;
+        let mut short = message(60, 0, 1);
+        short.truncate(short.len() - 1);
+        for answer in [message(60, 2, 0), cut, short] {
+            cache.put(key_of(1), &answer, seconds(0));
+            assert_eq!(cache.get(&key_of(1), 7, QUESTION, seconds(0), true), None);
+        }
+        cache.put(key_of(1), &message(0, 3, 0), seconds(0));
+        assert!(cache.get(&key_of(1), 7, QUESTION, seconds(29), false).is_some());
+        assert_eq!(cache.get(&key_of(1), 7, QUESTION, seconds(30), false), None);
+    }
+
+    #[test]
+    fn it_is_bounded_and_the_oldest_goes() {
+        let mut cache = Cache::default();
+        (0..MOST + 10).for_each(|number| cache.put(key_of(number), &message(60, 0, 1), seconds(0)));
+        assert_eq!((cache.entries.len(), cache.order.len()), (MOST, MOST));
+        assert!(cache.get(&key_of(9), 7, QUESTION, seconds(0), false).is_none());
+        assert!(cache.get(&key_of(10), 7, QUESTION, seconds(0), false).is_some());
+        (0..100).for_each(|number| cache.put(key_of(number), &message(60, 0, 255), seconds(1)));
+        (0..1000).for_each(|number| cache.put(key_of(number), &message(60, 0, 255), seconds(1)));
+        assert!(cache.bytes <= MOST_BYTES, "{}", cache.bytes);
+    }
+
+    #[test]
+    fn the_way_a_name_is_written_makes_no_other_question() {
+        let packet =
+            |id: u8, name: &[u8]| [&[0, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name, &b"\x00\x00\x01\x00\x01"[..]].concat();
+        let key = |packet: Vec<u8>| key(&packet, HEADER + 5);
+        assert_eq!(key(packet(1, b"\x03WEB")), key(packet(2, b"\x03web")));
+        assert_ne!(key(packet(1, b"\x03WEB")), key(packet(1, b"\x03wec")));
+    }
+}

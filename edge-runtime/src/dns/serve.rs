@@ -1,0 +1,321 @@
+//! The sockets of the helper: questions of pods, and the daemon's news of the cluster. Everything it reads but the latter
+//! comes from strangers; it gives up its rights before the first of it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use smol::future::FutureExt;
+use smol::io::{AsyncReadExt, AsyncWriteExt};
+use smol::{Async, Timer};
+
+use super::cache::{Cache, key};
+use super::forward::{self, Upstream};
+use super::wire::{A, AAAA, Code, Data, Question, Record, answer, question, refusal};
+use super::zone::{Answer, Cluster, Zone};
+use crate::net::Subnet;
+use crate::sys::resolve::wire as addresses;
+use crate::sys::tasks::Tasks;
+
+pub const PORT: u16 = 53;
+/// Questions to other servers that wait, in all and of one asker.
+const MOST_WAITING: usize = 512;
+const MOST_WAITING_OF_ONE: usize = 64;
+/// Connections, and how long one may be silent.
+const MOST_CONNECTIONS: usize = 64;
+const IDLE: Duration = Duration::from_secs(10);
+/// Of the daemon's news.
+const LONGEST_NEWS: usize = 16 << 20;
+const MEMORY: u64 = 64 << 20;
+/// `nobody`, as everywhere.
+const NOBODY: u32 = 65_534;
+const DATAGRAM: usize = 4_096;
+
+pub struct Options {
+    /// Where pods ask.
+    pub listen: Vec<IpAddr>,
+    /// Who may ask.
+    pub subnets: Vec<Subnet>,
+    /// Where the daemon tells.
+    pub socket: PathBuf,
+}
+
+struct Server {
+    zone: RefCell<Zone>,
+    upstream: Upstream,
+    listen: Vec<IpAddr>,
+    cache: RefCell<Cache>,
+    waiting: RefCell<BTreeMap<IpAddr, usize>>,
+    connections: Cell<usize>,
+    subnets: Vec<Subnet>,
+    begun: Instant,
+}
+
+/// Serves until the daemon says that it is enough. Returns at once if another one serves already.
+///
+/// # Errors
+/// An address is not there, or is taken by a stranger.
+pub fn run(options: Options) -> io::Result<()> {
+    if UnixStream::connect(&options.socket).is_ok() {
+        return Ok(());
+    }
+    let mut sockets = Vec::new();
+    for ip in &options.listen {
+        let at = SocketAddr::new(*ip, PORT);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{at}: {error}"));
+        sockets.push((UdpSocket::bind(at).map_err(named)?, TcpListener::bind(at).map_err(named)?));
+    }
+    let _ = std::fs::remove_file(&options.socket);
+    let control = UnixListener::bind(&options.socket)?;
+    give_up_rights()?;
+    let server = Rc::new(Server {
+        zone: RefCell::default(),
+        upstream: Upstream::new(options.listen.clone()),
+        listen: options.listen,
+        cache: RefCell::default(),
+        waiting: RefCell::default(),
+        connections: Cell::new(0),
+        subnets: options.subnets,
+        begun: Instant::now(),
+    });
+    let tasks = Tasks::default();
+    for (datagrams, streams) in sockets {
+        let (datagrams, streams) = (Rc::new(Async::new(datagrams)?), Async::new(streams)?);
+        tasks.spawn(serve_datagrams(Rc::clone(&server), tasks.clone(), datagrams)).detach();
+        tasks.spawn(serve_streams(Rc::clone(&server), tasks.clone(), streams)).detach();
+    }
+    let control = Async::new(control)?;
+    smol::future::block_on(tasks.run(async { server.follow(&control).await }))
+}
+
+/// Nobody's process, which gains nothing by any program it might start.
+fn give_up_rights() -> io::Result<()> {
+    setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY)?;
+    if Uid::effective().is_root() {
+        let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        setgroups(&[])?;
+        setresgid(gid, gid, gid)?;
+        setresuid(uid, uid, uid)?;
+    }
+    nix::sys::prctl::set_no_new_privs()?;
+    nix::sys::prctl::set_dumpable(false)?;
+    Ok(())
+}
+
+async fn serve_datagrams(server: Rc<Server>, tasks: Tasks, socket: Rc<Async<UdpSocket>>) {
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        // Errors are of earlier answers (ECONNREFUSED), or passing.
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let packet = buffer.get(..length).unwrap_or_default();
+        if !server.may_ask(from.ip()) {
+            continue;
+        }
+        match server.local(packet, false) {
+            Local::Answer(answer) => drop(socket.send_to(&answer, from).await),
+            Local::Ignore => {}
+            Local::Ask(asked, alias) => {
+                let Some(turn) = server.enter(from.ip()) else {
+                    drop(socket.send_to(&refusal(asked.id, Code::Refused), from).await);
+                    continue;
+                };
+                let (server, socket, packet) = (Rc::clone(&server), Rc::clone(&socket), packet.to_vec());
+                let work = async move {
+                    let answer = server.others(&packet, &asked, alias, false).await;
+                    drop(turn);
+                    drop(socket.send_to(&answer, from).await);
+                };
+                tasks.spawn(work).detach();
+            }
+        }
+    }
+}
+
+async fn serve_streams(server: Rc<Server>, tasks: Tasks, listener: Async<TcpListener>) {
+    loop {
+        let Ok((stream, from)) = listener.accept().await else {
+            // Out of descriptors: others must end first.
+            Timer::after(Duration::from_millis(100)).await;
+            continue;
+        };
+        if !server.may_ask(from.ip()) || server.connections.get() >= MOST_CONNECTIONS {
+            continue;
+        }
+        server.connections.set(server.connections.get() + 1);
+        let server = Rc::clone(&server);
+        let work = async move {
+            let late = async {
+                Timer::after(IDLE).await;
+                Err(io::ErrorKind::TimedOut.into())
+            };
+            drop(serve_stream(&server, stream, from.ip()).or(late).await);
+            server.connections.set(server.connections.get() - 1);
+        };
+        tasks.spawn(work).detach();
+    }
+}
+
+/// Ends with its time, however much is asked meanwhile.
+async fn serve_stream(server: &Rc<Server>, mut stream: Async<TcpStream>, from: IpAddr) -> io::Result<()> {
+    loop {
+        let packet = forward::read(&mut stream).await?;
+        let answer = match server.local(&packet, true) {
+            Local::Answer(answer) => answer,
+            Local::Ignore => return Ok(()),
+            Local::Ask(asked, alias) => match server.enter(from) {
+                Some(_turn) => server.others(&packet, &asked, alias, true).await,
+                None => refusal(asked.id, Code::Refused),
+            },
+        };
+        forward::write(&mut stream, &answer).await?;
+    }
+}
+
+/// What is to become of a question.
+enum Local {
+    Answer(Vec<u8>),
+    /// Of others; with the alias that leads to it.
+    Ask(Question, Option<(Record, String)>),
+    Ignore,
+}
+
+/// One of the questions that wait; let go, it waits no more.
+struct Turn(Rc<Server>, IpAddr);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting.borrow_mut();
+        if let Some(count) = waiting.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                waiting.remove(&self.1);
+            }
+        }
+    }
+}
+
+impl Server {
+    fn may_ask(&self, from: IpAddr) -> bool {
+        self.subnets.iter().any(|subnet| subnet.contains(from))
+    }
+
+    fn enter(self: &Rc<Self>, from: IpAddr) -> Option<Turn> {
+        let mut waiting = self.waiting.borrow_mut();
+        let (all, of_one) = (waiting.values().sum::<usize>(), waiting.get(&from).copied().unwrap_or_default());
+        (all < MOST_WAITING && of_one < MOST_WAITING_OF_ONE).then(|| {
+            *waiting.entry(from).or_default() += 1;
+            Turn(Rc::clone(self), from)
+        })
+    }
+
+    fn local(&self, packet: &[u8], tcp: bool) -> Local {
+        let asked = match question(packet) {
+            Ok(asked) => asked,
+            Err(Some((id, code))) => return Local::Answer(refusal(id, code)),
+            Err(None) => return Local::Ignore,
+        };
+        let zone = self.zone.borrow();
+        let known = asked.name.as_ref().map(|name| zone.answer(name, asked.kind));
+        match known {
+            Some(Answer::Known(code, records, more)) => {
+                Local::Answer(answer(&asked, code, &records, &more, zone.domain(), tcp))
+            }
+            Some(Answer::Alias(record, target)) => Local::Ask(asked, Some((record, target))),
+            Some(Answer::Foreign) | None => {
+                let key = key(packet, 12 + asked.raw.len());
+                let cached = self.cache.borrow().get(&key, asked.id, &asked.raw, self.begun.elapsed(), false);
+                cached.map_or(Local::Ask(asked, None), Local::Answer)
+            }
+        }
+    }
+
+    async fn others(&self, packet: &[u8], asked: &Question, alias: Option<(Record, String)>, tcp: bool) -> Vec<u8> {
+        if let Some((record, target)) = alias {
+            return self.through_alias(asked, record, &target, tcp).await;
+        }
+        let told = self.upstream.ask(packet, asked, tcp).await;
+        let key = key(packet, 12 + asked.raw.len());
+        match told {
+            Some(told) => {
+                self.cache.borrow_mut().put(key, &told, self.begun.elapsed());
+                told
+            }
+            None => {
+                let old = self.cache.borrow().get(&key, asked.id, &asked.raw, self.begun.elapsed(), true);
+                old.unwrap_or_else(|| self.failed(asked, tcp))
+            }
+        }
+    }
+
+    /// The alias, and the addresses that others know for where it leads.
+    async fn through_alias(&self, asked: &Question, record: Record, target: &str, tcp: bool) -> Vec<u8> {
+        let kind = match asked.kind {
+            A => addresses::RecordType::A,
+            AAAA => addresses::RecordType::Aaaa,
+            _ => return self.failed(asked, tcp),
+        };
+        if !addresses::is_host_name(target) {
+            return self.failed(asked, tcp);
+        }
+        let packet = addresses::query(asked.id, target, kind);
+        let Ok(inner) = question(&packet) else { return self.failed(asked, tcp) };
+        let told = self.upstream.ask(&packet, &inner, tcp).await;
+        let (code, ips) = match told.and_then(|told| addresses::answer(&told, asked.id, target, kind)) {
+            Some(addresses::Answer::Addresses(ips)) => (Code::NoError, ips),
+            Some(addresses::Answer::NoSuchName) => (Code::NoSuchName, Vec::new()),
+            Some(addresses::Answer::Failed) | None => return self.failed(asked, tcp),
+        };
+        let of = |ip| Record { name: target.to_owned(), data: Data::Address(ip) };
+        let records: Vec<Record> = [record].into_iter().chain(ips.into_iter().map(of)).collect();
+        answer(asked, code, &records, &[], self.zone.borrow().domain(), tcp)
+    }
+
+    fn failed(&self, asked: &Question, tcp: bool) -> Vec<u8> {
+        answer(asked, Code::ServerFailure, &[], &[], self.zone.borrow().domain(), tcp)
+    }
+
+    /// Takes the daemon's news, of one daemon after the other.
+    async fn follow(&self, control: &Async<UnixListener>) -> io::Result<()> {
+        loop {
+            let (mut daemon, _) = control.accept().await?;
+            loop {
+                match news(&mut daemon).await {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(cluster)) if cluster.listen != self.listen => return Ok(()),
+                    Ok(Some(cluster)) => {
+                        *self.zone.borrow_mut() = Zone::new(cluster);
+                        sampan_memory::trim();
+                        if daemon.write_all(&[1]).await.is_err() {
+                            break;
+                        }
+                    }
+                    // Without a daemon the last it said holds.
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+}
+
+/// A length of four bytes and JSON; none for a length of zero: it is enough.
+async fn news(daemon: &mut Async<UnixStream>) -> io::Result<Option<Cluster>> {
+    let mut length = [0; 4];
+    daemon.read_exact(&mut length).await?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length == 0 {
+        return Ok(None);
+    }
+    if length > LONGEST_NEWS {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = vec![0; length];
+    daemon.read_exact(&mut text).await?;
+    Ok(Some(serde_json::from_slice(&text)?))
+}

@@ -1,0 +1,278 @@
+//! What is answered to a question about the cluster: Kubernetes' DNS specification, schema 1.1.0, as CoreDNS' plugin
+//! `kubernetes` understands it where it is silent. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SRV, TXT};
+
+/// What the daemon tells of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Cluster {
+    /// Usually `cluster.local`.
+    pub domain: String,
+    /// Where the helper is to be asked: one that is asked elsewhere is of another time.
+    pub listen: Vec<IpAddr>,
+    pub services: Vec<Service>,
+    /// Addresses of this node's pods, and their namespaces.
+    pub pods: Vec<(IpAddr, String)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Service {
+    pub namespace: String,
+    pub name: String,
+    /// None for a headless one.
+    pub ips: Vec<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external_name: Option<String>,
+    pub ports: Vec<Port>,
+    /// Those that take traffic.
+    pub endpoints: Vec<Endpoint>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Port {
+    pub name: String,
+    /// In lower case.
+    pub protocol: String,
+    pub port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Endpoint {
+    pub ip: IpAddr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    #[serde(default)]
+    pub ports: Vec<Port>,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Answer {
+    /// Records, and more that will be asked for next.
+    Known(Code, Vec<Record>, Vec<Record>),
+    /// An alias of a name that others know: the record that says so, and that name.
+    Alias(Record, String),
+    /// A name of somebody else.
+    Foreign,
+}
+
+/// The cluster, made ready to be asked.
+#[derive(Debug, Default)]
+pub struct Zone {
+    domain: String,
+    services: BTreeMap<String, BTreeMap<String, Service>>,
+    namespaces: BTreeSet<String>,
+    /// Names by address: those of Services win over those of their endpoints.
+    pointers: BTreeMap<IpAddr, BTreeSet<String>>,
+    pods: BTreeSet<(IpAddr, String)>,
+}
+
+impl Zone {
+    pub fn new(cluster: Cluster) -> Self {
+        let mut zone = Self { domain: cluster.domain.to_ascii_lowercase(), ..Self::default() };
+        let mut of_services: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
+        for service in cluster.services {
+            let name = format!("{}.{}.svc.{}", service.name, service.namespace, zone.domain);
+            for ip in &service.ips {
+                of_services.entry(*ip).or_default().insert(name.clone());
+            }
+            for endpoint in service.endpoints.iter().filter(|_| service.ips.is_empty()) {
+                let pointer = format!("{}.{name}", endpoint.label());
+                zone.pointers.entry(endpoint.ip).or_default().insert(pointer);
+            }
+            zone.namespaces.insert(service.namespace.clone());
+            zone.services.entry(service.namespace.clone()).or_default().insert(service.name.clone(), service);
+        }
+        zone.pointers.extend(of_services);
+        zone.namespaces.extend(cluster.pods.iter().map(|(_, namespace)| namespace.clone()));
+        zone.pods = cluster.pods.into_iter().collect();
+        zone
+    }
+
+    /// Name of the zone.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// `name` is in lower case and without a final dot.
+    pub fn answer(&self, name: &str, kind: u16) -> Answer {
+        if let Some(ip) = reverse(name) {
+            let Some(names) = self.pointers.get(&ip) else { return Answer::Foreign };
+            let pointers = names.iter().map(|name| Data::Pointer(name.clone()));
+            return found(name, kind, if kind == PTR { pointers.collect() } else { Vec::new() });
+        }
+        let Some(rest) = name.strip_suffix(&self.domain) else { return Answer::Foreign };
+        if rest.is_empty() {
+            return nothing();
+        }
+        let Some(rest) = rest.strip_suffix('.').filter(|_| !self.domain.is_empty()) else { return Answer::Foreign };
+        let labels: Vec<&str> = rest.split('.').collect();
+        match labels.as_slice() {
+            ["dns-version"] => found(name, kind, vec![Data::Text("1.1.0".into())]),
+            ["svc" | "pod"] => nothing(),
+            [namespace, "svc" | "pod"] => match self.namespaces.contains(*namespace) {
+                true => nothing(),
+                false => absent(),
+            },
+            [ip, namespace, "pod"] => self.pod(name, kind, ip, namespace),
+            [before @ .., service, namespace, "svc"] => {
+                let known = self.services.get(*namespace).and_then(|all| all.get(*service));
+                known.map_or_else(absent, |known| self.service(name, kind, known, before))
+            }
+            _ => absent(),
+        }
+    }
+
+    fn pod(&self, name: &str, kind: u16, ip: &str, namespace: &str) -> Answer {
+        let v4 = ip.replace('-', ".").parse::<Ipv4Addr>().map(IpAddr::V4);
+        let v6 = ip.replace('-', ":").parse::<Ipv6Addr>().map(IpAddr::V6);
+        let Ok(ip) = v4.or(v6) else { return absent() };
+        match self.pods.contains(&(ip, namespace.to_owned())) {
+            true => found(name, kind, vec![Data::Address(ip)]),
+            false => absent(),
+        }
+    }
+
+    fn service(&self, name: &str, kind: u16, service: &Service, before: &[&str]) -> Answer {
+        if let Some(target) = &service.external_name {
+            if !before.is_empty() {
+                return absent();
+            }
+            let target = target.trim_end_matches('.').to_ascii_lowercase();
+            return self.alias(Record { name: name.into(), data: Data::Name(target.clone()) }, kind, target);
+        }
+        let headless = service.ips.is_empty();
+        match before {
+            [] if kind == SRV => self.all_ports(name, service),
+            [] if headless && service.endpoints.is_empty() => absent(),
+            [] if headless => found(name, kind, service.endpoints.iter().map(|to| Data::Address(to.ip)).collect()),
+            [] => found(name, kind, service.ips.iter().map(|ip| Data::Address(*ip)).collect()),
+            [endpoint] => {
+                let same = service.endpoints.iter().filter(|other| other.label() == *endpoint);
+                let same: Vec<Data> = same.map(|to| Data::Address(to.ip)).collect();
+                if same.is_empty() { absent() } else { found(name, kind, same) }
+            }
+            [port, protocol] => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
+                (Some(port), Some(protocol)) => {
+                    self.ports(name, kind, service, &|other| other.name == port && other.protocol == protocol)
+                }
+                _ => absent(),
+            },
+            _ => absent(),
+        }
+    }
+
+    /// Without a port all of them, as CoreDNS has it.
+    fn all_ports(&self, name: &str, service: &Service) -> Answer {
+        match self.ports(name, SRV, service, &|_| true) {
+            Answer::Known(Code::NoSuchName, ..) if !service.ips.is_empty() => nothing(),
+            answer => answer,
+        }
+    }
+
+    fn ports(&self, name: &str, kind: u16, service: &Service, wanted: &dyn Fn(&Port) -> bool) -> Answer {
+        let host = format!("{}.{}.svc.{}", service.name, service.namespace, self.domain);
+        let mut targets: Vec<(u16, String, Vec<IpAddr>)> = Vec::new();
+        if service.ips.is_empty() {
+            for endpoint in &service.endpoints {
+                let ports = endpoint.ports.iter().filter(|port| wanted(port));
+                let target = || (format!("{}.{host}", endpoint.label()), vec![endpoint.ip]);
+                targets.extend(ports.map(|port| (port.port, target())).map(|(port, (name, ips))| (port, name, ips)));
+            }
+        } else {
+            let ports = service.ports.iter().filter(|port| wanted(port));
+            targets.extend(ports.map(|port| (port.port, host.clone(), service.ips.clone())));
+        }
+        if targets.is_empty() {
+            return absent();
+        }
+        if kind != SRV {
+            return nothing();
+        }
+        let weight = u16::try_from((100 / targets.len()).max(1)).unwrap_or(1);
+        let mut more = BTreeSet::new();
+        let mut records = Vec::new();
+        for (port, target, ips) in targets {
+            more.extend(ips.into_iter().map(|ip| Record { name: target.clone(), data: Data::Address(ip) }));
+            records.push(Record { name: name.to_owned(), data: Data::Service { weight, port, target } });
+        }
+        Answer::Known(Code::NoError, records, more.into_iter().collect())
+    }
+
+    /// An alias may lead to another name of the cluster; one that leads to itself has no addresses.
+    fn alias(&self, record: Record, kind: u16, target: String) -> Answer {
+        if kind == CNAME {
+            return Answer::Known(Code::NoError, vec![record], Vec::new());
+        }
+        if ![A, AAAA].contains(&kind) {
+            return nothing();
+        }
+        let inside = target.strip_suffix(&self.domain).is_some_and(|rest| rest.ends_with('.'));
+        if !inside {
+            return Answer::Alias(record, target);
+        }
+        let external = |service: &Service| service.external_name.is_some();
+        let labels: Vec<&str> = target.split('.').collect();
+        let again = self.services.get(labels.get(1).copied().unwrap_or_default());
+        if again.and_then(|all| all.get(labels[0])).is_some_and(external) {
+            return Answer::Known(Code::NoError, vec![record], Vec::new());
+        }
+        match self.answer(&target, kind) {
+            Answer::Known(_, records, more) => Answer::Known(Code::NoError, [vec![record], records].concat(), more),
+            _ => Answer::Known(Code::NoError, vec![record], Vec::new()),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Its name below that of its Service: its host name, or its address with dashes.
+    fn label(&self) -> String {
+        let dashed = || {
+            let text = self.ip.to_string().replace(['.', ':'], "-");
+            // No label begins or ends with a dash.
+            let end = if text.ends_with('-') { "0" } else { "" };
+            let begin = if text.starts_with('-') { "0" } else { "" };
+            format!("{begin}{text}{end}")
+        };
+        self.hostname.clone().unwrap_or_else(dashed)
+    }
+}
+
+/// The address that a name of `in-addr.arpa` or `ip6.arpa` asks about.
+fn reverse(name: &str) -> Option<IpAddr> {
+    if let Some(rest) = name.strip_suffix(".in-addr.arpa") {
+        let octets: Vec<&str> = rest.split('.').rev().collect();
+        return octets.join(".").parse::<Ipv4Addr>().ok().map(IpAddr::V4);
+    }
+    let rest = name.strip_suffix(".ip6.arpa")?;
+    let digits: Vec<&str> = rest.split('.').rev().collect();
+    if digits.len() != 32 || digits.iter().any(|digit| digit.len() != 1) {
+        return None;
+    }
+    u128::from_str_radix(&digits.concat(), 16).ok().map(|bits| IpAddr::V6(Ipv6Addr::from(bits)))
+}
+
+/// Those of the wanted kind; the name is there in any case.
+fn found(name: &str, kind: u16, data: Vec<Data>) -> Answer {
+    let data = data.into_iter().filter(|data| data.kind() == kind || (kind == TXT && data.kind() == TXT));
+    let records = data.map(|data| Record { name: name.to_owned(), data }).collect();
+    Answer::Known(Code::NoError, records, Vec::new())
+}
+
+fn nothing() -> Answer {
+    Answer::Known(Code::NoError, Vec::new(), Vec::new())
+}
+
+fn absent() -> Answer {
+    Answer::Known(Code::NoSuchName, Vec::new(), Vec::new())
+}
+
+#[cfg(test)]
+mod tests;

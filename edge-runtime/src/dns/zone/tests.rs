@@ -1,0 +1,134 @@
+//! The specification, line by line.
+
+use super::*;
+
+fn port(name: &str, protocol: &str, port: u16) -> Port {
+    Port { name: name.into(), protocol: protocol.into(), port }
+}
+
+fn endpoint(ip: &str, hostname: Option<&str>) -> Endpoint {
+    let ports = vec![port("http", "tcp", 8080)];
+    Endpoint { ip: ip.parse().unwrap(), hostname: hostname.map(str::to_owned), ports }
+}
+
+fn zone() -> Zone {
+    let service = |name: &str, ips: &[&str]| Service {
+        namespace: "shop".into(),
+        name: name.into(),
+        ips: ips.iter().map(|ip| ip.parse().unwrap()).collect(),
+        ports: vec![port("http", "tcp", 80), port("dns", "udp", 53)],
+        ..Service::default()
+    };
+    let external = |name: &str, to: &str| Service { external_name: Some(to.into()), ..service(name, &[]) };
+    let heads = vec![endpoint("10.0.0.2", Some("db-0")), endpoint("10.0.0.3", None), endpoint("fd00::", None)];
+    Zone::new(Cluster {
+        domain: "cluster.local".into(),
+        listen: Vec::new(),
+        services: vec![
+            service("web", &["10.96.0.7", "fd00::7"]),
+            Service { endpoints: heads, ..service("db", &[]) },
+            service("empty", &[]),
+            external("out", "example.com."),
+            external("in", "web.shop.svc.cluster.local"),
+            external("loop", "loop.shop.svc.cluster.local"),
+        ],
+        pods: vec![("10.0.0.9".parse().unwrap(), "shop".into())],
+    })
+}
+
+/// In short: the code, then the records.
+fn ask(name: &str, kind: u16) -> String {
+    let word = |record: &Record| match &record.data {
+        Data::Address(ip) => ip.to_string(),
+        Data::Name(name) => format!("alias {name}"),
+        Data::Pointer(name) => name.clone(),
+        Data::Text(text) => text.clone(),
+        Data::Service { weight, port, target } => format!("{weight} {port} {target}"),
+        Data::Authority => "authority".into(),
+    };
+    match zone().answer(name, kind) {
+        Answer::Known(code, records, _) => {
+            let words: Vec<String> = records.iter().map(word).collect();
+            format!("{code:?} {}", words.join(", ")).trim_end().to_owned()
+        }
+        Answer::Alias(record, target) => format!("{} at {target}", word(&record)),
+        Answer::Foreign => "foreign".into(),
+    }
+}
+
+#[test]
+fn s13_services_have_their_addresses_by_family() {
+    assert_eq!(ask("web.shop.svc.cluster.local", A), "NoError 10.96.0.7");
+    assert_eq!(ask("web.shop.svc.cluster.local", AAAA), "NoError fd00::7");
+    assert_eq!(ask("web.shop.svc.cluster.local", TXT), "NoError");
+    assert_eq!(ask("none.shop.svc.cluster.local", A), "NoSuchName");
+    assert_eq!(ask("web.none.svc.cluster.local", A), "NoSuchName");
+    assert_eq!(ask("a.b.c.web.shop.svc.cluster.local", A), "NoSuchName");
+}
+
+#[test]
+fn s13_headless_services_have_those_of_their_endpoints() {
+    assert_eq!(ask("db.shop.svc.cluster.local", A), "NoError 10.0.0.2, 10.0.0.3");
+    assert_eq!(ask("db-0.db.shop.svc.cluster.local", A), "NoError 10.0.0.2");
+    assert_eq!(ask("10-0-0-3.db.shop.svc.cluster.local", A), "NoError 10.0.0.3");
+    assert_eq!(ask("fd00--0.db.shop.svc.cluster.local", AAAA), "NoError fd00::");
+    assert_eq!(ask("10-0-0-2.db.shop.svc.cluster.local", A), "NoSuchName");
+    assert_eq!(ask("empty.shop.svc.cluster.local", A), "NoSuchName");
+}
+
+#[test]
+fn s13_ports_are_services_records() {
+    let web = "NoError 100 80 web.shop.svc.cluster.local";
+    assert_eq!(ask("_http._tcp.web.shop.svc.cluster.local", SRV), web);
+    assert_eq!(ask("_http._udp.web.shop.svc.cluster.local", SRV), "NoSuchName");
+    assert_eq!(ask("_http._tcp.web.shop.svc.cluster.local", A), "NoError");
+    let heads = "NoError 33 8080 db-0.db.shop.svc.cluster.local, 33 8080 10-0-0-3.db.shop.svc.cluster.local, \
+        33 8080 fd00--0.db.shop.svc.cluster.local";
+    assert_eq!(ask("_http._tcp.db.shop.svc.cluster.local", SRV), heads);
+    assert_eq!(ask("db.shop.svc.cluster.local", SRV), heads);
+    let both = "NoError 50 80 web.shop.svc.cluster.local, 50 53 web.shop.svc.cluster.local";
+    assert_eq!(ask("web.shop.svc.cluster.local", SRV), both);
+}
+
+#[test]
+fn s13_aliases_lead_outside_or_inside_and_never_in_circles() {
+    assert_eq!(ask("out.shop.svc.cluster.local", A), "alias example.com at example.com");
+    assert_eq!(ask("out.shop.svc.cluster.local", CNAME), "NoError alias example.com");
+    assert_eq!(ask("in.shop.svc.cluster.local", A), "NoError alias web.shop.svc.cluster.local, 10.96.0.7");
+    assert_eq!(ask("loop.shop.svc.cluster.local", A), "NoError alias loop.shop.svc.cluster.local");
+    assert_eq!(ask("x.out.shop.svc.cluster.local", A), "NoSuchName");
+}
+
+#[test]
+fn s13_addresses_have_names() {
+    assert_eq!(ask("7.0.96.10.in-addr.arpa", PTR), "NoError web.shop.svc.cluster.local");
+    assert_eq!(ask("2.0.0.10.in-addr.arpa", PTR), "NoError db-0.db.shop.svc.cluster.local");
+    assert_eq!(ask("3.0.0.10.in-addr.arpa", PTR), "NoError 10-0-0-3.db.shop.svc.cluster.local");
+    let v6 = "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa";
+    assert_eq!(ask(v6, PTR), "NoError web.shop.svc.cluster.local");
+    assert_eq!(ask("8.8.8.8.in-addr.arpa", PTR), "foreign");
+}
+
+#[test]
+fn s13_pods_of_the_node_have_names_and_made_up_ones_have_none() {
+    assert_eq!(ask("10-0-0-9.shop.pod.cluster.local", A), "NoError 10.0.0.9");
+    assert_eq!(ask("10-0-0-8.shop.pod.cluster.local", A), "NoSuchName");
+    assert_eq!(ask("10-0-0-9.other.pod.cluster.local", A), "NoSuchName");
+}
+
+#[test]
+fn s13_names_between_exist_and_have_nothing() {
+    for name in ["cluster.local", "svc.cluster.local", "shop.svc.cluster.local", "pod.cluster.local"] {
+        assert_eq!(ask(name, A), "NoError", "{name}");
+    }
+    assert_eq!(ask("none.svc.cluster.local", A), "NoSuchName");
+    assert_eq!(ask("dns-version.cluster.local", TXT), "NoError 1.1.0");
+}
+
+#[test]
+fn other_names_are_for_others() {
+    for name in ["example.com", "notcluster.local", "local", "", "1.2.3.in-addr.arpa.example.com"] {
+        assert_eq!(ask(name, A), "foreign", "{name}");
+    }
+    assert_eq!(Zone::default().answer("example.com", A), Answer::Foreign);
+}

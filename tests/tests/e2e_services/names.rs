@@ -1,0 +1,96 @@
+//! Names of the cluster, asked from inside pods.
+
+use std::time::Duration;
+
+use sampan_tests::manifest::with;
+use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use serde_json::json;
+
+use super::{address, client, server, service};
+
+/// What `nslookup` says in the pod, without the cloud.
+fn look_up(node: &EdgeNode, pod: &str, name: &str) -> Result<String, String> {
+    node.edge(&["exec", pod, "--", "sh", "-c", &format!("timeout 5 nslookup {name} 2>&1; true")])
+}
+
+fn leads_to(node: &EdgeNode, name: &str, wanted: &str) {
+    until(Duration::from_secs(15), &format!("{name} leads to {wanted}"), || {
+        let said = look_up(node, "client", name)?;
+        let answer = said.split_once("\n\n").map_or("", |(_, answer)| answer);
+        if answer.split_whitespace().any(|word| word == wanted) { Ok(()) } else { Err(said) }
+    });
+}
+
+#[test]
+fn s13_s14_names_lead_to_services_and_pods_with_the_cloud_and_without() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("names");
+    let mut node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    let named = |name: &str| {
+        let mut pod = server(name, &on, "db");
+        pod["spec"] = with(pod["spec"].clone(), &json!({"hostname": name, "subdomain": "heads"}));
+        pod
+    };
+    kubectl.apply_all(&[
+        service("web", "web", &json!({})),
+        service("heads", "db", &json!({"clusterIP": "None"})),
+        client("client", &on),
+        server("a", &on, "web"),
+        named("db-0"),
+    ]);
+    let ip = |pod: &str| kubectl.wait_ready(pod)["status"]["podIP"].as_str().expect("has one").to_owned();
+    let (db, _) = (ip("db-0"), ip("client"));
+    let namespace = on.trim_start_matches("edge-").to_owned();
+    let zone = format!("{namespace}.svc.cluster.local");
+    let web = address(kubectl, "web");
+    leads_to(&node, &format!("web.{zone}"), &web);
+    leads_to(&node, &format!("heads.{zone}"), &db);
+    leads_to(&node, &format!("db-0.heads.{zone}"), &db);
+    leads_to(&node, "kubernetes.default.svc.cluster.local", &address_of_api(&cluster));
+    let none = look_up(&node, "client", &format!("none.{zone}")).expect("runs");
+    assert!(none.contains("NXDOMAIN"), "{none}");
+    let file = node.edge_ok(&["exec", "client", "--", "cat", "/etc/resolv.conf"]);
+    assert!(file.contains(&format!("search {zone} svc.cluster.local cluster.local")), "{file}");
+
+    // Without cloud and daemon names are answered as before; without the helper again at once.
+    cluster.kill_bridge();
+    node.kill();
+    leads_to(&node, &format!("web.{zone}"), &web);
+    node.start();
+    until(Duration::from_secs(20), "the daemon knows its pods", || node.edge(&["ps"]));
+    node.edge_ok(&["exec", "db-0", "--", "rm", "/tmp/ready"]);
+    until(Duration::from_secs(10), "no endpoint, no name", || {
+        let said = look_up(&node, "client", &format!("heads.{zone}"))?;
+        if said.contains("NXDOMAIN") { Ok(()) } else { Err(said) }
+    });
+    node.edge_ok(&["exec", "db-0", "--", "touch", "/tmp/ready"]);
+    leads_to(&node, &format!("heads.{zone}"), &db);
+    let helper = helper(&node);
+    sampan_tests::process::signal(helper, "KILL");
+    leads_to(&node, &format!("web.{zone}"), &web);
+    assert_ne!(self::helper(&node), helper);
+}
+
+fn address_of_api(cluster: &Cluster) -> String {
+    cluster.kubectl.ok(&["get", "service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}"])
+}
+
+/// The process that answers for this node.
+fn helper(node: &EdgeNode) -> u32 {
+    let root = node.root().display().to_string();
+    until(Duration::from_secs(10), "a DNS helper runs", || {
+        let all = std::fs::read_dir("/proc").map_err(|error| error.to_string())?;
+        let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let is_it = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<String> =
+                line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+            words.get(1).is_some_and(|verb| verb == "dns") && words.contains(&root)
+        };
+        pids.into_iter().find(is_it).ok_or_else(|| "none".to_owned())
+    })
+}
