@@ -9,12 +9,15 @@
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | `standalone`, [`serve`] | wiring of the two ways to run |
+//! | `api_endpoints` | where the Service of that API leads |
 //! | `api_port` | the port of the embedded API (the crate `apiserver`), for when there is no cluster |
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`cli`] | verbs, flags, what is printed |
 
 pub mod accept;
+#[cfg(feature = "standalone")]
+pub mod api_endpoints;
 #[cfg(feature = "standalone")]
 pub mod api_port;
 pub mod bridge;

@@ -15,7 +15,6 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::accept::Gate;
-use crate::api_port;
 use crate::bridge::clients::Clients;
 use crate::bridge::{BRIDGED_LABEL, Bridge, Settings};
 use crate::certificates;
@@ -26,6 +25,7 @@ use crate::pki::authority::{Authority, to_pem};
 use crate::pki::serving::Serving;
 use crate::pki::{clock, keep, tls, token};
 use crate::signal;
+use crate::{api_endpoints, api_port};
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
 use apiserver::{Accounts, Config, Server, ServiceRange};
@@ -185,6 +185,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let cluster = info::cluster(&client).await?;
     // Nothing routes the cluster address of the API's Service: clients in pods are told the API's own.
     let api_host = info::host(calls.local_addr()?, &options.advertise);
+    let own_endpoints = api_endpoints::publish(client.clone(), api_host.clone(), calls.local_addr()?.port());
     let settings = Settings {
         api: Some((api_host, calls.local_addr()?.port())),
         deleted_nodes_return: options.nodes.deleted_nodes_return,
@@ -207,6 +208,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}
+        never = own_endpoints => match never {},
         () = panics::keep("the signer", || certificates::run(client.clone(), Arc::clone(&authority))) => {}
         () = panics::keep("the end of volumes", || local_volumes::run(client.clone(), Arc::new(bridge.clone()))) => {}
         () = panics::keep("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}

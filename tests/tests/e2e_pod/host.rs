@@ -4,7 +4,7 @@ use std::fs::read_to_string;
 use std::time::Duration;
 
 use sampan_tests::manifest::{pod, shell, with, with_spec};
-use sampan_tests::{Cluster, Kubectl, can_run, until};
+use sampan_tests::{Cluster, EdgeNode, Kubectl, can_run, until};
 use serde_json::{Value, json};
 
 use crate::status;
@@ -39,7 +39,10 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
         return;
     }
     let cluster = Cluster::start("host");
-    let node = cluster.node("edge");
+    let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
+    node.configure("services: {dns: false}\n");
+    node.start();
+    node.wait_ready();
     let kubectl = &cluster.kubectl;
     let file = cluster.folder().join("a-file");
     std::fs::write(&file, "").expect("a file");
@@ -133,7 +136,7 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     });
     let message = status(&refused, "c")["state"]["waiting"]["message"].clone();
     assert_eq!(message, "fileKeyRef is not supported by this node");
-    // No DNS service is configured on this node, and pods ask for one by default.
+    // This node answers for no names, and pods ask for those of the cluster by default.
     wait_event(kubectl, "plain", "MissingClusterDNS");
     assert_eq!(servers(&inside(kubectl, "plain", "cat /etc/resolv.conf")), servers(&own("/etc/resolv.conf")));
 }

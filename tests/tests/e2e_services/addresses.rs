@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sampan_tests::{Cluster, can_run, until};
+use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;
 
 use super::{address, answered_by, client, fetch, server, service, tables};
@@ -104,7 +104,7 @@ fn s11_a_node_whose_services_are_off_has_no_table() {
         return;
     }
     let cluster = Cluster::start("services-off");
-    let mut node = sampan_tests::EdgeNode::prepare(&cluster, "edge");
+    let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
     node.configure("services: {enabled: false}\n");
     node.start();
     node.wait_ready();

@@ -379,3 +379,59 @@ fn g17_what_a_node_asks_about_is_remembered_up_to_a_bound() {
     }
     assert_eq!(world.nodes["a"].buried.len(), MAX_TOMBSTONES);
 }
+
+fn views(names: &[(&str, &str)]) -> Group {
+    let view = |(name, uid): &(&str, &str)| (key("ServiceView", name), Told::new(object("ServiceView", name, uid)));
+    names.iter().map(view).collect()
+}
+
+/// The three groups of a pod's namespace, in order.
+fn groups() -> [ObjectKey; 3] {
+    let mut groups = service_views("ns");
+    groups.sort();
+    groups
+}
+
+/// Tells that the two groups which every pod may use are empty.
+fn nothing_else(world: &mut World) -> Vec<Effect> {
+    let others = groups().into_iter().filter(|group| group.namespace != "ns");
+    others.flat_map(|group| world.group_present(&group, Group::new())).collect()
+}
+
+#[test]
+fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
+    let mut world = world(&["a", "b"]);
+    let _ = world.wants_services("a", true);
+    let all = service_views("ns")[0].clone();
+    let watches = words(&world.pod_applied(pod("a", "p", &[])));
+    assert_eq!(watches, ["watch kubernetes for a", "watch kube-dns for a", "watch all for a"]);
+    assert_eq!(words(&world.pod_applied(pod("b", "q", &[]))), ["set b q uid-q"], "it does not want to know");
+    assert!(nothing_else(&mut world).is_empty());
+    // The pod waits for what it may ask for.
+    let told = words(&world.group_present(&all, views(&[("web", "u1"), ("db", "u2")])));
+    assert_eq!(told, ["set a db u2", "set a web u1", "set a p uid-p"]);
+    assert_eq!(words(&world.wants_services("b", true)), ["set b db u2", "set b web u1"]);
+    // What changes, and no more.
+    let told = words(&world.group_present(&all, views(&[("web", "u3")])));
+    let of =
+        |node: &str| [format!("remove {node} db u2"), format!("remove {node} web u1"), format!("set {node} web u3")];
+    assert_eq!(told, [of("a"), of("b")].concat());
+    assert!(world.group_present(&all, views(&[("web", "u3")])).is_empty());
+    // Nobody there any more, or nobody who wants to know.
+    let told = words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p"));
+    assert_eq!(told, ["remove a p uid-p", "withdraw a web u3"]);
+    let told = words(&world.wants_services("b", false));
+    assert_eq!(told, ["withdraw b web u3", "unwatch all", "unwatch kubernetes", "unwatch kube-dns"]);
+}
+
+#[test]
+fn a_list_waits_for_services_and_takes_none_for_an_answer() {
+    let mut world = World::default();
+    let round = hello(&mut world, "a");
+    let _ = world.wants_services("a", true);
+    let told = words(&world.seed("a", round, vec![pod("a", "p", &[])], None));
+    assert!(!told.iter().any(|word| word.starts_with("set") || word.starts_with("listed")), "{told:?}");
+    assert!(nothing_else(&mut world).is_empty());
+    let told = words(&world.group_present(&service_views("ns")[0], Group::new()));
+    assert_eq!(told, ["set a p uid-p", "listed a 1"]);
+}

@@ -182,7 +182,7 @@ mod tests {
     fn those_that_end_serve_until_others_do() {
         let ending = LocalPod { terminating: true, ..pod("a", "10.0.0.2", true) };
         let none = EndpointView::default();
-        assert_eq!(find(&view(json!({})), &[ending.clone()], &none), ["10.0.0.2:8080"]);
+        assert_eq!(find(&view(json!({})), std::slice::from_ref(&ending), &none), ["10.0.0.2:8080"]);
         assert_eq!(find(&view(json!({})), &[ending.clone(), pod("b", "10.0.0.3", true)], &none), ["10.0.0.3:8080"]);
         let ended = LocalPod { ready: false, ..ending };
         assert_eq!(find(&view(json!({})), &[ended], &none), [""; 0]);
