@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::accept::Gate;
 use crate::bridge::clients::Clients;
-use crate::bridge::{BRIDGED_LABEL, Bridge, Settings};
+use crate::bridge::{BRIDGED_LABEL, Bridge, ServiceScope, Settings};
 use crate::certificates;
 use crate::flags::{self, NodeFlags};
 use crate::info::{self, Info};
@@ -188,6 +188,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let own_endpoints = api_endpoints::publish(client.clone(), api_host.clone(), calls.local_addr()?.port());
     let settings = Settings {
         api: Some((api_host, calls.local_addr()?.port())),
+        service_scope: ServiceScope::Cluster,
         deleted_nodes_return: options.nodes.deleted_nodes_return,
         replicated: false,
         toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),

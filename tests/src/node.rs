@@ -292,6 +292,43 @@ impl EdgeNode {
         containers
     }
 
+    /// What a power cut leaves: the disk, but nothing that ran and nothing of `/run`. The next start sees another boot id,
+    /// from a file in `folder`.
+    ///
+    /// # Panics
+    /// The host does not let it.
+    pub fn cut_power(&mut self, folder: &Path) {
+        self.kill();
+        let helpers = self.monitor_pid().into_iter().chain(self.dns_pid());
+        for pid in helpers.chain(self.container_pids().into_values()) {
+            crate::process::signal(pid, "KILL");
+        }
+        let run = self.root.join("run");
+        let table = std::fs::read_to_string("/proc/self/mounts").expect("a file of the kernel");
+        let below = table.lines().rev().filter_map(|line| line.split(' ').nth(1));
+        for mount in below.filter(|mount| Path::new(mount).starts_with(&self.root)) {
+            let _ = Command::new("umount").args(["-l", mount]).status();
+        }
+        std::fs::remove_dir_all(&run).expect("removed");
+        std::fs::create_dir(&run).expect("a folder");
+        let id = folder.join("boot_id");
+        std::fs::write(&id, "5bd3e2d8-6b6a-4b8e-9d53-5f7a9b1c2d3e\n").expect("written");
+        let script = format!("mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$0\" \"$@\"", id.display());
+        self.wrapper = ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned).into();
+    }
+
+    /// The process that answers for names, if one does.
+    #[must_use]
+    pub fn dns_pid(&self) -> Option<u32> {
+        let root = self.root.display().to_string();
+        let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).find(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            words.get(1) == Some(&&b"dns"[..]) && words.contains(&root.as_bytes())
+        })
+    }
+
     /// Processes of this node's containers: pid by container id.
     #[must_use]
     pub fn container_pids(&self) -> std::collections::BTreeMap<String, u32> {

@@ -63,6 +63,7 @@ use shared::Shared;
 
 pub use credential::Credential;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
+pub use pod_references::ServiceScope;
 pub use reports::{BRIDGED_LABEL, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
 pub use settings::{ApiAddress, EndpointOf, Gone, Settings};

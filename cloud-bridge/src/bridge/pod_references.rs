@@ -61,15 +61,29 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
     keys
 }
 
-/// The groups of Services that a node with a pod in this namespace is told of: those beside the pod, the API's own and
-/// the cluster's DNS.
-pub(super) fn service_views(namespace: &str) -> [ObjectKey; 3] {
+/// Which Services a node is told of that has pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServiceScope {
+    /// Those beside its pods, the API's own and the cluster's DNS: for many nodes that have little to do with each other.
+    #[default]
+    Namespaces,
+    /// All: for a site.
+    Cluster,
+}
+
+/// The groups of Services that a node with a pod in this namespace is told of.
+pub(super) fn service_views(namespace: &str, scope: ServiceScope) -> Vec<ObjectKey> {
     let key = |namespace: &str, name: &str| ObjectKey {
         kind: SERVICE_VIEWS.to_owned(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    [key(namespace, ALL_SERVICES), key(API_NAMESPACE, API_SERVICE), key(DNS_NAMESPACE, DNS_SERVICE)]
+    match scope {
+        ServiceScope::Cluster => vec![key("", ALL_SERVICES)],
+        ServiceScope::Namespaces => {
+            vec![key(namespace, ALL_SERVICES), key(API_NAMESPACE, API_SERVICE), key(DNS_NAMESPACE, DNS_SERVICE)]
+        }
+    }
 }
 
 /// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::pod_references::ServiceScope;
 use super::reports::KubeletEndpoint;
 
 /// Says where the kubelet API of a node is served, if it is.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub gone: Option<Arc<Gone>>,
     /// Where clients in pods find the API, for one whose cluster addresses nobody routes.
     pub api: Option<ApiAddress>,
+    /// Which Services nodes are told of.
+    pub service_scope: ServiceScope,
     /// Other bridges may serve the same nodes over the same API: what must stay in order is written only after a look
     /// at whose the node is.
     pub replicated: bool,
@@ -41,6 +44,7 @@ impl Default for Settings {
             kubelet: None,
             gone: None,
             api: None,
+            service_scope: ServiceScope::default(),
             replicated: true,
             deleted_nodes_return: false,
             toleration_seconds: 300,

@@ -21,11 +21,10 @@ use std::sync::Arc;
 use edge_protocol::message::ObjectKey;
 use edge_protocol::state::MAX_TOMBSTONES;
 
-use super::pod_references::service_views;
+use super::pod_references::{ServiceScope, service_views};
 use super::slim::BoundPod;
-pub use services::Group;
 use shared::Shared;
-pub use told::Told;
+pub use told::{Group, Told};
 
 /// What must be done after an event, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +60,7 @@ pub struct World {
     shared: HashMap<Arc<ObjectKey>, Shared>,
     /// Number of the newest round of readings.
     round: u64,
+    service_scope: ServiceScope,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +101,10 @@ struct Pod {
 }
 
 impl World {
+    pub fn new(service_scope: ServiceScope) -> Self {
+        Self { service_scope, ..Self::default() }
+    }
+
     pub fn is_ours(&self, node: &str) -> bool {
         self.nodes.contains_key(node)
     }
@@ -265,7 +269,8 @@ impl World {
             return;
         }
         let old = old.map(|old| old.refs.clone()).unwrap_or_default();
-        let services = view.services.then(|| service_views(&key.namespace)).into_iter().flatten();
+        let scope = self.service_scope;
+        let services = view.services.then(|| service_views(&key.namespace, scope)).into_iter().flatten();
         let refs: BTreeSet<ObjectKey> = refs.into_iter().chain(services).collect();
         let known = |name: &ObjectKey| self.shared.get_key_value(name).map(|(known, _)| Arc::clone(known));
         let refs: Box<[_]> = refs.into_iter().map(|name| known(&name).unwrap_or_else(|| Arc::new(name))).collect();

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with};
-use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use sampan_tests::{Cluster, EdgeNode, can_run, get, until};
 use serde_json::{Value, json};
 
 use super::families::{host, node_with, prepared};
-use super::get;
 
 const PLUGINS: &str = "/usr/lib/cni";
 

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use sampan_tests::manifest::{pod, shell, with_spec};
-use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use sampan_tests::{Cluster, EdgeNode, can_run, get, until};
 use serde_json::{Value, json};
 
 use super::rules;
@@ -70,7 +70,7 @@ fn pods_have_an_address_of_each_family_and_keep_them() {
     node.start();
     node.wait_connected(&cluster);
     assert_eq!(ips(&kubectl.get("pod", "web").expect("the pod")), web);
-    assert!(super::get(format!("[{}]:8080", web[1]).parse().expect("an address")).is_ok());
+    assert!(get(format!("[{}]:8080", web[1]).parse().expect("an address")).is_ok());
 }
 
 /// Killed in the middle of its work, and with pods of every kind: after their end nothing of them is left.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with, with_spec};
-use sampan_tests::{Cluster, Kubectl, can_run, until};
+use sampan_tests::{Cluster, Kubectl, can_run, get, until};
 use serde_json::{Value, json};
 
-use super::{get, rules};
+use super::rules;
 
 /// A container that serves the pod's name.
 fn server(ports: &Value) -> Value {

@@ -1,33 +1,8 @@
 //! The board loses its power: everything that ran is gone, and the kernel is another one's life.
 
-use std::path::Path;
-use std::process::Command;
-
 use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
-use sampan_tests::process::signal;
-use sampan_tests::{Cluster, EdgeNode, can_run};
+use sampan_tests::{Cluster, can_run};
 use serde_json::json;
-
-/// What a power cut leaves: the disk, but nothing that ran and nothing of `/run`. The next start sees another boot id.
-fn cut_power(node: &mut EdgeNode, folder: &Path) {
-    node.kill();
-    let monitor = node.monitor_pid();
-    for pid in monitor.into_iter().chain(node.container_pids().into_values()) {
-        signal(pid, "KILL");
-    }
-    let run = node.root().join("run");
-    let table = std::fs::read_to_string("/proc/self/mounts").expect("a file of the kernel");
-    let below = table.lines().rev().filter_map(|line| line.split(' ').nth(1));
-    for mount in below.filter(|mount| Path::new(mount).starts_with(node.root())) {
-        let _ = Command::new("umount").args(["-l", mount]).status();
-    }
-    std::fs::remove_dir_all(&run).expect("removed");
-    std::fs::create_dir(&run).expect("a folder");
-    let id = folder.join("boot_id");
-    std::fs::write(&id, "5bd3e2d8-6b6a-4b8e-9d53-5f7a9b1c2d3e\n").expect("written");
-    let script = format!("mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$0\" \"$@\"", id.display());
-    node.wrapper = ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned).into();
-}
 
 #[test]
 fn a_reboot_begins_pods_anew_and_says_so() {
@@ -48,7 +23,7 @@ fn a_reboot_begins_pods_anew_and_says_so() {
     let before = kubectl.wait_ready("lives-on");
     assert_eq!(kubectl.wait_event(&name, "Starting"), "Starting edge-runtime.");
 
-    cut_power(&mut node, cluster.folder());
+    node.cut_power(cluster.folder());
     node.start();
     let after = kubectl.wait_pod("lives-on", 40, "runs again", |pod| {
         pod["status"]["containerStatuses"][0]["restartCount"] == 1 && sampan_tests::kubectl::is_ready(pod)

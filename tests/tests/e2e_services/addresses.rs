@@ -1,8 +1,9 @@
 //! The address of a Service.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use sampan_tests::{Cluster, EdgeNode, can_run, get, until};
 use serde_json::json;
 
 use super::{address, answered_by, client, fetch, server, service, tables};
@@ -115,4 +116,52 @@ fn s11_a_node_whose_services_are_off_has_no_table() {
     assert_eq!(tables(&node), "");
     let held = node.edge_ok(&["inspect", "a"]);
     assert!(!held.contains("ServiceView"), "{held}");
+}
+
+#[test]
+fn s03_after_a_power_on_without_a_cloud_services_lead_to_the_pods_as_they_are_now() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("services-reboot");
+    let mut node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    kubectl.apply_all(&[
+        service("web", "web", &json!({})),
+        client("client", &on),
+        server("a", &on, "web"),
+        server("b", &on, "web"),
+    ]);
+    ["client", "a", "b"].iter().for_each(|pod| drop(kubectl.wait_ready(pod)));
+    let url = format!("http://{}:80/", address(kubectl, "web"));
+    answered_by(&node, "client", &url, &["a", "b"]);
+    cluster.kill_bridge();
+    node.cut_power(cluster.folder());
+    node.start();
+    answered_by(&node, "client", &url, &["a", "b"]);
+}
+
+#[test]
+fn node_ports_lead_in_from_the_host_and_from_pods() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("services-port");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    let ports = json!({"type": "NodePort", "ports": [{"port": 80, "targetPort": 8080, "name": "http"}]});
+    kubectl.apply_all(&[service("web", "web", &ports), client("client", &on), server("a", &on, "web")]);
+    let host = kubectl.wait_ready("a")["status"]["hostIP"].as_str().expect("has one").to_owned();
+    kubectl.wait_ready("client");
+    let port = kubectl.ok(&["get", "service", "web", "-o", "jsonpath={.spec.ports[0].nodePort}"]);
+    answered_by(&node, "client", &format!("http://{host}:{port}/"), &["a"]);
+    let from_host = |ip: &str, port: &str| {
+        let at: SocketAddr = format!("{ip}:{port}").parse().expect("an address");
+        let body = until(Duration::from_secs(10), &format!("{at} answers the host"), || get(at));
+        assert_eq!(body, "a\n");
+    };
+    from_host(&host, &port);
+    from_host(&address(kubectl, "web"), "80");
 }

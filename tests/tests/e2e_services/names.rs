@@ -69,28 +69,12 @@ fn s13_s14_names_lead_to_services_and_pods_with_the_cloud_and_without() {
     });
     node.edge_ok(&["exec", "db-0", "--", "touch", "/tmp/ready"]);
     leads_to(&node, &format!("heads.{zone}"), &db);
-    let helper = helper(&node);
+    let helper = node.dns_pid().expect("one runs");
     sampan_tests::process::signal(helper, "KILL");
     leads_to(&node, &format!("web.{zone}"), &web);
-    assert_ne!(self::helper(&node), helper);
+    assert!(node.dns_pid().is_some_and(|another| another != helper));
 }
 
 fn address_of_api(cluster: &Cluster) -> String {
     cluster.kubectl.ok(&["get", "service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}"])
-}
-
-/// The process that answers for this node.
-fn helper(node: &EdgeNode) -> u32 {
-    let root = node.root().display().to_string();
-    until(Duration::from_secs(10), "a DNS helper runs", || {
-        let all = std::fs::read_dir("/proc").map_err(|error| error.to_string())?;
-        let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let is_it = |pid: &u32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let words: Vec<String> =
-                line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-            words.get(1).is_some_and(|verb| verb == "dns") && words.contains(&root)
-        };
-        pids.into_iter().find(is_it).ok_or_else(|| "none".to_owned())
-    })
 }

@@ -57,9 +57,10 @@ type Questions = FuturesUnordered<BoxFuture<'static, Answer>>;
 /// Follows until the bridge is gone.
 pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mpsc::UnboundedReceiver<Command>) {
     let (sender, mut news) = mpsc::channel(NEWS);
+    let service_scope = shared.upgrade().map(|shared| shared.settings.service_scope).unwrap_or_default();
     let mut informers = Informers {
         shared,
-        world: World::default(),
+        world: World::new(service_scope),
         questions: Questions::new(),
         watches: HashMap::new(),
         counter: 0,

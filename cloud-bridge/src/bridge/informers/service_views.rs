@@ -1,4 +1,4 @@
-//! The Services of a namespace as nodes see them, read in the bridge's own name: no node may read the endpoints of others.
+//! The Services of a namespace, or of all, as nodes see them, read in the bridge's own name: no node may read the endpoints of others.
 //! One watch of Services and one of EndpointSlices, however many nodes want to know.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,11 @@ pub(super) async fn watch_service_views(client: Client, key: ObjectKey, watch: u
     let [mut services, mut slices] =
         [(resource("Service", "services"), service_filter(&key)), (slices, slice_filter(&key))].map(
             |(resource, filter)| -> Events {
-                let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
+                let client = client.clone();
+                let api: Api<DynamicObject> = match key.namespace.as_str() {
+                    "" => Api::all_with(client, &resource),
+                    namespace => Api::namespaced_with(client, namespace, &resource),
+                };
                 watcher(api, filter).default_backoff().boxed()
             },
         );
@@ -86,25 +90,29 @@ fn slice_filter(key: &ObjectKey) -> watcher::Config {
     }
 }
 
-/// One kind of object in the namespace, by name, and which have changed since they were last looked at.
+/// Namespace and name.
+type Name = (String, String);
+
+/// One kind of object, by name, and which have changed since they were last looked at.
 #[derive(Default)]
 struct Watched {
-    all: BTreeMap<String, DynamicObject>,
-    listing: Option<BTreeMap<String, DynamicObject>>,
+    all: BTreeMap<Name, DynamicObject>,
+    listing: Option<BTreeMap<Name, DynamicObject>>,
     /// A list has been read.
     read: bool,
     /// Names of Services.
-    changed: BTreeSet<String>,
+    changed: BTreeSet<Name>,
 }
 
 impl Watched {
     /// An error, if that is what came.
     fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Option<watcher::Error> {
-        let name = |object: &DynamicObject| object.metadata.name.clone().unwrap_or_default();
+        let name = |object: &DynamicObject| in_namespace(object, object.metadata.name.clone().unwrap_or_default());
+        let service_of = |object: &DynamicObject| Some(in_namespace(object, service_of(object)?));
         match event {
             Ok(Event::Init) => self.listing = Some(BTreeMap::new()),
             Ok(Event::InitApply(object)) => {
-                self.listing.get_or_insert_default().insert(name(&object), object);
+                self.listing.get_or_insert_default().insert(name(&object), slim(object));
             }
             Ok(Event::InitDone) => {
                 let listed = self.listing.take().unwrap_or_default();
@@ -114,7 +122,7 @@ impl Watched {
             }
             Ok(Event::Apply(object)) => {
                 self.changed.extend(service_of(&object));
-                let old = self.all.insert(name(&object), object);
+                let old = self.all.insert(name(&object), slim(object));
                 self.changed.extend(old.as_ref().and_then(service_of));
             }
             Ok(Event::Delete(object)) => {
@@ -127,7 +135,17 @@ impl Watched {
     }
 }
 
-/// What nodes are told of a namespace.
+/// Without what nobody here reads.
+fn slim(mut object: DynamicObject) -> DynamicObject {
+    (object.metadata.managed_fields, object.metadata.annotations) = (None, None);
+    object
+}
+
+fn in_namespace(object: &DynamicObject, name: String) -> Name {
+    (object.metadata.namespace.clone().unwrap_or_default(), name)
+}
+
+/// What nodes are told of a namespace, or of all.
 struct Views {
     key: ObjectKey,
     services: Watched,
@@ -153,15 +171,20 @@ impl Views {
         self.first = false;
         let mut changed = std::mem::take(&mut self.services.changed);
         changed.append(&mut self.slices.changed);
-        for name in changed {
-            let service = self.services.all.get(&name).filter(|service| self.is_ours(service));
-            let slices = self.slices.all.values().filter(|slice| service_of(slice).as_deref() == Some(&*name));
+        for (namespace, name) in changed {
+            let at = (namespace, name);
+            let service = self.services.all.get(&at).filter(|service| self.is_ours(service));
+            let (namespace, name) = at;
+            let of_it = |(key, slice): &(&Name, &DynamicObject)| {
+                key.0 == namespace && service_of(slice).as_deref() == Some(&*name)
+            };
+            let slices = self.slices.all.iter().filter(of_it).map(|(_, slice)| slice);
             let views = [
                 (SERVICE_VIEW, service.and_then(service_view)),
                 (ENDPOINT_VIEW, service.and_then(|service| endpoint_view(service, slices))),
             ];
             for (kind, object) in views {
-                let key = ObjectKey { kind: kind.into(), namespace: self.key.namespace.clone(), name: name.clone() };
+                let key = ObjectKey { kind: kind.into(), namespace: namespace.clone(), name: name.clone() };
                 match object {
                     Some(object) if self.said.get(&key).is_some_and(|said| said.digest == object.digest) => {}
                     Some(object) => drop(self.said.insert(key, Told::new(object))),
@@ -176,6 +199,9 @@ impl Views {
     fn is_ours(&self, service: &DynamicObject) -> bool {
         let name = service.metadata.name.as_deref().unwrap_or_default();
         let labels = service.metadata.labels.as_ref();
+        if self.key.namespace.is_empty() {
+            return true;
+        }
         let alone = match self.key.namespace.as_str() {
             API_NAMESPACE => name == API_SERVICE,
             DNS_NAMESPACE => labels.and_then(|labels| labels.get(DNS_LABEL.0)).is_some_and(|app| app == DNS_LABEL.1),

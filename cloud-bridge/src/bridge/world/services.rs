@@ -1,17 +1,9 @@
-//! Groups of objects that a node is told of as one: the Services of a namespace. Which nodes want them, and what changes in
-//! a group. Pure.
+//! Which nodes want to be told of Services. Pure.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edge_protocol::message::ObjectKey;
-
-use super::shared::Value;
-use super::{Effect, Told, World};
+use super::{Effect, World};
 use crate::bridge::pod_references::{SERVICE_VIEWS, service_views};
-
-/// The objects of a group, by their keys.
-pub type Group = BTreeMap<ObjectKey, Arc<Told>>;
 
 impl World {
     /// Whether the node wants to be told of Services, as it says when it connects.
@@ -24,7 +16,8 @@ impl World {
             let (groups, mut rest): (Vec<_>, Vec<_>) =
                 pod.refs.iter().cloned().partition(|name| name.kind == SERVICE_VIEWS);
             if wanted {
-                let groups = service_views(&pod.key.namespace).map(Arc::new);
+                let groups: Vec<_> =
+                    service_views(&pod.key.namespace, self.service_scope).into_iter().map(Arc::new).collect();
                 rest.extend(groups.iter().cloned());
                 rest.sort_unstable();
                 changed.extend(groups);
@@ -40,26 +33,5 @@ impl World {
         }
         self.settle(node, &mut effects);
         effects
-    }
-
-    /// All objects of a group were read, or some of them have changed.
-    pub fn group_present(&mut self, key: &ObjectKey, group: Group) -> Vec<Effect> {
-        self.resolve(key, |users, old, effects| {
-            let empty = Group::new();
-            let old = if let Value::Group(old) = old { old } else { &empty };
-            for node in users.admitted() {
-                let gone = old
-                    .iter()
-                    .filter(|(key, had)| group.get(*key).is_none_or(|object| object.digest.uid != had.digest.uid));
-                effects.extend(gone.map(|(key, had)| Effect::Remove {
-                    node: node.clone(),
-                    key: key.clone(),
-                    uid: had.digest.uid.clone(),
-                }));
-                let news = group.iter().filter(|(key, object)| old.get(*key).is_none_or(|had| had != *object));
-                effects.extend(news.map(|(_, object)| Effect::Set { node: node.clone(), object: Arc::clone(object) }));
-            }
-            Value::Group(group)
-        })
     }
 }

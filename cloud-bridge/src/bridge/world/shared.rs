@@ -6,8 +6,7 @@ use std::sync::Arc;
 use edge_protocol::message::{Object, ObjectKey};
 
 use super::admission::{Standing, User, is_guarded};
-use super::services::Group;
-use super::{Effect, Told, World};
+use super::{Effect, Group, Told, World};
 
 /// One of them.
 #[derive(Debug)]
@@ -70,6 +69,27 @@ impl World {
         })
     }
 
+    /// All objects of a group were read, or some of them have changed.
+    pub fn group_present(&mut self, key: &ObjectKey, group: Group) -> Vec<Effect> {
+        self.resolve(key, |users, old, effects| {
+            let empty = Group::new();
+            let old = if let Value::Group(old) = old { old } else { &empty };
+            for node in users.admitted() {
+                let gone = old
+                    .iter()
+                    .filter(|(key, had)| group.get(*key).is_none_or(|object| object.digest.uid != had.digest.uid));
+                effects.extend(gone.map(|(key, had)| Effect::Remove {
+                    node: node.clone(),
+                    key: key.clone(),
+                    uid: had.digest.uid.clone(),
+                }));
+                let news = group.iter().filter(|(key, object)| old.get(*key).is_none_or(|had| had != *object));
+                effects.extend(news.map(|(_, object)| Effect::Set { node: node.clone(), object: Arc::clone(object) }));
+            }
+            Value::Group(group)
+        })
+    }
+
     /// A ConfigMap or Secret is not there.
     pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
         self.resolve(key, |users, old, effects| {
@@ -99,7 +119,7 @@ impl World {
         self.settle_users(key, Vec::new())
     }
 
-    pub(super) fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
+    fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
     where
         F: FnOnce(&Users<'_>, &Value, &mut Vec<Effect>) -> Value,
     {
@@ -190,11 +210,11 @@ impl World {
 }
 
 /// The nodes that use an object.
-pub(super) struct Users<'a>(&'a BTreeMap<String, User>);
+struct Users<'a>(&'a BTreeMap<String, User>);
 
 impl Users<'_> {
     /// Those to whom it may be told.
-    pub(super) fn admitted(&self) -> impl Iterator<Item = &String> {
+    fn admitted(&self) -> impl Iterator<Item = &String> {
         self.0.iter().filter(|(_, user)| user.standing == Standing::Admitted).map(|(node, _)| node)
     }
 }

@@ -387,7 +387,7 @@ fn views(names: &[(&str, &str)]) -> Group {
 
 /// The three groups of a pod's namespace, in order.
 fn groups() -> [ObjectKey; 3] {
-    let mut groups = service_views("ns");
+    let mut groups: [ObjectKey; 3] = service_views("ns", ServiceScope::Namespaces).try_into().expect("three");
     groups.sort();
     groups
 }
@@ -402,7 +402,7 @@ fn nothing_else(world: &mut World) -> Vec<Effect> {
 fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
     let mut world = world(&["a", "b"]);
     let _ = world.wants_services("a", true);
-    let all = service_views("ns")[0].clone();
+    let all = service_views("ns", ServiceScope::Namespaces)[0].clone();
     let watches = words(&world.pod_applied(pod("a", "p", &[])));
     assert_eq!(watches, ["watch kubernetes for a", "watch kube-dns for a", "watch all for a"]);
     assert_eq!(words(&world.pod_applied(pod("b", "q", &[]))), ["set b q uid-q"], "it does not want to know");
@@ -421,7 +421,7 @@ fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
     let told = words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p"));
     assert_eq!(told, ["remove a p uid-p", "withdraw a web u3"]);
     let told = words(&world.wants_services("b", false));
-    assert_eq!(told, ["withdraw b web u3", "unwatch all", "unwatch kubernetes", "unwatch kube-dns"]);
+    assert_eq!(told, ["unwatch kubernetes", "unwatch kube-dns", "withdraw b web u3", "unwatch all"]);
 }
 
 #[test]
@@ -432,6 +432,6 @@ fn a_list_waits_for_services_and_takes_none_for_an_answer() {
     let told = words(&world.seed("a", round, vec![pod("a", "p", &[])], None));
     assert!(!told.iter().any(|word| word.starts_with("set") || word.starts_with("listed")), "{told:?}");
     assert!(nothing_else(&mut world).is_empty());
-    let told = words(&world.group_present(&service_views("ns")[0], Group::new()));
+    let told = words(&world.group_present(&service_views("ns", ServiceScope::Namespaces)[0], Group::new()));
     assert_eq!(told, ["set a p uid-p", "listed a 1"]);
 }

@@ -1,10 +1,14 @@
 //! An object as nodes are told it: once, however many they are.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use edge_protocol::message::Object;
+use edge_protocol::message::{Object, ObjectKey};
 use edge_protocol::state::Body;
+
+/// Objects that nodes are told of as one, by their keys.
+pub type Group = BTreeMap<ObjectKey, Arc<Told>>;
 
 /// An object and, from the first time that it is asked for, its body as text.
 #[derive(Clone, Debug)]
