@@ -1,11 +1,11 @@
-//! Service accounts: tokens, whom they stand for, and what pods and namespaces get for them; addresses of Services.
+//! Service accounts: tokens, whom they stand for, and what pods and namespaces get for them; addresses and ports of Services.
 
 use std::sync::Arc;
 
 use apiserver::{Accounts, Config, ServiceRange};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Api, JSON};
+use crate::harness::{Answer, Api, JSON, MERGE};
 
 fn api() -> Api {
     Api::embedded(|config: &mut Config| {
@@ -141,4 +141,38 @@ async fn services_get_addresses_of_the_range_once() {
         api.post(&path, service(&format!("more-{number}"), json!({}))).await.ok();
     }
     api.post(&path, service("one-more", json!({}))).await.fails_with(500, "range is full");
+}
+
+/// K8s test/e2e/network/service.go: "should prevent NodePort collisions", "should release NodePorts on delete".
+#[tokio::test]
+async fn node_ports_are_given_kept_refused_and_given_back() {
+    let api = api();
+    let all = api.path("services");
+    let service = |name: &str, kind: &str, ports: Value| json!({"metadata": {"name": name}, "spec": {"type": kind, "selector": {"a": "b"}, "ports": ports}});
+    let ports = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]);
+    let made = api.post(&all, service("given", "NodePort", ports)).await.ok();
+    let of = |service: &Value, index: usize| service["spec"]["ports"][index]["nodePort"].as_i64();
+    let (first, second) = (of(&made, 0).unwrap(), of(&made, 1).unwrap());
+    assert!([first, second].iter().all(|port| (30_000..=32_767).contains(port)) && first != second, "{made}");
+    // What a manifest leaves out stays.
+    let version = &made["metadata"]["resourceVersion"];
+    let mut again = service("given", "NodePort", json!([{"name": "a", "port": 80}]));
+    again["metadata"]["resourceVersion"] = version.clone();
+    let path = format!("{all}/given");
+    assert_eq!(of(&api.put(&path, again).await.ok(), 0), Some(first));
+    let taken = json!([{"port": 80, "nodePort": first}]);
+    let refused = api.post(&all, service("taken", "NodePort", taken.clone())).await;
+    refused.fails_with(422, "spec.ports[0].nodePort: Invalid value: ");
+    let udp = json!([{"port": 80, "nodePort": first, "protocol": "UDP"}]);
+    assert_eq!(of(&api.post(&all, service("other-protocol", "NodePort", udp)).await.ok(), 0), Some(first));
+    let outside = api.post(&all, service("outside", "NodePort", json!([{"port": 80, "nodePort": 80}]))).await;
+    outside.fails_with(422, "provided port is not in the valid range. The range of valid ports is 30000-32767");
+    // Another type has no use for it, and somebody else may have it.
+    let changed = api.patch(&path, MERGE, json!({"spec": {"type": "ClusterIP"}})).await.ok();
+    assert_eq!(of(&changed, 0), None, "{changed}");
+    assert_eq!(of(&api.post(&all, service("taken", "NodePort", taken)).await.ok(), 0), Some(first));
+    let balancer = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"});
+    let changed = api.patch(&path, MERGE, json!({ "spec": balancer })).await.ok();
+    let (port, check) = (of(&changed, 0), changed["spec"]["healthCheckNodePort"].as_i64());
+    assert!(port.is_some() && check.is_some() && port != check, "{changed}");
 }

@@ -58,5 +58,8 @@ fn tables(node: &EdgeNode) -> String {
     let output = Command::new("nft").args(["list", "ruleset"]).output().expect("nft starts");
     let all = String::from_utf8_lossy(&output.stdout).into_owned();
     let tables = all.split("\ntable ").filter(|table| table.contains("services-") && table.contains(&namespace));
-    tables.map(|table| format!("table {table}\n")).collect()
+    // Chains that came later are listed later.
+    let mut lines: Vec<&str> = tables.flat_map(str::lines).collect();
+    lines.sort_unstable();
+    lines.join("\n")
 }

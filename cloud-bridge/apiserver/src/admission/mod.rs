@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::auth::node;
 use super::storage::{Store, Stored};
-use crate::kinds::service::cluster_ip;
+use crate::kinds::service::{cluster_ip, node_port};
 use crate::kinds::volume;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::key::ObjectKey;
@@ -51,6 +51,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
         && let Some(range) = ctx.inner.config.services
     {
         cluster_ip::allocate(range, store, &ctx.resource, value)?;
+        node_port::allocate(store, &ctx.resource, value)?;
     }
     node_restriction::restrict_create(ctx, store, value)
 }
@@ -76,13 +77,16 @@ pub(crate) fn validate(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Op
     limit_ranger::judge(store, ctx, new, old)
 }
 
-/// Gives an updated object what it has of the cluster: the address of a Service that had none.
+/// Gives an updated object what it has of the cluster: the address and the ports of a Service that had none.
 pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
     if ctx.resource.rules().cluster_ip
         && let Some(range) = ctx.inner.config.services
-        && old["spec"]["clusterIP"] != new["spec"]["clusterIP"]
+        && old["spec"] != new["spec"]
     {
-        cluster_ip::allocate(range, store, &ctx.resource, new)?;
+        if old["spec"]["clusterIP"] != new["spec"]["clusterIP"] {
+            cluster_ip::allocate(range, store, &ctx.resource, new)?;
+        }
+        node_port::allocate(store, &ctx.resource, new)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Services.
 
 pub(crate) mod cluster_ip;
+pub(crate) mod node_port;
 mod table;
 pub(crate) mod validate;
 
@@ -102,6 +103,7 @@ fn prepare_update(new: &mut Value, old: &Value) {
         }
     }
     cluster_ips(new);
+    node_port::inherit(new, old);
 }
 
 /// `clusterIPs` repeats `clusterIP`.

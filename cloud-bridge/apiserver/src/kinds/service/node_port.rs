@@ -1,0 +1,143 @@
+//! Node ports of Services: which are taken is what the stored Services say, nothing else.
+//! K8s pkg/registry/core/service/storage/alloc.go and pkg/registry/core/service/strategy.go.
+
+use std::collections::BTreeSet;
+
+use edge_protocol::json::SetField;
+use serde_json::{Value, json};
+
+use crate::resource::Resource;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::storage::{Store, StoreError};
+use apimachinery::field::FieldError;
+use apimachinery::json::{flag, integer, items, items_mut, object_mut, text};
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+
+/// Kubernetes' default.
+const FIRST: i64 = 30_000;
+const LAST: i64 = 32_767;
+/// Left to those who choose (K8s pkg/registry/core/service/portallocator, KEP-3668).
+const STATIC_BAND: i64 = 86;
+
+/// Of protocol and port. Health checks are TCP.
+type Taken = BTreeSet<(String, i64)>;
+
+/// Gives the ports of a Service the node ports they need, or checks those they ask for.
+pub(crate) fn allocate(store: &Store, resource: &Resource, service: &mut Value) -> ApiResult<()> {
+    if !needs(&service["spec"]) && !needs_health_check(&service["spec"]) {
+        return Ok(());
+    }
+    let taken = taken(store, &ObjectKey::of(service))?;
+    let mut own: BTreeSet<i64> = items(&service["spec"], "ports").iter().filter_map(asked).collect();
+    let mut wrong = Vec::new();
+    let refused = |protocol: &str, port: i64| match (FIRST..=LAST).contains(&port) {
+        false => Some(format!("provided port is not in the valid range. The range of valid ports is {FIRST}-{LAST}")),
+        true => taken.contains(&(protocol.to_owned(), port)).then(|| "provided port is already allocated".to_owned()),
+    };
+    let free = |own: &mut BTreeSet<i64>| {
+        let used = |port: &i64| own.contains(port) || taken.iter().any(|(_, other)| other == port);
+        let size = LAST - FIRST - STATIC_BAND + 1;
+        let seed = i64::from(meta::random_number());
+        let upper = (0..size).map(|n| FIRST + STATIC_BAND + (seed + n) % size);
+        let port = upper.chain(FIRST..FIRST + STATIC_BAND).find(|port| !used(port));
+        own.extend(port);
+        port.ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full".to_owned()))
+    };
+    if needs(&service["spec"]) {
+        let Some(spec) = service.get_mut("spec") else { return Ok(()) };
+        for (index, port) in items_mut(spec, "ports").enumerate() {
+            match asked(port) {
+                Some(number) => {
+                    if let Some(why) = refused(text(port, "protocol"), number) {
+                        let field = format!("spec.ports[{index}].nodePort");
+                        wrong.push(FieldError::invalid(field, &number.into(), &why));
+                    }
+                }
+                None => port.set("nodePort", free(&mut own)?.into()),
+            }
+        }
+    }
+    if needs_health_check(&service["spec"]) {
+        match integer(&service["spec"], "healthCheckNodePort").filter(|port| *port != 0) {
+            Some(number) => {
+                if let Some(why) = refused("TCP", number) {
+                    wrong.push(FieldError::invalid("spec.healthCheckNodePort", &number.into(), &why));
+                }
+            }
+            None => service.set_at(&["spec", "healthCheckNodePort"], free(&mut own)?.into()),
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(ApiError::invalid(resource, meta::text(service, "name"), &wrong)) }
+}
+
+/// What an update leaves out was given before and stays; what its new type has no use for goes, unless somebody asks for it.
+pub(super) fn inherit(new: &mut Value, old: &Value) {
+    let (had, wants) = (needs(&old["spec"]), needs(&new["spec"]));
+    let mut used: BTreeSet<i64> = items(&new["spec"], "ports").iter().filter_map(asked).collect();
+    let of = |port: &Value| (integer(port, "port"), text(port, "protocol").to_owned());
+    let before: Vec<_> =
+        items(&old["spec"], "ports").iter().filter_map(|port| Some((of(port), asked(port)?))).collect();
+    let (check, kept) = (needs_health_check(&new["spec"]), integer(&old["spec"], "healthCheckNodePort"));
+    let Some(spec) = new.get_mut("spec") else { return };
+    for port in items_mut(spec, "ports") {
+        match asked(port) {
+            None if had && wants => {
+                let same = before.iter().find(|(other, number)| *other == of(port) && !used.contains(number));
+                if let Some((_, number)) = same {
+                    used.insert(*number);
+                    port.set("nodePort", json!(number));
+                }
+            }
+            Some(number) if had && !wants && before.iter().any(|(_, other)| *other == number) => {
+                if let Some(port) = port.as_object_mut() {
+                    port.remove("nodePort");
+                }
+            }
+            _ => {}
+        }
+    }
+    let asked = integer(spec, "healthCheckNodePort").filter(|port| *port != 0);
+    if let Some(kept) = kept.filter(|port| *port != 0) {
+        if check && asked.is_none() {
+            spec.set("healthCheckNodePort", kept.into());
+        } else if !check
+            && asked == Some(kept)
+            && let Some(spec) = object_mut(new, "spec")
+        {
+            spec.remove("healthCheckNodePort");
+        }
+    }
+}
+
+fn needs(spec: &Value) -> bool {
+    match text(spec, "type") {
+        "NodePort" => true,
+        "LoadBalancer" => {
+            spec["allocateLoadBalancerNodePorts"].is_null() || flag(spec, "allocateLoadBalancerNodePorts")
+        }
+        _ => false,
+    }
+}
+
+fn needs_health_check(spec: &Value) -> bool {
+    text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+}
+
+fn asked(port: &Value) -> Option<i64> {
+    integer(port, "nodePort").filter(|port| *port != 0)
+}
+
+fn taken(store: &Store, own: &ObjectKey) -> Result<Taken, StoreError> {
+    let mut taken = Taken::new();
+    for service in store.list("services", None, None, None)?.iter().filter(|service| service.key != *own) {
+        let spec = &service.value()["spec"];
+        let ports =
+            items(spec, "ports").iter().filter_map(|port| Some((text(port, "protocol").to_owned(), asked(port)?)));
+        taken.extend(ports);
+        taken.extend(
+            integer(spec, "healthCheckNodePort").filter(|port| *port != 0).map(|port| ("TCP".to_owned(), port)),
+        );
+    }
+    Ok(taken)
+}
