@@ -16,6 +16,8 @@ use super::sources::News;
 use crate::dns::names;
 use crate::dns::zone::Cluster;
 use crate::launch::Launch;
+use crate::net::netlink::conntrack;
+use crate::net::services::datagrams::Destinations;
 use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
 use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW, protocol};
@@ -259,7 +261,10 @@ impl Services {
                 self.tables.forget();
                 self.phase = Phase::Whole;
             }
-            Done::Changed(Ok(())) => self.failures = 0,
+            Done::Changed(Ok(())) => {
+                self.failures = 0;
+                self.forget_datagrams(cx);
+            }
             // They are gone with the next replacement.
             Done::Swept(Ok(())) => {}
             Done::Changed(Err(why)) | Done::Swept(Err(why)) => {
@@ -307,6 +312,21 @@ impl Services {
                 .collect(),
             services: self.views.iter().map(service).collect(),
             pods: pods.iter().flat_map(|pod| pod.ips.iter().map(|ip| (*ip, pod.namespace.clone()))).collect(),
+        }
+    }
+
+    /// Senders that never pause find who answers now.
+    fn forget_datagrams(&self, cx: &Context) {
+        let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
+        let (none, mut all) = (EndpointView::default(), Destinations::at(&cx.host.host_ips));
+        for (name, view) in &self.views {
+            all.add(&name.0, view, &pods, self.others.get(name).unwrap_or(&none), &self.here);
+        }
+        if all.is_empty() {
+            return;
+        }
+        if let Err(error) = conntrack::forget_udp_where(|flow| all.is_stale(flow)) {
+            log::warn!("clients that never pause may miss new endpoints of UDP: {error}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! The address of a Service.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use sampan_tests::manifest::container_id;
 use sampan_tests::{Cluster, EdgeNode, can_run, get, until};
 use serde_json::json;
 
@@ -164,4 +165,49 @@ fn node_ports_lead_in_from_the_host_and_from_pods() {
     };
     from_host(&host, &port);
     from_host(&address(kubectl, "web"), "80");
+}
+
+#[test]
+fn s08_a_sender_of_datagrams_that_never_pauses_finds_the_next_pod() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("services-udp");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    let ports = json!({"ports": [{"port": 80, "targetPort": 8080, "protocol": "UDP"}]});
+    kubectl.apply_all(&[service("echo", "echo", &ports), server("a", &on, "echo")]);
+    // Answers each datagram with a name, in the pod's network.
+    let echo = |pod: &'static str| {
+        let id = container_id(&kubectl.wait_ready(pod)["status"]["containerStatuses"][0]);
+        let network = format!("/proc/{}/ns/net", node.container_pids()[&id]);
+        let network = std::fs::File::open(network).expect("the pod's network");
+        std::thread::spawn(move || {
+            nix::sched::setns(network, nix::sched::CloneFlags::CLONE_NEWNET).expect("entered");
+            let socket = UdpSocket::bind("0.0.0.0:8080").expect("a port");
+            let mut datagram = [0; 64];
+            while let Ok((_, from)) = socket.recv_from(&mut datagram) {
+                let _ = socket.send_to(pod.as_bytes(), from);
+            }
+        });
+    };
+    echo("a");
+    let at: SocketAddr = format!("{}:80", address(kubectl, "echo")).parse().expect("an address");
+    let sender = UdpSocket::bind("0.0.0.0:0").expect("a port");
+    sender.set_read_timeout(Some(Duration::from_millis(100))).expect("set");
+    let answers = |wanted: &str| {
+        until(Duration::from_secs(15), &format!("datagrams are answered by {wanted}"), || {
+            let mut answer = [0; 64];
+            let sent = sender.send_to(b"x\n", at).and_then(|_| sender.recv_from(&mut answer));
+            let (length, from) = sent.map_err(|error| error.to_string())?;
+            let said = String::from_utf8_lossy(&answer[..length]).trim().to_owned();
+            if said == wanted && from == at { Ok(()) } else { Err(format!("{said} at {from}")) }
+        });
+    };
+    answers("a");
+    kubectl.apply_all(&[server("b", &on, "echo")]);
+    echo("b");
+    node.edge_ok(&["exec", "a", "--", "rm", "/tmp/ready"]);
+    answers("b");
 }

@@ -3,6 +3,7 @@
 //! by themselves.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::libc;
 
@@ -13,23 +14,50 @@ use super::message::{Request, attributes};
 const GET: u16 = 0x0101;
 const DELETE: u16 = 0x0102;
 const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_TUPLE_REPLY: u16 = 2;
+/// In a tuple: addresses, then what the protocol adds.
+const CTA_TUPLE_IP: u16 = 1;
 const CTA_TUPLE_PROTO: u16 = 2;
+const CTA_IP_V4_SRC: u16 = 1;
+const CTA_IP_V4_DST: u16 = 2;
+const CTA_IP_V6_SRC: u16 = 3;
+const CTA_IP_V6_DST: u16 = 4;
 const CTA_PROTO_NUM: u16 = 1;
+const CTA_PROTO_SRC_PORT: u16 = 2;
 const CTA_PROTO_DST_PORT: u16 = 3;
+const UDP: u8 = 17;
 /// Bytes of `struct nfgenmsg`: family, version, a number of no use here.
 const NFGENMSG: usize = 4;
+
+/// A flow of datagrams: where its sender sends to, and who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    pub to: SocketAddr,
+    pub answered_by: SocketAddr,
+}
 
 /// Forgets all flows of UDP that were sent to one of `ports`; how many.
 ///
 /// # Errors
 /// The kernel does not tell of its flows (module `nf_conntrack_netlink`).
 pub fn forget_udp(ports: &[u16]) -> io::Result<usize> {
+    forget_udp_where(|flow| ports.contains(&flow.to.port()))
+}
+
+/// Forgets the flows of UDP of which `stale` says so; how many.
+///
+/// # Errors
+/// The kernel does not tell of its flows (module `nf_conntrack_netlink`).
+pub fn forget_udp_where(stale: impl Fn(Flow) -> bool) -> io::Result<usize> {
     let mut socket = Socket::open_netfilter()?;
     let mut flows: Vec<(u8, Vec<u8>)> = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         let family = u8::try_from(family).unwrap_or_default();
         socket.query(Request::new(GET, libc::NLM_F_DUMP, &[family, 0, 0, 0]), |body| {
-            flows.extend(original(body).filter(|tuple| sent_to(tuple, ports)).map(|tuple| (family, tuple.to_vec())));
+            let Some((tuple, flow)) = flow(body) else { return };
+            if stale(flow) {
+                flows.push((family, tuple.to_vec()));
+            }
         })?;
     }
     for (family, tuple) in &flows {
@@ -43,15 +71,27 @@ pub fn forget_udp(ports: &[u16]) -> io::Result<usize> {
     Ok(flows.len())
 }
 
-/// What the first datagram of a flow said.
-fn original(body: &[u8]) -> Option<&[u8]> {
-    attributes(body.get(NFGENMSG..)?).find(|(kind, _)| *kind == CTA_TUPLE_ORIG).map(|(_, tuple)| tuple)
+/// A flow of UDP, and the tuple by which the kernel knows it.
+fn flow(body: &[u8]) -> Option<(&[u8], Flow)> {
+    let body = body.get(NFGENMSG..)?;
+    let (original, reply) = (find(body, CTA_TUPLE_ORIG)?, find(body, CTA_TUPLE_REPLY)?);
+    let to = end(original, [CTA_IP_V4_DST, CTA_IP_V6_DST], CTA_PROTO_DST_PORT)?;
+    let answered_by = end(reply, [CTA_IP_V4_SRC, CTA_IP_V6_SRC], CTA_PROTO_SRC_PORT)?;
+    Some((original, Flow { to, answered_by }))
 }
 
-fn sent_to(tuple: &[u8], ports: &[u16]) -> bool {
-    let Some((_, transport)) = attributes(tuple).find(|(kind, _)| *kind == CTA_TUPLE_PROTO) else { return false };
-    let of = |wanted: u16| attributes(transport).find(|(kind, _)| *kind == wanted).map(|(_, payload)| payload);
-    let udp = of(CTA_PROTO_NUM).is_some_and(|number| number.first() == Some(&17));
-    let port = of(CTA_PROTO_DST_PORT).and_then(|port| Some(u16::from_be_bytes(port.get(..2)?.try_into().ok()?)));
-    udp && port.is_some_and(|port| ports.contains(&port))
+/// One end of a tuple of UDP.
+fn end(tuple: &[u8], [v4, v6]: [u16; 2], port: u16) -> Option<SocketAddr> {
+    let (addresses, transport) = (find(tuple, CTA_TUPLE_IP)?, find(tuple, CTA_TUPLE_PROTO)?);
+    if find(transport, CTA_PROTO_NUM)?.first() != Some(&UDP) {
+        return None;
+    }
+    let v4 = || <[u8; 4]>::try_from(find(addresses, v4)?).ok().map(|octets| IpAddr::V4(Ipv4Addr::from(octets)));
+    let v6 = || <[u8; 16]>::try_from(find(addresses, v6)?).ok().map(|octets| IpAddr::V6(Ipv6Addr::from(octets)));
+    let port = u16::from_be_bytes(find(transport, port)?.get(..2)?.try_into().ok()?);
+    Some(SocketAddr::new(v4().or_else(v6)?, port))
+}
+
+fn find(body: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(body).find(|(kind, _)| *kind == wanted).map(|(_, payload)| payload)
 }
