@@ -3,15 +3,16 @@
 //!
 //! A pod's readiness changes rules in the turn that notices it; the cloud is not asked, and need not be there.
 
+mod local_pod;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use edge_protocol::message::ObjectKey;
-use k8s_openapi::api::core::v1::Pod;
 
+use self::local_pod::local_pod;
 use super::context::Context;
-use super::pods::Entry;
 use super::sources::News;
 use crate::dns::names;
 use crate::dns::zone::Cluster;
@@ -20,10 +21,9 @@ use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
 use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
-use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW, protocol};
+use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW};
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables, apply};
 use crate::pod::clock::Mono;
-use crate::pod::spec::{host_network, lasting};
 use crate::store::{Store, StoreError};
 
 /// Between two changes of the kernel's rules: what comes meanwhile goes together.
@@ -51,7 +51,8 @@ pub(super) struct Services {
     others: BTreeMap<ServiceName, EndpointView>,
     /// Pods of this node by uid; none while there is no Service.
     pods: BTreeMap<String, LocalPod>,
-    /// Of those, the ones that reach each other without the host, as all did that older builds connected.
+    /// Of those that a Service leads to: their addresses, and whether they reach their neighbours without the node, as all
+    /// did that older builds connected.
     onlink: BTreeMap<IpAddr, bool>,
     dirty: BTreeSet<ServiceName>,
     pods_changed: bool,
@@ -171,7 +172,11 @@ impl Services {
     }
 
     fn look_at_addresses(&mut self, cx: &Context, launch: &Launch) {
-        let with_sandbox = cx.pods.iter().filter(|(_, entry)| entry.sandbox_ready());
+        let led_to = |uid: &String| {
+            let pod = self.pods.get(uid);
+            pod.is_some_and(|pod| self.views.iter().any(|((namespace, _), view)| pod.is_selected(namespace, view)))
+        };
+        let with_sandbox = cx.pods.iter().filter(|(uid, entry)| entry.sandbox_ready() && led_to(uid));
         let onlink = with_sandbox.flat_map(|(uid, entry)| {
             let onlink = !entry.record.sandbox.routed || launch.sandboxes.teardown.is_attached(uid);
             entry.record.ips.iter().map(move |ip| (*ip, onlink))
@@ -194,6 +199,9 @@ impl Services {
         }
         if self.phase != Phase::Known || self.pods.is_empty() {
             self.look_at_all_pods(cx, launch);
+        } else {
+            // A view may have come or gone.
+            self.look_at_addresses(cx, launch);
         }
         let network = &launch.sandboxes.teardown.network;
         let (nft, bridge) = (network.nft().to_owned(), network.settings().bridge.clone());
@@ -387,29 +395,4 @@ impl Services {
 
 fn is_view(key: &ObjectKey) -> bool {
     [SERVICE_VIEW, ENDPOINT_VIEW].contains(&key.kind.as_str())
-}
-
-/// A pod as Services see it; none for one that is not there yet, or no more.
-fn local_pod(cx: &Context, entry: &Entry) -> Option<LocalPod> {
-    let (pod, record): (&Pod, _) = (&entry.pod, &entry.record);
-    let spec = pod.spec.as_ref()?;
-    let ips = if host_network(pod) { &cx.host.host_ips } else { &record.ips };
-    if record.terminal.is_some() || !entry.sandbox_ready() || ips.is_empty() {
-        return None;
-    }
-    let ports = lasting(spec).flat_map(|container| container.ports.iter().flatten()).filter_map(|port| {
-        let number = u16::try_from(port.container_port).ok()?;
-        Some((port.name.clone()?, protocol(port.protocol.as_deref().unwrap_or_default())?, number))
-    });
-    Some(LocalPod {
-        namespace: record.namespace.clone(),
-        name: record.name.clone(),
-        labels: pod.metadata.labels.clone().unwrap_or_default(),
-        hostname: spec.hostname.clone(),
-        subdomain: spec.subdomain.clone(),
-        ips: ips.clone(),
-        ready: record.conditions.get("Ready").is_some_and(|mark| mark.status == "True"),
-        terminating: record.deletion.is_some(),
-        ports: ports.collect(),
-    })
 }
