@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, rlim_t, setrlimit};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use smol::future::FutureExt;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +33,7 @@ const MOST_CONNECTIONS: usize = 64;
 const IDLE: Duration = Duration::from_secs(10);
 /// Of the daemon's news.
 const LONGEST_NEWS: usize = 16 << 20;
-const MEMORY: u64 = 64 << 20;
+const MEMORY: rlim_t = 64 << 20;
 /// `nobody`, as everywhere.
 const NOBODY: u32 = 65_534;
 const DATAGRAM: usize = 4_096;
