@@ -68,7 +68,7 @@ impl EdgeSession {
         let mut out = Outgoing::new();
         let hello = ToCloud::Hello(Hello {
             protocol: version::SUPPORTED,
-            features: version::features(facts.compress, facts.services).map(str::to_owned).collect(),
+            features: version::features(facts.compress, facts.wants).map(str::to_owned).collect(),
             node: facts.node,
             cluster: facts.cluster.clone(),
             boot_id: facts.boot_id,

@@ -32,6 +32,10 @@ pub const RAW_STREAMS: &str = "streams1";
 /// whose Services are off does not say so.
 pub const SERVICES: &str = "services1";
 
+/// The edge has routes to the pods of nodes on its LAN, and wants to be told of those nodes: objects of kind `SiteView`, and
+/// endpoints of their pods. Not in [`FEATURES`]: a node says so when it is configured.
+pub const ROUTES: &str = "routes1";
+
 /// More names than this in a hello or welcome are cut off: nobody has that many.
 const MAX_FEATURES: usize = 64;
 
@@ -127,15 +131,37 @@ pub enum RefuseReason {
     Unknown,
 }
 
+/// What a side wants only when it is configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// To be told of Services.
+    pub services: bool,
+    /// To be told of the nodes of its LAN.
+    pub routes: bool,
+}
+
+impl Wants {
+    /// Everything, as a bridge does.
+    pub const ALL: Self = Self { services: true, routes: true };
+
+    /// What a hello asks for.
+    pub fn of(hello: &Hello) -> Self {
+        let has = |name| hello.features.iter().take(MAX_FEATURES).any(|feature| feature == name);
+        Self { services: has(SERVICES), routes: has(ROUTES) }
+    }
+}
+
 /// Features of this side.
-pub fn features(compress: bool, services: bool) -> impl Iterator<Item = &'static str> {
+pub fn features(compress: bool, wants: Wants) -> impl Iterator<Item = &'static str> {
     let packed = compress.then_some([COMPRESS, RAW_STREAMS]).into_iter().flatten();
-    FEATURES.iter().copied().chain(packed).chain(services.then_some(SERVICES))
+    let wanted = [(wants.services, SERVICES), (wants.routes, ROUTES)];
+    let wanted = wanted.into_iter().filter_map(|(wanted, name)| wanted.then_some(name));
+    FEATURES.iter().copied().chain(packed).chain(wanted)
 }
 
 /// Features both sides name, in our order; ours are a bridge's.
 pub fn common_features(compress: bool, theirs: &[String]) -> Vec<String> {
-    features(compress, true)
+    features(compress, Wants::ALL)
         .filter(|ours| theirs.iter().take(MAX_FEATURES).any(|theirs| theirs == ours))
         .map(str::to_owned)
         .collect()

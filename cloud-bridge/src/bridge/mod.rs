@@ -7,6 +7,7 @@
 //! | `informers` | the watches that feed `world` |
 //! | `node_informer` | the Node objects: rewritten when somebody else changed them |
 //! | `node_access` | which nodes may connect |
+//! | `sites` | pure: which nodes share a LAN, and what they are told of each other |
 //! | `credential` | the certificate that a connection was made with |
 //! | `node` | one node's state and its present connection |
 //! | `session` | one connection |
@@ -41,18 +42,20 @@ mod service_view;
 mod session;
 mod settings;
 mod shared;
+mod sites;
 pub mod slim;
 mod streams;
 mod tokens;
 pub mod work_queue;
 pub mod world;
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use futures::io::{AsyncRead, AsyncWrite};
 use jiff::Timestamp;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use apimachinery::panics;
 use autonomy::Autonomy;
@@ -60,6 +63,7 @@ use clients::Clients;
 use node::Command;
 use node_access::NodeAccess;
 use shared::Shared;
+use sites::Sites;
 
 pub use credential::Credential;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
@@ -101,6 +105,7 @@ impl Bridge {
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
             informers: sender,
             node_access: NodeAccess::default(),
+            sites: watch::Sender::new(Sites::default()),
         });
         tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());
@@ -141,11 +146,12 @@ impl Bridge {
         Ok(from)
     }
 
-    /// Serves a node's connection until it ends. `node` has been proven by its certificate. `place` is given back
-    /// when the node has come in: its object and its list are where they should be.
+    /// Serves a node's connection from `peer` until it ends. `node` has been proven by its certificate. `place` is given
+    /// back when the node has come in: its object and its list are where they should be.
     pub async fn serve<S>(
         &self,
         node: &str,
+        peer: IpAddr,
         credential: Credential,
         socket: Socket<S>,
         place: Option<OwnedSemaphorePermit>,
@@ -153,7 +159,7 @@ impl Bridge {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match self.shared.node(node) {
-            Ok(node) => session::run(Arc::clone(&self.shared), node, credential, socket, place).await,
+            Ok(node) => session::run(Arc::clone(&self.shared), (node, peer), credential, socket, place).await,
             Err(error) => log::error!("node {node}: {error}"),
         }
     }

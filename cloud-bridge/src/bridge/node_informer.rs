@@ -16,6 +16,7 @@ use kube::{Api, Client};
 use super::node_access::{self, Access};
 use super::reports::BRIDGED_LABEL;
 use super::shared::Shared;
+use super::sites::Neighbour;
 use super::slim::SlimNode;
 
 /// Before a question that the API did not answer is asked again: what is revoked is out within ten seconds.
@@ -54,10 +55,14 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
                         questions.push(gone(Weak::clone(&weak), name));
                     }
                 }
+                shared.all_located(|name| listed.contains(name));
                 listed = HashSet::new();
                 shared.autonomy.listed();
             }
-            Ok(Event::Delete(node)) => questions.push(gone(weak, node.name().to_owned())),
+            Ok(Event::Delete(node)) => {
+                shared.located(node.name(), None);
+                questions.push(gone(weak, node.name().to_owned()));
+            }
             Err(error) => log::warn!("watching nodes: {error}"),
         }
     }
@@ -65,6 +70,7 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
 
 fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     shared.access_changed(node.name(), Access::of(&node.metadata));
+    shared.located(node.name(), Neighbour::of(&node.metadata, node.pod_cidrs()));
     if let Some(session) = node.session() {
         shared.session_seen(node.name(), session);
     }

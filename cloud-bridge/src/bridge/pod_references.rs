@@ -18,7 +18,7 @@ pub(super) const API_SERVICE: &str = "kubernetes";
 pub(super) const API_NAMESPACE: &str = "default";
 /// Kind of a group: the Services of a namespace as nodes see them, a [`SERVICE_VIEW`] for each and an [`ENDPOINT_VIEW`] for
 /// those that have endpoints other than a node's own pods. Its name is [`ALL_SERVICES`], or one of the two Services that
-/// every pod may use, which are not in that one.
+/// every pod may use, which are not in that one. After an `@` the site whose pods are among the endpoints.
 pub(super) const SERVICE_VIEWS: &str = "ServiceViews";
 pub(super) const SERVICE_VIEW: &str = "ServiceView";
 pub(super) const ENDPOINT_VIEW: &str = "EndpointView";
@@ -71,12 +71,12 @@ pub enum ServiceScope {
     Cluster,
 }
 
-/// The groups of Services that a node with a pod in this namespace is told of.
-pub(super) fn service_views(namespace: &str, scope: ServiceScope) -> Vec<ObjectKey> {
+/// The groups of Services that a node with a pod in this namespace is told of, with the endpoints of a site's pods.
+pub(super) fn service_views(namespace: &str, scope: ServiceScope, site: Option<&str>) -> Vec<ObjectKey> {
     let key = |namespace: &str, name: &str| ObjectKey {
         kind: SERVICE_VIEWS.to_owned(),
         namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        name: site.map_or_else(|| name.to_owned(), |site| format!("{name}@{site}")),
     };
     match scope {
         ServiceScope::Cluster => vec![key("", ALL_SERVICES)],
@@ -84,6 +84,11 @@ pub(super) fn service_views(namespace: &str, scope: ServiceScope) -> Vec<ObjectK
             vec![key(namespace, ALL_SERVICES), key(API_NAMESPACE, API_SERVICE), key(DNS_NAMESPACE, DNS_SERVICE)]
         }
     }
+}
+
+/// Which Services a group is of, and of which site it has the pods.
+pub(super) fn group_and_site(name: &str) -> (&str, Option<&str>) {
+    name.split_once('@').map_or((name, None), |(group, site)| (group, Some(site)))
 }
 
 /// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.

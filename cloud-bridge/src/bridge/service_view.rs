@@ -6,6 +6,7 @@ use edge_protocol::message::{Object, ObjectKey};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
+use super::informers::service_views::Members;
 use super::pod_references::{ENDPOINT_VIEW, SERVICE_VIEW};
 use super::slim::made_object;
 
@@ -82,29 +83,45 @@ fn port(from: &Value) -> Value {
     port
 }
 
-/// Endpoints that are pods of nobody: a node knows its own pods, and none reaches those of another node. None without.
+/// Endpoints that are no pods, and the pods of these nodes: of its own a node knows better. None without.
 pub(super) fn endpoint_view<'a>(
-    service: &DynamicObject,
+    service: &Object,
     slices: impl Iterator<Item = &'a DynamicObject>,
+    site: Option<&Members>,
 ) -> Option<Object> {
     let mut found = Vec::new();
     for slice in slices {
-        let endpoints: Vec<Value> = items(&slice.data["endpoints"]).filter_map(endpoint).collect();
+        let endpoints: Vec<Value> = items(&slice.data["endpoints"]).filter_map(|from| endpoint(from, site)).collect();
         if !endpoints.is_empty() {
             let ports: Vec<Value> = items(&slice.data["ports"]).map(port).collect();
             found.push(json!({ "ports": ports, "endpoints": endpoints }));
         }
     }
     (!found.is_empty()).then_some(())?;
-    made(ENDPOINT_VIEW, service, json!({ "kind": ENDPOINT_VIEW, "slices": found }))
+    let key = ObjectKey { kind: ENDPOINT_VIEW.into(), ..service.digest.key.clone() };
+    Some(made_object(key, service.digest.uid.clone(), json!({ "kind": ENDPOINT_VIEW, "slices": found })))
 }
 
-fn endpoint(from: &Value) -> Option<Value> {
-    if from["targetRef"]["kind"] == "Pod" {
+fn endpoint(from: &Value, site: Option<&Members>) -> Option<Value> {
+    let is_pod = from["targetRef"]["kind"] == "Pod";
+    let near = || from["nodeName"].as_str().is_some_and(|node| site.is_some_and(|site| site.has(node)));
+    if is_pod && !near() {
         return None;
     }
     let mut endpoint = json!({ "addresses": from["addresses"] });
-    for field in ["nodeName", "hostname"] {
+    if is_pod {
+        endpoint.set("pod", true.into());
+    }
+    let hints = |field: &str| -> Vec<Value> {
+        items(&from["hints"][field]).map(|hint| &hint["name"]).filter(|name| name.is_string()).cloned().collect()
+    };
+    for field in ["forZones", "forNodes"] {
+        let names = hints(field);
+        if !names.is_empty() {
+            endpoint.set(field, names.into());
+        }
+    }
+    for field in ["nodeName", "hostname", "zone"] {
         if from[field].is_string() {
             endpoint.set(field, from[field].clone());
         }
@@ -133,6 +150,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bridge::sites::{Neighbour, Sites};
 
     fn object(value: Value) -> DynamicObject {
         serde_json::from_value(value).unwrap()
@@ -169,14 +187,23 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_pods_are_the_business_of_their_nodes() {
+    fn endpoints_of_pods_are_told_to_nodes_that_have_a_way_to_them() {
         let slice = |endpoints: Value| {
             object(json!({"metadata": {"name": "s", "labels": {SERVICE_NAME: "web"}}, "addressType": "IPv4",
                 "ports": [{"name": "http", "protocol": "TCP", "port": 8080}], "endpoints": endpoints}))
         };
-        let of = |slices: &[DynamicObject]| endpoint_view(&service(json!({}), json!({})), slices.iter());
-        let pod = json!({"addresses": ["10.0.0.2"], "nodeName": "n1", "targetRef": {"kind": "Pod", "name": "p"}});
+        let web = service_view(&service(json!({}), json!({"clusterIP": "10.96.0.7"}))).unwrap();
+        let of = |slices: &[DynamicObject]| endpoint_view(&web, slices.iter(), None);
+        let pod = json!({"addresses": ["10.0.0.2"], "nodeName": "n1", "zone": "z", "targetRef": {"kind": "Pod"},
+            "hints": {"forZones": [{"name": "z"}], "forNodes": [{"name": "n1"}, {"name": 7}, 7]}});
         assert!(of(&[slice(json!([pod]))]).is_none());
+        let mut sites = Sites::default();
+        sites.set("n1", Some(Neighbour::at("hall")));
+        let near = |site: &str| endpoint_view(&web, [slice(json!([pod]))].iter(), Some(&Members::of(&sites, site)));
+        assert!(near("other").is_none());
+        let told = json!([{"addresses": ["10.0.0.2"], "pod": true, "nodeName": "n1", "zone": "z",
+            "forZones": ["z"], "forNodes": ["n1"]}]);
+        assert_eq!(near("hall").unwrap().body["slices"][0]["endpoints"], told);
         let own =
             json!({"addresses": ["192.0.2.7"], "conditions": {"ready": true, "serving": false, "terminating": true}});
         let view = of(&[slice(json!([pod, own])), slice(json!([])), slice(json!("x"))]).unwrap();

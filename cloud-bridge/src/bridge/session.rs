@@ -7,6 +7,7 @@ mod serving;
 mod socket;
 mod work;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -54,7 +55,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// Serves one connection until it ends.
 pub(super) async fn run<S>(
     shared: Arc<Shared>,
-    node: Arc<Node>,
+    (node, peer): (Arc<Node>, IpAddr),
     credential: Credential,
     socket: Socket<S>,
     place: Option<OwnedSemaphorePermit>,
@@ -64,7 +65,7 @@ pub(super) async fn run<S>(
     let (sender, commands) = mpsc::unbounded();
     let link = node.attach(sender, credential.issued, shared.elsewhere(&node.name), SystemTime::now());
     let name = node.name.clone();
-    let mut connection = Connection::new(shared, Arc::clone(&node), credential, &link);
+    let mut connection = Connection::new(shared, (Arc::clone(&node), peer), credential, &link);
     connection.place = place;
     let served = panics::isolate(format!("node {name}"), connection.serve(socket, commands)).await;
     let why = served.unwrap_or_else(|| "a panic of the bridge".to_owned());
@@ -88,6 +89,7 @@ where
 struct Connection {
     shared: Arc<Shared>,
     node: Arc<Node>,
+    peer: IpAddr,
     credential: Credential,
     session: BridgeSession,
     start: Instant,
@@ -115,7 +117,7 @@ fn repeat_within(nodes: usize) -> Duration {
 }
 
 impl Connection {
-    fn new(shared: Arc<Shared>, node: Arc<Node>, credential: Credential, link: &Link) -> Self {
+    fn new(shared: Arc<Shared>, (node, peer): (Arc<Node>, IpAddr), credential: Credential, link: &Link) -> Self {
         let mut settings = BridgeSettings::new(node.name.clone(), shared.cluster.clone(), link.session);
         settings.heartbeat = shared.settings.heartbeat;
         settings.compress = true;
@@ -145,6 +147,7 @@ impl Connection {
             large: Large::No,
             shared,
             node,
+            peer,
             credential,
         }
     }

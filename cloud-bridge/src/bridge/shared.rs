@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use edge_protocol::message::{ObjectKey, RenewAnswer};
+use edge_protocol::version::Wants;
 use ring::rand::{SecureRandom, SystemRandom};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::autonomy::Autonomy;
 use super::clients::Clients;
@@ -15,6 +16,7 @@ use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
 use super::reports::NodeOverrides;
 use super::settings::Settings;
+use super::sites::{Neighbour, Sites};
 use crate::pki::authority::hex;
 
 pub(super) struct Shared {
@@ -31,6 +33,7 @@ pub(super) struct Shared {
     pub(super) autonomy: Autonomy,
     pub(super) informers: mpsc::UnboundedSender<Command>,
     pub(super) node_access: NodeAccess,
+    pub(super) sites: watch::Sender<Sites>,
 }
 
 impl Shared {
@@ -85,8 +88,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, services: bool) {
-        let _ = self.informers.send(Command::Connected { node: node.to_owned(), session, resumed, services });
+    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, wants: Wants) {
+        let _ = self.informers.send(Command::Connected { node: node.to_owned(), session, resumed, wants });
     }
 
     /// The node's object was deleted: it is sent away, and nothing is kept of it.
@@ -126,6 +129,23 @@ impl Shared {
         drop(sessions);
         if let Some(node) = self.known(name) {
             node.superseded(session);
+        }
+    }
+
+    /// A node's object says where it is: on which LAN, and with which pods behind it.
+    pub(super) fn located(&self, name: &str, neighbour: Option<Neighbour>) {
+        if self.sites.send_if_modified(|sites| sites.set(name, neighbour)) {
+            let _ = self.informers.send(Command::Located(Some(name.to_owned())));
+        }
+    }
+
+    /// All Node objects have been read, and no others are there.
+    pub(super) fn all_located(&self, names: impl Fn(&str) -> bool) {
+        let mut gone = Vec::new();
+        self.sites.send_modify(|sites| gone = sites.listed(names));
+        let _ = self.informers.send(Command::Located(None));
+        for name in gone {
+            let _ = self.informers.send(Command::Located(Some(name)));
         }
     }
 

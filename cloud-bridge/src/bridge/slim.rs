@@ -50,7 +50,15 @@ apimachinery::read_as!(SlimNode, Node);
 pub struct SlimNode {
     pub metadata: ObjectMeta,
     #[serde(default)]
+    spec: WatchedSpec,
+    #[serde(default)]
     status: WatchedStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct WatchedSpec {
+    #[serde(default, rename = "podCIDRs")]
+    pod_cidrs: Vec<String>,
 }
 
 impl SlimNode {
@@ -61,6 +69,11 @@ impl SlimNode {
     /// Fencing number of its newest connection to any bridge.
     pub(super) fn session(&self) -> Option<u64> {
         self.metadata.annotations.as_ref()?.get(SESSION_ANNOTATION)?.parse().ok()
+    }
+
+    /// Ranges of its pods' addresses, as the cluster has given them to it.
+    pub(super) fn pod_cidrs(&self) -> &[String] {
+        &self.spec.pod_cidrs
     }
 
     /// Status of the Ready condition: `True`, `False`, `Unknown`, or empty.

@@ -20,8 +20,9 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 use edge_protocol::state::MAX_TOMBSTONES;
+use edge_protocol::version::Wants;
 
-use super::pod_references::{ServiceScope, service_views};
+use super::pod_references::ServiceScope;
 use super::slim::BoundPod;
 use shared::Shared;
 pub use told::{Group, Told};
@@ -61,6 +62,8 @@ pub struct World {
     /// Number of the newest round of readings.
     round: u64,
     service_scope: ServiceScope,
+    /// It is known of every node of which site it is.
+    located: bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,8 +72,12 @@ struct Node {
     pods: BTreeMap<String, Box<Pod>>,
     /// Of the connection that is to be told everything.
     session: u64,
-    /// It wants to be told of Services.
-    services: bool,
+    /// What it wants to be told of beside its pods.
+    wants: Wants,
+    /// Where it is, if it wants routes.
+    site: Option<Box<str>>,
+    /// What it is told of because of that.
+    own: Box<[Arc<ObjectKey>]>,
     /// What is older than this round may be older than what the node holds.
     round: u64,
     /// Its pods have been read in that round or later.
@@ -117,8 +124,9 @@ impl World {
     /// Forgets a node and all it used.
     pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for pod in self.nodes.remove(node).unwrap_or_default().pods.into_values() {
-            self.release(node, &pod.refs, &mut effects);
+        let view = self.nodes.remove(node).unwrap_or_default();
+        for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own]) {
+            self.release(node, &refs, &mut effects);
         }
         effects.retain(|effect| matches!(effect, Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Admit { .. }));
         effects
@@ -132,6 +140,11 @@ impl World {
             (view.seeded, view.listed) = (false, false);
             view.asked.clear();
         }
+    }
+
+    /// Number of the newest round of readings.
+    pub fn present_round(&self) -> u64 {
+        self.round
     }
 
     /// Nodes are about to be asked for; the number goes with the answer.
@@ -269,9 +282,8 @@ impl World {
             return;
         }
         let old = old.map(|old| old.refs.clone()).unwrap_or_default();
-        let scope = self.service_scope;
-        let services = view.services.then(|| service_views(&key.namespace, scope)).into_iter().flatten();
-        let refs: BTreeSet<ObjectKey> = refs.into_iter().chain(services).collect();
+        let refs: BTreeSet<ObjectKey> =
+            refs.into_iter().chain(view.groups(&key.namespace, self.service_scope)).collect();
         let known = |name: &ObjectKey| self.shared.get_key_value(name).map(|(known, _)| Arc::clone(known));
         let refs: Box<[_]> = refs.into_iter().map(|name| known(&name).unwrap_or_else(|| Arc::new(name))).collect();
         let held = Some(Told::new(object));
@@ -297,7 +309,8 @@ impl World {
         let shared = &self.shared;
         let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_pending_for(node));
         let late = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_late_for(node, view.round));
-        let mut complete = view.seeded && view.asked.is_empty();
+        let placed = self.located || !view.wants.routes;
+        let mut complete = view.seeded && view.asked.is_empty() && placed && !view.own.iter().any(|name| late(name));
         for pod in view.pods.values_mut() {
             if !view.listed && pod.refs.iter().any(|name| late(name)) {
                 complete = false;

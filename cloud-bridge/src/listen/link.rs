@@ -35,7 +35,7 @@ pub(super) async fn upgrade(
             Ok(upgraded) => {
                 let stream = Gather::new(TokioAdapter::new(TokioIo::new(upgraded)));
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await;
-                context.bridge.serve(&node, credential, socket.split(), place).await;
+                context.bridge.serve(&node, peer.ip().to_canonical(), credential, socket.split(), place).await;
             }
             Err(error) => log::info!("{peer}: node {node}: upgrade: {error}"),
         }

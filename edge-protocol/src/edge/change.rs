@@ -2,7 +2,7 @@
 
 use crate::message::{Object, ObjectDigest, ObjectKey, Position, RenewAnswer, TokenAnswer};
 use crate::stream::StreamEvent;
-use crate::version::Welcome;
+use crate::version::{Wants, Welcome};
 
 /// What the node knows before it connects, from its store.
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ pub struct EdgeFacts {
     pub held: Vec<ObjectDigest>,
     /// The caller can inflate frames ([`compress`](crate::compress)).
     pub compress: bool,
-    /// It wants to be told of Services.
-    pub services: bool,
+    /// What it wants to be told of.
+    pub wants: Wants,
 }
 
 impl EdgeFacts {
@@ -35,7 +35,7 @@ impl EdgeFacts {
             position: None,
             held: Vec::new(),
             compress: false,
-            services: false,
+            wants: Wants::default(),
         }
     }
 }

@@ -1,15 +1,17 @@
 //! What connections ask of the informers.
 
 use edge_protocol::message::ObjectKey;
+use edge_protocol::version::Wants;
 
 /// What others ask of the informers.
 #[derive(Debug)]
 pub(in super::super) enum Command {
     /// Keep the pods of this node from now on.
     Add(String),
-    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again. Whether it
-    /// wants to be told of Services.
-    Connected { node: String, session: u64, resumed: bool, services: bool },
+    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again.
+    Connected { node: String, session: u64, resumed: bool, wants: Wants },
+    /// This node is on another LAN than before; without a name: it is known by now of every node where it is.
+    Located(Option<String>),
     /// The node is gone for good.
     Drop(String),
     /// The pods of this node are to have the tolerations that its object speaks of.

@@ -12,12 +12,14 @@ use super::ask::{finish_mirror, restore_ready};
 use super::claims::follow_claim;
 use super::labels::tell_labels;
 use super::object::watch_object;
-use super::service_views::watch_service_views;
+use super::service_views::tell_service_views;
 use super::services::watch_services;
+use super::site_view::tell_site;
 use super::{Informers, panics};
 use crate::bridge::pod_references::{CLAIM, NODE_LABELS, SERVICE_LINKS, SERVICE_VIEWS};
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
+use crate::bridge::sites::SITE_VIEW;
 use crate::bridge::world::Effect;
 
 /// Effects that are carried out in one go.
@@ -87,11 +89,19 @@ impl Informers {
         let (client, own) = (self.clients.as_node(node), self.clients.own().clone());
         let (what, news, node) = (key.clone(), self.news.clone(), node.to_owned());
         let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
+        let services = (key.kind == SERVICE_VIEWS).then(|| {
+            let round = self.world.present_round();
+            self.service_watches.get(&own, &key, round)
+        });
+        let sites = self.sites.clone();
         let follow = move || -> BoxFuture<'static, ()> {
-            let (client, what, news) = (client.clone(), what.clone(), news.clone());
+            let (client, what, news, sites) = (client.clone(), what.clone(), news.clone(), sites.clone());
+            if let Some(services) = services.clone() {
+                return tell_service_views(services, sites, what, watch, news).boxed();
+            }
             match what.kind.as_str() {
                 SERVICE_LINKS => watch_services(client, what, watch, news, api.clone()).boxed(),
-                SERVICE_VIEWS => watch_service_views(own.clone(), what, watch, news).boxed(),
+                SITE_VIEW => tell_site(sites, what, watch, news).boxed(),
                 NODE_LABELS => tell_labels(client, node.clone(), what, watch, news).boxed(),
                 CLAIM => follow_claim(client, what, watch, news).boxed(),
                 _ => watch_object(client, what, watch, news).boxed(),

@@ -16,8 +16,10 @@ mod labels;
 mod look_up;
 mod object;
 mod resource;
-mod service_views;
+pub(super) mod service_views;
+mod service_watch;
 mod services;
+mod site_view;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::pin;
@@ -30,12 +32,13 @@ use futures::{FutureExt, StreamExt};
 use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::clients::Clients;
 use super::requests::Requests;
 use super::shared::Shared;
+use super::sites::Sites;
 use super::slim::{BoundPod, SlimPod};
 use super::world::{Effect, World};
 use admit::{Admission, Admissions};
@@ -45,6 +48,7 @@ use command::Command;
 use gone::IsGone;
 use look_up::LookUps;
 use object::{News, What};
+use service_watch::ServiceWatches;
 
 /// So many nodes are asked for one by one; for more, one list of all pods is less work for the API.
 const FEW: usize = 8;
@@ -57,7 +61,9 @@ type Questions = FuturesUnordered<BoxFuture<'static, Answer>>;
 /// Follows until the bridge is gone.
 pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mpsc::UnboundedReceiver<Command>) {
     let (sender, mut news) = mpsc::channel(NEWS);
-    let service_scope = shared.upgrade().map(|shared| shared.settings.service_scope).unwrap_or_default();
+    let Some(present) = shared.upgrade() else { return };
+    let (service_scope, sites) = (present.settings.service_scope, present.sites.subscribe());
+    drop(present);
     let mut informers = Informers {
         shared,
         world: World::new(service_scope),
@@ -71,6 +77,8 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         admissions: Admissions::default(),
         look_ups: LookUps::default(),
         effects: VecDeque::new(),
+        service_watches: ServiceWatches::default(),
+        sites,
         clients,
     };
     let pods: Api<SlimPod> = Api::all(informers.clients.own().clone());
@@ -140,6 +148,8 @@ struct Informers {
     look_ups: LookUps,
     /// To be carried out, in order.
     effects: VecDeque<Effect>,
+    service_watches: ServiceWatches,
+    sites: watch::Receiver<Sites>,
 }
 
 impl Informers {
@@ -148,16 +158,26 @@ impl Informers {
             Command::Add(node) => {
                 self.world.add_node(&node);
             }
-            Command::Connected { node, session, resumed, services } => {
+            Command::Connected { node, session, resumed, wants } => {
                 let effects = self.world.connected(&node);
                 self.apply(effects);
-                let effects = self.world.wants_services(&node, services);
+                let site = self.sites.borrow().of(&node).map(str::to_owned);
+                let effects = self.world.wants(&node, wants, site.as_deref());
                 self.apply(effects);
                 if !resumed {
                     self.world.refresh(&node, session);
                     self.unseeded.insert(node);
                     self.seed();
                 }
+            }
+            Command::Located(Some(node)) => {
+                let site = self.sites.borrow().of(&node).map(str::to_owned);
+                let effects = self.world.located(&node, site.as_deref());
+                self.apply(effects);
+            }
+            Command::Located(None) => {
+                let effects = self.world.all_located();
+                self.apply(effects);
             }
             Command::Drop(node) => {
                 let effects = self.world.drop_node(&node);

@@ -13,8 +13,9 @@ mod pod;
 mod shape;
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use edge_protocol::message::{ObjectKey, Report};
 use jiff::Timestamp;
@@ -41,6 +42,8 @@ pub(super) struct Reports {
     session: u64,
     /// Other bridges may write for the node, too.
     pub(super) replicated: bool,
+    /// From where the node has connected; only of one that wants routes.
+    pub(super) lan: OnceLock<IpAddr>,
     /// The API knows the number.
     claimed: AtomicBool,
     /// Labels and annotations as last written by this connection, hashed.
@@ -63,6 +66,7 @@ impl Reports {
             node,
             session,
             replicated: false,
+            lan: OnceLock::new(),
             claimed: AtomicBool::new(false),
             requests,
             own,

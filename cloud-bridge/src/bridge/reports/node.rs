@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Failure, Reports, code, news};
 use crate::bridge::requests::Patch;
+use crate::bridge::sites::{LAN_ADDRESSES, PEER_ADDRESS, lan_addresses};
 use apimachinery::node_labels::may_set;
 
 /// Marks the nodes that bridges speak for.
@@ -58,12 +59,22 @@ impl Reports {
         if self.replicated {
             wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
         }
+        if let Some(peer) = self.lan.get() {
+            wanted.metadata.set_at(&["annotations", LAN_ADDRESSES], lan_addresses(&node["status"]).into());
+            wanted.metadata.set_at(&["annotations", PEER_ADDRESS], peer.to_string().into());
+        }
         *self.newest_node() = Some(node.to_string().into_boxed_str());
         let path = format!("/api/v1/nodes/{name}");
         let known = *self.metadata() == Some(hash(&wanted.metadata));
         if !known {
             // Also tells whether the node is there: one request for the usual registration, two for the first.
-            let patch = json!({"metadata": wanted.metadata});
+            let mut patch = json!({"metadata": wanted.metadata});
+            if self.lan.get().is_none() {
+                // It may have had routes before.
+                for name in [LAN_ADDRESSES, PEER_ADDRESS] {
+                    patch.set_at(&["metadata", "annotations", name], Value::Null);
+                }
+            }
             match self.requests.patch_for::<Value>(&path, Patch::Merge, &patch).await {
                 Err(error) if code(&error) == Some(404) => return self.register(&wanted).await,
                 Ok(object) if is_bare(&object) => self.complete(&object, &wanted).await?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
 use edge_protocol::message::{ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
-use edge_protocol::version::{RefuseReason, SERVICES};
+use edge_protocol::version::{RefuseReason, Wants};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -67,8 +67,12 @@ impl Connection {
                         hello.protocol.min,
                         hello.protocol.max
                     );
-                    let services = hello.features.iter().any(|feature| feature == SERVICES);
-                    self.shared.connected(&self.node.name, self.session.session(), resumed, services);
+                    let wants = Wants::of(&hello);
+                    if wants.routes {
+                        // There is one hello.
+                        let _ = self.reports.lan.set(self.peer);
+                    }
+                    self.shared.connected(&self.node.name, self.session.session(), resumed, wants);
                 }
                 BridgeEvent::Acked { .. } => {}
                 BridgeEvent::Nacked { key, uid, reason } => self.nacked(&key, &uid, &reason),

@@ -8,6 +8,7 @@ use edge_protocol::message::ObjectKey;
 use super::shared::{Shared, Value};
 use super::{Effect, World};
 use crate::bridge::pod_references::{NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS};
+use crate::bridge::sites::SITE_VIEW;
 
 /// A node whose pods name an object.
 #[derive(Debug)]
@@ -29,9 +30,9 @@ pub(super) enum Standing {
 }
 
 /// Whether the API lets some nodes read this and others not. Services and runtime classes are for all nodes to read, and
-/// endpoints the bridge reads in its own name; labels of a node are of one pod.
+/// endpoints and neighbours the bridge reads in its own name; labels of a node are of one pod.
 pub(super) fn is_guarded(key: &ObjectKey) -> bool {
-    !matches!(key.kind.as_str(), SERVICE_LINKS | SERVICE_VIEWS | RUNTIME_CLASS | NODE_LABELS)
+    !matches!(key.kind.as_str(), SERVICE_LINKS | SERVICE_VIEWS | SITE_VIEW | RUNTIME_CLASS | NODE_LABELS)
 }
 
 impl World {

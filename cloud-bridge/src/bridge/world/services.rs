@@ -1,37 +1,79 @@
-//! Which nodes want to be told of Services. Pure.
+//! Which nodes want to be told of Services, and of the nodes of their site. Pure.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Effect, World};
-use crate::bridge::pod_references::{SERVICE_VIEWS, service_views};
+use edge_protocol::message::ObjectKey;
+use edge_protocol::version::Wants;
+
+use super::{Effect, Node, World};
+use crate::bridge::pod_references::{SERVICE_VIEWS, ServiceScope, service_views};
+use crate::bridge::sites::SITE_VIEW;
 
 impl World {
-    /// Whether the node wants to be told of Services, as it says when it connects.
-    pub fn wants_services(&mut self, node: &str, wanted: bool) -> Vec<Effect> {
+    /// What the node wants to be told of, as it says when it connects, and the site that it is known to be of.
+    pub fn wants(&mut self, node: &str, wants: Wants, site: Option<&str>) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let Some(view) = self.nodes.get_mut(node).filter(|view| view.services != wanted) else { return effects };
-        view.services = wanted;
-        let mut changed = Vec::new();
-        for pod in view.pods.values_mut() {
-            let (groups, mut rest): (Vec<_>, Vec<_>) =
-                pod.refs.iter().cloned().partition(|name| name.kind == SERVICE_VIEWS);
-            if wanted {
-                let groups: Vec<_> =
-                    service_views(&pod.key.namespace, self.service_scope).into_iter().map(Arc::new).collect();
-                rest.extend(groups.iter().cloned());
-                rest.sort_unstable();
-                changed.extend(groups);
-            } else {
-                changed.extend(groups);
-            }
-            pod.refs = rest.into();
-        }
-        if wanted {
-            changed.into_iter().for_each(|name| self.need(node, name, &mut effects));
-        } else {
-            self.release(node, &changed, &mut effects);
+        let (scope, site) = (self.service_scope, site.filter(|_| wants.routes));
+        let Some(view) = self.nodes.get_mut(node) else { return effects };
+        let same = view.wants.services == wants.services && view.site.as_deref() == site;
+        (view.wants, view.site) = (wants, site.map(Into::into));
+        if !same {
+            let (added, removed) = view.choose(scope);
+            self.release(node, &removed, &mut effects);
+            added.into_iter().for_each(|name| self.need(node, name, &mut effects));
         }
         self.settle(node, &mut effects);
         effects
+    }
+
+    /// A node is known to be of another site, or of none.
+    pub fn located(&mut self, node: &str, site: Option<&str>) -> Vec<Effect> {
+        let wants = self.nodes.get(node).map(|view| view.wants);
+        wants.map(|wants| self.wants(node, wants, site)).unwrap_or_default()
+    }
+
+    /// It is known of every node where it is.
+    pub fn all_located(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if !std::mem::replace(&mut self.located, true) {
+            let waiting = self.nodes.iter().filter(|(_, view)| view.wants.routes).map(|(name, _)| name.clone());
+            waiting.collect::<Vec<_>>().iter().for_each(|node| self.settle(node, &mut effects));
+        }
+        effects
+    }
+}
+
+impl Node {
+    /// The groups of Services that a pod of the namespace brings along.
+    pub(super) fn groups(&self, namespace: &str, scope: ServiceScope) -> impl Iterator<Item = ObjectKey> + use<> {
+        let groups = self.wants.services.then(|| service_views(namespace, scope, self.site.as_deref()));
+        groups.into_iter().flatten()
+    }
+
+    /// Names what it wants now: what comes to that, and what it named before.
+    fn choose(&mut self, scope: ServiceScope) -> (Vec<Arc<ObjectKey>>, Vec<Arc<ObjectKey>>) {
+        let site = self.site.as_ref().map(|site| ObjectKey {
+            kind: SITE_VIEW.to_owned(),
+            namespace: String::new(),
+            name: site.to_string(),
+        });
+        let own: Box<[_]> = site.map(Arc::new).into_iter().collect();
+        let mut added = own.to_vec();
+        let mut removed = std::mem::replace(&mut self.own, own).into_vec();
+        let namespaces: BTreeSet<String> = self.pods.values().map(|pod| pod.key.namespace.clone()).collect();
+        for namespace in namespaces {
+            let groups: Vec<Arc<ObjectKey>> = self.groups(&namespace, scope).map(Arc::new).collect();
+            for pod in self.pods.values_mut().filter(|pod| pod.key.namespace == namespace) {
+                let (before, mut rest): (Vec<_>, Vec<_>) =
+                    pod.refs.iter().cloned().partition(|name| name.kind == SERVICE_VIEWS);
+                removed.extend(before);
+                added.extend(groups.iter().cloned());
+                rest.extend(groups.iter().cloned());
+                rest.sort_unstable();
+                pod.refs = rest.into();
+            }
+        }
+        (added, removed)
     }
 }

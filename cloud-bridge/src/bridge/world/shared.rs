@@ -171,7 +171,7 @@ impl World {
     /// Has everything read again that this node's pods name and whose last reading was started before its round.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get(node) else { return };
-        for key in view.pods.values().flat_map(|pod| &pod.refs) {
+        for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own) {
             if let Some(shared) = self.shared.get_mut(key)
                 && shared.started < view.round
             {

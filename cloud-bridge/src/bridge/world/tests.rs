@@ -4,6 +4,7 @@ use edge_protocol::message::{Object, ObjectDigest};
 use serde_json::json;
 
 use super::*;
+use crate::bridge::pod_references::service_views;
 
 fn key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { kind: kind.into(), namespace: "ns".into(), name: name.into() }
@@ -385,9 +386,11 @@ fn views(names: &[(&str, &str)]) -> Group {
     names.iter().map(view).collect()
 }
 
+const SERVICES: Wants = Wants { services: true, routes: false };
+
 /// The three groups of a pod's namespace, in order.
 fn groups() -> [ObjectKey; 3] {
-    let mut groups: [ObjectKey; 3] = service_views("ns", ServiceScope::Namespaces).try_into().expect("three");
+    let mut groups: [ObjectKey; 3] = service_views("ns", ServiceScope::Namespaces, None).try_into().expect("three");
     groups.sort();
     groups
 }
@@ -401,8 +404,8 @@ fn nothing_else(world: &mut World) -> Vec<Effect> {
 #[test]
 fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
     let mut world = world(&["a", "b"]);
-    let _ = world.wants_services("a", true);
-    let all = service_views("ns", ServiceScope::Namespaces)[0].clone();
+    let _ = world.wants("a", SERVICES, None);
+    let all = service_views("ns", ServiceScope::Namespaces, None)[0].clone();
     let watches = words(&world.pod_applied(pod("a", "p", &[])));
     assert_eq!(watches, ["watch kubernetes for a", "watch kube-dns for a", "watch all for a"]);
     assert_eq!(words(&world.pod_applied(pod("b", "q", &[]))), ["set b q uid-q"], "it does not want to know");
@@ -410,7 +413,7 @@ fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
     // The pod waits for what it may ask for.
     let told = words(&world.group_present(&all, views(&[("web", "u1"), ("db", "u2")])));
     assert_eq!(told, ["set a db u2", "set a web u1", "set a p uid-p"]);
-    assert_eq!(words(&world.wants_services("b", true)), ["set b db u2", "set b web u1"]);
+    assert_eq!(words(&world.wants("b", SERVICES, None)), ["set b db u2", "set b web u1"]);
     // What changes, and no more.
     let told = words(&world.group_present(&all, views(&[("web", "u3")])));
     let of =
@@ -420,7 +423,7 @@ fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
     // Nobody there any more, or nobody who wants to know.
     let told = words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p"));
     assert_eq!(told, ["remove a p uid-p", "withdraw a web u3"]);
-    let told = words(&world.wants_services("b", false));
+    let told = words(&world.wants("b", Wants::default(), None));
     assert_eq!(told, ["unwatch kubernetes", "unwatch kube-dns", "withdraw b web u3", "unwatch all"]);
 }
 
@@ -428,10 +431,58 @@ fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
 fn a_list_waits_for_services_and_takes_none_for_an_answer() {
     let mut world = World::default();
     let round = hello(&mut world, "a");
-    let _ = world.wants_services("a", true);
+    let _ = world.wants("a", SERVICES, None);
     let told = words(&world.seed("a", round, vec![pod("a", "p", &[])], None));
     assert!(!told.iter().any(|word| word.starts_with("set") || word.starts_with("listed")), "{told:?}");
     assert!(nothing_else(&mut world).is_empty());
-    let told = words(&world.group_present(&service_views("ns", ServiceScope::Namespaces)[0], Group::new()));
+    let told = words(&world.group_present(&service_views("ns", ServiceScope::Namespaces, None)[0], Group::new()));
     assert_eq!(told, ["set a p uid-p", "listed a 1"]);
+}
+
+const ROUTES: Wants = Wants { services: true, routes: true };
+
+#[test]
+fn the_list_of_a_node_with_routes_waits_until_it_is_known_where_it_is() {
+    let mut world = World::default();
+    let round = hello(&mut world, "a");
+    assert!(world.wants("a", ROUTES, None).is_empty());
+    assert!(world.seed("a", round, vec![], None).is_empty(), "it may hold a site from before");
+    let watches = words(&world.located("a", Some("hall")));
+    assert_eq!(watches, ["watch hall for a"]);
+    assert!(world.all_located().is_empty(), "the site itself is not known yet");
+    let mut site = object("SiteView", "hall", "site-hall");
+    site.digest.key.namespace.clear();
+    let told = words(&world.object_present(site));
+    assert_eq!(told, ["set a hall site-hall", "listed a 1"]);
+}
+
+#[test]
+fn a_node_of_no_site_waits_for_none() {
+    let mut world = World::default();
+    let round = hello(&mut world, "a");
+    let _ = world.wants("a", ROUTES, None);
+    let _ = world.seed("a", round, vec![], None);
+    assert_eq!(words(&world.all_located()), ["listed a 1"]);
+    let mut plain = World::default();
+    let round = hello(&mut plain, "a");
+    let _ = plain.wants("a", Wants::default(), Some("hall"));
+    assert_eq!(words(&plain.seed("a", round, vec![], None)), ["listed a 1"], "it has not asked");
+}
+
+#[test]
+fn who_moves_to_another_site_has_the_endpoints_of_that_one_alone() {
+    let mut world = world(&["a", "b"]);
+    let _ = world.all_located();
+    let _ = world.wants("a", ROUTES, Some("hall"));
+    let _ = world.wants("b", ROUTES, Some("yard"));
+    let _ = world.pod_applied(pod("a", "p", &[]));
+    let _ = world.pod_applied(pod("b", "q", &[]));
+    let of = |site: &str| service_views("ns", ServiceScope::Namespaces, Some(site))[0].clone();
+    assert_eq!(of("hall").name, "all@hall");
+    let _ = world.group_present(&of("hall"), views(&[("web", "u1")]));
+    let _ = world.group_present(&of("yard"), views(&[("web", "u1"), ("db", "u2")]));
+    let told = words(&world.located("a", Some("yard")));
+    let news: Vec<&String> = told.iter().filter(|word| word.contains("web") || word.contains("db")).collect();
+    assert_eq!(news, ["withdraw a web u1", "set a db u2", "set a web u1"], "what stays is said last");
+    assert!(told.contains(&"unwatch all@hall".to_owned()) && told.contains(&"unwatch hall".to_owned()), "{told:?}");
 }

@@ -37,7 +37,7 @@ impl Random {
 pub(crate) fn hello(node: &str) -> ToCloud {
     ToCloud::Hello(Hello {
         protocol: version::SUPPORTED,
-        features: version::features(true, true).map(str::to_owned).collect(),
+        features: version::features(true, version::Wants::ALL).map(str::to_owned).collect(),
         node: node.to_owned(),
         cluster: None,
         boot_id: "boot".to_owned(),

@@ -1,0 +1,33 @@
+//! What the nodes of a site are told of each other.
+
+use edge_protocol::message::{ObjectDigest, ObjectKey};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+use super::object::{News, What};
+use crate::bridge::sites::Sites;
+
+/// Between two times that nodes are told of changes: boards that come back come together.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Tells of a site until aborted; its name is the key's.
+pub(super) async fn tell_site(mut sites: watch::Receiver<Sites>, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
+    let mut said: Option<ObjectDigest> = None;
+    loop {
+        // Before every node has been read the view would send routes away.
+        let view = {
+            let sites = sites.borrow_and_update();
+            sites.listed.then(|| sites.view(&key.name))
+        };
+        if let Some(view) = view.filter(|view| said.as_ref() != Some(&view.digest)) {
+            said = Some(view.digest.clone());
+            if news.send(News { key: key.clone(), watch, what: What::Present(view) }).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        if sites.changed().await.is_err() {
+            return;
+        }
+    }
+}

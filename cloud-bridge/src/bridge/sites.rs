@@ -1,0 +1,209 @@
+//! Which nodes share a LAN, at which addresses they reach each other there, and which pods are behind each. Pure: read from
+//! Node objects alone, so that every bridge says the same. Knows no connection.
+//!
+//! What a node says of itself is believed as far as nobody is harmed: its pods' ranges are what the cluster has given it
+//! (`spec.podCIDRs`), never what it says, and an address leads to those alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use edge_protocol::message::{Object, ObjectKey};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::slim::made_object;
+
+/// Kind of the object that tells nodes of their neighbours; its name is that of the site.
+pub(super) const SITE_VIEW: &str = "SiteView";
+/// On a Node, by its administrator: nodes of one value share a LAN.
+pub(super) const SITE_LABEL: &str = "sampan.dev/site";
+/// On a Node, by the bridge: at which addresses its neighbours reach it. Only on one that wants routes.
+pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
+/// On a Node, by the bridge: from where it has connected. Nodes behind one address share a LAN, unless a label says otherwise.
+pub(super) const PEER_ADDRESS: &str = "sampan.dev/peer-address";
+
+/// One network; more nodes have no routes to each other.
+const MAX_NEIGHBOURS: usize = 512;
+/// Of one family each.
+const MAX_ADDRESSES: usize = 2;
+
+/// A node as its neighbours see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Neighbour {
+    site: String,
+    /// Whoever came first keeps an address.
+    since: String,
+    addresses: Vec<IpAddr>,
+    pod_cidrs: Vec<String>,
+}
+
+/// All nodes that have routes.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    /// Every Node object has been read once.
+    pub(super) listed: bool,
+    nodes: BTreeMap<String, Neighbour>,
+}
+
+impl Neighbour {
+    /// None for a node that wants no routes, or is not one of a site.
+    pub(super) fn of(meta: &ObjectMeta, pod_cidrs: &[String]) -> Option<Self> {
+        let annotation = |name| meta.annotations.as_ref().and_then(|all| all.get(name));
+        let addresses: Vec<IpAddr> = annotation(LAN_ADDRESSES)?.split(',').filter_map(|ip| ip.parse().ok()).collect();
+        let label = meta.labels.as_ref().and_then(|labels| labels.get(SITE_LABEL)).filter(|site| !site.is_empty());
+        let peer: Option<IpAddr> = annotation(PEER_ADDRESS).and_then(|ip| ip.parse().ok());
+        let site = match (label, peer) {
+            (Some(site), _) => site.clone(),
+            // It is on the bridge's own network, or on one that is routed there: who else is, its links tell.
+            (None, Some(peer)) if addresses.contains(&peer) => "direct".to_owned(),
+            (None, Some(peer)) => format!("behind-{}", peer.to_string().replace(':', "-")),
+            (None, None) => return None,
+        };
+        let since = meta.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
+        Some(Self { site, since, addresses, pod_cidrs: pod_cidrs.to_vec() })
+    }
+}
+
+#[cfg(test)]
+impl Neighbour {
+    /// One of this site, without addresses.
+    pub(super) fn at(site: &str) -> Self {
+        Self { site: site.to_owned(), since: String::new(), addresses: Vec::new(), pod_cidrs: Vec::new() }
+    }
+}
+
+impl Sites {
+    /// Whether that was news.
+    pub(super) fn set(&mut self, node: &str, neighbour: Option<Neighbour>) -> bool {
+        if self.nodes.get(node) == neighbour.as_ref() {
+            return false;
+        }
+        match neighbour {
+            Some(neighbour) => drop(self.nodes.insert(node.to_owned(), neighbour)),
+            None => drop(self.nodes.remove(node)),
+        }
+        true
+    }
+
+    /// A complete list was read; those it does not name are gone. Their names.
+    pub(super) fn listed(&mut self, names: impl Fn(&str) -> bool) -> Vec<String> {
+        self.listed = true;
+        let gone: Vec<String> = self.nodes.keys().filter(|name| !names(name)).cloned().collect();
+        gone.iter().for_each(|name| drop(self.nodes.remove(name)));
+        gone
+    }
+
+    /// The site of a node that has routes.
+    pub(super) fn of(&self, node: &str) -> Option<&str> {
+        self.nodes.get(node).map(|node| &*node.site)
+    }
+
+    /// Its nodes.
+    pub(super) fn members(&self, site: &str) -> BTreeSet<&str> {
+        self.nodes.iter().filter(|(_, node)| node.site == site).take(MAX_NEIGHBOURS).map(|(name, _)| &**name).collect()
+    }
+
+    /// What the nodes of a site are told of each other.
+    pub(super) fn view(&self, site: &str) -> Object {
+        let members: Vec<(&String, &Neighbour)> = self.nodes.iter().filter(|(_, node)| node.site == site).collect();
+        if members.len() > MAX_NEIGHBOURS {
+            log::warn!("site {site} has {} nodes: only the first {MAX_NEIGHBOURS} have routes", members.len());
+        }
+        let mut holders: BTreeMap<IpAddr, (&str, &str)> = BTreeMap::new();
+        for (name, node) in &members {
+            for address in &node.addresses {
+                let holder = holders.entry(*address).or_insert((&node.since, name));
+                *holder = (*holder).min((&node.since, name));
+            }
+        }
+        let told = members.iter().take(MAX_NEIGHBOURS).map(|(name, node)| {
+            let mine = |ip: &&IpAddr| holders.get(*ip).is_some_and(|(_, holder)| holder == name);
+            let addresses: Vec<String> = node.addresses.iter().filter(mine).map(IpAddr::to_string).collect();
+            json!({ "name": name, "addresses": addresses, "podCIDRs": node.pod_cidrs })
+        });
+        let nodes: Vec<Value> = told.collect();
+        let key = ObjectKey { kind: SITE_VIEW.into(), namespace: String::new(), name: site.to_owned() };
+        made_object(key, format!("site-{site}"), json!({ "kind": SITE_VIEW, "nodes": nodes }))
+    }
+}
+
+/// Of the addresses that a node says it has those that may be a neighbour's on a LAN, as [`LAN_ADDRESSES`] has them.
+pub(super) fn lan_addresses(status: &Value) -> String {
+    let addresses = status["addresses"].as_array().into_iter().flatten();
+    let internal = addresses.filter(|address| address["type"] == "InternalIP");
+    let ips = internal.filter_map(|address| address["address"].as_str()?.parse::<IpAddr>().ok());
+    let texts: Vec<String> = ips.filter(is_of_a_host).take(MAX_ADDRESSES).map(|ip| ip.to_string()).collect();
+    texts.join(",")
+}
+
+fn is_of_a_host(ip: &IpAddr) -> bool {
+    let local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast() || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !local && !ip.is_loopback() && !ip.is_multicast() && !ip.is_unspecified()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(value: Value) -> ObjectMeta {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn node(address: &str, peer: &str, since: &str) -> Neighbour {
+        let meta =
+            meta(json!({"annotations": {LAN_ADDRESSES: address, PEER_ADDRESS: peer}, "creationTimestamp": since}));
+        Neighbour::of(&meta, &["10.86.1.0/24".to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn nodes_behind_one_address_share_a_site_unless_a_label_says_otherwise() {
+        let site = |value: Value| Neighbour::of(&meta(value), &[]).map(|node| node.site);
+        let lan = |more: Value| {
+            let mut all = json!({LAN_ADDRESSES: "192.168.1.5"});
+            all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            all
+        };
+        let peer = |ip: &str| lan(json!({ PEER_ADDRESS: ip }));
+        assert_eq!(site(json!({"annotations": peer("203.0.113.7")})).unwrap(), "behind-203.0.113.7");
+        assert_eq!(site(json!({"annotations": peer("2001:db8::7")})).unwrap(), "behind-2001-db8--7");
+        assert_eq!(site(json!({"annotations": peer("192.168.1.5")})).unwrap(), "direct");
+        let named = json!({"annotations": peer("203.0.113.7"), "labels": {SITE_LABEL: "hall-3"}});
+        assert_eq!(site(named).unwrap(), "hall-3");
+        assert_eq!(site(json!({"annotations": lan(json!({}))})), None, "nobody knows from where");
+        assert_eq!(site(json!({"labels": {SITE_LABEL: "hall-3"}})), None, "it wants no routes");
+    }
+
+    #[test]
+    fn an_address_is_that_of_the_first_who_had_it() {
+        let mut sites = Sites::default();
+        sites.set("b", Some(node("192.168.1.5", "203.0.113.7", "2026-01-01T00:00:00Z")));
+        sites.set("a", Some(node("192.168.1.5,192.168.1.6", "203.0.113.7", "2026-01-02T00:00:00Z")));
+        sites.set("c", Some(node("192.168.1.7", "203.0.113.8", "2026-01-02T00:00:00Z")));
+        let view = sites.view("behind-203.0.113.7");
+        let wanted = json!([
+            {"name": "a", "addresses": ["192.168.1.6"], "podCIDRs": ["10.86.1.0/24"]},
+            {"name": "b", "addresses": ["192.168.1.5"], "podCIDRs": ["10.86.1.0/24"]}]);
+        assert_eq!(view.body["nodes"], wanted);
+        assert_eq!(sites.members("behind-203.0.113.7"), ["a", "b"].into());
+        assert_eq!(sites.listed(|name| name == "c"), ["a", "b"]);
+        assert_eq!(sites.of("c"), Some("behind-203.0.113.8"));
+    }
+
+    #[test]
+    fn addresses_that_are_no_hosts_are_left_out() {
+        let of = |ips: &[&str]| {
+            let all: Vec<Value> = ips.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
+            lan_addresses(&json!({ "addresses": all }))
+        };
+        assert_eq!(of(&["127.0.0.1", "169.254.1.1", "224.0.0.1", "0.0.0.0", "::1", "fe80::1", "x"]), "");
+        assert_eq!(of(&["192.168.1.5", "fd00::5", "192.168.1.6"]), "192.168.1.5,fd00::5");
+        for strange in
+            [json!(1), json!({"addresses": 1}), json!({"addresses": [1, {"type": "InternalIP", "address": 5}]})]
+        {
+            assert_eq!(lan_addresses(&strange), "");
+        }
+    }
+}
