@@ -44,6 +44,38 @@ impl Uplink {
         uplink
     }
 
+    /// With one uplink, to the switch of a LAN, and the LAN's router as its way out.
+    pub(crate) fn on_a_lan(switch: &str, own: Ipv4Addr, router: Ipv4Addr) -> Self {
+        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let uplink = Self { name: format!("smpt{}n{count}", pid % 100_000), net: 0 };
+        ip(&["netns", "add", &uplink.name]);
+        uplink.inside(&["ip", "link", "set", "lo", "up"]);
+        ip(&["link", "add", &uplink.near(0), "type", "veth", "peer", "name", "up0", "netns", &uplink.name]);
+        ip(&["link", "set", &uplink.near(0), "master", switch, "up"]);
+        uplink.inside(&["ip", "addr", "add", &format!("{own}/24"), "dev", "up0"]);
+        uplink.inside(&["ip", "link", "set", "up0", "up"]);
+        uplink.inside(&["ip", "route", "add", "default", "via", &router.to_string()]);
+        uplink
+    }
+
+    /// Of the namespace, for `ip netns exec`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a command prints inside.
+    ///
+    /// # Panics
+    /// It fails.
+    #[must_use]
+    pub fn output(&self, command: &[&str]) -> String {
+        let args = ["netns", "exec", &self.name].into_iter().chain(command.iter().copied());
+        let output = Command::new("ip").args(args).output().expect("iproute2 is installed");
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// Where the bridge is, as seen from inside.
     #[must_use]
     pub fn bridge_ip(&self) -> IpAddr {
@@ -111,7 +143,11 @@ impl Uplink {
         Ipv4Addr::new(10, 213, self.net, which * 4 + 1)
     }
 
-    fn inside(&self, command: &[&str]) {
+    /// Runs a command inside.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn inside(&self, command: &[&str]) {
         let (program, args) = command.split_first().expect("a program");
         let mut all = vec!["netns", "exec", &self.name, program];
         all.extend(args);
@@ -135,7 +171,7 @@ impl Drop for Uplink {
     }
 }
 
-fn ip(args: &[&str]) {
+pub(crate) fn ip(args: &[&str]) {
     let output = Command::new("ip").args(args).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -8,7 +8,7 @@ use super::verb::{Flag, Given, Operands, Verb};
 use super::{CliError, print};
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::link::identity::Identity;
-use crate::node::{self, StartError};
+use crate::node::{self, End, StartError};
 use crate::store::StoreError;
 use crate::sys::{descriptors, oom, signal};
 
@@ -73,7 +73,9 @@ fn run(given: Given) -> Result<(), CliError> {
         Err(StartError::Store(error)) if error.is_passing() || error.is_damage() => Err(begin_again(&error, SHORT)),
         Err(StartError::Store(error)) if error.is_of_disk() && !error.is_full() => Err(begin_again(&error, MEMORY)),
         Err(StartError::Store(error)) if error.is_of_disk() => Err(begin_again(&error, PAUSE)),
-        done => Ok(done?),
+        Ok(End::Stopped) => Ok(()),
+        Ok(End::Again) => Err(itself().exec().into()),
+        Err(error) => Err(error.into()),
     }
 }
 

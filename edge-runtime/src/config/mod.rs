@@ -25,7 +25,7 @@ pub use eviction::EvictionConfig;
 pub use file::{ConfigError, ConfigFile};
 pub use images::ImagesConfig;
 pub use logs::LogConfig;
-pub use network::{NetworkConfig, NetworkMode};
+pub use network::{NetworkConfig, NetworkMode, Routes};
 pub use node::{Reserved, instance_suffix};
 pub use pull::{PullConfig, Window};
 pub use resources::ResourcesConfig;

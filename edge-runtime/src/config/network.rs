@@ -20,6 +20,7 @@ pub struct NetworkFile {
     pub cluster_dns: Vec<String>,
     pub cluster_domain: Option<String>,
     pub mode: NetworkMode,
+    pub routes: Routes,
     pub cni: CniFile,
 }
 
@@ -36,6 +37,17 @@ pub enum NetworkMode {
     Auto,
 }
 
+/// Whose pods this node's pods reach at their own addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routes {
+    /// Those of this node.
+    #[default]
+    None,
+    /// Those of the nodes on its LAN, too. Its pods' subnets are then what the cluster gives the Node.
+    Lan,
+}
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CniFile {
@@ -49,11 +61,13 @@ const PLUGINS: [&str; 3] = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
     pub bridge: String,
-    /// Pod subnets of this node: one, or one of each family.
+    /// Pod subnets of this node: one, or one of each family. With [`Routes::Lan`] those that the cluster has given it, none
+    /// before that.
     pub subnets: Vec<Subnet>,
     pub cluster_dns: Vec<String>,
     pub cluster_domain: String,
     pub mode: NetworkMode,
+    pub routes: Routes,
     /// Folder of CNI configurations, and folders of plugins in the order of search.
     pub cni_conf_dir: PathBuf,
     pub cni_bin_dirs: Vec<PathBuf>,
@@ -61,6 +75,20 @@ pub struct NetworkConfig {
 
 impl NetworkConfig {
     pub(super) fn from_file(file: NetworkFile, root: &Path) -> Result<Self, Wrong> {
+        if file.routes == Routes::Lan {
+            for (key, given) in
+                [("network.subnet", file.subnet.is_some()), ("network.pod-cidrs", file.pod_cidrs.is_some())]
+            {
+                if given {
+                    let why =
+                        "is given by the cluster (spec.podCIDRs of the Node) with network.routes: lan: leave it out";
+                    return Err(wrong(key, why));
+                }
+            }
+            if file.mode == NetworkMode::Cni {
+                return Err(wrong("network.routes", "lan is of the built-in bridge: plugins make their own routes"));
+            }
+        }
         let (key, subnets) = match (file.subnet, file.pod_cidrs) {
             (Some(_), Some(_)) => {
                 return Err(wrong("network.subnet", "is the same as network.pod-cidrs: give only one"));
@@ -68,7 +96,10 @@ impl NetworkConfig {
             (_, Some(several)) => ("network.pod-cidrs", several),
             (one, None) => ("network.subnet", vec![one.unwrap_or_else(|| subnet(root))]),
         };
-        let subnets = parse_subnets(&subnets).map_err(|why| wrong(key, why))?;
+        let subnets = match file.routes {
+            Routes::None => parse_subnets(&subnets).map_err(|why| wrong(key, why))?,
+            Routes::Lan => Vec::new(),
+        };
         let bridge = file.bridge.unwrap_or_else(|| bridge_name(instance_suffix(root).as_deref()));
         // The kernel's IFNAMSIZ is 16 with the terminating zero.
         if bridge.is_empty() || bridge.len() > 15 || bridge.contains(['/', ' ']) {
@@ -80,16 +111,22 @@ impl NetworkConfig {
             cluster_dns: file.cluster_dns,
             cluster_domain: file.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
             mode: file.mode,
+            routes: file.routes,
             cni_conf_dir: file.cni.conf_dir.unwrap_or_else(|| root.join("etc/cni/net.d")),
             cni_bin_dirs: file.cni.bin_dirs.unwrap_or_else(|| PLUGINS.map(PathBuf::from).into()),
         })
+    }
+
+    /// Whether it has routes to the pods of other nodes.
+    pub fn has_routes(&self) -> bool {
+        self.routes == Routes::Lan
     }
 
     /// As typed, with the defaults that were not.
     pub(super) fn filled(&self, mut file: NetworkFile) -> NetworkFile {
         file.bridge = Some(self.bridge.clone());
         // The same by two names, of which a file may have one.
-        if file.subnet.is_none() {
+        if file.subnet.is_none() && !self.has_routes() {
             file.pod_cidrs = Some(self.subnets.iter().map(ToString::to_string).collect());
         }
         file.cluster_domain = Some(self.cluster_domain.clone());

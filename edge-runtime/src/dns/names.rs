@@ -40,7 +40,8 @@ pub fn service(
         }
         let ready = others.slices.iter().flat_map(|slice| &slice.endpoints).filter(|endpoint| !endpoint.not_ready);
         for endpoint in ready {
-            endpoint.addresses.iter().for_each(|ip| add(*ip, endpoint.hostname.as_ref(), None));
+            let near = endpoint.addresses.iter().filter(|ip| here.takes(endpoint, **ip));
+            near.for_each(|ip| add(*ip, endpoint.hostname.as_ref(), None));
         }
     }
     let port = |port: &ServicePort| {

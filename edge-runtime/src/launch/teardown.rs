@@ -40,7 +40,11 @@ impl Teardown {
 
     pub(super) fn of(base: Rc<Base>) -> Result<Self, OpenError> {
         let of_node = &base.config.network;
-        let settings = NetworkSettings { bridge: of_node.bridge.clone(), subnets: of_node.subnets.clone() };
+        let settings = NetworkSettings {
+            bridge: of_node.bridge.clone(),
+            subnets: of_node.subnets.clone(),
+            neighbours: of_node.has_routes().then(Vec::new),
+        };
         let plugins = Rc::new(Plugins::new(of_node.cni_bin_dirs.clone()));
         Ok(Self { network: Network::new(settings)?, plugins, base })
     }

@@ -49,6 +49,11 @@ impl Subnet {
         address.is_ipv4() == self.v4 && number(address) & self.mask() == self.network
     }
 
+    /// Whether some address is in both.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.contains(other.network()) || other.contains(self.network())
+    }
+
     /// Addresses a pod may hold: neither the first, the gateway nor the last.
     fn is_assignable(self, address: IpAddr) -> bool {
         self.contains(address) && address != self.network() && address != self.gateway() && address != self.last()

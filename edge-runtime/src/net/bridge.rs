@@ -34,8 +34,11 @@ const MOST_MTU: u32 = 65_535;
 pub struct NetworkSettings {
     /// Name of the bridge (and of the nft table), at most 15 characters. Nodes on one host need different ones.
     pub bridge: String,
-    /// Pod subnets of this node, one or one of each family; the first host address of each is the bridge's.
+    /// Pod subnets of this node, one or one of each family; the first host address of each is the bridge's. None while the
+    /// cluster has not given them.
     pub subnets: Vec<Subnet>,
+    /// With routes to the pods of other nodes: the ranges to which they lead.
+    pub neighbours: Option<Vec<Subnet>>,
 }
 
 /// The bridge network of one node.
@@ -71,12 +74,22 @@ impl Network {
         &self.settings
     }
 
+    /// From now on the rules let packets between pods and these ranges pass as they are; whether that is a change.
+    pub fn set_neighbours(&mut self, ranges: Vec<Subnet>) -> bool {
+        let changed = self.settings.neighbours.as_ref() != Some(&ranges);
+        self.settings.neighbours = Some(ranges);
+        changed
+    }
+
     /// Makes the bridge, its addresses and forwarding. Called once at start; what the result says is for the user.
     ///
     /// # Errors
     /// The kernel refuses, or has none of the configured families.
     pub fn ensure(&mut self) -> Result<Vec<String>, NetError> {
         let mut warnings = Vec::new();
+        if self.settings.subnets.is_empty() {
+            return Ok(warnings);
+        }
         if let Some(why) = sysctl::without_ipv6() {
             let (v4, v6): (Vec<Subnet>, Vec<Subnet>) = self.settings.subnets.iter().partition(|one| one.is_ipv4());
             match v6.first() {
@@ -97,7 +110,7 @@ impl Network {
 
     /// What replaces this node's nft rules; `forwards` are all host ports that lead into pods.
     pub fn firewall(&self, forwards: &[Forward]) -> firewall::Replacement {
-        firewall::Replacement::new(&self.nft, &self.settings.bridge, &self.settings.subnets, forwards)
+        firewall::Replacement::new(&self.nft, &self.settings, forwards)
     }
 
     /// Applies [`Network::firewall`] at the start, and lets pods' packets through other people's rules where that is

@@ -18,6 +18,7 @@ pub mod namespaces;
 pub mod netlink;
 pub mod resolv;
 pub mod services;
+pub mod site;
 pub mod sysctl;
 pub mod tls;
 

@@ -32,10 +32,10 @@ impl Dns {
             return;
         }
         if self.running.is_none() {
-            if !cx.pods.iter().any(|(_, entry)| !host_network(&entry.pod)) {
+            let subnets = launch.sandboxes.teardown.network.settings().subnets.clone();
+            if subnets.is_empty() || !cx.pods.iter().any(|(_, entry)| !host_network(&entry.pod)) {
                 return;
             }
-            let subnets = launch.sandboxes.teardown.network.settings().subnets.clone();
             let helper = Helper { root: cx.paths.root().to_owned(), socket: cx.paths.dns(), subnets };
             let (teller, work) = helper.keep();
             self.running = Some((teller, cx.tasks.spawn(work)));

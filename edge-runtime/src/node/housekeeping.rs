@@ -28,6 +28,7 @@ impl Node {
         self.cx.expire_events(now)?;
         maintain(&self.reserve, &self.cx.paths);
         self.follow_addresses();
+        self.follow_neighbours()?;
         self.resync.tell_due(&mut self.cx.pods, now);
         self.backup.copy_store(&self.cx, now);
         self.host_watch.watch_descriptors(&mut self.cx)?;

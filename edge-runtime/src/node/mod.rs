@@ -11,6 +11,7 @@
 //! | `execute` | what each step does |
 //! | `network` | connecting pods, and their cgroups, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
+//! | `neighbours` | nodes of this LAN, and the routes to their pods |
 //! | `services` | which endpoints Services have here, and when the kernel is told |
 //! | `dns` | the helper that answers pods' questions for names |
 //! | `monitor_events` | what the monitor said |
@@ -54,6 +55,7 @@ mod idle;
 mod image_gc;
 mod images;
 mod monitor_events;
+mod neighbours;
 mod network;
 mod node_status;
 mod notify;
@@ -93,6 +95,7 @@ use hooks::Hooks;
 use host_watch::HostWatch;
 use idle::Idle;
 use image_gc::ImageGc;
+use neighbours::Neighbours;
 use network::connecting::Connecting;
 use network::host_ports::HostPorts;
 use node_status::NodeStatus;
@@ -121,6 +124,7 @@ pub struct Node {
     /// Pods whose network takes other processes, by uid.
     connecting: BTreeMap<String, Connecting>,
     host_ports: HostPorts,
+    neighbours: Neighbours,
     services: Services,
     dns: Dns,
     probes: Probes,
@@ -141,6 +145,17 @@ pub struct Node {
     shutdown: Shutdown,
     idle: Idle,
     notify: Notify,
+    /// What was decided at the start is no longer so: the daemon is to begin again.
+    again: bool,
+}
+
+/// Why the loop has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was asked to.
+    Stopped,
+    /// The same program is to be run again.
+    Again,
 }
 
 impl Node {
@@ -148,7 +163,7 @@ impl Node {
     ///
     /// # Errors
     /// The store fails for good: better to end, and begin again from what is durable, than to go on unremembered.
-    async fn run(&mut self, sources: &Sources) -> Result<(), StoreError> {
+    async fn run(&mut self, sources: &Sources) -> Result<End, StoreError> {
         // Starting up is work.
         self.idle.disturb(self.cx.mono());
         loop {
@@ -156,7 +171,7 @@ impl Node {
             self.tokens.renew(&self.cx);
             self.prepare_waited();
             let shutdown = match self.shutdown_step(now) {
-                Ok(()) => return self.leave().await,
+                Ok(()) => return self.leave().await.map(|()| End::Stopped),
                 Err(again) => again,
             };
             if self.idle.rested(now) {
@@ -186,7 +201,7 @@ impl Node {
             for _ in 0..BATCH {
                 match next.take() {
                     Some(News::Stop) if self.stop_asked()? => {}
-                    Some(News::Stop) => return Ok(()),
+                    Some(News::Stop) => return Ok(End::Stopped),
                     Some(news) => self.take(news)?,
                     None => break,
                 }
@@ -196,6 +211,12 @@ impl Node {
                 self.take(news)?;
             }
             self.housekeeping()?;
+            if self.neighbours.has_changed() {
+                self.follow_neighbours()?;
+            }
+            if self.again {
+                return Ok(End::Again);
+            }
             self.sweep_trash();
             if self.cx.resumed
                 && let Some(uid) = self.cx.pods.next_dirty()

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use edge_protocol::edge::{Change, EdgeFacts};
 use edge_protocol::message::{ObjectKey, Position};
 use edge_protocol::stream::StreamEvent;
+use edge_protocol::version::Wants;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
@@ -73,7 +74,7 @@ impl Node {
             position: stream.zip(seq).map(|(stream, seq)| Position { stream, seq }),
             held: self.cx.store.held()?,
             compress: true,
-            services: self.cx.config.services.enabled,
+            wants: Wants { services: self.cx.config.services.enabled, routes: self.cx.config.network.has_routes() },
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())
         });
         Ok(())
@@ -102,6 +103,7 @@ impl Node {
                 // Variables of Services are for containers that start later: nothing waits for them.
                 Applied::Other(key) if key.kind == services::KIND => {}
                 Applied::Other(key) if self.services.take(&self.cx, &key) => {}
+                Applied::Other(key) if self.neighbours.take(&self.cx, &key) => {}
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
                 Applied::Gone(key, uid) => self.object_gone(&key, &uid),
             }
@@ -159,7 +161,10 @@ impl Node {
                 log::error!("{error}");
             }
             self.cx.pod_gone(uid);
-        } else if key.kind != services::KIND && !self.services.take(&self.cx, key) {
+        } else if key.kind != services::KIND
+            && !self.services.take(&self.cx, key)
+            && !self.neighbours.take(&self.cx, key)
+        {
             // Optional files go with it; all others stay as they are, as on a kubelet.
             self.dependency_changed(&key.namespace);
         }

@@ -44,6 +44,8 @@ pub(super) struct Reports {
     pub(super) replicated: bool,
     /// From where the node has connected; only of one that wants routes.
     pub(super) lan: OnceLock<IpAddr>,
+    /// Where the API says that it is: its addresses on its LAN, and from where it has connected.
+    place: Mutex<Option<(String, String)>>,
     /// The API knows the number.
     claimed: AtomicBool,
     /// Labels and annotations as last written by this connection, hashed.
@@ -67,6 +69,7 @@ impl Reports {
             session,
             replicated: false,
             lan: OnceLock::new(),
+            place: Mutex::default(),
             claimed: AtomicBool::new(false),
             requests,
             own,

@@ -43,8 +43,28 @@ pub struct NodeOverrides {
 }
 
 impl Reports {
-    /// Registers the node, or brings its object up to date.
+    /// Registers the node, or brings its object up to date, and says where its neighbours reach it.
     pub(super) async fn write_node(&self, node: &Value) -> Result<(), Failure> {
+        self.write_object(node).await?;
+        self.write_place(&node["status"]).await
+    }
+
+    /// Where the node is, as seen from here. It may not say that itself; nor that it is nowhere any more.
+    async fn write_place(&self, status: &Value) -> Result<(), Failure> {
+        let peer = self.lan.get();
+        let place = peer.map(|peer| (lan_addresses(status), peer.to_string()));
+        let before = self.place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if before == place {
+            return Ok(());
+        }
+        let (addresses, peer) = place.clone().unzip();
+        let patch = json!({"metadata": {"annotations": {LAN_ADDRESSES: addresses, PEER_ADDRESS: peer}}});
+        self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &patch).await?;
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        Ok(())
+    }
+
+    async fn write_object(&self, node: &Value) -> Result<(), Failure> {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         if name != self.node.name {
             return Err(Failure::Refused(format!("node {} reports a node object named {name:?}", self.node.name)));
@@ -59,23 +79,17 @@ impl Reports {
         if self.replicated {
             wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
         }
-        if let Some(peer) = self.lan.get() {
-            wanted.metadata.set_at(&["annotations", LAN_ADDRESSES], lan_addresses(&node["status"]).into());
-            wanted.metadata.set_at(&["annotations", PEER_ADDRESS], peer.to_string().into());
-        }
         *self.newest_node() = Some(node.to_string().into_boxed_str());
         let path = format!("/api/v1/nodes/{name}");
         let known = *self.metadata() == Some(hash(&wanted.metadata));
         if !known {
             // Also tells whether the node is there: one request for the usual registration, two for the first.
-            let mut patch = json!({"metadata": wanted.metadata});
-            if self.lan.get().is_none() {
-                // It may have had routes before.
-                for name in [LAN_ADDRESSES, PEER_ADDRESS] {
-                    patch.set_at(&["metadata", "annotations", name], Value::Null);
-                }
+            let patch = json!({"metadata": wanted.metadata});
+            let found = self.requests.patch_for::<Value>(&path, Patch::Merge, &patch).await;
+            if let Ok(object) = &found {
+                self.saw_place(object);
             }
-            match self.requests.patch_for::<Value>(&path, Patch::Merge, &patch).await {
+            match found {
                 Err(error) if code(&error) == Some(404) => return self.register(&wanted).await,
                 Ok(object) if is_bare(&object) => self.complete(&object, &wanted).await?,
                 Ok(object) if news::is_known(&object["status"], &wanted.status, now) => {
@@ -134,6 +148,12 @@ impl Reports {
             Err(error) if code(&error) == Some(409) => Err(Failure::Changed),
             other => Ok(other.map(drop)?),
         }
+    }
+
+    /// Remembers what an object says of the place of its node.
+    fn saw_place(&self, object: &Value) {
+        let said = |name| object["metadata"]["annotations"][name].as_str().map(str::to_owned);
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = said(LAN_ADDRESSES).zip(said(PEER_ADDRESS));
     }
 
     fn metadata(&self) -> std::sync::MutexGuard<'_, Option<u64>> {

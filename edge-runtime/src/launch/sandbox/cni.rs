@@ -28,6 +28,12 @@ impl Sandboxes {
 
     fn configured_network(&self) -> Result<Option<NetworkList>, String> {
         let network = &self.base.config.network;
+        let waits = network.has_routes() && network.subnets.is_empty();
+        if waits {
+            return Err(
+                "spec.podCIDRs of the Node is not known yet, or cannot be used (network.routes: lan)".to_owned()
+            );
+        }
         if network.mode == NetworkMode::Builtin {
             return Ok(None);
         }

@@ -23,7 +23,7 @@ struct Node {
 impl Node {
     fn new(bridge: &str, subnet: &str) -> Self {
         let subnets = subnet.split(',').map(|subnet| subnet.parse().unwrap()).collect();
-        let settings = NetworkSettings { bridge: bridge.into(), subnets };
+        let settings = NetworkSettings { bridge: bridge.into(), subnets, neighbours: None };
         Self {
             temp: tempfile::tempdir().unwrap(),
             namespaces: NamespaceMaker::open().unwrap(),
@@ -551,7 +551,8 @@ fn without_nft_pods_still_reach_each_other() {
 fn names_differ_by_node_and_fit() {
     assert_eq!(link_name("b0", "u").len(), NAME_LIMIT);
     assert_ne!(link_name("b0", "u"), link_name("b1", "u"));
-    let bad = NetworkSettings { bridge: "much-too-long-name".into(), subnets: vec!["10.99.1.0/24".parse().unwrap()] };
+    let subnets = vec!["10.99.1.0/24".parse().unwrap()];
+    let bad = NetworkSettings { bridge: "much-too-long-name".into(), subnets, neighbours: None };
     assert!(matches!(Network::new(bad), Err(NetError::BridgeName { .. })));
 }
 

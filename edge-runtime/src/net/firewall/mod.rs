@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{NetError, Subnet};
+use super::{NetError, NetworkSettings};
 use crate::pod::ports::Forward;
 use crate::sys::program::{self, Output};
 
@@ -50,13 +50,14 @@ impl Localnet {
 
 impl Replacement {
     /// What replaces all rules of the node: those of `forwards` are the only host ports afterwards.
-    pub fn new(nft: &Path, bridge: &str, subnets: &[Subnet], forwards: &[Forward]) -> Self {
+    pub fn new(nft: &Path, settings: &NetworkSettings, forwards: &[Forward]) -> Self {
+        let NetworkSettings { bridge, subnets, .. } = settings;
         let at_loopback = |forward: &Forward| forward.to.is_ipv4() && forward.port.ip.is_none_or(|ip| ip.is_loopback());
         let localnet = subnets.iter().any(|subnet| subnet.is_ipv4()).then(|| Localnet {
             path: PathBuf::from(format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")),
             wanted: forwards.iter().any(at_loopback),
         });
-        Self { nft: nft.into(), bridge: bridge.into(), script: rules::replace(bridge, subnets, forwards), localnet }
+        Self { nft: nft.into(), bridge: bridge.clone(), script: rules::replace(settings, forwards), localnet }
     }
 
     /// Has `nft` replace them. The way from pods to the loopback is opened behind the guard only, and closed when there
@@ -142,7 +143,9 @@ mod tests {
 
     #[test]
     fn a_missing_nft_is_named_with_its_cure() {
-        let rules = Replacement::new(Path::new("/nowhere/nft"), "b0", &["fd00::/64".parse().unwrap()], &[]);
+        let subnets = vec!["fd00::/64".parse().unwrap()];
+        let settings = NetworkSettings { bridge: "b0".into(), subnets, neighbours: None };
+        let rules = Replacement::new(Path::new("/nowhere/nft"), &settings, &[]);
         let error = smol::block_on(rules.apply()).unwrap_err().to_string();
         assert!(error.contains("/nowhere/nft") && error.contains("install nftables"), "{error}");
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::super::Subnet;
+use super::super::{NetworkSettings, Subnet};
 use crate::pod::ports::{Forward, Protocol};
 
 /// The chain that keeps pods away from the node's loopback.
@@ -15,8 +15,8 @@ pub(super) fn table(bridge: &str) -> String {
 }
 
 /// Commands that replace the tables as a whole, in one transaction: whatever an earlier run left is gone with it.
-pub(super) fn replace(bridge: &str, subnets: &[Subnet], forwards: &[Forward]) -> String {
-    subnets.iter().map(|subnet| family(bridge, *subnet, forwards)).collect()
+pub(super) fn replace(settings: &NetworkSettings, forwards: &[Forward]) -> String {
+    settings.subnets.iter().map(|subnet| family(settings, *subnet, forwards)).collect()
 }
 
 /// Commands that delete the table of one family (`ip` or `ip6`), also when there is none.
@@ -30,7 +30,8 @@ pub(super) fn delete(bridge: &str, family: &str) -> String {
 ///
 /// What comes from a pod (itself included) or from the node's loopback through a host port carries the bridge's
 /// address, or the answer would not find its way back through the translation.
-fn family(bridge: &str, subnet: Subnet, forwards: &[Forward]) -> String {
+fn family(settings: &NetworkSettings, subnet: Subnet, forwards: &[Forward]) -> String {
+    let bridge = &*settings.bridge;
     let v4 = subnet.is_ipv4();
     let (ip, multicast, loopback) = if v4 { ("ip", "224.0.0.0/4", "127.0.0.0/8") } else { ("ip6", "ff00::/8", "::1") };
     let table = table(bridge);
@@ -56,8 +57,14 @@ fn family(bridge: &str, subnet: Subnet, forwards: &[Forward]) -> String {
              \t}}\n"
         ));
     }
+    if settings.neighbours.is_some() {
+        text.push_str(&spoofed(bridge, ip, subnet));
+    }
+    let neighbours = settings.neighbours.iter().flatten().filter(|range| range.is_ipv4() == v4);
+    let passed: String =
+        neighbours.map(|range| format!("\t\t{ip} saddr {subnet} {ip} daddr {range} accept\n")).collect();
     text.push_str(&format!(
-        "\tchain postrouting {{\n\t\ttype nat hook postrouting priority 100; policy accept;\n\
+        "\tchain postrouting {{\n\t\ttype nat hook postrouting priority 100; policy accept;\n{passed}\
          \t\t{ip} saddr {subnet} oifname != \"{bridge}\" {ip} daddr != {multicast} counter masquerade\n"
     ));
     if !forwards.is_empty() {
@@ -74,6 +81,16 @@ fn family(bridge: &str, subnet: Subnet, forwards: &[Forward]) -> String {
     }
     text.push_str("\t}\n}\n");
     text
+}
+
+/// Where other nodes believe the address of a pod: nobody outside has one of this node's pods, and pods have no others.
+fn spoofed(bridge: &str, ip: &str, subnet: Subnet) -> String {
+    format!(
+        "\tchain from-outside {{\n\t\ttype filter hook prerouting priority -300; policy accept;\n\
+         \t\tiifname != {{ \"{bridge}\", \"lo\" }} {ip} saddr {subnet} drop\n\t}}\n\
+         \tchain from-pods {{\n\t\ttype filter hook forward priority -10; policy accept;\n\
+         \t\tiifname \"{bridge}\" {ip} saddr != {subnet} drop\n\t}}\n"
+    )
 }
 
 fn rule(forward: &Forward) -> String {
@@ -97,13 +114,26 @@ mod tests {
     use super::*;
     use crate::pod::ports::HostPort;
 
-    fn v4() -> Subnet {
-        "10.88.0.0/24".parse().unwrap()
+    fn settings(bridge: &str) -> NetworkSettings {
+        NetworkSettings { bridge: bridge.into(), subnets: vec!["10.88.0.0/24".parse().unwrap()], neighbours: None }
+    }
+
+    #[test]
+    fn between_nodes_pods_have_their_own_addresses_and_no_others() {
+        let near = vec!["10.89.0.0/24".parse().unwrap(), "fd00:89::/64".parse().unwrap()];
+        let rules = replace(&NetworkSettings { neighbours: Some(near), ..settings("b0") }, &[]);
+        let passed =
+            "priority 100; policy accept;\n\t\tip saddr 10.88.0.0/24 ip daddr 10.89.0.0/24 accept\n\t\tip saddr";
+        assert!(rules.contains(passed) && !rules.contains("fd00"), "{rules}");
+        assert!(rules.contains("iifname != { \"b0\", \"lo\" } ip saddr 10.88.0.0/24 drop"), "{rules}");
+        assert!(rules.contains("iifname \"b0\" ip saddr != 10.88.0.0/24 drop"), "{rules}");
+        let off = replace(&settings("b0"), &[]);
+        assert!(!off.contains("from-") && !off.contains("10.89"), "{off}");
     }
 
     #[test]
     fn the_table_is_replaced_as_a_whole_and_spares_the_bridge() {
-        let rules = replace("sampan0", &[v4()], &[]);
+        let rules = replace(&settings("sampan0"), &[]);
         assert!(rules.starts_with("add table ip pods-sampan0\ndelete table ip pods-sampan0\n"), "{rules}");
         assert!(rules.contains("ip saddr 10.88.0.0/24 oifname != \"sampan0\""), "{rules}");
         assert!(!rules.contains("hostports") && !rules.contains("ip6"), "{rules}");
@@ -111,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_nodes_loopback_is_guarded_with_and_without_host_ports() {
-        for rules in [replace("b0", &[v4()], &[]), replace("b0", &[v4()], &[forward(None)])] {
+        for rules in [replace(&settings("b0"), &[]), replace(&settings("b0"), &[forward(None)])] {
             assert!(rules.contains("iifname \"b0\" ip daddr 127.0.0.0/8 drop"), "{rules}");
             assert!(rules.contains("iifname \"b0\" ip saddr 127.0.0.0/8 drop"), "{rules}");
         }
@@ -136,7 +166,7 @@ mod tests {
             Forward { port: port(Some("127.0.0.1"), Protocol::Udp), to },
             Forward { port: port(None, Protocol::Tcp), to },
         ];
-        let rules = replace("b0", &[v4()], &forwards);
+        let rules = replace(&settings("b0"), &forwards);
         assert!(rules.contains("\t\tip daddr 127.0.0.1 udp dport 8080 dnat to 10.88.0.2:80\n"), "{rules}");
         assert!(rules.contains("\t\tfib daddr type local tcp dport 8080 dnat to 10.88.0.2:80\n"), "{rules}");
     }

@@ -10,7 +10,7 @@ use super::{Socket, link};
 
 /// Bytes of `struct ifaddrmsg` and `struct rtmsg`.
 const IFADDRMSG: usize = 8;
-const RTMSG: usize = 12;
+pub(super) const RTMSG: usize = 12;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -78,11 +78,11 @@ fn default_route(index: u32, gateway: IpAddr) -> Request {
         .attribute(libc::RTA_OIF, &index.to_ne_bytes())
 }
 
-fn family(address: IpAddr) -> u8 {
+pub(super) fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { AF_INET } else { AF_INET6 }
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
@@ -156,7 +156,7 @@ fn ifaddrmsg(family: u8, prefix: u8, index: u32) -> [u8; IFADDRMSG] {
     bytes
 }
 
-fn rtmsg(family: u8, table: u8, protocol: u8, kind: u8) -> [u8; RTMSG] {
+pub(super) fn rtmsg(family: u8, table: u8, protocol: u8, kind: u8) -> [u8; RTMSG] {
     let mut bytes = [0; RTMSG];
     bytes[0] = family;
     bytes[4] = table;
@@ -179,7 +179,7 @@ fn parse_address(body: &[u8]) -> Option<LinkAddress> {
     Some(LinkAddress { index, address: address?, prefix, global: scope == libc::RT_SCOPE_UNIVERSE })
 }
 
-fn ip(payload: &[u8]) -> Option<IpAddr> {
+pub(super) fn ip(payload: &[u8]) -> Option<IpAddr> {
     match payload.len() {
         4 => Some(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(payload).ok()?))),
         16 => Some(IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(payload).ok()?))),

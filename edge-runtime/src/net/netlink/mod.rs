@@ -8,6 +8,7 @@ pub mod conntrack;
 pub mod link;
 pub mod message;
 pub mod qdisc;
+pub mod route;
 pub mod socket;
 
 pub use socket::Socket;

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::view::{EndpointView, ServicePort, ServiceView, TargetPort, protocol};
+use super::view::{EndpointView, ServicePort, ServiceView, SliceEndpoint, TargetPort, protocol};
+use crate::net::site::Plan;
 use crate::pod::ports::Protocol;
 
 /// What is asked of the node that decides.
@@ -15,6 +16,16 @@ use crate::pod::ports::Protocol;
 pub struct Here {
     /// Its name in the API.
     pub node: String,
+    /// Which pods of other nodes packets from here come to.
+    pub reach: Plan,
+}
+
+impl Here {
+    /// Whether an endpoint of the API is one for this node: of its own pods it knows better, and what it does not reach
+    /// leads nowhere.
+    pub fn takes(&self, endpoint: &SliceEndpoint, ip: IpAddr) -> bool {
+        !endpoint.pod || (endpoint.node_name.as_deref() != Some(&*self.node) && self.reach.reaches(ip))
+    }
 }
 
 /// A pod of this node, as far as Services care.
@@ -100,7 +111,8 @@ pub fn of_port(
         let Some(target) = same.map(|port| port.port) else { continue };
         for endpoint in &slice.endpoints {
             let local = endpoint.node_name.as_deref() == Some(&*here.node);
-            all.extend(endpoint.addresses.iter().find(family).map(|ip| Endpoint {
+            let ip = endpoint.addresses.iter().find(family).filter(|ip| here.takes(endpoint, **ip));
+            all.extend(ip.map(|ip| Endpoint {
                 ip: *ip,
                 port: target,
                 local,
@@ -131,6 +143,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::net::netlink::address::LinkAddress;
+    use crate::net::site::SiteView;
 
     fn pod(name: &str, ip: &str, ready: bool) -> LocalPod {
         LocalPod {
@@ -151,8 +165,36 @@ mod tests {
         ServiceView::read(&json!({"spec": spec})).unwrap()
     }
 
+    fn here() -> Here {
+        let near = json!([{"name": "n2", "addresses": ["192.168.1.2"], "podCIDRs": ["10.0.2.0/24"]}]);
+        let near = SiteView::read(&json!({ "nodes": near })).unwrap();
+        let link = LinkAddress { index: 2, address: "192.168.1.1".parse().unwrap(), prefix: 24, global: true };
+        Here { node: "n1".into(), reach: Plan::of("n1", &[&near], &[], &[link]).0 }
+    }
+
+    #[test]
+    fn pods_of_other_nodes_are_endpoints_if_there_is_a_way_to_them() {
+        let others = EndpointView::read(&json!({"slices": [{"ports": [{"port": 8080}], "endpoints": [
+            {"addresses": ["10.0.2.7"], "nodeName": "n2", "pod": true},
+            {"addresses": ["192.168.1.2"], "nodeName": "n2", "pod": true},
+            {"addresses": ["10.0.3.7"], "nodeName": "n3", "pod": true},
+            {"addresses": ["10.0.0.9"], "nodeName": "n1", "pod": true},
+            {"addresses": ["10.0.2.8"], "nodeName": "n1", "pod": true}]}]}))
+        .unwrap();
+        let pods = [pod("a", "10.0.0.2", true)];
+        assert_eq!(find(&view(json!({})), &pods, &others), ["10.0.0.2:8080", "10.0.2.7:8080", "192.168.1.2:8080"]);
+        assert_eq!(
+            usable(
+                &of_port(("shop", &view(json!({}))), &view(json!({})).ports[0], false, &pods, &others, &here()),
+                true
+            )
+            .len(),
+            1
+        );
+    }
+
     fn find(view: &ServiceView, pods: &[LocalPod], others: &EndpointView) -> Vec<String> {
-        let all = of_port(("shop", view), &view.ports[0], false, pods, others, &Here { node: "n1".into() });
+        let all = of_port(("shop", view), &view.ports[0], false, pods, others, &here());
         usable(&all, false).iter().map(|endpoint| format!("{}:{}", endpoint.ip, endpoint.port)).collect()
     }
 

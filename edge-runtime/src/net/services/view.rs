@@ -68,7 +68,7 @@ impl Default for TargetPort {
     }
 }
 
-/// Endpoints of a Service as the slices of the API have them, those of pods of this node left out.
+/// Endpoints of a Service as the slices of the API have them: those that are no pods, and pods of this node's site.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointView {
@@ -96,6 +96,8 @@ pub struct SlicePort {
 #[serde(rename_all = "camelCase", default)]
 pub struct SliceEndpoint {
     pub addresses: Vec<IpAddr>,
+    /// It is one, of whichever node.
+    pub pod: bool,
     pub node_name: Option<String>,
     pub hostname: Option<String>,
     pub not_ready: bool,

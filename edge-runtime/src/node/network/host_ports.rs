@@ -12,13 +12,15 @@ pub(in super::super) struct HostPorts {
     /// By pod uid; no empty lists.
     held: BTreeMap<String, Vec<Forward>>,
     waiting: VecDeque<(String, Vec<Forward>)>,
+    /// All that is held is to be said again: something else in the rules has changed.
+    again: bool,
     running: Option<Change>,
 }
 
 #[derive(Debug)]
 enum Change {
     /// All that is held, for nobody in particular.
-    Start,
+    All,
     Pod(String, Vec<Forward>),
 }
 
@@ -60,9 +62,15 @@ impl HostPorts {
         self.waiting.push_back((uid.to_owned(), forwards));
     }
 
+    /// What is held is to be said again, when what is under way is done. Before the first time there is nothing to repeat.
+    pub(in super::super) fn renew(&mut self) {
+        self.again = self.guarded || self.running.is_some();
+    }
+
     /// Begins the daemon's first change: all forwards that the kernel is to have.
     pub(in super::super) fn begin(&mut self) -> Vec<Forward> {
-        self.running = Some(Change::Start);
+        self.running = Some(Change::All);
+        self.again = false;
         self.held.values().flatten().copied().collect()
     }
 
@@ -70,6 +78,9 @@ impl HostPorts {
     pub(in super::super) fn next(&mut self) -> Option<Vec<Forward>> {
         if self.running.is_some() {
             return None;
+        }
+        if self.again {
+            return Some(self.begin());
         }
         let (uid, forwards) = self.waiting.pop_front()?;
         let others = self.held.iter().filter(|(other, _)| **other != uid).flat_map(|(_, held)| held);
@@ -89,7 +100,7 @@ impl HostPorts {
                 }
                 pods.push(uid);
             }
-            Some(Change::Start) => {}
+            Some(Change::All) => {}
         }
         self.guarded |= applied;
         let waiting = std::mem::take(&mut self.waiting);

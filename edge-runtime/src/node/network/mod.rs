@@ -150,7 +150,7 @@ impl Node {
     }
 
     /// The next set of rules that is wanted, one at a time.
-    fn replace_rules(&mut self) {
+    pub(super) fn replace_rules(&mut self) {
         let Some(forwards) = self.host_ports.next() else { return };
         let rules = self.launch.sandboxes.teardown.network.firewall(&forwards);
         self.cx.background(async move { News::RulesReplaced(rules.apply().await.map_err(|error| error.to_string())) });

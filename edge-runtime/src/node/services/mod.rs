@@ -23,6 +23,7 @@ use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
 use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW};
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables, apply};
+use crate::net::site::Plan;
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
 
@@ -85,7 +86,7 @@ impl Services {
         let mut services = Self {
             enabled,
             tables,
-            here: Here { node: node.to_owned() },
+            here: Here { node: node.to_owned(), ..Here::default() },
             views: BTreeMap::new(),
             others: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -193,6 +194,10 @@ impl Services {
         if self.running || !cx.resumed || self.is_idle() {
             return;
         }
+        if launch.sandboxes.teardown.network.settings().subnets.is_empty() {
+            // The cluster has not given any yet, and there is no pod to serve.
+            return;
+        }
         let now = cx.mono();
         if self.not_before.is_some_and(|at| now < at) {
             return;
@@ -288,6 +293,15 @@ impl Services {
             }
         }
         Ok(())
+    }
+
+    /// From now on packets from here come to these pods of other nodes.
+    pub(super) fn set_reach(&mut self, reach: Plan) {
+        if self.here.reach != reach {
+            self.here.reach = reach;
+            self.dirty.extend(self.others.keys().cloned());
+            self.names_changed = true;
+        }
     }
 
     pub(super) fn names_changed(&mut self) {

@@ -23,6 +23,7 @@ use crate::node::crash_loop::CrashLoop;
 use crate::node::events::about_node;
 use crate::node::eviction::Eviction;
 use crate::node::host_watch::maintain;
+use crate::node::neighbours::Neighbours;
 use crate::node::node_status::NodeStatus;
 use crate::node::notify::Notify;
 use crate::node::probes::Probes;
@@ -37,13 +38,17 @@ use crate::sys::board::Sensors;
 use crate::sys::reserve::Reserve;
 use crate::sys::tasks::Tasks;
 
-pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Senders) -> Result<Node, StartError> {
+pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: Senders) -> Result<Node, StartError> {
     let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
     // The store must open on a full disk, too.
     let reserve = Reserve::new(paths.reserve());
     maintain(&reserve, paths);
     let (mut store, mut notes) = store::open(paths, &config.node_name, clock.boot_id())?;
     store.keep_secrets_in_memory(config.security.secrets_in_memory)?;
+    let neighbours = Neighbours::open(&config.network, &config.node_name, &store)?;
+    if config.network.has_routes() {
+        config.network.subnets = neighbours.own_subnets();
+    }
     let config = Rc::new(config);
     let (launch, warnings) = Launch::open(paths, Rc::clone(&config))?;
     warnings.iter().for_each(|warning| log::warn!("{warning}"));
@@ -91,6 +96,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         crash_loop: CrashLoop::open(&paths.run()),
         connecting: Default::default(),
         host_ports: Default::default(),
+        neighbours,
         services,
         dns: Default::default(),
         probes,
@@ -111,6 +117,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         shutdown: Default::default(),
         idle: Default::default(),
         notify: Notify::from_env(),
+        again: false,
     })
 }
 

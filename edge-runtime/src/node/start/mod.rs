@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 use crate::sys::tasks::Tasks;
 use nix::fcntl::{Flock, FlockArg};
 
-use super::Node;
 use super::pods::Entry;
 use super::sources::{News, Senders, channels};
+use super::{End, Node};
 use crate::config::Config;
 use crate::intake::{self, Recorded};
 use crate::launch::error::OpenError;
@@ -59,7 +59,7 @@ pub(super) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Star
 ///
 /// # Errors
 /// What keeps the node from starting, or the store failing for good.
-pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<(), StartError> {
+pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<End, StartError> {
     let signals = Signals::block().map_err(io("signals"))?;
     private_dir(&paths.run()).map_err(io("folder"))?;
     for dir in [paths.state(), paths.layers()] {
@@ -103,9 +103,9 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
         }
         node.tell_skipped()?;
         node.notify.ready();
-        node.run(&sources).await?;
+        let end = node.run(&sources).await?;
         log::info!("stopping; containers go on");
-        Ok(())
+        Ok(end)
     }))
 }
 
@@ -197,6 +197,7 @@ impl Node {
         }
         self.cx.recovery.keep(restored.kept);
         self.begin_recovery()?;
+        self.follow_neighbours()?;
         self.rules_at_start();
         self.plugins_at_start();
         Ok(())

@@ -1,0 +1,46 @@
+//! Has the kernel hold the routes of a plan, and none that an earlier plan has left.
+
+use std::io;
+
+use super::plan::Plan;
+use crate::net::netlink::address::{self, LinkAddress};
+use crate::net::netlink::route::{self, Route};
+use crate::net::netlink::{Socket, link};
+
+/// Number of whoever made a route (`rtm_protocol`): one that neither iproute2 nor a routing daemon has taken.
+const PROTOCOL: u8 = 83;
+
+/// Addresses of this node's links, the pods' bridge left out.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn links(bridge: &str) -> io::Result<Vec<LinkAddress>> {
+    let mut socket = Socket::open()?;
+    let bridge = link::by_name(&mut socket, bridge)?.map(|link| link.index);
+    let mut all = address::list(&mut socket)?;
+    all.retain(|one| one.global && Some(one.index) != bridge && !one.address.is_loopback());
+    Ok(all)
+}
+
+/// Makes what is missing, whoever has taken it away (the kernel does when a link goes down), and takes away what is not
+/// wanted any more. Goes on after a refusal and returns the first.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn hold(plan: &Plan) -> io::Result<()> {
+    let mut socket = Socket::open()?;
+    let wanted: Vec<Route> = plan
+        .routes
+        .iter()
+        .map(|one| Route { to: one.to.network(), prefix: one.to.prefix(), via: Some(one.via), link: one.link })
+        .collect();
+    let there = route::list(&mut socket, PROTOCOL)?;
+    let mut result = Ok(());
+    for old in there.iter().filter(|old| !wanted.contains(old)) {
+        result = result.and(route::delete(&mut socket, PROTOCOL, old));
+    }
+    for new in wanted.iter().filter(|new| !there.contains(new)) {
+        result = result.and(route::replace(&mut socket, PROTOCOL, new));
+    }
+    result
+}
