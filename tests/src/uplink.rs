@@ -111,7 +111,11 @@ impl Uplink {
         Ipv4Addr::new(10, 213, self.net, which * 4 + 1)
     }
 
-    fn inside(&self, command: &[&str]) {
+    /// Runs a command inside.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn inside(&self, command: &[&str]) {
         let (program, args) = command.split_first().expect("a program");
         let mut all = vec!["netns", "exec", &self.name, program];
         all.extend(args);

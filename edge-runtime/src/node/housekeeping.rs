@@ -28,6 +28,7 @@ impl Node {
         self.cx.expire_events(now)?;
         maintain(&self.reserve, &self.cx.paths);
         self.follow_addresses();
+        self.look_at_rules()?;
         self.resync.tell_due(&mut self.cx.pods, now);
         self.backup.copy_store(&self.cx, now);
         self.host_watch.watch_descriptors(&mut self.cx)?;
@@ -44,6 +45,7 @@ impl Node {
             launch: &self.launch,
             pressure: self.eviction.pressure,
             shutting_down: self.shutdown.is_under_way(),
+            services_elsewhere: self.services.elsewhere(),
         };
         self.node_status.report(&mut self.cx, &host, now)
     }

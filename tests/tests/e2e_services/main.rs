@@ -2,6 +2,7 @@
 
 mod addresses;
 mod names;
+mod others;
 
 use std::process::Command;
 use std::time::Duration;

@@ -8,6 +8,7 @@
 
 pub mod apply;
 pub mod datagrams;
+pub mod elsewhere;
 pub mod endpoints;
 pub mod rules;
 pub mod table;

@@ -63,6 +63,8 @@ pub(super) struct Services {
     not_before: Option<Mono>,
     sweep_at: Option<Mono>,
     failures: u32,
+    /// Who else serves Services on this machine: then nothing of ours is in the kernel.
+    elsewhere: Option<String>,
 }
 
 /// How much is known of what the kernel holds.
@@ -98,6 +100,7 @@ impl Services {
             not_before: None,
             sweep_at: None,
             failures: 0,
+            elsewhere: None,
         };
         if enabled {
             for key in store.held()?.into_iter().map(|digest| digest.key).filter(is_view) {
@@ -205,14 +208,15 @@ impl Services {
         }
         let network = &launch.sandboxes.teardown.network;
         let (nft, bridge) = (network.nft().to_owned(), network.settings().bridge.clone());
-        let nothing = self.views.is_empty();
-        if nothing && (self.phase != Phase::Known || self.tables.is_there()) {
+        if self.views.is_empty() || self.elsewhere.is_some() {
+            let clean = self.phase == Phase::Known && !self.tables.is_there();
             self.forget();
             self.phase = Phase::Known;
-            self.run(
-                cx,
-                async move { Done::Changed(apply::remove(nft, bridge).await.map_err(|error| error.to_string())) },
-            );
+            if !clean {
+                self.run(cx, async move {
+                    Done::Changed(apply::remove(nft, bridge).await.map_err(|error| error.to_string()))
+                });
+            }
             return;
         }
         match self.phase {
@@ -264,7 +268,9 @@ impl Services {
     pub(super) fn applied(&mut self, cx: &mut Context, done: Done) -> Result<(), StoreError> {
         self.running = false;
         match done {
-            Done::Looked(true) => self.phase = Phase::Known,
+            // Meanwhile it may have been decided that nothing is known of them.
+            Done::Looked(true) if self.phase == Phase::Unknown => self.phase = Phase::Known,
+            Done::Looked(true) => {}
             Done::Looked(false) => {
                 self.tables.forget();
                 self.phase = Phase::Whole;
@@ -288,6 +294,47 @@ impl Services {
             }
         }
         Ok(())
+    }
+
+    /// Whether a run of `nft` is under way.
+    pub(super) fn is_changing(&self) -> bool {
+        self.running
+    }
+
+    /// Chains that tell that the kernel holds what it is to hold, `true` for IPv6; none if nothing is to be there.
+    pub(super) fn marks(&self) -> Vec<(bool, String)> {
+        let there = self.phase == Phase::Known && self.tables.is_there();
+        if there {
+            self.tables.marks().into_iter().map(|(family, mark)| (family == "ip6", mark)).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The tables are gone: somebody has deleted them.
+    pub(super) fn lost(&mut self) {
+        self.tables.forget();
+        self.phase = Phase::Whole;
+    }
+
+    /// Who else serves Services on this machine.
+    pub(super) fn elsewhere(&self) -> Option<&str> {
+        self.elsewhere.as_deref()
+    }
+
+    /// Somebody else serves Services on this machine, or nobody does any more; whether that is news.
+    pub(super) fn set_elsewhere(&mut self, elsewhere: Option<String>) -> bool {
+        if elsewhere == self.elsewhere {
+            return false;
+        }
+        match &elsewhere {
+            Some(who) => log::warn!("Services are served by {who}: this node has no rules for them"),
+            None => log::info!("nobody else serves Services on this machine any more"),
+        }
+        self.elsewhere = elsewhere;
+        // What is there then is not known: the first daemon of the machine may have been another one.
+        self.lost();
+        true
     }
 
     pub(super) fn names_changed(&mut self) {
@@ -330,7 +377,8 @@ impl Services {
         for (name, view) in &self.views {
             all.add(&name.0, view, &pods, self.others.get(name).unwrap_or(&none), &self.here);
         }
-        if all.is_empty() {
+        // Flows of others are theirs.
+        if all.is_empty() || self.elsewhere.is_some() {
             return;
         }
         if let Err(error) = conntrack::forget_udp_where(|flow| all.is_stale(flow)) {

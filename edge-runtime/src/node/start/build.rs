@@ -92,6 +92,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         connecting: Default::default(),
         host_ports: Default::default(),
         services,
+        kernel_rules: Default::default(),
         dns: Default::default(),
         probes,
         hooks: Default::default(),

@@ -197,6 +197,7 @@ impl Node {
         }
         self.cx.recovery.keep(restored.kept);
         self.begin_recovery()?;
+        self.watch_rules();
         self.rules_at_start();
         self.plugins_at_start();
         Ok(())
