@@ -29,6 +29,7 @@ impl Node {
         maintain(&self.reserve, &self.cx.paths);
         self.follow_addresses();
         self.look_at_rules()?;
+        self.services.keep_routes(&self.launch);
         self.resync.tell_due(&mut self.cx.pods, now);
         self.backup.copy_store(&self.cx, now);
         self.host_watch.watch_descriptors(&mut self.cx)?;

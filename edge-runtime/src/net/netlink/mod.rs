@@ -10,6 +10,7 @@ pub mod link;
 pub mod message;
 pub mod nftables;
 pub mod qdisc;
+pub mod route;
 pub mod socket;
 
 pub use socket::Socket;

@@ -10,6 +10,8 @@ pub mod apply;
 pub mod datagrams;
 pub mod elsewhere;
 pub mod endpoints;
+pub mod ranges;
+pub mod routes;
 pub mod rules;
 pub mod table;
 pub mod view;

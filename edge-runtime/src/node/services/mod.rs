@@ -4,6 +4,7 @@
 //! A pod's readiness changes rules in the turn that notices it; the cloud is not asked, and need not be there.
 
 mod local_pod;
+mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use edge_protocol::message::ObjectKey;
 
 use self::local_pod::local_pod;
+use self::routes::Routes;
 use super::context::Context;
 use super::sources::News;
 use crate::dns::names;
@@ -65,6 +67,7 @@ pub(super) struct Services {
     failures: u32,
     /// Who else serves Services on this machine: then nothing of ours is in the kernel.
     elsewhere: Option<String>,
+    routes: Routes,
 }
 
 /// How much is known of what the kernel holds.
@@ -101,6 +104,7 @@ impl Services {
             sweep_at: None,
             failures: 0,
             elsewhere: None,
+            routes: Routes::default(),
         };
         if enabled {
             for key in store.held()?.into_iter().map(|digest| digest.key).filter(is_view) {
@@ -208,6 +212,7 @@ impl Services {
         }
         let network = &launch.sandboxes.teardown.network;
         let (nft, bridge) = (network.nft().to_owned(), network.settings().bridge.clone());
+        self.keep_routes(launch);
         if self.views.is_empty() || self.elsewhere.is_some() {
             let clean = self.phase == Phase::Known && !self.tables.is_there();
             self.forget();
