@@ -15,6 +15,8 @@ use crate::pod::ports::Protocol;
 pub struct Here {
     /// Its name in the API.
     pub node: String,
+    /// Its label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
 }
 
 /// A pod of this node, as far as Services care.
@@ -70,6 +72,9 @@ pub struct Endpoint {
     /// Answers, though perhaps for the last time.
     pub serving: bool,
     pub terminating: bool,
+    /// Whether its hints name this node, and this node's zone; `None` without such hints.
+    pub for_node: Option<bool>,
+    pub for_zone: Option<bool>,
 }
 
 /// All endpoints of one port and family, in order.
@@ -82,6 +87,11 @@ pub fn of_port(
     here: &Here,
 ) -> Vec<Endpoint> {
     let family = |ip: &&IpAddr| ip.is_ipv6() == v6;
+    // What the controller of slices would say of them (K8s staging/src/k8s.io/endpointslice/trafficdist).
+    let distribution = view.traffic_distribution.as_deref().unwrap_or_default();
+    let prefers_node = distribution == "PreferSameNode";
+    let prefers_zone = prefers_node || matches!(distribution, "PreferClose" | "PreferSameZone");
+    let for_zone = here.zone.as_ref().filter(|_| prefers_zone).map(|_| true);
     let mut all = Vec::new();
     for pod in pods.iter().filter(|pod| pod.is_selected(namespace, view)) {
         let (Some(ip), Some(target)) = (pod.ips.iter().find(family), pod.target(port)) else { continue };
@@ -92,6 +102,8 @@ pub fn of_port(
             ready: view.publish_not_ready_addresses || (pod.ready && !pod.terminating),
             serving: pod.ready,
             terminating: pod.terminating,
+            for_node: prefers_node.then_some(true),
+            for_zone,
         });
     }
     for slice in &others.slices {
@@ -107,6 +119,8 @@ pub fn of_port(
                 ready: !endpoint.not_ready,
                 serving: !endpoint.not_serving,
                 terminating: endpoint.terminating,
+                for_node: hint(&endpoint.for_nodes, Some(&here.node)),
+                for_zone: hint(&endpoint.for_zones, here.zone.as_ref()),
             }));
         }
     }
@@ -116,10 +130,24 @@ pub fn of_port(
     all
 }
 
-/// Those that traffic goes to: the ready ones; where there is none, those that end and still answer.
+fn hint(named: &[String], own: Option<&String>) -> Option<bool> {
+    (!named.is_empty()).then(|| own.is_some_and(|own| named.contains(own)))
+}
+
+/// Those that traffic goes to: the ready ones, of them those that are for this node or its zone; where there is none,
+/// those that end and still answer.
 pub fn usable(all: &[Endpoint], only_local: bool) -> Vec<Endpoint> {
     let here = |endpoint: &&Endpoint| !only_local || endpoint.local;
-    let ready: Vec<Endpoint> = all.iter().filter(here).filter(|endpoint| endpoint.ready).copied().collect();
+    let mut ready: Vec<Endpoint> = all.iter().filter(here).filter(|endpoint| endpoint.ready).copied().collect();
+    // Every ready one must have hints, and one of them name us.
+    let decides = |of: fn(&Endpoint) -> Option<bool>| {
+        !only_local && ready.iter().all(|to| of(to).is_some()) && ready.iter().any(|to| of(to) == Some(true))
+    };
+    if decides(|to| to.for_node) {
+        ready.retain(|to| to.for_node == Some(true));
+    } else if decides(|to| to.for_zone) {
+        ready.retain(|to| to.for_zone == Some(true));
+    }
     if !ready.is_empty() {
         return ready;
     }
@@ -152,7 +180,14 @@ mod tests {
     }
 
     fn find(view: &ServiceView, pods: &[LocalPod], others: &EndpointView) -> Vec<String> {
-        let all = of_port(("shop", view), &view.ports[0], false, pods, others, &Here { node: "n1".into() });
+        let all = of_port(
+            ("shop", view),
+            &view.ports[0],
+            false,
+            pods,
+            others,
+            &Here { node: "n1".into(), ..Here::default() },
+        );
         usable(&all, false).iter().map(|endpoint| format!("{}:{}", endpoint.ip, endpoint.port)).collect()
     }
 
@@ -186,6 +221,71 @@ mod tests {
         assert_eq!(find(&view(json!({})), &[ending.clone(), pod("b", "10.0.0.3", true)], &none), ["10.0.0.3:8080"]);
         let ended = LocalPod { ready: false, ..ending };
         assert_eq!(find(&view(json!({})), &[ended], &none), [""; 0]);
+    }
+
+    /// The table of K8s pkg/proxy/topology_test.go, as far as hints go.
+    #[test]
+    fn hints_decide_when_every_ready_endpoint_has_them_and_one_is_for_us() {
+        let endpoint = |ip: &str, zones: &[&str], nodes: &[&str], more: serde_json::Value| {
+            let mut endpoint = json!({"addresses": [ip], "forZones": zones, "forNodes": nodes});
+            endpoint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            endpoint
+        };
+        let none = json!({});
+        let find = |zone: Option<&str>, more: serde_json::Value, pods: &[LocalPod], endpoints: &[serde_json::Value]| {
+            let slices = json!({"slices": [{"ports": [{"port": 80}], "endpoints": endpoints}]});
+            let (view, others) = (view(more), EndpointView::read(&slices).unwrap());
+            let here = Here { node: "n1".into(), zone: zone.map(str::to_owned) };
+            let all = of_port(("shop", &view), &view.ports[0], false, pods, &others, &here);
+            usable(&all, false).iter().map(|endpoint| endpoint.ip.to_string()).collect::<Vec<_>>()
+        };
+        let slices = json!({"selector": {}});
+        let of = |zone: Option<&str>, all: &[serde_json::Value]| find(zone, slices.clone(), &[], all);
+        let (a, b) =
+            (endpoint("192.0.2.1", &["a"], &[], none.clone()), endpoint("192.0.2.2", &["b"], &[], none.clone()));
+        assert_eq!(of(Some("a"), &[a.clone(), b.clone()]), ["192.0.2.1"]);
+        assert_eq!(of(Some("c"), &[a.clone(), b.clone()]).len(), 2, "nobody is for our zone");
+        assert_eq!(of(None, &[a.clone(), b.clone()]).len(), 2, "we have no zone");
+        let plain = endpoint("192.0.2.3", &[], &[], none.clone());
+        assert_eq!(of(Some("a"), &[a.clone(), b.clone(), plain]).len(), 3, "one has no hint");
+        let unready = endpoint("192.0.2.4", &[], &[], json!({"notReady": true, "notServing": true}));
+        assert_eq!(of(Some("a"), &[a.clone(), b.clone(), unready]), ["192.0.2.1"], "those not ready do not count");
+        let ours_unready = endpoint("192.0.2.1", &["a"], &[], json!({"notReady": true, "notServing": true}));
+        assert_eq!(of(Some("a"), &[ours_unready, b.clone()]), ["192.0.2.2"]);
+        let both = endpoint("192.0.2.5", &["a", "b"], &[], none.clone());
+        assert_eq!(of(Some("b"), &[a.clone(), both]), ["192.0.2.5"]);
+        // Nodes before zones.
+        let (n1, n2) = (
+            endpoint("192.0.2.6", &["a"], &["n1"], none.clone()),
+            endpoint("192.0.2.7", &["a"], &["n2"], none.clone()),
+        );
+        assert_eq!(of(Some("a"), &[n1.clone(), n2.clone()]), ["192.0.2.6"]);
+        assert_eq!(
+            of(Some("a"), &[n1.clone(), a.clone(), b.clone()]),
+            ["192.0.2.1", "192.0.2.6"],
+            "one has no node hint"
+        );
+        let other = endpoint("192.0.2.8", &["b"], &["n3"], none.clone());
+        assert_eq!(of(Some("a"), &[n2.clone(), other]), ["192.0.2.7"], "no node hint is ours: the zone decides");
+        // Those that end serve whatever their hints are.
+        let ending = endpoint("192.0.2.9", &["b"], &[], json!({"notReady": true, "terminating": true}));
+        assert_eq!(of(Some("a"), &[ending]), ["192.0.2.9"]);
+        // This node's own pods among those of other nodes.
+        let own = [pod("p", "10.0.0.2", true)];
+        let mixed = |distribution: &str, zone: Option<&str>, pods: &[LocalPod]| {
+            let more = json!({"trafficDistribution": distribution, "ports": [{"port": 80}]});
+            find(zone, more, pods, &[n2.clone(), b.clone()])
+        };
+        assert_eq!(mixed("PreferSameZone", Some("a"), &own), ["10.0.0.2", "192.0.2.7"]);
+        assert_eq!(mixed("PreferClose", Some("a"), &own), ["10.0.0.2", "192.0.2.7"]);
+        assert_eq!(mixed("PreferClose", None, &own).len(), 3, "without a zone ours has no hint");
+        assert_eq!(mixed("Nonsense", Some("a"), &own).len(), 3);
+        let with_nodes = |pods: &[LocalPod]| {
+            let more = json!({"trafficDistribution": "PreferSameNode", "ports": [{"port": 80}]});
+            find(Some("a"), more, pods, &[n2.clone(), endpoint("192.0.2.8", &["b"], &["n3"], none.clone())])
+        };
+        assert_eq!(with_nodes(&own), ["10.0.0.2"]);
+        assert_eq!(with_nodes(&[pod("p", "10.0.0.2", false)]), ["192.0.2.7"], "ours is not ready: the zone decides");
     }
 
     #[test]

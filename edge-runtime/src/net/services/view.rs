@@ -34,6 +34,8 @@ pub struct ServiceView {
     /// `Local`, else `Cluster`.
     pub external_traffic_policy: Policy,
     pub internal_traffic_policy: Policy,
+    /// `PreferSameZone`, `PreferSameNode`, or the older name `PreferClose` for the first.
+    pub traffic_distribution: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -101,6 +103,9 @@ pub struct SliceEndpoint {
     pub not_ready: bool,
     pub not_serving: bool,
     pub terminating: bool,
+    /// Hints of whom it is for; none for everybody.
+    pub for_zones: Vec<String>,
+    pub for_nodes: Vec<String>,
 }
 
 impl ServiceView {

@@ -86,11 +86,11 @@ impl Services {
     ///
     /// # Errors
     /// SQLite fails.
-    pub(super) fn open(enabled: bool, tables: Tables, node: &str, store: &Store) -> Result<Self, StoreError> {
+    pub(super) fn open(enabled: bool, tables: Tables, here: Here, store: &Store) -> Result<Self, StoreError> {
         let mut services = Self {
             enabled,
             tables,
-            here: Here { node: node.to_owned() },
+            here,
             views: BTreeMap::new(),
             others: BTreeMap::new(),
             pods: BTreeMap::new(),

@@ -15,7 +15,7 @@ use crate::launch::Launch;
 use crate::launch::runtimes::Runtimes;
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
-use crate::net::services::Tables;
+use crate::net::services::{Here, Tables};
 use crate::node::Node;
 use crate::node::containers::Containers;
 use crate::node::context::Context;
@@ -36,6 +36,9 @@ use crate::store::{Fact, Store, StoreError};
 use crate::sys::board::Sensors;
 use crate::sys::reserve::Reserve;
 use crate::sys::tasks::Tasks;
+
+/// Where the node is, as users label it (K8s core/v1, `LabelTopologyZone`).
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Senders) -> Result<Node, StartError> {
     let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
@@ -63,7 +66,8 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
     let probes = Probes(Supervisor::new(tasks.clone(), exec_probe(paths, &launch.runtimes), tell_probe(&senders)));
     let network = launch.sandboxes.teardown.network.settings();
     let tables = Tables::new(&network.bridge, &network.subnets);
-    let services = Services::open(config.services.enabled, tables, &config.node_name, &store)?;
+    let here = Here { node: config.node_name.clone(), zone: config.labels.get(ZONE).cloned() };
+    let services = Services::open(config.services.enabled, tables, here, &store)?;
     let cx = Context {
         config,
         paths: paths.clone(),
