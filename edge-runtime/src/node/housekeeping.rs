@@ -57,6 +57,7 @@ impl Node {
             return;
         }
         self.cx.host.host_ips = self.launch.sandboxes.host_ips.clone();
+        self.services.set_addresses(&self.cx.host.host_ips);
         // Each shows them in its status.
         for uid in self.cx.pods.uids(|_| true) {
             self.cx.pods.touch(&uid);

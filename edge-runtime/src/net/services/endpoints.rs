@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::super::Subnet;
 use super::view::{EndpointView, ServicePort, ServiceView, TargetPort, protocol};
 use crate::pod::ports::Protocol;
 
@@ -17,6 +18,10 @@ pub struct Here {
     pub node: String,
     /// Its label `topology.kubernetes.io/zone`.
     pub zone: Option<String>,
+    /// Its addresses.
+    pub ips: Vec<IpAddr>,
+    /// Its pods' subnets.
+    pub subnets: Vec<Subnet>,
 }
 
 /// A pod of this node, as far as Services care.
@@ -86,7 +91,7 @@ pub fn of_port(
     others: &EndpointView,
     here: &Here,
 ) -> Vec<Endpoint> {
-    let family = |ip: &&IpAddr| ip.is_ipv6() == v6;
+    let family = |ip: &&IpAddr| ip.is_ipv6() == v6 && is_ordinary(**ip);
     // What the controller of slices would say of them (K8s staging/src/k8s.io/endpointslice/trafficdist).
     let distribution = view.traffic_distribution.as_deref().unwrap_or_default();
     let prefers_node = distribution == "PreferSameNode";
@@ -109,7 +114,7 @@ pub fn of_port(
     for slice in &others.slices {
         let same =
             slice.ports.iter().find(|other| other.name == port.name && protocol(&other.protocol) == port.protocol());
-        let Some(target) = same.map(|port| port.port) else { continue };
+        let Some(target) = same.map(|port| port.port).filter(|port| *port != 0) else { continue };
         for endpoint in &slice.endpoints {
             let local = endpoint.node_name.as_deref() == Some(&*here.node);
             all.extend(endpoint.addresses.iter().find(family).map(|ip| Endpoint {
@@ -128,6 +133,16 @@ pub fn of_port(
     all.sort_unstable_by_key(|endpoint| (endpoint.ip, endpoint.port, !endpoint.ready));
     all.dedup_by_key(|endpoint| (endpoint.ip, endpoint.port));
     all
+}
+
+/// Whether packets may be sent there through a Service: not to the loopback of whoever sends, nor to many at once (K8s
+/// pkg/apis/core/validation, `ValidateNonSpecialIP`).
+pub fn is_ordinary(ip: IpAddr) -> bool {
+    let special = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast() || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !special && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
 }
 
 fn hint(named: &[String], own: Option<&String>) -> Option<bool> {
@@ -235,7 +250,7 @@ mod tests {
         let find = |zone: Option<&str>, more: serde_json::Value, pods: &[LocalPod], endpoints: &[serde_json::Value]| {
             let slices = json!({"slices": [{"ports": [{"port": 80}], "endpoints": endpoints}]});
             let (view, others) = (view(more), EndpointView::read(&slices).unwrap());
-            let here = Here { node: "n1".into(), zone: zone.map(str::to_owned) };
+            let here = Here { node: "n1".into(), zone: zone.map(str::to_owned), ..Here::default() };
             let all = of_port(("shop", &view), &view.ports[0], false, pods, &others, &here);
             usable(&all, false).iter().map(|endpoint| endpoint.ip.to_string()).collect::<Vec<_>>()
         };

@@ -10,6 +10,7 @@ pub mod apply;
 pub mod datagrams;
 pub mod elsewhere;
 pub mod endpoints;
+pub mod node_ports;
 pub mod ranges;
 pub mod routes;
 pub mod rules;

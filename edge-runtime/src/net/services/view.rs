@@ -36,6 +36,8 @@ pub struct ServiceView {
     pub internal_traffic_policy: Policy,
     /// `PreferSameZone`, `PreferSameNode`, or the older name `PreferClose` for the first.
     pub traffic_distribution: Option<String>,
+    /// Who may come to `ingress_ips`; none for everybody.
+    pub load_balancer_source_ranges: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

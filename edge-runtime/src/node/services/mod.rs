@@ -16,11 +16,13 @@ use self::local_pod::local_pod;
 use self::routes::Routes;
 use super::context::Context;
 use super::sources::News;
+use crate::config::ServicesConfig;
 use crate::dns::names;
 use crate::dns::zone::Cluster;
 use crate::launch::Launch;
 use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
+use crate::net::services::node_ports::NodePorts;
 use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
 use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW};
@@ -46,6 +48,8 @@ pub(super) enum Done {
 
 pub(super) struct Services {
     enabled: bool,
+    /// As configured.
+    node_port_addresses: Vec<String>,
     tables: Tables,
     here: Here,
     views: BTreeMap<ServiceName, ServiceView>,
@@ -86,9 +90,11 @@ impl Services {
     ///
     /// # Errors
     /// SQLite fails.
-    pub(super) fn open(enabled: bool, tables: Tables, here: Here, store: &Store) -> Result<Self, StoreError> {
+    pub(super) fn open(config: &ServicesConfig, tables: Tables, here: Here, store: &Store) -> Result<Self, StoreError> {
+        let enabled = config.enabled;
         let mut services = Self {
             enabled,
+            node_port_addresses: config.node_port_addresses.clone(),
             tables,
             here,
             views: BTreeMap::new(),
@@ -106,6 +112,7 @@ impl Services {
             elsewhere: None,
             routes: Routes::default(),
         };
+        services.follow_node_ports();
         if enabled {
             for key in store.held()?.into_iter().map(|digest| digest.key).filter(is_view) {
                 let body = store.object(&key.kind, &key.namespace, &key.name)?;
@@ -320,6 +327,22 @@ impl Services {
     pub(super) fn lost(&mut self) {
         self.tables.forget();
         self.phase = Phase::Whole;
+    }
+
+    /// The node has other addresses now.
+    pub(super) fn set_addresses(&mut self, ips: &[IpAddr]) {
+        self.here.ips = ips.to_vec();
+        if self.follow_node_ports() {
+            self.lost();
+        }
+        let limited = self.views.iter().filter(|(_, view)| !view.load_balancer_source_ranges.is_empty());
+        self.dirty.extend(limited.map(|(name, _)| name.clone()));
+    }
+
+    fn follow_node_ports(&mut self) -> bool {
+        // Checked when the configuration was read.
+        let ports = NodePorts::read(&self.node_port_addresses, &self.here.ips).unwrap_or_default();
+        self.tables.set_node_ports(ports)
     }
 
     /// Who else serves Services on this machine.

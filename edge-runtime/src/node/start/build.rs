@@ -66,8 +66,13 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
     let probes = Probes(Supervisor::new(tasks.clone(), exec_probe(paths, &launch.runtimes), tell_probe(&senders)));
     let network = launch.sandboxes.teardown.network.settings();
     let tables = Tables::new(&network.bridge, &network.subnets);
-    let here = Here { node: config.node_name.clone(), zone: config.labels.get(ZONE).cloned() };
-    let services = Services::open(config.services.enabled, tables, here, &store)?;
+    let here = Here {
+        node: config.node_name.clone(),
+        zone: config.labels.get(ZONE).cloned(),
+        ips: launch.sandboxes.host_ips.clone(),
+        subnets: network.subnets.clone(),
+    };
+    let services = Services::open(&config.services, tables, here, &store)?;
     let cx = Context {
         config,
         paths: paths.clone(),
