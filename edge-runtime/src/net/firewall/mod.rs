@@ -117,8 +117,20 @@ pub async fn remove_v6(nft: &Path, bridge: &str) {
 /// # Errors
 /// [`NetError::Firewall`]; nothing has changed then.
 pub async fn run(nft: &Path, script: &str) -> Result<(), NetError> {
+    submit(nft, &["-f", "-"], script).await
+}
+
+/// Whether the kernel would take a script; it is not run.
+///
+/// # Errors
+/// [`NetError::Firewall`].
+pub async fn check(nft: &Path, script: &str) -> Result<(), NetError> {
+    submit(nft, &["-c", "-f", "-"], script).await
+}
+
+async fn submit(nft: &Path, args: &[&str], script: &str) -> Result<(), NetError> {
     let mut command = Command::new(nft);
-    command.args(["-f", "-"]);
+    command.args(args);
     let output = program::run(command, script.as_bytes(), ANSWER_LIMIT, PATIENCE).await;
     verdict(&output.map_err(|error| not_run(nft, &error))?)
 }

@@ -11,6 +11,7 @@ pub mod datagrams;
 pub mod elsewhere;
 pub mod endpoints;
 pub mod node_ports;
+pub mod offenders;
 pub mod ranges;
 pub mod routes;
 pub mod rules;

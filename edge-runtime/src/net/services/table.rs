@@ -114,6 +114,16 @@ impl Tables {
         self.finish(script, steps, None)
     }
 
+    /// What [`Tables::replace`] would say.
+    pub fn whole(&self, wanted: &Wanted) -> Change {
+        self.like().replace(wanted)
+    }
+
+    /// Without anything in the kernel.
+    pub fn like(&self) -> Self {
+        Self { node_ports: self.node_ports.clone(), ..Self::new(&self.bridge, &self.subnets) }
+    }
+
     /// As [`Tables::replace`], when the kernel holds it already: nothing is to be done.
     pub fn adopt(&mut self, wanted: &Wanted) {
         self.replace(wanted);

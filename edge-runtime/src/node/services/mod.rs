@@ -3,15 +3,18 @@
 //!
 //! A pod's readiness changes rules in the turn that notices it; the cloud is not asked, and need not be there.
 
+mod left_out;
 mod local_pod;
 mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use edge_protocol::message::ObjectKey;
 
+use self::left_out::LeftOut;
 use self::local_pod::local_pod;
 use self::routes::Routes;
 use super::context::Context;
@@ -23,11 +26,13 @@ use crate::launch::Launch;
 use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
 use crate::net::services::node_ports::NodePorts;
+use crate::net::services::offenders;
 use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
 use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW};
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables, apply};
 use crate::pod::clock::Mono;
+use crate::pod::ports::Protocol;
 use crate::store::{Store, StoreError};
 
 /// Between two changes of the kernel's rules: what comes meanwhile goes together.
@@ -38,11 +43,16 @@ const SWEEP_AFTER: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 
+/// There where the kernel tracks connections of SCTP, once it tracks any.
+const SCTP: &str = "/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established";
+
 /// What came of a run of `nft`.
 pub(super) enum Done {
     /// At the start: whether the kernel holds what it is to hold.
     Looked(bool),
     Changed(Result<(), String>),
+    /// Because of whom it refuses; `None` for nobody in particular.
+    Isolated(Option<Vec<ServiceName>>),
     Swept(Result<(), String>),
 }
 
@@ -72,6 +82,9 @@ pub(super) struct Services {
     /// Who else serves Services on this machine: then nothing of ours is in the kernel.
     elsewhere: Option<String>,
     routes: Routes,
+    left_out: LeftOut,
+    /// It was told that this kernel does not translate SCTP.
+    sctp_told: bool,
 }
 
 /// How much is known of what the kernel holds.
@@ -111,6 +124,8 @@ impl Services {
             failures: 0,
             elsewhere: None,
             routes: Routes::default(),
+            left_out: LeftOut::default(),
+            sctp_told: false,
         };
         services.follow_node_ports();
         if enabled {
@@ -157,6 +172,7 @@ impl Services {
                 None => drop(self.others.remove(&name)),
             }
         }
+        self.left_out.changed(&name, !self.views.contains_key(&name));
         self.dirty.insert(name);
         self.names_changed = true;
     }
@@ -204,10 +220,14 @@ impl Services {
 
     /// Tells the kernel what has changed, if it is time. Called with each round of the loop.
     pub(super) fn step(&mut self, cx: &Context, launch: &Launch) {
-        if self.running || !cx.resumed || self.is_idle() {
+        if self.running || !cx.resumed {
             return;
         }
         let now = cx.mono();
+        self.dirty.extend(self.left_out.due(now));
+        if self.is_idle() {
+            return;
+        }
         if self.not_before.is_some_and(|at| now < at) {
             return;
         }
@@ -254,6 +274,11 @@ impl Services {
                     }
                 }
             }
+            // Neither a change nor all of it was taken.
+            Phase::Whole | Phase::Known if self.failures > 1 => {
+                let (wanted, tables) = (self.wanted(), self.tables.like());
+                self.run(cx, async move { Done::Isolated(offenders::find(&nft, &tables, wanted).await) });
+            }
             Phase::Whole | Phase::Known => {
                 let wanted = self.wanted();
                 let change = self.tables.replace(&wanted);
@@ -270,7 +295,7 @@ impl Services {
     /// When [`Services::step`] has something to do although nothing happens.
     pub(super) fn wake(&self) -> Option<Mono> {
         if self.running || self.is_idle() {
-            return None;
+            return self.left_out.wake().filter(|_| !self.running);
         }
         let changed = !self.dirty.is_empty() || self.pods_changed || self.phase != Phase::Known;
         if changed { self.not_before } else { self.sweep_at }
@@ -289,16 +314,26 @@ impl Services {
             }
             Done::Changed(Ok(())) => {
                 self.failures = 0;
+                self.left_out.taken();
                 self.forget_datagrams(cx);
+                self.tell_sctp(cx)?;
             }
             // They are gone with the next replacement.
             Done::Swept(Ok(())) => {}
-            Done::Changed(Err(why)) | Done::Swept(Err(why)) => {
-                let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
-                self.not_before = Some(cx.mono().after(pause));
-                self.tables.forget();
+            Done::Isolated(None) => self.back_off(cx),
+            Done::Isolated(Some(names)) => {
                 self.phase = Phase::Whole;
-                self.failures += 1;
+                self.failures = 1;
+                if !names.is_empty() {
+                    let names = self.left_out.add(names, cx.mono());
+                    let why = format!("the kernel refuses Services, which are left out: {names}");
+                    log::error!("{why}");
+                    cx.node_event(true, "ServicesLeftOut", &why)?;
+                }
+            }
+            Done::Changed(Err(why)) | Done::Swept(Err(why)) => {
+                self.back_off(cx);
+                self.tables.forget();
                 if self.failures == 1 {
                     log::error!("Services: {why}");
                     cx.node_event(true, "ServicesNotApplied", &format!("Services are served as before: {why}"))?;
@@ -363,6 +398,25 @@ impl Services {
         // What is there then is not known: the first daemon of the machine may have been another one.
         self.lost();
         true
+    }
+
+    fn back_off(&mut self, cx: &Context) {
+        let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
+        self.not_before = Some(cx.mono().after(pause));
+        self.phase = Phase::Whole;
+        self.failures += 1;
+    }
+
+    /// Rules for SCTP are taken by every kernel, but not every one finds its ports.
+    fn tell_sctp(&mut self, cx: &mut Context) -> Result<(), StoreError> {
+        let sctp = |view: &ServiceView| view.ports.iter().any(|port| port.protocol() == Some(Protocol::Sctp));
+        if self.sctp_told || Path::new(SCTP).exists() || !self.views.values().any(sctp) {
+            return Ok(());
+        }
+        self.sctp_told = true;
+        let why = "the kernel tracks no connections of SCTP (CONFIG_NF_CT_PROTO_SCTP): Services of it lead nowhere";
+        log::warn!("{why}");
+        cx.node_event(true, "SctpNotSupported", why)
     }
 
     pub(super) fn names_changed(&mut self) {
@@ -462,7 +516,7 @@ impl Services {
     }
 
     fn items(&self, name: &ServiceName, pods: &[LocalPod]) -> BTreeMap<Item, String> {
-        let Some(view) = self.views.get(name) else { return BTreeMap::new() };
+        let Some(view) = self.views.get(name).filter(|_| !self.left_out.has(name)) else { return BTreeMap::new() };
         let none = EndpointView::default();
         let others = self.others.get(name).unwrap_or(&none);
         of_service((&name.0, &name.1), view, pods, others, &self.here, &self.tables.families())
