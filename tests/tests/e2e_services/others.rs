@@ -127,3 +127,65 @@ fn s12_beside_kube_proxy_the_node_stands_down_and_afterwards_serves_again() {
     uplink.inside(&["ip", "link", "del", "cilium_net"]);
     has(true, "without it");
 }
+
+#[test]
+fn processes_of_the_node_reach_services_without_a_default_route() {
+    if !can_run() {
+        return;
+    }
+    let (uplink, cluster, node, url) = alone("services-route");
+    let kubectl = &cluster.kubectl;
+    let mut host = client("host", &node.name);
+    host["spec"]["hostNetwork"] = true.into();
+    kubectl.apply_all(&[host]);
+    kubectl.wait_ready("host");
+    uplink.inside(&["ip", "route", "del", "default"]);
+    answered_by(&node, "host", &url, &["a"]);
+    // An address that no Service has is not answered for by whoever is on the bridge.
+    let unused = url.replace(&address(kubectl, "web"), "10.96.0.77");
+    let said = fetch(&node, "host", &unused).expect_err("nobody has it");
+    assert!(said.contains("refused"), "it was asked on the bridge: {said}");
+    // A route that others delete is back with the next look.
+    uplink.inside(&["ip", "route", "flush", "proto", "115"]);
+    answered_by(&node, "host", &url, &["a"]);
+}
+
+#[test]
+fn s06_a_service_that_is_refused_blocks_nobody_else() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("services-refused");
+    let kubectl = &cluster.kubectl;
+    let name = format!("edge-{}", kubectl.namespace);
+    let mut node = EdgeNode::prepare(&cluster, &name);
+    // An `nft` that refuses what is said of the Service `poison`, as a kernel might.
+    let programs = cluster.folder().join("programs");
+    std::fs::create_dir_all(&programs).expect("a folder");
+    let script = "#!/bin/sh\ncat >\"$0.$$\"\ngrep -q /poison/ \"$0.$$\" && echo no >&2 && exit 1\n\
+        exec /usr/sbin/nft \"$@\" <\"$0.$$\"\n";
+    std::fs::write(programs.join("nft"), script).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(programs.join("nft"), mode).expect("set");
+    let path = std::env::var("PATH").unwrap_or_default();
+    node.env.push(("PATH".into(), format!("{}:{path}", programs.display())));
+    node.start();
+    node.wait_ready();
+    kubectl.apply_all(&[service("web", "web", &json!({})), client("client", &name), server("a", &name, "web")]);
+    ["client", "a"].iter().for_each(|pod| drop(kubectl.wait_ready(pod)));
+    let url = format!("http://{}:80/", address(kubectl, "web"));
+    answered_by(&node, "client", &url, &["a"]);
+    kubectl.apply_all(&[
+        service("poison", "web", &json!({})),
+        service("second", "web", &json!({})),
+        server("b", &name, "web"),
+    ]);
+    kubectl.wait_ready("b");
+    answered_by(&node, "client", &url, &["a", "b"]);
+    answered_by(&node, "client", &format!("http://{}:80/", address(kubectl, "second")), &["a", "b"]);
+    assert!(fetch(&node, "client", &format!("http://{}:80/", address(kubectl, "poison"))).is_err());
+    until(Duration::from_secs(20), "it is told who is left out", || {
+        let told = kubectl.run(&["get", "events", "-A", "-o", "jsonpath={.items[*].message}"])?;
+        if told.contains(&format!("left out: {}/poison", kubectl.namespace)) { Ok(()) } else { Err(told) }
+    });
+}

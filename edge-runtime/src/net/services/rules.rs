@@ -144,10 +144,13 @@ pub fn frame(bridge: &str, subnet: Subnet, node_ports: &NodePorts) -> String {
         // Before any address is another one.
         chain(&format!("filter-{name}-early"), &[hook("filter", name, -110), new("firewall-check")]);
     }
-    for name in ["forward", "output"] {
-        let rules = [hook("filter", name, 0), new("service-endpoints-check"), new("cluster-ips-check")];
-        chain(&format!("filter-{name}"), &rules);
-    }
+    let checks = [new("service-endpoints-check"), new("cluster-ips-check")];
+    chain("filter-forward", &[vec![hook("filter", "forward", 0)], checks.to_vec()].concat());
+    // The route to Services leads over the bridge: what no Service has is asked of nobody there.
+    let there = if v6 { "fe80::/10, ff00::/8" } else { "224.0.0.0/4, 255.255.255.255" };
+    let nobodys =
+        format!("oifname \"{bridge}\" ct status & dnat == 0 {ip} daddr != {{ {subnet}, {there} }} goto reject-chain");
+    chain("filter-output", &[vec![hook("filter", "output", 0)], checks.to_vec(), vec![nobodys]].concat());
     chain(
         "nat-postrouting",
         &[

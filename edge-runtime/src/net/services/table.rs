@@ -105,7 +105,7 @@ impl Tables {
         let frames: String = self.subnets.iter().map(|subnet| frame(&self.bridge, *subnet, &self.node_ports)).collect();
         // A frame of an older build, or of another configuration, is not adopted.
         self.sum = hash(&frames, "");
-        let mut script = remove(&self.bridge, &self.families()) + &frames;
+        let script = remove(&self.bridge, &self.families()) + &frames;
         let mut steps = Steps::default();
         for (name, items) in &wanted.services {
             self.take_service(name, items, &mut steps);
