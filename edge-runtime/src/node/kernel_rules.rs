@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use nix::libc;
+
 use super::Node;
 use super::sources::News;
 use crate::config::NetworkMode;
@@ -27,6 +29,8 @@ pub(super) struct KernelRules {
     /// Number of the rules when all of ours were there.
     seen: Option<u32>,
     repairs: Repairs,
+    /// This kernel has no nftables: each question would have it look for a module.
+    absent: bool,
 }
 
 /// When the next repair may be: somebody may delete our tables for ever.
@@ -49,9 +53,15 @@ impl Repairs {
 }
 
 impl Node {
+    /// Whether the node has any rules of its own.
+    fn has_rules(&self) -> bool {
+        !self.kernel_rules.absent
+            && (self.cx.config.network.mode != NetworkMode::Cni || self.cx.config.services.enabled)
+    }
+
     /// Has the kernel tell of changes. Without it they are found by housekeeping.
     pub(super) fn watch_rules(&self) {
-        if self.cx.config.network.mode == NetworkMode::Cni && !self.cx.config.services.enabled {
+        if !self.has_rules() {
             return;
         }
         let changes = match nftables::Changes::open() {
@@ -72,17 +82,28 @@ impl Node {
     /// # Errors
     /// The store cannot be written.
     pub(super) fn look_at_rules(&mut self) -> Result<(), StoreError> {
+        if !self.has_rules() {
+            return Ok(());
+        }
         if self.kernel_rules.sockets.is_none() {
             let open = || Ok::<_, std::io::Error>((Socket::open_netfilter()?, Socket::open()?));
             self.kernel_rules.sockets = open().ok();
         }
         let Some((nft, links)) = &mut self.kernel_rules.sockets else { return Ok(()) };
+        let generation = match nftables::generation(nft) {
+            Ok(generation) => generation,
+            Err(error) => {
+                // `nfnetlink_rcv_msg`: there is no such subsystem, and no module of it.
+                self.kernel_rules.absent = error.raw_os_error() == Some(libc::EINVAL);
+                return Ok(());
+            }
+        };
         if self.cx.config.services.enabled && self.services.set_elsewhere(elsewhere::find(nft, links)) {
             self.cx.look_now();
         }
         // A change of ours that is under way ends with another number.
         let changing = self.services.is_changing() || self.host_ports.is_changing();
-        let (now, Ok(generation)) = (self.cx.mono(), nftables::generation(nft)) else { return Ok(()) };
+        let now = self.cx.mono();
         if changing || self.kernel_rules.seen == Some(generation) || !self.kernel_rules.repairs.may(now) {
             return Ok(());
         }
