@@ -3,6 +3,7 @@
 mod addresses;
 mod names;
 mod others;
+mod outside;
 
 use std::process::Command;
 use std::time::Duration;
