@@ -29,6 +29,7 @@ use crate::{api_endpoints, api_port};
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
 use apiserver::{Accounts, Config, Server, ServiceRange};
+use controller_manager::load_balancer;
 use controller_manager::node_lifecycle::{self, MaskSizes, NodeIpam};
 use controller_manager::{local_volumes, podautoscaler, scheduler, workloads};
 
@@ -62,6 +63,10 @@ pub struct Options {
     pub evict_after: Option<Duration>,
     #[command(flatten)]
     pub subnets: SubnetFlags,
+    /// Lead Services of type LoadBalancer without a class in at the addresses of the nodes where their ready pods are; of one
+    /// with the label or annotation `sampan.dev/site` at those of the nodes with that label. Absent: nobody does.
+    #[arg(long, value_parser = ["nodes"])]
+    pub load_balancer: Option<String>,
     #[command(flatten)]
     pub nodes: NodeFlags,
     #[command(flatten)]
@@ -212,6 +217,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = own_endpoints => match never {},
         () = panics::keep("the signer", || certificates::run(client.clone(), Arc::clone(&authority))) => {}
         () = panics::keep("the end of volumes", || local_volumes::run(client.clone(), Arc::new(bridge.clone()))) => {}
+        () = panics::keep("load balancers", || load_balancer::run(client.clone())), if options.load_balancer.is_some() => {}
         () = panics::keep("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
         () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
         () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL, lifecycle.clone())) => {}

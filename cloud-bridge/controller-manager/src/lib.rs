@@ -2,6 +2,7 @@
 //! against a real cluster, too.
 
 mod events;
+pub mod load_balancer;
 pub mod local_volumes;
 pub mod node_lifecycle;
 mod placement;

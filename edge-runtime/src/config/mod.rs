@@ -128,7 +128,7 @@ impl Config {
             eviction: EvictionConfig::from_file(&file.eviction)?,
             images,
             pull,
-            services: file.services,
+            services: file.services.checked()?,
             shutdown: file.shutdown,
         })
     }

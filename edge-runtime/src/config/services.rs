@@ -2,16 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+use super::{Wrong, wrong};
+use crate::net::services::node_ports::NodePorts;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ServicesConfig {
     /// Without it the bridge tells of no Service, and the kernel knows of none.
     pub enabled: bool,
     /// Pods ask the node for names, unless `network.cluster-dns` says whom.
     pub dns: bool,
+    /// Ranges of the node's own addresses at which node ports are served, or `primary`; none for all but loopback.
+    pub node_port_addresses: Vec<String>,
 }
 
 impl ServicesConfig {
+    pub(super) fn checked(self) -> Result<Self, Wrong> {
+        NodePorts::read(&self.node_port_addresses, &[]).map_err(|why| wrong("services.node-port-addresses", why))?;
+        Ok(self)
+    }
+
     pub fn has_dns(&self) -> bool {
         self.enabled && self.dns
     }
@@ -19,6 +29,6 @@ impl ServicesConfig {
 
 impl Default for ServicesConfig {
     fn default() -> Self {
-        Self { enabled: true, dns: true }
+        Self { enabled: true, dns: true, node_port_addresses: Vec::new() }
     }
 }

@@ -37,6 +37,8 @@ fn wrong_values_name_their_key() {
         ("cgroup-parent: x", "cgroup-parent"),
         ("cgroup-driver: systemdd", "cgroup-driver: unknown variant `systemdd`, expected `cgroupfs` or `systemd`"),
         ("cgroup-driver: systemd\ncgroup-parent: /a b", "cgroup-parent"),
+        ("services: {node-port-addresses: [primary, 10.0.0.0/8]}", "services.node-port-addresses"),
+        ("services: {node-port-addresses: [10.0.0.1]}", "services.node-port-addresses"),
         ("security: {allowed-unsafe-sysctls: [vm.swappiness]}", "security.allowed-unsafe-sysctls"),
         ("devices: {gpio: [/dev/gpiochip0]}", "devices.gpio"),
         ("devices: {a.b/c: [/etc/passwd]}", "devices.a.b/c"),

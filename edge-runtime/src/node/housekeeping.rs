@@ -29,6 +29,8 @@ impl Node {
         maintain(&self.reserve, &self.cx.paths);
         self.follow_addresses();
         self.follow_neighbours()?;
+        self.look_at_rules()?;
+        self.services.keep_routes(&self.launch);
         self.resync.tell_due(&mut self.cx.pods, now);
         self.backup.copy_store(&self.cx, now);
         self.host_watch.watch_descriptors(&mut self.cx)?;
@@ -45,6 +47,7 @@ impl Node {
             launch: &self.launch,
             pressure: self.eviction.pressure,
             shutting_down: self.shutdown.is_under_way(),
+            services_elsewhere: self.services.elsewhere(),
         };
         self.node_status.report(&mut self.cx, &host, now)
     }
@@ -55,6 +58,7 @@ impl Node {
             return;
         }
         self.cx.host.host_ips = self.launch.sandboxes.host_ips.clone();
+        self.services.set_addresses(&self.cx.host.host_ips);
         // Each shows them in its status.
         for uid in self.cx.pods.uids(|_| true) {
             self.cx.pods.touch(&uid);

@@ -13,6 +13,7 @@
 //! | `objects` | what the cloud sent: into the store, then to the pods |
 //! | `neighbours` | nodes of this LAN, and the routes to their pods |
 //! | `services` | which endpoints Services have here, and when the kernel is told |
+//! | `kernel_rules` | what others do to the kernel's rules: ours are put back, or stand down |
 //! | `dns` | the helper that answers pods' questions for names |
 //! | `monitor_events` | what the monitor said |
 //! | `containers` | whose container ids are, and what is asked of the monitor |
@@ -54,6 +55,7 @@ mod housekeeping;
 mod idle;
 mod image_gc;
 mod images;
+mod kernel_rules;
 mod monitor_events;
 mod neighbours;
 mod network;
@@ -95,6 +97,7 @@ use hooks::Hooks;
 use host_watch::HostWatch;
 use idle::Idle;
 use image_gc::ImageGc;
+use kernel_rules::KernelRules;
 use neighbours::Neighbours;
 use network::connecting::Connecting;
 use network::host_ports::HostPorts;
@@ -126,6 +129,7 @@ pub struct Node {
     host_ports: HostPorts,
     neighbours: Neighbours,
     services: Services,
+    kernel_rules: KernelRules,
     dns: Dns,
     probes: Probes,
     hooks: Hooks,
@@ -250,6 +254,7 @@ impl Node {
             News::Deleted { id, result } => self.deleted(&id, result),
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
+            News::RulesChanged => self.look_at_rules()?,
             News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,

@@ -22,6 +22,8 @@ pub(super) struct Host<'a> {
     pub(super) launch: &'a Launch,
     pub(super) pressure: Pressure,
     pub(super) shutting_down: bool,
+    /// Who else serves Services on this machine.
+    pub(super) services_elsewhere: Option<&'a str>,
 }
 
 /// What was told last, and when it is told again.
@@ -107,12 +109,15 @@ impl NodeStatus {
             images.map(|image| NodeImage { names: image.references, size_bytes: image.size }).collect();
         let sensors = &self.sensors;
         let was_hot = self.conditions.iter().any(|one| one.type_ == "HighTemperature" && one.status == "True");
+        let known_elsewhere =
+            self.conditions.iter().any(|one| one.type_ == "ServicesHandledElsewhere").then(String::new);
         let board = Board {
             memory_controller: host.launch.base.memory_controller(),
             clock_synchronized: clock_synchronized(),
             storage_trouble: sensors.storage_trouble().or_else(|| self.log_trouble.clone()),
             under_voltage: sensors.under_voltage(),
             hot: sensors.hot(was_hot),
+            services_elsewhere: host.services_elsewhere.map(str::to_owned).or(known_elsewhere),
         };
         let ready = match host.shutting_down {
             true => ReadyState::NotReady("node is shutting down".to_owned()),

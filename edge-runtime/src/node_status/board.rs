@@ -15,6 +15,8 @@ pub struct Board {
     pub storage_trouble: Option<String>,
     pub under_voltage: Option<bool>,
     pub hot: Option<bool>,
+    /// Who else serves Services; empty for nobody any more. `None` where nobody ever did, and then no condition.
+    pub services_elsewhere: Option<String>,
 }
 
 /// Raspberry Pi OS leaves the controller off; the words are those to add.
@@ -49,12 +51,17 @@ impl Board {
             ("TemperatureHigh", "the board is so hot that it slows down or will: see to its cooling"),
             ("TemperatureNormal", "the board is within its temperature range"),
         ];
+        let elsewhere = self.services_elsewhere.as_deref();
+        let proxy = format!("Services are served by {}, and not by this node", elsewhere.unwrap_or_default());
+        let proxies =
+            [("ServicesHandledElsewhere", proxy.as_str()), ("ServicesHandledHere", "Services are served by this node")];
         let all = [
             ("CgroupMemory", Some(self.memory_controller), memory),
             ("ClockSynchronized", self.clock_synchronized, clock),
             ("StorageHealthy", Some(trouble.is_none()), storage),
             ("UnderVoltage", self.under_voltage, voltage),
             ("HighTemperature", self.hot, heat),
+            ("ServicesHandledElsewhere", elsewhere.map(|who| !who.is_empty()), proxies),
         ];
         all.into_iter().filter_map(|(type_, holds, words)| Some(either(type_, holds?, words))).collect()
     }
@@ -62,7 +69,7 @@ impl Board {
 
 /// Of these conditions `True` is the bad news.
 pub(super) fn is_bad_when_true(type_: &str) -> bool {
-    matches!(type_, "UnderVoltage" | "HighTemperature")
+    matches!(type_, "UnderVoltage" | "HighTemperature" | "ServicesHandledElsewhere")
 }
 
 #[cfg(test)]
@@ -87,6 +94,7 @@ mod tests {
             storage_trouble: Some("read-only".into()),
             under_voltage: Some(true),
             hot: Some(false),
+            services_elsewhere: Some("kube-proxy".into()),
         };
         let all = board.conditions();
         let statuses: Vec<_> = all.iter().map(|one| (one.type_.as_str(), one.status.as_str())).collect();
@@ -97,7 +105,8 @@ mod tests {
                 ("ClockSynchronized", "False"),
                 ("StorageHealthy", "False"),
                 ("UnderVoltage", "True"),
-                ("HighTemperature", "False")
+                ("HighTemperature", "False"),
+                ("ServicesHandledElsewhere", "True")
             ]
         );
         assert_eq!(all[2].message.as_deref(), Some("read-only"));

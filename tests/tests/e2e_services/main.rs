@@ -2,6 +2,8 @@
 
 mod addresses;
 mod names;
+mod others;
+mod outside;
 
 use std::process::Command;
 use std::time::Duration;

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{NetError, NetworkSettings};
+pub use self::rules::table;
+use super::netlink::{Socket, nftables};
+use super::{NetError, NetworkSettings, Subnet};
 use crate::pod::ports::Forward;
 use crate::sys::program::{self, Output};
 
@@ -84,8 +86,15 @@ impl Replacement {
 
     /// Whether the guard of an earlier set of rules is there.
     async fn is_guarded(&self) -> bool {
-        list(&self.nft, "ip", &rules::table(&self.bridge), rules::GUARD).await.is_some()
+        list(&self.nft, "ip", &table(&self.bridge), rules::GUARD).await.is_some()
     }
+}
+
+/// Whether the tables are there in each family of the pods. What cannot be asked is.
+pub fn is_there(socket: &mut Socket, settings: &NetworkSettings) -> bool {
+    let name = table(&settings.bridge);
+    let has = |subnet: &Subnet| nftables::has_chain(socket, !subnet.is_ipv4(), &name, rules::LAST).unwrap_or(true);
+    settings.subnets.iter().all(has)
 }
 
 /// Deletes the tables of both families; fine when there are none.
@@ -109,8 +118,20 @@ pub async fn remove_v6(nft: &Path, bridge: &str) {
 /// # Errors
 /// [`NetError::Firewall`]; nothing has changed then.
 pub async fn run(nft: &Path, script: &str) -> Result<(), NetError> {
+    submit(nft, &["-f", "-"], script).await
+}
+
+/// Whether the kernel would take a script; it is not run.
+///
+/// # Errors
+/// [`NetError::Firewall`].
+pub async fn check(nft: &Path, script: &str) -> Result<(), NetError> {
+    submit(nft, &["-c", "-f", "-"], script).await
+}
+
+async fn submit(nft: &Path, args: &[&str], script: &str) -> Result<(), NetError> {
     let mut command = Command::new(nft);
-    command.args(["-f", "-"]);
+    command.args(args);
     let output = program::run(command, script.as_bytes(), ANSWER_LIMIT, PATIENCE).await;
     verdict(&output.map_err(|error| not_run(nft, &error))?)
 }

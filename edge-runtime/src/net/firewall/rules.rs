@@ -9,8 +9,11 @@ use crate::pod::ports::{Forward, Protocol};
 /// The chain that keeps pods away from the node's loopback.
 pub(super) const GUARD: &str = "guard";
 
+/// A chain that every table has.
+pub(super) const LAST: &str = "postrouting";
+
 /// Name of the table in each family; its prefix keeps bridge names that are nft keywords usable.
-pub(super) fn table(bridge: &str) -> String {
+pub fn table(bridge: &str) -> String {
     format!("pods-{bridge}")
 }
 
@@ -64,7 +67,7 @@ fn family(settings: &NetworkSettings, subnet: Subnet, forwards: &[Forward]) -> S
     let passed: String =
         neighbours.map(|range| format!("\t\t{ip} saddr {subnet} {ip} daddr {range} accept\n")).collect();
     text.push_str(&format!(
-        "\tchain postrouting {{\n\t\ttype nat hook postrouting priority 100; policy accept;\n{passed}\
+        "\tchain {LAST} {{\n\t\ttype nat hook postrouting priority 100; policy accept;\n{passed}\
          \t\t{ip} saddr {subnet} oifname != \"{bridge}\" {ip} daddr != {multicast} counter masquerade\n"
     ));
     if !forwards.is_empty() {

@@ -5,8 +5,10 @@
 
 pub mod address;
 pub mod conntrack;
+pub mod iptables;
 pub mod link;
 pub mod message;
+pub mod nftables;
 pub mod qdisc;
 pub mod route;
 pub mod socket;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::super::Subnet;
 use super::view::{EndpointView, ServicePort, ServiceView, SliceEndpoint, TargetPort, protocol};
 use crate::net::site::Plan;
 use crate::pod::ports::Protocol;
@@ -18,6 +19,12 @@ pub struct Here {
     pub node: String,
     /// Which pods of other nodes packets from here come to.
     pub reach: Plan,
+    /// Its label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
+    /// Its addresses.
+    pub ips: Vec<IpAddr>,
+    /// Its pods' subnets.
+    pub subnets: Vec<Subnet>,
 }
 
 impl Here {
@@ -81,6 +88,9 @@ pub struct Endpoint {
     /// Answers, though perhaps for the last time.
     pub serving: bool,
     pub terminating: bool,
+    /// Whether its hints name this node, and this node's zone; `None` without such hints.
+    pub for_node: Option<bool>,
+    pub for_zone: Option<bool>,
 }
 
 /// All endpoints of one port and family, in order.
@@ -92,7 +102,12 @@ pub fn of_port(
     others: &EndpointView,
     here: &Here,
 ) -> Vec<Endpoint> {
-    let family = |ip: &&IpAddr| ip.is_ipv6() == v6;
+    let family = |ip: &&IpAddr| ip.is_ipv6() == v6 && is_ordinary(**ip);
+    // What the controller of slices would say of them (K8s staging/src/k8s.io/endpointslice/trafficdist).
+    let distribution = view.traffic_distribution.as_deref().unwrap_or_default();
+    let prefers_node = distribution == "PreferSameNode";
+    let prefers_zone = prefers_node || matches!(distribution, "PreferClose" | "PreferSameZone");
+    let for_zone = here.zone.as_ref().filter(|_| prefers_zone).map(|_| true);
     let mut all = Vec::new();
     for pod in pods.iter().filter(|pod| pod.is_selected(namespace, view)) {
         let (Some(ip), Some(target)) = (pod.ips.iter().find(family), pod.target(port)) else { continue };
@@ -103,12 +118,14 @@ pub fn of_port(
             ready: view.publish_not_ready_addresses || (pod.ready && !pod.terminating),
             serving: pod.ready,
             terminating: pod.terminating,
+            for_node: prefers_node.then_some(true),
+            for_zone,
         });
     }
     for slice in &others.slices {
         let same =
             slice.ports.iter().find(|other| other.name == port.name && protocol(&other.protocol) == port.protocol());
-        let Some(target) = same.map(|port| port.port) else { continue };
+        let Some(target) = same.map(|port| port.port).filter(|port| *port != 0) else { continue };
         for endpoint in &slice.endpoints {
             let local = endpoint.node_name.as_deref() == Some(&*here.node);
             let ip = endpoint.addresses.iter().find(family).filter(|ip| here.takes(endpoint, **ip));
@@ -119,6 +136,8 @@ pub fn of_port(
                 ready: !endpoint.not_ready,
                 serving: !endpoint.not_serving,
                 terminating: endpoint.terminating,
+                for_node: hint(&endpoint.for_nodes, Some(&here.node)),
+                for_zone: hint(&endpoint.for_zones, here.zone.as_ref()),
             }));
         }
     }
@@ -128,10 +147,34 @@ pub fn of_port(
     all
 }
 
-/// Those that traffic goes to: the ready ones; where there is none, those that end and still answer.
+/// Whether packets may be sent there through a Service: not to the loopback of whoever sends, nor to many at once (K8s
+/// pkg/apis/core/validation, `ValidateNonSpecialIP`).
+pub fn is_ordinary(ip: IpAddr) -> bool {
+    let special = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast() || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !special && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
+}
+
+fn hint(named: &[String], own: Option<&String>) -> Option<bool> {
+    (!named.is_empty()).then(|| own.is_some_and(|own| named.contains(own)))
+}
+
+/// Those that traffic goes to: the ready ones, of them those that are for this node or its zone; where there is none,
+/// those that end and still answer.
 pub fn usable(all: &[Endpoint], only_local: bool) -> Vec<Endpoint> {
     let here = |endpoint: &&Endpoint| !only_local || endpoint.local;
-    let ready: Vec<Endpoint> = all.iter().filter(here).filter(|endpoint| endpoint.ready).copied().collect();
+    let mut ready: Vec<Endpoint> = all.iter().filter(here).filter(|endpoint| endpoint.ready).copied().collect();
+    // Every ready one must have hints, and one of them name us.
+    let decides = |of: fn(&Endpoint) -> Option<bool>| {
+        !only_local && ready.iter().all(|to| of(to).is_some()) && ready.iter().any(|to| of(to) == Some(true))
+    };
+    if decides(|to| to.for_node) {
+        ready.retain(|to| to.for_node == Some(true));
+    } else if decides(|to| to.for_zone) {
+        ready.retain(|to| to.for_zone == Some(true));
+    }
     if !ready.is_empty() {
         return ready;
     }
@@ -169,7 +212,7 @@ mod tests {
         let near = json!([{"name": "n2", "addresses": ["192.168.1.2"], "podCIDRs": ["10.0.2.0/24"]}]);
         let near = SiteView::read(&json!({ "nodes": near })).unwrap();
         let link = LinkAddress { index: 2, address: "192.168.1.1".parse().unwrap(), prefix: 24, global: true };
-        Here { node: "n1".into(), reach: Plan::of("n1", &[&near], &[], &[link]).0 }
+        Here { node: "n1".into(), reach: Plan::of("n1", &[&near], &[], &[link]).0, ..Here::default() }
     }
 
     #[test]
@@ -228,6 +271,71 @@ mod tests {
         assert_eq!(find(&view(json!({})), &[ending.clone(), pod("b", "10.0.0.3", true)], &none), ["10.0.0.3:8080"]);
         let ended = LocalPod { ready: false, ..ending };
         assert_eq!(find(&view(json!({})), &[ended], &none), [""; 0]);
+    }
+
+    /// The table of K8s pkg/proxy/topology_test.go, as far as hints go.
+    #[test]
+    fn hints_decide_when_every_ready_endpoint_has_them_and_one_is_for_us() {
+        let endpoint = |ip: &str, zones: &[&str], nodes: &[&str], more: serde_json::Value| {
+            let mut endpoint = json!({"addresses": [ip], "forZones": zones, "forNodes": nodes});
+            endpoint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            endpoint
+        };
+        let none = json!({});
+        let find = |zone: Option<&str>, more: serde_json::Value, pods: &[LocalPod], endpoints: &[serde_json::Value]| {
+            let slices = json!({"slices": [{"ports": [{"port": 80}], "endpoints": endpoints}]});
+            let (view, others) = (view(more), EndpointView::read(&slices).unwrap());
+            let here = Here { node: "n1".into(), zone: zone.map(str::to_owned), ..Here::default() };
+            let all = of_port(("shop", &view), &view.ports[0], false, pods, &others, &here);
+            usable(&all, false).iter().map(|endpoint| endpoint.ip.to_string()).collect::<Vec<_>>()
+        };
+        let slices = json!({"selector": {}});
+        let of = |zone: Option<&str>, all: &[serde_json::Value]| find(zone, slices.clone(), &[], all);
+        let (a, b) =
+            (endpoint("192.0.2.1", &["a"], &[], none.clone()), endpoint("192.0.2.2", &["b"], &[], none.clone()));
+        assert_eq!(of(Some("a"), &[a.clone(), b.clone()]), ["192.0.2.1"]);
+        assert_eq!(of(Some("c"), &[a.clone(), b.clone()]).len(), 2, "nobody is for our zone");
+        assert_eq!(of(None, &[a.clone(), b.clone()]).len(), 2, "we have no zone");
+        let plain = endpoint("192.0.2.3", &[], &[], none.clone());
+        assert_eq!(of(Some("a"), &[a.clone(), b.clone(), plain]).len(), 3, "one has no hint");
+        let unready = endpoint("192.0.2.4", &[], &[], json!({"notReady": true, "notServing": true}));
+        assert_eq!(of(Some("a"), &[a.clone(), b.clone(), unready]), ["192.0.2.1"], "those not ready do not count");
+        let ours_unready = endpoint("192.0.2.1", &["a"], &[], json!({"notReady": true, "notServing": true}));
+        assert_eq!(of(Some("a"), &[ours_unready, b.clone()]), ["192.0.2.2"]);
+        let both = endpoint("192.0.2.5", &["a", "b"], &[], none.clone());
+        assert_eq!(of(Some("b"), &[a.clone(), both]), ["192.0.2.5"]);
+        // Nodes before zones.
+        let (n1, n2) = (
+            endpoint("192.0.2.6", &["a"], &["n1"], none.clone()),
+            endpoint("192.0.2.7", &["a"], &["n2"], none.clone()),
+        );
+        assert_eq!(of(Some("a"), &[n1.clone(), n2.clone()]), ["192.0.2.6"]);
+        assert_eq!(
+            of(Some("a"), &[n1.clone(), a.clone(), b.clone()]),
+            ["192.0.2.1", "192.0.2.6"],
+            "one has no node hint"
+        );
+        let other = endpoint("192.0.2.8", &["b"], &["n3"], none.clone());
+        assert_eq!(of(Some("a"), &[n2.clone(), other]), ["192.0.2.7"], "no node hint is ours: the zone decides");
+        // Those that end serve whatever their hints are.
+        let ending = endpoint("192.0.2.9", &["b"], &[], json!({"notReady": true, "terminating": true}));
+        assert_eq!(of(Some("a"), &[ending]), ["192.0.2.9"]);
+        // This node's own pods among those of other nodes.
+        let own = [pod("p", "10.0.0.2", true)];
+        let mixed = |distribution: &str, zone: Option<&str>, pods: &[LocalPod]| {
+            let more = json!({"trafficDistribution": distribution, "ports": [{"port": 80}]});
+            find(zone, more, pods, &[n2.clone(), b.clone()])
+        };
+        assert_eq!(mixed("PreferSameZone", Some("a"), &own), ["10.0.0.2", "192.0.2.7"]);
+        assert_eq!(mixed("PreferClose", Some("a"), &own), ["10.0.0.2", "192.0.2.7"]);
+        assert_eq!(mixed("PreferClose", None, &own).len(), 3, "without a zone ours has no hint");
+        assert_eq!(mixed("Nonsense", Some("a"), &own).len(), 3);
+        let with_nodes = |pods: &[LocalPod]| {
+            let more = json!({"trafficDistribution": "PreferSameNode", "ports": [{"port": 80}]});
+            find(Some("a"), more, pods, &[n2.clone(), endpoint("192.0.2.8", &["b"], &["n3"], none.clone())])
+        };
+        assert_eq!(with_nodes(&own), ["10.0.0.2"]);
+        assert_eq!(with_nodes(&[pod("p", "10.0.0.2", false)]), ["192.0.2.7"], "ours is not ready: the zone decides");
     }
 
     #[test]

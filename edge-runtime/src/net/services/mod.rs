@@ -8,7 +8,12 @@
 
 pub mod apply;
 pub mod datagrams;
+pub mod elsewhere;
 pub mod endpoints;
+pub mod node_ports;
+pub mod offenders;
+pub mod ranges;
+pub mod routes;
 pub mod rules;
 pub mod table;
 pub mod view;

@@ -9,7 +9,9 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use super::super::Subnet;
-use super::endpoints::{Endpoint, Here, LocalPod, of_port, usable};
+use super::super::prefix::Prefix;
+use super::endpoints::{Endpoint, Here, LocalPod, is_ordinary, of_port, usable};
+use super::node_ports::{NodePorts, outermost};
 use super::view::{EndpointView, Policy, ServicePort, ServiceView};
 use crate::pod::ports::Protocol;
 
@@ -44,6 +46,8 @@ pub enum Element {
     /// Nobody is there to answer.
     NoEndpoints(IpAddr, Protocol, u16),
     NoNodeEndpoints(Protocol, u16),
+    /// Not everybody may come.
+    Firewall(IpAddr, Protocol, u16),
 }
 
 impl Element {
@@ -55,13 +59,16 @@ impl Element {
             Self::NodePort(..) => "service-nodeports",
             Self::NoEndpoints(..) => "no-endpoint-services",
             Self::NoNodeEndpoints(..) => "no-endpoint-nodeports",
+            Self::Firewall(..) => "firewall-ips",
         }
     }
 
     pub fn key(self) -> String {
         match self {
             Self::ClusterIp(ip) => ip.to_string(),
-            Self::Service(ip, protocol, port) | Self::NoEndpoints(ip, protocol, port) => {
+            Self::Service(ip, protocol, port)
+            | Self::NoEndpoints(ip, protocol, port)
+            | Self::Firewall(ip, protocol, port) => {
                 format!("{ip} . {protocol} . {port}")
             }
             Self::NodePort(protocol, port) | Self::NoNodeEndpoints(protocol, port) => format!("{protocol} . {port}"),
@@ -80,7 +87,7 @@ pub fn family(v6: bool) -> &'static str {
 }
 
 /// The table of one family without any Service: what decides is in its maps.
-pub fn frame(bridge: &str, subnet: Subnet) -> String {
+pub fn frame(bridge: &str, subnet: Subnet, node_ports: &NodePorts) -> String {
     let v6 = !subnet.is_ipv4();
     let (ip, addr, table) = (family(v6), if v6 { "ipv6_addr" } else { "ipv4_addr" }, table(bridge));
     let loopback = if v6 { "ip6 daddr != ::1" } else { "ip daddr != 127.0.0.0/8" };
@@ -92,7 +99,8 @@ pub fn frame(bridge: &str, subnet: Subnet) -> String {
          \tmap service-ips {{ type {addr} . inet_proto . inet_service : verdict; }}\n\
          \tmap service-nodeports {{ type inet_proto . inet_service : verdict; }}\n\
          \tmap no-endpoint-services {{ type {addr} . inet_proto . inet_service : verdict; }}\n\
-         \tmap no-endpoint-nodeports {{ type inet_proto . inet_service : verdict; }}\n"
+         \tmap no-endpoint-nodeports {{ type inet_proto . inet_service : verdict; }}\n\
+         \tmap firewall-ips {{ type {addr} . inet_proto . inet_service : verdict; }}\n"
     );
     let mut chain = |name: &str, rules: &[String]| {
         let _ = writeln!(text, "\tchain {name} {{");
@@ -104,17 +112,24 @@ pub fn frame(bridge: &str, subnet: Subnet) -> String {
     chain("mark-for-masquerade", &[format!("meta mark set meta mark | {MARK}")]);
     // The kernel sends unreachable messages once a second to each host; resets it sends always.
     chain("reject-chain", &["meta l4proto tcp reject with tcp reset".to_owned(), "reject".to_owned()]);
-    let local = format!("fib daddr type local {loopback}");
-    chain(
-        "services",
-        &[
-            format!("{ip} saddr != {subnet} {ip} daddr @cluster-ips jump mark-for-masquerade"),
-            format!("{ip} daddr . meta l4proto . th dport vmap @service-ips"),
-            format!("{local} meta l4proto . th dport vmap @service-nodeports"),
-        ],
-    );
+    // The rule by which a node port is found in a map, if there is an address for it.
+    let at_node = |map: &str| {
+        let at = match node_ports.of(v6) {
+            None => String::new(),
+            Some([]) => return None,
+            Some(ranges) => format!("{ip} daddr {{ {} }} ", join(ranges)),
+        };
+        Some(format!("fib daddr type local {loopback} {at}meta l4proto . th dport vmap @{map}"))
+    };
+    let mut services = vec![
+        format!("{ip} saddr != {subnet} {ip} daddr @cluster-ips jump mark-for-masquerade"),
+        format!("{ip} daddr . meta l4proto . th dport vmap @service-ips"),
+    ];
+    services.extend(at_node("service-nodeports"));
+    chain("services", &services);
+    chain("firewall-check", &[format!("{ip} daddr . meta l4proto . th dport vmap @firewall-ips")]);
     chain("service-endpoints-check", &[format!("{ip} daddr . meta l4proto . th dport vmap @no-endpoint-services")]);
-    chain("nodeport-endpoints-check", &[format!("{local} meta l4proto . th dport vmap @no-endpoint-nodeports")]);
+    chain("nodeport-endpoints-check", &Vec::from_iter(at_node("no-endpoint-nodeports")));
     chain("cluster-ips-check", &[format!("{ip} daddr @cluster-ips goto reject-chain")]);
     let hook = |kind: &str, hook: &str, priority: i32| format!("type {kind} hook {hook} priority {priority};");
     for name in ["prerouting", "output"] {
@@ -125,10 +140,17 @@ pub fn frame(bridge: &str, subnet: Subnet) -> String {
         "filter-input",
         &[hook("filter", "input", 0), new("nodeport-endpoints-check"), new("service-endpoints-check")],
     );
-    for name in ["forward", "output"] {
-        let rules = [hook("filter", name, 0), new("service-endpoints-check"), new("cluster-ips-check")];
-        chain(&format!("filter-{name}"), &rules);
+    for name in ["prerouting", "output"] {
+        // Before any address is another one.
+        chain(&format!("filter-{name}-early"), &[hook("filter", name, -110), new("firewall-check")]);
     }
+    let checks = [new("service-endpoints-check"), new("cluster-ips-check")];
+    chain("filter-forward", &[vec![hook("filter", "forward", 0)], checks.to_vec()].concat());
+    // The route to Services leads over the bridge: what no Service has is asked of nobody there.
+    let there = if v6 { "fe80::/10, ff00::/8" } else { "224.0.0.0/4, 255.255.255.255" };
+    let nobodys =
+        format!("oifname \"{bridge}\" ct status & dnat == 0 {ip} daddr != {{ {subnet}, {there} }} goto reject-chain");
+    chain("filter-output", &[vec![hook("filter", "output", 0)], checks.to_vec(), vec![nobodys]].concat());
     chain(
         "nat-postrouting",
         &[
@@ -156,8 +178,10 @@ pub fn of_service(
     if ![namespace, name].into_iter().all(is_plain) || view.is_headless() {
         return items;
     }
+    let own = |ip: &IpAddr| here.ips.contains(ip);
     for v6 in families.iter().copied() {
-        let ips: Vec<IpAddr> = view.ips().filter(|ip| ip.is_ipv6() == v6).collect();
+        let mine = |ip: &IpAddr| ip.is_ipv6() == v6 && is_servable(*ip, here) && !own(ip);
+        let ips: Vec<IpAddr> = view.ips().filter(mine).collect();
         if ips.is_empty() {
             continue;
         }
@@ -167,7 +191,7 @@ pub fn of_service(
         for port in &view.ports {
             let Some(protocol) = port.protocol().filter(|_| port.port != 0 && is_plain(&port.name)) else { continue };
             let endpoints = of_port((namespace, view), port, v6, pods, others, here);
-            let mut part = Part { items: &mut items, v6, protocol, view, port, name: String::new() };
+            let mut part = Part { items: &mut items, v6, protocol, view, port, here, name: String::new() };
             part.name = part.chain_name(namespace, name);
             part.add(&ips, &endpoints);
         }
@@ -182,6 +206,7 @@ struct Part<'a> {
     protocol: Protocol,
     view: &'a ServiceView,
     port: &'a ServicePort,
+    here: &'a Here,
     /// What its chains' names end with.
     name: String,
 }
@@ -198,34 +223,68 @@ impl Part<'_> {
             true => None,
         };
         // Refused where there is nobody; silent where there is somebody, but not here, as with kube-proxy.
-        let nobody = |anywhere: &[Endpoint]| if anywhere.is_empty() { "goto reject-chain" } else { "drop" };
+        let nobody = if cluster.is_empty() { "goto reject-chain" } else { "drop" };
         for ip in ips {
             match &verdict {
                 Some(verdict) => self.element(Element::Service(*ip, self.protocol, port.port), verdict.clone()),
-                None => self.element(Element::NoEndpoints(*ip, self.protocol, port.port), nobody(&cluster).into()),
+                None => self.element(Element::NoEndpoints(*ip, self.protocol, port.port), nobody.into()),
             }
         }
         let v6 = self.v6;
-        let outside: Vec<IpAddr> =
-            view.external_ips.iter().chain(&view.ingress_ips).filter(|ip| ip.is_ipv6() == v6).copied().collect();
+        let mine = |ip: &&IpAddr| ip.is_ipv6() == v6 && is_servable(**ip, self.here);
+        let balancers: Vec<IpAddr> = view.ingress_ips.iter().filter(mine).copied().collect();
+        let outside: Vec<IpAddr> = view.external_ips.iter().filter(mine).copied().chain(balancers.clone()).collect();
         if outside.is_empty() && port.node_port == 0 {
             return;
         }
         let external_local = view.external_traffic_policy == Policy::Local;
-        let external = if external_local { &local } else { &cluster };
+        let unserved = if external_local { local.is_empty() } else { cluster.is_empty() };
+        // Also when nobody is here: pods and processes of this node find the others by it.
         let verdict =
-            (!external.is_empty()).then(|| format!("goto {}", self.external_chain(external_local, &cluster, &local)));
-        for ip in outside {
-            match &verdict {
-                Some(verdict) => self.element(Element::Service(ip, self.protocol, port.port), verdict.clone()),
-                None => self.element(Element::NoEndpoints(ip, self.protocol, port.port), nobody(&cluster).into()),
+            (!cluster.is_empty()).then(|| format!("goto {}", self.external_chain(external_local, &cluster, &local)));
+        let protocol = self.protocol;
+        let places = outside
+            .into_iter()
+            .map(|ip| (Element::Service(ip, protocol, port.port), Element::NoEndpoints(ip, protocol, port.port)));
+        let at_node = (port.node_port != 0)
+            .then(|| (Element::NodePort(protocol, port.node_port), Element::NoNodeEndpoints(protocol, port.node_port)));
+        for (leads, refuses) in places.chain(at_node).collect::<Vec<_>>() {
+            if let Some(verdict) = &verdict {
+                self.element(leads, verdict.clone());
+            }
+            if unserved {
+                self.element(refuses, nobody.into());
             }
         }
-        if port.node_port != 0 {
-            match verdict {
-                Some(verdict) => self.element(Element::NodePort(self.protocol, port.node_port), verdict),
-                None => self.element(Element::NoNodeEndpoints(self.protocol, port.node_port), nobody(&cluster).into()),
-            }
+        self.add_firewall(&balancers);
+    }
+
+    /// Who may come by the addresses of load balancers. Node ports are not limited, for better or worse (K8s
+    /// pkg/proxy/nftables/proxier.go, `syncProxyRules`).
+    fn add_firewall(&mut self, balancers: &[IpAddr]) {
+        let asked = &self.view.load_balancer_source_ranges;
+        let ranges: Vec<Prefix> = asked.iter().filter_map(|range| range.parse().ok()).collect();
+        let of_family = ranges.iter().copied().filter(|range| range.is_ipv6() == self.v6);
+        let mut allowed = outermost(of_family);
+        // Ranges of the other family say nothing of this one; what is no range lets nobody in.
+        if balancers.is_empty() || asked.is_empty() || (allowed.is_empty() && !ranges.is_empty()) {
+            return;
+        }
+        // A node that has the balancer's address itself comes by that (K8s, the same place).
+        if allowed.iter().any(|range| self.here.ips.iter().any(|ip| range.contains(*ip))) {
+            allowed = outermost(allowed.into_iter().chain(balancers.iter().map(|ip| Prefix::around(*ip, 128))));
+        }
+        if allowed.iter().any(|range| range.length() == 0) {
+            return;
+        }
+        let name = format!("firewall-{}", self.name);
+        let rule = match allowed.is_empty() {
+            true => "drop\n".to_owned(),
+            false => format!("{} saddr != {{ {} }} drop\n", family(self.v6), join(&allowed)),
+        };
+        self.chain(name.clone(), rule);
+        for ip in balancers {
+            self.element(Element::Firewall(*ip, self.protocol, self.port.port), format!("goto {name}"));
         }
     }
 
@@ -244,6 +303,8 @@ impl Part<'_> {
                 )
             }
             Some(seconds) => {
+                // K8s core/v1, `ClientIPConfig`.
+                let seconds = seconds.clamp(1, 86_400);
                 let names: Vec<(String, String)> =
                     endpoints.iter().map(|endpoint| self.endpoint_chain(endpoint, seconds)).collect();
                 let mut rules = String::new();
@@ -280,9 +341,15 @@ impl Part<'_> {
         let name = format!("external-{}", self.name);
         let all = self.service_chain(cluster, false);
         let rules = if only_local {
-            // From this node itself the Service is as good as its cluster address.
-            let here = self.service_chain(local, true);
-            format!("fib saddr type local jump mark-for-masquerade\nfib saddr type local goto {all}\ngoto {here}\n")
+            // From this node itself, and its pods, the Service is as good as its cluster address.
+            let subnets = self.here.subnets.iter().filter(|subnet| subnet.is_ipv4() != self.v6);
+            let of_pods = subnets.map(|subnet| format!("{} saddr {subnet} goto {all}\n", family(self.v6)));
+            let mut rules: String = of_pods.collect();
+            let _ = write!(rules, "fib saddr type local jump mark-for-masquerade\nfib saddr type local goto {all}\n");
+            if !local.is_empty() {
+                let _ = writeln!(rules, "goto {}", self.service_chain(local, true));
+            }
+            rules
         } else {
             format!("jump mark-for-masquerade\ngoto {all}\n")
         };
@@ -311,6 +378,16 @@ impl Part<'_> {
 fn hash(parts: &[&str]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, parts.join("/").as_bytes());
     digest.as_ref().iter().take(5).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a Service can have the address: none that means something else to the kernel, and none of this node's pods, of
+/// which one is the gateway's, where names are asked for.
+fn is_servable(ip: IpAddr, here: &Here) -> bool {
+    is_ordinary(ip) && !here.subnets.iter().any(|subnet| subnet.contains(ip))
+}
+
+fn join(ranges: &[Prefix]) -> String {
+    ranges.iter().map(Prefix::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Nothing in it means anything to nft. Names of ports may be empty.
@@ -392,6 +469,120 @@ mod tests {
         let local = items(spec(json!({"ports": ports, "externalTrafficPolicy": "Local"})), &[pod("10.0.0.2")]);
         assert!(has(&local, "fib saddr type local jump mark-for-masquerade; fib saddr type local goto service-"));
         assert!(has(&local, "goto local-"), "{local:#?}");
+    }
+
+    /// K8s pkg/proxy/nftables/proxier.go, `syncProxyRules`: nobody here, but somebody elsewhere.
+    #[test]
+    fn s09_policy_local_without_a_pod_here_drops_strangers_and_leads_the_nodes_own_on() {
+        let spec = spec(json!({"externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.9"],
+            "ports": [{"name": "http", "port": 80, "targetPort": 8080, "nodePort": 30080}]}));
+        let view = ServiceView::read(&json!({ "spec": spec })).unwrap();
+        let others = json!({"slices": [{"ports": [{"name": "http", "port": 8080}],
+            "endpoints": [{"addresses": ["192.0.2.1"], "nodeName": "other"}]}]});
+        let others = EndpointView::read(&others).unwrap();
+        let here = Here { subnets: vec!["10.85.0.0/24".parse().unwrap()], ..Here::default() };
+        let found = of_service(("shop", "web"), &view, &[], &others, &here, &[false]);
+        let chain = |prefix: &str| {
+            let is = |item: &Item| matches!(&item.what, What::Chain(name) if name.starts_with(prefix));
+            found.iter().find(|(item, _)| is(item)).map(|(_, text)| text.as_str())
+        };
+        let external = chain("external-").unwrap();
+        assert!(external.starts_with("ip saddr 10.85.0.0/24 goto service-"), "{external}");
+        assert!(external.trim_end().lines().last().unwrap().starts_with("fib saddr type local goto service-"));
+        assert_eq!(chain("local-"), None);
+        let at = |element: Element| found.get(&Item { v6: false, what: What::Element(element) }).map(String::as_str);
+        assert_eq!(at(Element::NoNodeEndpoints(Protocol::Tcp, 30080)), Some("drop"));
+        assert_eq!(at(Element::NoEndpoints("192.0.2.9".parse().unwrap(), Protocol::Tcp, 80)), Some("drop"));
+        assert!(at(Element::NodePort(Protocol::Tcp, 30080)).unwrap().starts_with("goto external-"));
+        assert!(at(Element::Service("10.96.0.7".parse().unwrap(), Protocol::Tcp, 80)).is_some());
+    }
+
+    #[test]
+    fn source_ranges_keep_others_from_the_balancers_address_alone() {
+        let of = |ranges: serde_json::Value, ips: &[&str]| {
+            let spec = spec(json!({"loadBalancerSourceRanges": ranges, "ingressIPs": ["192.0.2.9"],
+                "externalIPs": ["192.0.2.8"], "ports": [{"name": "http", "port": 80, "nodePort": 30080}]}));
+            let view = ServiceView::read(&json!({ "spec": spec })).unwrap();
+            let here = Here { ips: ips.iter().map(|ip| ip.parse().unwrap()).collect(), ..Here::default() };
+            let items =
+                of_service(("shop", "web"), &view, &[pod("10.0.0.2")], &EndpointView::default(), &here, &[false]);
+            let limited: Vec<String> = items
+                .keys()
+                .filter_map(|item| match &item.what {
+                    What::Element(element @ Element::Firewall(..)) => Some(element.key()),
+                    _ => None,
+                })
+                .collect();
+            let is = |item: &Item| matches!(&item.what, What::Chain(name) if name.starts_with("firewall-"));
+            (limited, items.iter().find(|(item, _)| is(item)).map(|(_, text)| text.trim_end().to_owned()))
+        };
+        let only = vec!["192.0.2.9 . tcp . 80".to_owned()];
+        let rule = |text: &str| (only.clone(), Some(format!("ip saddr != {{ {text} }} drop")));
+        assert_eq!(
+            of(json!(["10.0.0.0/8", " 10.1.0.0/16 ", "203.0.113.0/24", "fd00::/8"]), &[]),
+            rule("10.0.0.0/8, 203.0.113.0/24")
+        );
+        assert_eq!(of(json!(["203.0.113.0/24"]), &["203.0.113.7"]), rule("203.0.113.0/24, 192.0.2.9/32"));
+        assert_eq!(of(json!([]), &[]), (vec![], None));
+        assert_eq!(of(json!(["0.0.0.0/0", "10.0.0.0/8"]), &[]), (vec![], None));
+        assert_eq!(of(json!(["fd00::/8"]), &[]), (vec![], None), "of the other family, as with kube-proxy");
+        assert_eq!(of(json!(["everybody"]), &[]), (only.clone(), Some("drop".into())));
+    }
+
+    #[test]
+    fn addresses_that_mean_something_else_are_no_services_and_no_endpoints() {
+        let here = Here {
+            ips: vec!["192.0.2.1".parse().unwrap()],
+            subnets: vec!["10.85.0.0/24".parse().unwrap(), "fd00:85::/64".parse().unwrap()],
+            ..Here::default()
+        };
+        let of = |field: &str, ip: &str| {
+            let mut spec = spec(json!({}));
+            spec[field] = json!([ip]);
+            if field != "clusterIPs" {
+                spec["clusterIPs"] = json!(["10.96.0.7"]);
+            }
+            let view = ServiceView::read(&json!({ "spec": spec })).unwrap();
+            let items = of_service(
+                ("shop", "web"),
+                &view,
+                &[pod("10.85.0.2")],
+                &EndpointView::default(),
+                &here,
+                &[false, true],
+            );
+            let wanted: IpAddr = ip.parse().unwrap();
+            items.keys().any(|item| matches!(&item.what, What::Element(Element::Service(at, ..) | Element::NoEndpoints(at, ..)) if *at == wanted))
+        };
+        for ip in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "127.0.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "169.254.169.254",
+            "10.85.0.1",
+            "10.85.0.2",
+            "::",
+            "::1",
+            "ff02::1",
+            "fe80::1",
+            "::ffff:10.96.0.9",
+            "fd00:85::1",
+        ] {
+            assert!(!of("clusterIPs", ip) && !of("externalIPs", ip) && !of("ingressIPs", ip), "{ip}");
+        }
+        assert!(
+            of("externalIPs", "192.0.2.1") && !of("clusterIPs", "192.0.2.1"),
+            "the node's own is an outside address"
+        );
+        assert!(of("clusterIPs", "10.96.0.9") && of("clusterIPs", "fd00:96::9") && of("externalIPs", "8.8.8.8"));
+        let view = ServiceView::read(&json!({ "spec": spec(json!({"selector": {}})) })).unwrap();
+        let endpoints = ["127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.169.254"].map(|ip| json!({"addresses": [ip]}));
+        let others = json!({"slices": [{"ports": [{"name": "http", "port": 8080}], "endpoints": endpoints}]});
+        let others = EndpointView::read(&others).unwrap();
+        let items = of_service(("shop", "web"), &view, &[], &others, &here, &[false]);
+        assert!(items.values().any(|text| text == "goto reject-chain"), "{items:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use super::super::Subnet;
+use super::node_ports::NodePorts;
 use super::rules::{Element, Item, What, family, frame, table};
 
 /// Namespace and name.
@@ -17,6 +18,7 @@ pub type ServiceName = (String, String);
 pub struct Tables {
     bridge: String,
     subnets: Vec<Subnet>,
+    node_ports: NodePorts,
     services: BTreeMap<ServiceName, BTreeMap<Item, u64>>,
     /// Whose an element is: two Services may ask for the same outside address, and the first to come has it.
     owners: BTreeMap<(bool, Element), Owner>,
@@ -57,6 +59,7 @@ impl Tables {
         Self {
             bridge: bridge.to_owned(),
             subnets: subnets.to_vec(),
+            node_ports: NodePorts::default(),
             services: BTreeMap::new(),
             owners: BTreeMap::new(),
             heirs: BTreeSet::new(),
@@ -70,6 +73,13 @@ impl Tables {
     /// `true` for IPv6.
     pub fn families(&self) -> Vec<bool> {
         self.subnets.iter().map(|subnet| !subnet.is_ipv4()).collect()
+    }
+
+    /// At which addresses node ports are served; whether that is news, and then the whole is to be said again.
+    pub fn set_node_ports(&mut self, ports: NodePorts) -> bool {
+        let changed = self.node_ports != ports;
+        self.node_ports = ports;
+        changed
     }
 
     /// The kernel may hold anything: the next change says everything again.
@@ -89,18 +99,29 @@ impl Tables {
 
     /// The script that makes the kernel hold `wanted`, whatever it holds; it is taken for done.
     pub fn replace(&mut self, wanted: &Wanted) -> Change {
-        *self = Self::new(&self.bridge, &self.subnets);
+        let node_ports = std::mem::take(&mut self.node_ports);
+        *self = Self { node_ports, ..Self::new(&self.bridge, &self.subnets) };
         self.there = true;
-        let mut script = remove(&self.bridge, &self.families());
-        for subnet in &self.subnets {
-            script.push_str(&frame(&self.bridge, *subnet));
-        }
+        let frames: String = self.subnets.iter().map(|subnet| frame(&self.bridge, *subnet, &self.node_ports)).collect();
+        // A frame of an older build, or of another configuration, is not adopted.
+        self.sum = hash(&frames, "");
+        let script = remove(&self.bridge, &self.families()) + &frames;
         let mut steps = Steps::default();
         for (name, items) in &wanted.services {
             self.take_service(name, items, &mut steps);
         }
         self.take_pods(&wanted.pods, &mut steps);
         self.finish(script, steps, None)
+    }
+
+    /// What [`Tables::replace`] would say.
+    pub fn whole(&self, wanted: &Wanted) -> Change {
+        self.like().replace(wanted)
+    }
+
+    /// Without anything in the kernel.
+    pub fn like(&self) -> Self {
+        Self { node_ports: self.node_ports.clone(), ..Self::new(&self.bridge, &self.subnets) }
     }
 
     /// As [`Tables::replace`], when the kernel holds it already: nothing is to be done.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::pod::ports::Protocol;
@@ -20,10 +20,10 @@ pub struct ServiceView {
     /// `None` alone for a headless one.
     #[serde(rename = "clusterIPs")]
     pub cluster_ips: Vec<String>,
-    #[serde(rename = "externalIPs")]
+    #[serde(rename = "externalIPs", deserialize_with = "addresses")]
     pub external_ips: Vec<IpAddr>,
     /// `status.loadBalancer.ingress[*].ip`.
-    #[serde(rename = "ingressIPs")]
+    #[serde(rename = "ingressIPs", deserialize_with = "addresses")]
     pub ingress_ips: Vec<IpAddr>,
     pub external_name: Option<String>,
     pub ports: Vec<ServicePort>,
@@ -34,6 +34,10 @@ pub struct ServiceView {
     /// `Local`, else `Cluster`.
     pub external_traffic_policy: Policy,
     pub internal_traffic_policy: Policy,
+    /// `PreferSameZone`, `PreferSameNode`, or the older name `PreferClose` for the first.
+    pub traffic_distribution: Option<String>,
+    /// Who may come to `ingress_ips`; none for everybody.
+    pub load_balancer_source_ranges: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -49,8 +53,10 @@ pub struct ServicePort {
     pub name: String,
     /// `TCP` if empty.
     pub protocol: String,
+    #[serde(deserialize_with = "number")]
     pub port: u16,
     pub target_port: TargetPort,
+    #[serde(deserialize_with = "number")]
     pub node_port: u16,
 }
 
@@ -88,6 +94,7 @@ pub struct Slice {
 pub struct SlicePort {
     pub name: String,
     pub protocol: String,
+    #[serde(deserialize_with = "number")]
     pub port: u16,
 }
 
@@ -95,6 +102,7 @@ pub struct SlicePort {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SliceEndpoint {
+    #[serde(deserialize_with = "addresses")]
     pub addresses: Vec<IpAddr>,
     /// It is one, of whichever node.
     pub pod: bool,
@@ -103,6 +111,9 @@ pub struct SliceEndpoint {
     pub not_ready: bool,
     pub not_serving: bool,
     pub terminating: bool,
+    /// Hints of whom it is for; none for everybody.
+    pub for_zones: Vec<String>,
+    pub for_nodes: Vec<String>,
 }
 
 impl ServiceView {
@@ -141,6 +152,18 @@ impl EndpointView {
     }
 }
 
+/// What is no address is left out: slices may have names of hosts (K8s discovery/v1, `AddressType` FQDN).
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_array().into_iter().flatten().filter_map(|ip| ip.as_str()?.parse().ok()).collect())
+}
+
+/// 0 for none, as for what no port is: a slice may have a port of null (K8s discovery/v1, `EndpointPort`).
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_u64().and_then(|number| number.try_into().ok()).unwrap_or_default())
+}
+
 /// By its name in the API.
 pub fn protocol(name: &str) -> Option<Protocol> {
     match name {
@@ -148,5 +171,44 @@ pub fn protocol(name: &str) -> Option<Protocol> {
         "UDP" => Some(Protocol::Udp),
         "SCTP" => Some(Protocol::Sctp),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_or_port_is_left_out_and_the_rest_stays() {
+        let view = EndpointView::read(&json!({"slices": [
+            {"ports": [{"name": "any", "port": null}, {"port": 80}], "endpoints": [{"addresses": ["host.example"]},
+                {"addresses": ["192.0.2.1", 7, "192.0.2.256"]}, {"addresses": "192.0.2.2"}]}]}))
+        .unwrap();
+        let ports: Vec<u16> = view.slices[0].ports.iter().map(|port| port.port).collect();
+        let ips: Vec<usize> = view.slices[0].endpoints.iter().map(|endpoint| endpoint.addresses.len()).collect();
+        assert_eq!((ports, ips), (vec![0, 80], vec![0, 1, 0]));
+        let view = ServiceView::read(&json!({"spec": {"clusterIPs": ["10.96.0.1"], "externalIPs": ["x", "192.0.2.1"],
+            "ports": [{"port": 65_535}, {"port": 65_536}, {"port": -1}, {"port": "80"}, {"port": 80, "nodePort": 1e9}]}}))
+        .unwrap();
+        let ports: Vec<u16> = view.ports.iter().map(|port| port.port).collect();
+        assert_eq!((view.external_ips.len(), ports), (1, vec![65_535, 0, 0, 0, 80]));
+    }
+
+    #[test]
+    fn other_types_are_refused_as_a_whole() {
+        for spec in [
+            json!({"clusterIPs": "10.96.0.1"}),
+            json!({"ports": 80}),
+            json!({"ports": [{"targetPort": [1]}]}),
+            json!({"selector": ["a"]}),
+            json!({"affinitySeconds": -1}),
+            json!({"externalTrafficPolicy": "Everywhere"}),
+            json!(7),
+        ] {
+            assert!(ServiceView::read(&json!({ "spec": spec })).is_err(), "{spec}");
+        }
+        assert!(EndpointView::read(&json!([1])).is_err() && EndpointView::read(&json!({"slices": {}})).is_err());
     }
 }

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use super::view::SiteView;
 use crate::net::Subnet;
 use crate::net::netlink::address::LinkAddress;
+use crate::net::prefix::Prefix;
 
 /// What is to be in the kernel, and whom it reaches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,24 +102,11 @@ pub fn own_subnets(node: &str, views: &[&SiteView], links: &[LinkAddress]) -> Re
 
 /// Whether a host of this address is on the link itself.
 fn is_on(link: &LinkAddress, ip: IpAddr) -> bool {
-    ip != link.address
-        && link.global
-        && ip.is_ipv4() == link.address.is_ipv4()
-        && same_network(link.address, ip, link.prefix)
+    ip != link.address && link.global && Prefix::around(link.address, link.prefix).contains(ip)
 }
 
 fn overlaps_link(link: &LinkAddress, range: Subnet) -> bool {
-    let prefix = link.prefix.min(range.prefix());
-    link.address.is_ipv4() == range.is_ipv4() && same_network(link.address, range.network(), prefix)
-}
-
-fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
-    let bits = |ip: IpAddr| match ip {
-        IpAddr::V4(ip) => u128::from(u32::from(ip)) << 96,
-        IpAddr::V6(ip) => u128::from(ip),
-    };
-    let differ = bits(one) ^ bits(other);
-    differ.leading_zeros() >= u32::from(prefix)
+    Prefix::around(link.address, link.prefix).overlaps(Prefix::around(range.network(), range.prefix()))
 }
 
 #[cfg(test)]

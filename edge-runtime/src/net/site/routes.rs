@@ -6,8 +6,9 @@ use super::plan::Plan;
 use crate::net::netlink::address::{self, LinkAddress};
 use crate::net::netlink::route::{self, Route};
 use crate::net::netlink::{Socket, link};
+use crate::net::prefix::Prefix;
 
-/// Number of whoever made a route (`rtm_protocol`): one that neither iproute2 nor a routing daemon has taken.
+/// Whose they are (`rtm_protocol`): none that others are known to use (iproute2, etc/iproute2/rt_protocols).
 const PROTOCOL: u8 = 83;
 
 /// Addresses of this node's links, the pods' bridge left out.
@@ -29,18 +30,21 @@ pub fn links(bridge: &str) -> io::Result<Vec<LinkAddress>> {
 /// The kernel refuses.
 pub fn hold(plan: &Plan) -> io::Result<()> {
     let mut socket = Socket::open()?;
-    let wanted: Vec<Route> = plan
-        .routes
-        .iter()
-        .map(|one| Route { to: one.to.network(), prefix: one.to.prefix(), via: Some(one.via), link: one.link })
-        .collect();
-    let there = route::list(&mut socket, PROTOCOL)?;
+    let route = |one: &super::plan::Route| Route {
+        to: Prefix::around(one.to.network(), one.to.prefix()),
+        via: Some(one.via),
+        link: Some(one.link),
+        protocol: PROTOCOL,
+    };
+    let wanted: Vec<Route> = plan.routes.iter().map(route).collect();
+    let mut there = route::list(&mut socket)?;
+    there.retain(|one| one.protocol == PROTOCOL);
     let mut result = Ok(());
     for old in there.iter().filter(|old| !wanted.contains(old)) {
-        result = result.and(route::delete(&mut socket, PROTOCOL, old));
+        result = result.and(route::delete(&mut socket, old));
     }
     for new in wanted.iter().filter(|new| !there.contains(new)) {
-        result = result.and(route::replace(&mut socket, PROTOCOL, new));
+        result = result.and(route::replace(&mut socket, new));
     }
     result
 }

@@ -89,6 +89,16 @@ impl HostPorts {
         Some(all)
     }
 
+    /// Whether a change is under way.
+    pub(in super::super) fn is_changing(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether the kernel has rules of this daemon, for all that it knows.
+    pub(in super::super) fn is_there(&self) -> bool {
+        self.guarded
+    }
+
     /// Ends the change under way; the pods it was for. Those are among them that waited for the guard alone.
     pub(in super::super) fn done(&mut self, applied: bool) -> Vec<String> {
         let mut pods = Vec::new();

@@ -22,7 +22,7 @@ use crate::launch::error::SandboxError;
 use crate::launch::sandbox::{Preparation, SandboxDone};
 use crate::net::netlink::conntrack;
 use crate::pod::event::PodEvent;
-use crate::pod::ports::forwards;
+use crate::pod::ports::{Forward, forwards};
 use crate::pod::record::SandboxState;
 
 impl Node {
@@ -209,7 +209,17 @@ impl Node {
             self.host_ports.done(false);
             return;
         }
-        let rules = self.launch.sandboxes.teardown.network.firewall_at_start(&all);
+        self.replace_all_rules(&all);
+    }
+
+    /// They are gone, and no change is under way: all that is held is put back.
+    pub(super) fn rules_lost(&mut self) {
+        let all = self.host_ports.begin();
+        self.replace_all_rules(&all);
+    }
+
+    fn replace_all_rules(&self, all: &[Forward]) {
+        let rules = self.launch.sandboxes.teardown.network.firewall_at_start(all);
         self.cx.background(async move {
             let (result, remedy) = rules.await;
             if let Err(error) = &result {

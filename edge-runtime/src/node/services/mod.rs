@@ -3,28 +3,37 @@
 //!
 //! A pod's readiness changes rules in the turn that notices it; the cloud is not asked, and need not be there.
 
+mod left_out;
 mod local_pod;
+mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use edge_protocol::message::ObjectKey;
 
+use self::left_out::LeftOut;
 use self::local_pod::local_pod;
+use self::routes::Routes;
 use super::context::Context;
 use super::sources::News;
+use crate::config::ServicesConfig;
 use crate::dns::names;
 use crate::dns::zone::Cluster;
 use crate::launch::Launch;
 use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
+use crate::net::services::node_ports::NodePorts;
+use crate::net::services::offenders;
 use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
 use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW};
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables, apply};
 use crate::net::site::Plan;
 use crate::pod::clock::Mono;
+use crate::pod::ports::Protocol;
 use crate::store::{Store, StoreError};
 
 /// Between two changes of the kernel's rules: what comes meanwhile goes together.
@@ -35,16 +44,23 @@ const SWEEP_AFTER: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 
+/// There where the kernel tracks connections of SCTP, once it tracks any.
+const SCTP: &str = "/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established";
+
 /// What came of a run of `nft`.
 pub(super) enum Done {
     /// At the start: whether the kernel holds what it is to hold.
     Looked(bool),
     Changed(Result<(), String>),
+    /// Because of whom it refuses; `None` for nobody in particular.
+    Isolated(Option<Vec<ServiceName>>),
     Swept(Result<(), String>),
 }
 
 pub(super) struct Services {
     enabled: bool,
+    /// As configured.
+    node_port_addresses: Vec<String>,
     tables: Tables,
     here: Here,
     views: BTreeMap<ServiceName, ServiceView>,
@@ -64,6 +80,12 @@ pub(super) struct Services {
     not_before: Option<Mono>,
     sweep_at: Option<Mono>,
     failures: u32,
+    /// Who else serves Services on this machine: then nothing of ours is in the kernel.
+    elsewhere: Option<String>,
+    routes: Routes,
+    left_out: LeftOut,
+    /// It was told that this kernel does not translate SCTP.
+    sctp_told: bool,
 }
 
 /// How much is known of what the kernel holds.
@@ -82,11 +104,13 @@ impl Services {
     ///
     /// # Errors
     /// SQLite fails.
-    pub(super) fn open(enabled: bool, tables: Tables, node: &str, store: &Store) -> Result<Self, StoreError> {
+    pub(super) fn open(config: &ServicesConfig, tables: Tables, here: Here, store: &Store) -> Result<Self, StoreError> {
+        let enabled = config.enabled;
         let mut services = Self {
             enabled,
+            node_port_addresses: config.node_port_addresses.clone(),
             tables,
-            here: Here { node: node.to_owned(), ..Here::default() },
+            here,
             views: BTreeMap::new(),
             others: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -99,7 +123,12 @@ impl Services {
             not_before: None,
             sweep_at: None,
             failures: 0,
+            elsewhere: None,
+            routes: Routes::default(),
+            left_out: LeftOut::default(),
+            sctp_told: false,
         };
+        services.follow_node_ports();
         if enabled {
             for key in store.held()?.into_iter().map(|digest| digest.key).filter(is_view) {
                 let body = store.object(&key.kind, &key.namespace, &key.name)?;
@@ -144,6 +173,7 @@ impl Services {
                 None => drop(self.others.remove(&name)),
             }
         }
+        self.left_out.changed(&name, !self.views.contains_key(&name));
         self.dirty.insert(name);
         self.names_changed = true;
     }
@@ -191,7 +221,7 @@ impl Services {
 
     /// Tells the kernel what has changed, if it is time. Called with each round of the loop.
     pub(super) fn step(&mut self, cx: &Context, launch: &Launch) {
-        if self.running || !cx.resumed || self.is_idle() {
+        if self.running || !cx.resumed {
             return;
         }
         if launch.sandboxes.teardown.network.settings().subnets.is_empty() {
@@ -199,6 +229,10 @@ impl Services {
             return;
         }
         let now = cx.mono();
+        self.dirty.extend(self.left_out.due(now));
+        if self.is_idle() {
+            return;
+        }
         if self.not_before.is_some_and(|at| now < at) {
             return;
         }
@@ -210,14 +244,16 @@ impl Services {
         }
         let network = &launch.sandboxes.teardown.network;
         let (nft, bridge) = (network.nft().to_owned(), network.settings().bridge.clone());
-        let nothing = self.views.is_empty();
-        if nothing && (self.phase != Phase::Known || self.tables.is_there()) {
+        self.keep_routes(launch);
+        if self.views.is_empty() || self.elsewhere.is_some() {
+            let clean = self.phase == Phase::Known && !self.tables.is_there();
             self.forget();
             self.phase = Phase::Known;
-            self.run(
-                cx,
-                async move { Done::Changed(apply::remove(nft, bridge).await.map_err(|error| error.to_string())) },
-            );
+            if !clean {
+                self.run(cx, async move {
+                    Done::Changed(apply::remove(nft, bridge).await.map_err(|error| error.to_string()))
+                });
+            }
             return;
         }
         match self.phase {
@@ -243,6 +279,11 @@ impl Services {
                     }
                 }
             }
+            // Neither a change nor all of it was taken.
+            Phase::Whole | Phase::Known if self.failures > 1 => {
+                let (wanted, tables) = (self.wanted(), self.tables.like());
+                self.run(cx, async move { Done::Isolated(offenders::find(&nft, &tables, wanted).await) });
+            }
             Phase::Whole | Phase::Known => {
                 let wanted = self.wanted();
                 let change = self.tables.replace(&wanted);
@@ -259,7 +300,7 @@ impl Services {
     /// When [`Services::step`] has something to do although nothing happens.
     pub(super) fn wake(&self) -> Option<Mono> {
         if self.running || self.is_idle() {
-            return None;
+            return self.left_out.wake().filter(|_| !self.running);
         }
         let changed = !self.dirty.is_empty() || self.pods_changed || self.phase != Phase::Known;
         if changed { self.not_before } else { self.sweep_at }
@@ -269,23 +310,35 @@ impl Services {
     pub(super) fn applied(&mut self, cx: &mut Context, done: Done) -> Result<(), StoreError> {
         self.running = false;
         match done {
-            Done::Looked(true) => self.phase = Phase::Known,
+            // Meanwhile it may have been decided that nothing is known of them.
+            Done::Looked(true) if self.phase == Phase::Unknown => self.phase = Phase::Known,
+            Done::Looked(true) => {}
             Done::Looked(false) => {
                 self.tables.forget();
                 self.phase = Phase::Whole;
             }
             Done::Changed(Ok(())) => {
                 self.failures = 0;
+                self.left_out.taken();
                 self.forget_datagrams(cx);
+                self.tell_sctp(cx)?;
             }
             // They are gone with the next replacement.
             Done::Swept(Ok(())) => {}
-            Done::Changed(Err(why)) | Done::Swept(Err(why)) => {
-                let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
-                self.not_before = Some(cx.mono().after(pause));
-                self.tables.forget();
+            Done::Isolated(None) => self.back_off(cx),
+            Done::Isolated(Some(names)) => {
                 self.phase = Phase::Whole;
-                self.failures += 1;
+                self.failures = 1;
+                if !names.is_empty() {
+                    let names = self.left_out.add(names, cx.mono());
+                    let why = format!("the kernel refuses Services, which are left out: {names}");
+                    log::error!("{why}");
+                    cx.node_event(true, "ServicesLeftOut", &why)?;
+                }
+            }
+            Done::Changed(Err(why)) | Done::Swept(Err(why)) => {
+                self.back_off(cx);
+                self.tables.forget();
                 if self.failures == 1 {
                     log::error!("Services: {why}");
                     cx.node_event(true, "ServicesNotApplied", &format!("Services are served as before: {why}"))?;
@@ -302,6 +355,82 @@ impl Services {
             self.dirty.extend(self.others.keys().cloned());
             self.names_changed = true;
         }
+    }
+
+    /// Whether a run of `nft` is under way.
+    pub(super) fn is_changing(&self) -> bool {
+        self.running
+    }
+
+    /// Chains that tell that the kernel holds what it is to hold, `true` for IPv6; none if nothing is to be there.
+    pub(super) fn marks(&self) -> Vec<(bool, String)> {
+        let there = self.phase == Phase::Known && self.tables.is_there();
+        if there {
+            self.tables.marks().into_iter().map(|(family, mark)| (family == "ip6", mark)).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The tables are gone: somebody has deleted them.
+    pub(super) fn lost(&mut self) {
+        self.tables.forget();
+        self.phase = Phase::Whole;
+    }
+
+    /// The node has other addresses now.
+    pub(super) fn set_addresses(&mut self, ips: &[IpAddr]) {
+        self.here.ips = ips.to_vec();
+        if self.follow_node_ports() {
+            self.lost();
+        }
+        let limited = self.views.iter().filter(|(_, view)| !view.load_balancer_source_ranges.is_empty());
+        self.dirty.extend(limited.map(|(name, _)| name.clone()));
+    }
+
+    fn follow_node_ports(&mut self) -> bool {
+        // Checked when the configuration was read.
+        let ports = NodePorts::read(&self.node_port_addresses, &self.here.ips).unwrap_or_default();
+        self.tables.set_node_ports(ports)
+    }
+
+    /// Who else serves Services on this machine.
+    pub(super) fn elsewhere(&self) -> Option<&str> {
+        self.elsewhere.as_deref()
+    }
+
+    /// Somebody else serves Services on this machine, or nobody does any more; whether that is news.
+    pub(super) fn set_elsewhere(&mut self, elsewhere: Option<String>) -> bool {
+        if elsewhere == self.elsewhere {
+            return false;
+        }
+        match &elsewhere {
+            Some(who) => log::warn!("Services are served by {who}: this node has no rules for them"),
+            None => log::info!("nobody else serves Services on this machine any more"),
+        }
+        self.elsewhere = elsewhere;
+        // What is there then is not known: the first daemon of the machine may have been another one.
+        self.lost();
+        true
+    }
+
+    fn back_off(&mut self, cx: &Context) {
+        let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
+        self.not_before = Some(cx.mono().after(pause));
+        self.phase = Phase::Whole;
+        self.failures += 1;
+    }
+
+    /// Rules for SCTP are taken by every kernel, but not every one finds its ports.
+    fn tell_sctp(&mut self, cx: &mut Context) -> Result<(), StoreError> {
+        let sctp = |view: &ServiceView| view.ports.iter().any(|port| port.protocol() == Some(Protocol::Sctp));
+        if self.sctp_told || Path::new(SCTP).exists() || !self.views.values().any(sctp) {
+            return Ok(());
+        }
+        self.sctp_told = true;
+        let why = "the kernel tracks no connections of SCTP (CONFIG_NF_CT_PROTO_SCTP): Services of it lead nowhere";
+        log::warn!("{why}");
+        cx.node_event(true, "SctpNotSupported", why)
     }
 
     pub(super) fn names_changed(&mut self) {
@@ -344,7 +473,8 @@ impl Services {
         for (name, view) in &self.views {
             all.add(&name.0, view, &pods, self.others.get(name).unwrap_or(&none), &self.here);
         }
-        if all.is_empty() {
+        // Flows of others are theirs.
+        if all.is_empty() || self.elsewhere.is_some() {
             return;
         }
         if let Err(error) = conntrack::forget_udp_where(|flow| all.is_stale(flow)) {
@@ -400,7 +530,7 @@ impl Services {
     }
 
     fn items(&self, name: &ServiceName, pods: &[LocalPod]) -> BTreeMap<Item, String> {
-        let Some(view) = self.views.get(name) else { return BTreeMap::new() };
+        let Some(view) = self.views.get(name).filter(|_| !self.left_out.has(name)) else { return BTreeMap::new() };
         let none = EndpointView::default();
         let others = self.others.get(name).unwrap_or(&none);
         of_service((&name.0, &name.1), view, pods, others, &self.here, &self.tables.families())

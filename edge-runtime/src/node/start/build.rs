@@ -15,7 +15,7 @@ use crate::launch::Launch;
 use crate::launch::runtimes::Runtimes;
 use crate::monitor::client::{MonitorClient, Settings};
 use crate::monitor::exec::{self, exec};
-use crate::net::services::Tables;
+use crate::net::services::{Here, Tables};
 use crate::node::Node;
 use crate::node::containers::Containers;
 use crate::node::context::Context;
@@ -37,6 +37,9 @@ use crate::store::{Fact, Store, StoreError};
 use crate::sys::board::Sensors;
 use crate::sys::reserve::Reserve;
 use crate::sys::tasks::Tasks;
+
+/// Where the node is, as users label it (K8s core/v1, `LabelTopologyZone`).
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: Senders) -> Result<Node, StartError> {
     let clock = Clock::new().map_err(io("/proc/sys/kernel/random/boot_id"))?;
@@ -68,7 +71,14 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
     let probes = Probes(Supervisor::new(tasks.clone(), exec_probe(paths, &launch.runtimes), tell_probe(&senders)));
     let network = launch.sandboxes.teardown.network.settings();
     let tables = Tables::new(&network.bridge, &network.subnets);
-    let services = Services::open(config.services.enabled, tables, &config.node_name, &store)?;
+    let here = Here {
+        node: config.node_name.clone(),
+        zone: config.labels.get(ZONE).cloned(),
+        ips: launch.sandboxes.host_ips.clone(),
+        subnets: network.subnets.clone(),
+        reach: Default::default(),
+    };
+    let services = Services::open(&config.services, tables, here, &store)?;
     let cx = Context {
         config,
         paths: paths.clone(),
@@ -98,6 +108,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         host_ports: Default::default(),
         neighbours,
         services,
+        kernel_rules: Default::default(),
         dns: Default::default(),
         probes,
         hooks: Default::default(),

@@ -198,6 +198,7 @@ impl Node {
         self.cx.recovery.keep(restored.kept);
         self.begin_recovery()?;
         self.follow_neighbours()?;
+        self.watch_rules();
         self.rules_at_start();
         self.plugins_at_start();
         Ok(())

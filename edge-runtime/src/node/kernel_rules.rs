@@ -1,0 +1,163 @@
+//! What others do to the kernel's rules: tables of this node that somebody deletes (`nft flush ruleset`, a firewall that
+//! starts anew) are put back as a whole, and beside somebody else who serves Services none of them leads anywhere.
+//!
+//! The kernel tells of changes, and housekeeping looks, too: the chains of the old iptables and links are told by nobody.
+
+use std::time::Duration;
+
+use nix::libc;
+
+use super::Node;
+use super::sources::News;
+use crate::config::NetworkMode;
+use crate::net::netlink::{Socket, nftables};
+use crate::net::services::elsewhere;
+use crate::net::{firewall, services};
+use crate::pod::clock::Mono;
+use crate::store::StoreError;
+
+/// Between two looks, whatever others do.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two repairs: doubled each time that one follows soon, up to the second one.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub(super) struct KernelRules {
+    /// To ask about rules, and about links.
+    sockets: Option<(Socket, Socket)>,
+    /// Number of the rules when all of ours were there.
+    seen: Option<u32>,
+    repairs: Repairs,
+    /// This kernel has no nftables: each question would have it look for a module.
+    absent: bool,
+}
+
+/// When the next repair may be: somebody may delete our tables for ever.
+#[derive(Debug, Default)]
+struct Repairs {
+    last: Option<Mono>,
+    pause: Duration,
+}
+
+impl Repairs {
+    fn may(&self, now: Mono) -> bool {
+        self.last.is_none_or(|last| now >= last.after(self.pause))
+    }
+
+    fn note(&mut self, now: Mono) {
+        let soon = self.last.is_some_and(|last| now < last.after(2 * AGAIN_AT_MOST));
+        self.pause = if soon { (self.pause * 2).min(AGAIN_AT_MOST) } else { AGAIN };
+        self.last = Some(now);
+    }
+}
+
+impl Node {
+    /// Whether the node has any rules of its own.
+    fn has_rules(&self) -> bool {
+        !self.kernel_rules.absent
+            && (self.cx.config.network.mode != NetworkMode::Cni || self.cx.config.services.enabled)
+    }
+
+    /// Has the kernel tell of changes. Without it they are found by housekeeping.
+    pub(super) fn watch_rules(&self) {
+        if !self.has_rules() {
+            return;
+        }
+        let changes = match nftables::Changes::open() {
+            Ok(changes) => changes,
+            Err(error) => return log::debug!("the kernel does not tell of changes of its rules: {error}"),
+        };
+        let news = self.cx.senders.news.clone();
+        let wait = async move {
+            while changes.changed().await.is_ok() && news.send(News::RulesChanged).await.is_ok() {
+                smol::Timer::after(PAUSE).await;
+            }
+        };
+        self.cx.tasks.spawn(wait).detach();
+    }
+
+    /// Looks whether our tables are there, and whether they are to be.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub(super) fn look_at_rules(&mut self) -> Result<(), StoreError> {
+        if !self.has_rules() {
+            return Ok(());
+        }
+        if self.kernel_rules.sockets.is_none() {
+            let open = || Ok::<_, std::io::Error>((Socket::open_netfilter()?, Socket::open()?));
+            self.kernel_rules.sockets = open().ok();
+        }
+        let Some((nft, links)) = &mut self.kernel_rules.sockets else { return Ok(()) };
+        let generation = match nftables::generation(nft) {
+            Ok(generation) => generation,
+            Err(error) => {
+                // `nfnetlink_rcv_msg`: there is no such subsystem, and no module of it.
+                self.kernel_rules.absent = error.raw_os_error() == Some(libc::EINVAL);
+                return Ok(());
+            }
+        };
+        if self.cx.config.services.enabled && self.services.set_elsewhere(elsewhere::find(nft, links)) {
+            self.cx.look_now();
+        }
+        // A change of ours that is under way ends with another number.
+        let changing = self.services.is_changing() || self.host_ports.is_changing();
+        let now = self.cx.mono();
+        if changing || self.kernel_rules.seen == Some(generation) || !self.kernel_rules.repairs.may(now) {
+            return Ok(());
+        }
+        let settings = self.launch.sandboxes.teardown.network.settings();
+        let mut lost = Vec::new();
+        let pods = self.host_ports.is_there() && !firewall::is_there(nft, settings);
+        if pods {
+            lost.push(firewall::table(&settings.bridge));
+        }
+        let marks = self.services.marks();
+        let has = |(v6, mark): &(bool, String)| {
+            nftables::has_chain(nft, *v6, &services::rules::table(&settings.bridge), mark).unwrap_or(true)
+        };
+        let services = !marks.iter().all(has);
+        if services {
+            lost.push(services::rules::table(&settings.bridge));
+        }
+        if lost.is_empty() {
+            self.kernel_rules.seen = Some(generation);
+            return Ok(());
+        }
+        self.kernel_rules.repairs.note(now);
+        let what = lost.join(" and ");
+        log::warn!("somebody has deleted the nft tables {what}, which are put back");
+        self.cx.node_event(true, "RulesDeleted", &format!("the nft tables {what} were deleted, and are put back"))?;
+        if services {
+            self.services.lost();
+        }
+        if pods {
+            self.rules_lost();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_deletes_for_ever_is_not_answered_for_ever_at_once() {
+        let at = |second: u64| Mono::default().after(Duration::from_secs(second));
+        let mut repairs = Repairs::default();
+        assert!(repairs.may(at(0)));
+        let mut now = 100;
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            repairs.note(at(now));
+            let pause = (0..).find(|pause| repairs.may(at(now + pause))).unwrap();
+            pauses.push(pause);
+            now += pause;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        repairs.note(at(now + 1000));
+        assert!(repairs.may(at(now + 1001)), "that was another time");
+    }
+}
