@@ -81,7 +81,8 @@ pub fn of_port(
     others: &EndpointView,
     here: &Here,
 ) -> Vec<Endpoint> {
-    let family = |ip: &&IpAddr| ip.is_ipv6() == v6;
+    // No API server that checks takes loopback for an endpoint (K8s `ValidateEndpointIP`): it would be the node's own.
+    let family = |ip: &&IpAddr| ip.is_ipv6() == v6 && !ip.is_loopback();
     let mut all = Vec::new();
     for pod in pods.iter().filter(|pod| pod.is_selected(namespace, view)) {
         let (Some(ip), Some(target)) = (pod.ips.iter().find(family), pod.target(port)) else { continue };
