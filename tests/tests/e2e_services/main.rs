@@ -1,7 +1,10 @@
 //! Services as a user sees them: an address that leads to ready pods, with the cloud and without it.
 
 mod addresses;
+mod hostile;
+mod kills;
 mod names;
+mod traffic;
 
 use std::process::Command;
 use std::time::Duration;
