@@ -4,10 +4,12 @@ import subprocess
 import sys
 
 import bare
+import dns
 import idle
 import pods
 import probes
 import serve_alone
+import services
 import site_alone
 import slow_link
 import streams
@@ -15,7 +17,7 @@ from common import NAMES, REPO, report, row, wanted
 from node import Node
 
 # By name, in this order.
-ON_A_NODE = {"start": pods, "memory": pods, "cold": pods, "idle": idle, "probes": probes, "streams": streams}
+ON_A_NODE = {"start": pods, "memory": pods, "cold": pods, "idle": idle, "probes": probes, "streams": streams, "services": services, "dns": dns}
 ELSEWHERE = {"runc", "sizes", "slow-link", "site", "serve"}
 
 

@@ -31,11 +31,7 @@ class Node:
         self.run(*self.around, EDGE, "join", "--root", ROOT, "--bridge", f"https://{self.host}:{self.link_port}", "--token", token, "--node", "edge-1")
         subprocess.run([f"{REPO}/scripts/lib/make-busybox-image.sh", f"{WORK}/bb.tar"], check=True, stdout=self.log)
         self.run(EDGE, "import", "--root", ROOT, f"{WORK}/bb.tar")
-        # What is measured is the node, not whether the host's disk is full.
-        signals = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree")
-        os.makedirs(f"{ROOT}/etc/edge-runtime", exist_ok=True)
-        with open(f"{ROOT}/etc/edge-runtime/config.yaml", "w") as config:
-            config.write("eviction: {hard: {%s}}\n" % ", ".join(f"{signal}: '0'" for signal in signals))
+        self.configure()
         self.start_edge()
         wait(30, "the node is Ready", self.is_ready)
         self.api.watch()
@@ -49,6 +45,39 @@ class Node:
 
     def run(self, *command):
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=self.log, text=True).stdout
+
+    def configure(self, more=""):
+        # What is measured is the node, not whether the host's disk is full.
+        signals = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree")
+        os.makedirs(f"{ROOT}/etc/edge-runtime", exist_ok=True)
+        with open(f"{ROOT}/etc/edge-runtime/config.yaml", "w") as config:
+            config.write("eviction: {hard: {%s}}\n%s" % (", ".join(f"{signal}: '0'" for signal in signals), more))
+
+    def stop_edge(self):
+        self.edge.kill()
+        self.edge.wait()
+
+    def restart_edge(self, more=""):
+        """The daemon again, with more in its configuration."""
+        self.stop_edge()
+        self.configure(more)
+        self.start_edge()
+        wait(60, "the daemon answers", self.answers)
+
+    def answers(self):
+        command = [*self.around, EDGE, "ps", "--root", ROOT]
+        return not subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+
+    def stop_bridge(self):
+        self.bridge.kill()
+        self.bridge.wait()
+
+    def return_bridge(self):
+        self.start_bridge()
+        wait(20, "the API is back", self.listens)
+        self.api = Api(self.api_port, f"{STATE}/kubeconfig")
+        wait(90, "the node is Ready again", self.is_ready)
+        self.api.watch()
 
     def start_edge(self):
         self.edge = subprocess.Popen([*self.around, EDGE, "run", "--root", ROOT], stdout=self.log, stderr=self.log)
@@ -75,12 +104,16 @@ class Node:
 
     def pids(self):
         """The node's processes: the daemon and the monitor."""
-        found = [self.edge.pid]
+        return [self.edge.pid, *self.helpers("monitor")]
+
+    def helpers(self, verb):
+        """Processes of ours with this verb, of this node."""
+        found = []
         for entry in glob.glob("/proc/[0-9]*/cmdline"):
             try:
                 words = open(entry).read().split("\0")
             except OSError:
                 continue
-            if len(words) > 1 and words[1] == "monitor" and ROOT in words:
+            if len(words) > 1 and words[1] == verb and ROOT in words:
                 found.append(int(entry.split("/")[2]))
         return found

@@ -5,10 +5,9 @@ import sqlite3
 import statistics
 import time
 
-from api import Api
 from common import EDGE, row, wait, wanted
 from meters import pss
-from node import ROOT, STATE
+from node import ROOT
 
 # A node gives memory back ten seconds after its last work, which the end of fifty pods draws out (edge-runtime/src/node/calm.rs).
 REST = 45
@@ -68,10 +67,8 @@ def deployment(node, pods):
 
 def cold_start(node, names, fifty):
     """All containers die with the power, the cloud is away, the daemon starts."""
-    node.bridge.kill()
-    node.bridge.wait()
-    node.edge.kill()
-    node.edge.wait()
+    node.stop_bridge()
+    node.stop_edge()
     node.run(EDGE, "reset", "--root", ROOT)
     # What the store remembers is of an earlier boot.
     boot = open("/proc/sys/kernel/random/boot_id").read().strip()
@@ -88,8 +85,4 @@ def cold_start(node, names, fifty):
 
     wait(120, "fifty containers run again", running)
     row("cold start without cloud, 50 pods running", time.monotonic() - began, "s", 1.5, fifty)
-    node.start_bridge()
-    wait(20, "the API is back", node.listens)
-    node.api = Api(node.api_port, f"{STATE}/kubeconfig")
-    wait(90, "the node is Ready again", node.is_ready)
-    node.api.watch()
+    node.return_bridge()

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use cloud_bridge::bridge::ServiceScope;
 use serde_json::{Value, json};
 
 use crate::rng::Rng;
@@ -10,6 +11,9 @@ use crate::rng::Rng;
 pub const NODE: &str = "node";
 const PODS: [&str; 4] = ["a", "b", "c", "d"];
 const MAPS: [&str; 4] = ["e", "f", "g", "h"];
+/// Namespace and name: beside the pods, elsewhere, and the two that every pod may use.
+const SERVICES: [(&str, &str); 5] =
+    [("ns", "db"), ("ns", "web"), ("other", "web"), ("default", "kubernetes"), ("kube-system", "kube-dns")];
 
 #[derive(Clone, Debug)]
 pub struct Pod {
@@ -30,6 +34,20 @@ pub struct Map {
     size: usize,
 }
 
+/// A Service, or the slices of one: what is told of either is its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    pub uid: String,
+    pub version: u64,
+    /// Others serve it: nodes are told nothing of it.
+    pub elsewhere: bool,
+}
+
+/// Services by namespace and name.
+pub type Services = BTreeMap<(&'static str, &'static str), Service>;
+/// Versions of endpoints that are no pods, by their Service's namespace and name; they outlive it for a while.
+pub type Slices = BTreeMap<(&'static str, &'static str), u64>;
+
 /// What a watch of pods delivers.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -41,6 +59,8 @@ pub enum Event {
 pub struct Api {
     pub pods: BTreeMap<String, Pod>,
     pub maps: BTreeMap<String, Map>,
+    pub services: Services,
+    pub slices: Slices,
     /// Fencing number of the newest connection, as the Node object has it.
     pub session: u64,
     /// Everything that ever happened to pods.
@@ -52,6 +72,8 @@ pub struct Api {
     /// No request is answered.
     pub down: bool,
     pub nacks: u64,
+    /// Services come and go, and a bridge tells nodes of those in this scope.
+    pub scope: Option<ServiceScope>,
     counter: u64,
 }
 
@@ -68,6 +90,9 @@ impl Api {
 
     /// One random change by a user.
     pub fn change(&mut self, rng: &mut Rng) {
+        if self.scope.is_some() && rng.once_in(3) {
+            return self.change_services(rng);
+        }
         if rng.once_in(3) {
             let name = MAPS[rng.below(MAPS.len())];
             match self.maps.get(name) {
@@ -93,6 +118,50 @@ impl Api {
                 });
             }
         }
+    }
+
+    /// One random change of a Service or its endpoints.
+    fn change_services(&mut self, rng: &mut Rng) {
+        if rng.once_in(12) {
+            // Without a pod a node has no use for any.
+            return PODS.iter().for_each(|name| self.delete_pod(name));
+        }
+        let at = SERVICES[rng.below(SERVICES.len())];
+        match rng.below(8) {
+            0 => self.delete_service(at),
+            1 => self.serve_elsewhere(at),
+            2 | 3 => self.delete_slices(at),
+            4 | 5 => self.set_slices(at),
+            _ => self.set_service(at),
+        }
+    }
+
+    /// Creates or changes it.
+    pub fn set_service(&mut self, at: (&'static str, &'static str)) {
+        let version = self.next();
+        let new = || Service { uid: format!("s{version}"), version, elsewhere: false };
+        self.services.entry(at).or_insert_with(new).version = version;
+    }
+
+    pub fn delete_service(&mut self, at: (&'static str, &'static str)) {
+        self.services.remove(&at);
+    }
+
+    /// Somebody else serves it from now on, or no longer does.
+    pub fn serve_elsewhere(&mut self, at: (&'static str, &'static str)) {
+        let version = self.next();
+        if let Some(service) = self.services.get_mut(&at) {
+            (service.version, service.elsewhere) = (version, !service.elsewhere);
+        }
+    }
+
+    pub fn set_slices(&mut self, at: (&'static str, &'static str)) {
+        let version = self.next();
+        self.slices.insert(at, version);
+    }
+
+    pub fn delete_slices(&mut self, at: (&'static str, &'static str)) {
+        self.slices.remove(&at);
     }
 
     pub fn create_pod(&mut self, name: &str, maps: Vec<String>) {

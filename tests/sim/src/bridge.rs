@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use cloud_bridge::bridge::slim::{BoundPod, SlimPod, config_object};
 use cloud_bridge::bridge::work_queue::{Answer, Attempt, Outcome, WorkQueue};
-use cloud_bridge::bridge::world::{Effect, World};
+use cloud_bridge::bridge::world::{Effect, Group, World};
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::message::{Object, ObjectKey, Report};
 use edge_protocol::state::{NodeState, StateError};
-use edge_protocol::version::RefuseReason;
+use edge_protocol::version::{RefuseReason, Wants};
 use serde_json::Value;
 
 use crate::api::{Api, Event, NODE};
 use crate::line::Line;
 use crate::rng::Rng;
+use crate::views::{self, News, Watched};
 
 pub const WINDOW: usize = 2_000;
 pub const CLUSTER: &str = "cluster";
@@ -73,6 +74,7 @@ pub struct Bridge {
     added: bool,
     watch: Watch,
     following: BTreeMap<ObjectKey, Following>,
+    groups: BTreeMap<ObjectKey, Watched>,
     questions: Vec<Question>,
     pub conns: BTreeMap<u64, Conn>,
     newest: u64,
@@ -93,10 +95,11 @@ impl Bridge {
         Self {
             state: NodeState::new(format!("stream-{name}")).keep_tombstones(tombstones),
             cluster: cluster.to_owned(),
-            world: World::default(),
+            world: World::new(api.scope.unwrap_or_default()),
             added: false,
             watch: list(api),
             following: BTreeMap::new(),
+            groups: BTreeMap::new(),
             questions: Vec::new(),
             conns: BTreeMap::new(),
             newest: 0,
@@ -154,11 +157,15 @@ impl Bridge {
             self.follow_nodes(api.session);
             return true;
         }
-        match rng.below(3) {
+        if !self.groups.is_empty() && rng.once_in(3) && self.follow_services(api, rng) {
+            return true;
+        }
+        let moved = match rng.below(3) {
             0 => self.follow_pods(api) || self.follow_maps(api, rng) || self.answer(api, rng),
             1 => self.follow_maps(api, rng) || self.answer(api, rng) || self.follow_pods(api),
             _ => self.answer(api, rng) || self.follow_pods(api) || self.follow_maps(api, rng),
-        }
+        };
+        moved || self.follow_services(api, rng)
     }
 
     /// As `Node::superseded`: another bridge has given the node this number.
@@ -236,6 +243,47 @@ impl Bridge {
         true
     }
 
+    /// As `informers::service_views`.
+    fn follow_services(&mut self, api: &Api, rng: &mut Rng) -> bool {
+        let stalled = self.stalled;
+        let behind = |(_, watched): &(&ObjectKey, &Watched)| watched.is_behind(api, stalled);
+        let behind: Vec<ObjectKey> = self.groups.iter().filter(behind).map(|(key, _)| key.clone()).collect();
+        if behind.is_empty() {
+            return false;
+        }
+        let key = &behind[rng.below(behind.len())];
+        let Some(watched) = self.groups.get_mut(key) else { return false };
+        if rng.once_in(30) {
+            self.refuse(key);
+            return true;
+        }
+        match watched.step(key, api, stalled, rng) {
+            News::Nothing => return false,
+            News::Heard => {}
+            News::Group(group) => {
+                let effects = self.world.group_present(key, group);
+                self.apply(effects);
+            }
+        }
+        true
+    }
+
+    /// The API refuses to tell of Services, as a server does that has just been started.
+    pub fn refuse_services(&mut self) {
+        let keys: Vec<ObjectKey> = self.groups.keys().cloned().collect();
+        keys.iter().for_each(|key| self.refuse(key));
+    }
+
+    /// What was told is not taken back for that; where nothing was, nodes do not wait for it.
+    fn refuse(&mut self, key: &ObjectKey) {
+        let Some(watched) = self.groups.get_mut(key) else { return };
+        let effects = match watched.fail() {
+            true => self.world.object_failed(key),
+            false => self.world.group_present(key, Group::new()),
+        };
+        self.apply(effects);
+    }
+
     /// Answers one question, as `follow::ask` does.
     fn answer(&mut self, api: &Api, rng: &mut Rng) -> bool {
         if self.questions.is_empty() {
@@ -258,6 +306,7 @@ impl Bridge {
                 }
                 return true;
             }
+            Question::IsGone { key, uid } if views::is_view(&key) => self.world.unlisted(NODE, &key, &uid),
             // The API server lets a node read only what its pods name.
             Question::IsGone { key, uid } if !api.is_named(&key.name) => {
                 if self.world.uses(NODE, &key) {
@@ -294,6 +343,10 @@ impl Bridge {
                 Effect::Withdraw { key, uid, .. } => drop(self.state.withdraw(&key, &uid)),
                 Effect::Listed { session, .. } => self.state.listed(session),
                 Effect::Ask { key, uid, .. } => self.questions.push(Question::IsGone { key, uid }),
+                Effect::Watch { key, .. } if key.kind == views::GROUP => {
+                    drop(self.groups.insert(key, Watched::default()))
+                }
+                Effect::Unwatch { key } if key.kind == views::GROUP => drop(self.groups.remove(&key)),
                 Effect::Watch { key, .. } => drop(self.following.insert(key, Following::default())),
                 Effect::Unwatch { key } => drop(self.following.remove(&key)),
                 // There is one node: whatever is watched is watched in its name.
@@ -325,6 +378,7 @@ impl Bridge {
             assert_eq!(conn.session.poll_event(), None, "a late frame had an effect");
             return result;
         }
+        let mut follow = Vec::new();
         while let Some(event) = conn.session.poll_event() {
             match event {
                 BridgeEvent::Connected { hello, resumed } => {
@@ -333,6 +387,7 @@ impl Bridge {
                     conn.welcome = true;
                     let effects = self.world.connected(NODE);
                     assert!(effects.is_empty(), "nobody calls pods unready here");
+                    follow.extend(self.world.wants(NODE, Wants::of(&hello), None));
                     if !resumed {
                         self.world.refresh(NODE, conn.session.session());
                         self.questions.push(Question::Seed { round: self.world.round() });
@@ -351,6 +406,7 @@ impl Bridge {
                 | BridgeEvent::Stream(_) => {}
             }
         }
+        self.apply(follow);
         result
     }
 
@@ -420,6 +476,7 @@ impl Bridge {
         self.elsewhere >= api.session
             && matches!(self.watch, Watch::Live { at } if at == api.log.len())
             && self.questions.is_empty()
+            && self.groups.values().all(|watched| watched.is_idle(api))
             && self.following.iter().all(|(key, f)| f.delivered.as_ref() == Some(&shown(key)))
     }
 }
@@ -438,10 +495,12 @@ pub fn object(map: Value) -> Option<Object> {
     config_object("ConfigMap", serde_json::from_value(map).expect("the model makes ConfigMaps that read"))
 }
 
-/// What a node with these pods should hold.
-pub fn wanted(api: &Api) -> Vec<Object> {
+/// What a node with these pods should hold. `services`: it wants to be told of Services.
+pub fn wanted(api: &Api, services: bool) -> Vec<Object> {
     let pods = api.pods.iter().filter(|(_, pod)| !pod.poison);
     let pods = pods.filter_map(|(name, _)| Some(slim(api.pod(name)).into_bound()?.object));
     let maps = api.maps.keys().filter(|name| api.is_named(name)).filter_map(|name| object(api.map(name)?));
-    pods.chain(maps).collect()
+    let scope = api.scope.filter(|_| services && !api.pods.is_empty());
+    let views = scope.into_iter().flat_map(|scope| views::wanted(api, scope));
+    pods.chain(maps).chain(views).collect()
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`api`] | the truth, and what must hold of everything written into it |
 //! | [`bridge`] | a bridge process |
+//! | [`views`] | what it follows and tells of Services |
 //! | [`line`] | a connection as the network has it |
 //! | [`device`] | the daemon, its disk and its containers |
 //! | [`world`] | all of them, the faults, the comparison at rest |
@@ -18,11 +19,13 @@ pub mod bridge;
 pub mod device;
 pub mod line;
 pub mod rng;
+pub mod views;
 pub mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use world::World;
+use cloud_bridge::bridge::ServiceScope;
+use world::{Options, World};
 
 /// Random things that happen in one run.
 pub const STEPS: usize = 700;
@@ -32,8 +35,16 @@ pub const STEPS: usize = 700;
 /// # Panics
 /// Something does not hold.
 pub fn run(seed: u64) {
+    run_with(seed, Options::services(seed));
+}
+
+/// As [`run`], with Services in this scope or without any.
+///
+/// # Panics
+/// Something does not hold.
+pub fn run_with(seed: u64, services: Option<ServiceScope>) {
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(seed);
+        let mut world = World::new(seed, services);
         for _ in 0..STEPS {
             world.step();
         }

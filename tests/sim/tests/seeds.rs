@@ -6,12 +6,12 @@ use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
 use sampan_sim::rng::Rng;
-use sampan_sim::run;
+use sampan_sim::{run, run_with};
 
 /// Run every time.
 const FIXED: std::ops::Range<u64> = 0..60;
 
-/// Seeds that found something, and what it was. Run every time.
+/// Seeds that found something before there were Services, and what it was. Run every time.
 const NAMED: [(u64, &str); 10] = [
     (35, "a pod that a list lacked by mistake was asked for, and the answer with its newest state thrown away"),
     (25, "the watch told late of a pod whose successor the node's first list had shown, and buried that for good"),
@@ -31,6 +31,15 @@ const NAMED: [(u64, &str); 10] = [
     (15_600_303_747_627_431_559, "the same with a deleted pod: it came back"),
 ];
 
+/// The same, with Services.
+const NAMED_WITH_SERVICES: [(u64, &str); 2] = [
+    (3_777_851_914_455_225_190, "endpoints of a Service that lived on came again, and were taken for deleted ones"),
+    (
+        7_692_357_917_817_560_268,
+        "a node without pods had its Services taken for deleted: its next pod was told of none",
+    ),
+];
+
 /// Time for fresh seeds in a usual run.
 const FRESH_S: u64 = 4;
 
@@ -45,7 +54,8 @@ fn both_sides_agree_after_any_trouble() {
         return run(seed);
     }
     FIXED.for_each(run);
-    NAMED.iter().for_each(|(seed, _)| run(*seed));
+    NAMED.iter().for_each(|(seed, _)| run_with(*seed, None));
+    NAMED_WITH_SERVICES.iter().for_each(|(seed, _)| run(*seed));
     let mut fresh = Rng::new(RandomState::new().hash_one(0));
     let started = Instant::now();
     if let Some(count) = number("SAMPAN_SIM_SEEDS") {

@@ -1,9 +1,12 @@
 //! Services as a user sees them: an address that leads to ready pods, with the cloud and without it.
 
 mod addresses;
+mod hostile;
+mod kills;
 mod names;
 mod others;
 mod outside;
+mod traffic;
 
 use std::process::Command;
 use std::time::Duration;

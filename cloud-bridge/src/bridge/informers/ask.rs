@@ -50,6 +50,12 @@ pub(super) enum Answer {
         key: ObjectKey,
         uid: String,
     },
+    /// Of the bridge's own making.
+    Unlisted {
+        node: String,
+        key: ObjectKey,
+        uid: String,
+    },
     /// The API has pods of this node, and none of them names the object, which the node may not even read any more.
     Useless {
         node: String,

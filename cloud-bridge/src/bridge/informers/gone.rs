@@ -8,6 +8,7 @@ use kube::{Api, Client};
 use super::ask::{AGAIN, Answer, pods_of};
 use super::resource::resource;
 use crate::bridge::pod_references::{CLAIM, ENDPOINT_VIEW, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEW};
+use crate::bridge::sites::SITE_VIEW;
 use crate::bridge::slim::SlimPod;
 
 /// Whether the API has no such object any more, or another one of the same name.
@@ -34,8 +35,10 @@ impl<W: Fn() -> bool> IsGone<W> {
             "ConfigMap" => "configmaps",
             "Secret" => "secrets",
             CLAIM => "persistentvolumeclaims",
-            // Of the bridge's own making: gone when no pod here uses it, which is what led to this question.
-            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW => return self.gone(),
+            // Of the bridge's own making: it knows itself.
+            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW => {
+                return Answer::Unlisted { node: self.node, key: self.key, uid: self.uid };
+            }
             NODE_LABELS | RUNTIME_CLASS => return self.if_unused().await,
             _ => return Answer::Nothing,
         };

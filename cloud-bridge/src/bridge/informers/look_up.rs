@@ -13,6 +13,7 @@ use super::ask::Answer;
 use super::gone::IsGone;
 use crate::bridge::clients::Clients;
 use crate::bridge::pod_references::RUNTIME_CLASS;
+use crate::bridge::sites::SITE_VIEW;
 use crate::pki::identity::is_node_name;
 
 /// Of one node; it asks about 256 and waits for the answers. What is asked beyond is not answered, which is safe.
@@ -76,7 +77,10 @@ impl LookUps {
 
 /// Names become paths of requests. Those of everything that nodes hold are DNS names.
 fn is_name(key: &ObjectKey) -> bool {
-    let namespace = if key.kind == RUNTIME_CLASS { key.namespace.is_empty() } else { is_node_name(&key.namespace) };
+    let namespace = match key.kind.as_str() {
+        RUNTIME_CLASS | SITE_VIEW => key.namespace.is_empty(),
+        _ => is_node_name(&key.namespace),
+    };
     namespace && is_node_name(&key.name)
 }
 
@@ -112,6 +116,7 @@ mod tests {
             name: name.into(),
         };
         assert!(is_name(&key("Pod", "ns", "web-0.a")) && is_name(&key(RUNTIME_CLASS, "", "quick")));
+        assert!(is_name(&key(SITE_VIEW, "", "hall")) && !is_name(&key(SITE_VIEW, "", "a/b")));
         for (namespace, name) in [
             ("ns", ""),
             ("", "x"),

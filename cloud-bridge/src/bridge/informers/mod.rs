@@ -267,6 +267,7 @@ impl Informers {
                 return self.questions.push(question.ask_again().boxed());
             }
             Answer::Useless { node, key, uid } => vec![Effect::Withdraw { node, key, uid }],
+            Answer::Unlisted { node, key, uid } => self.world.unlisted(&node, &key, &uid),
             Answer::Admission(Admission { node, key, may_read: true, .. }) => {
                 self.admissions.forget(&node, &key);
                 self.world.admitted(&node, &key)

@@ -127,6 +127,8 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
                 log::warn!("watching the Services of namespace {}: {error}", all.of.0);
                 let refused = matches!(watch_failure(&error), What::Refused);
                 tell.send_if_modified(|known| match (refused, &known) {
+                    // What is known stays: an API server that has just been started refuses what it will allow.
+                    (_, Known::All(_)) => false,
                     (true, _) => {
                         *known = Known::Refused;
                         true
@@ -135,7 +137,6 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
                         *known = Known::Failed;
                         true
                     }
-                    // What is known stays.
                     (false, _) => false,
                 });
             }

@@ -7,6 +7,7 @@ use edge_protocol::message::{Object, ObjectKey};
 
 use super::admission::{Standing, User, is_guarded};
 use super::{Effect, Group, Told, World};
+use crate::bridge::pod_references::SERVICE_LINKS;
 
 /// One of them.
 #[derive(Debug)]
@@ -69,20 +70,34 @@ impl World {
         })
     }
 
+    /// The node holds this, which is of the bridge's own making, and no list names it: it has no use for it, unless it has
+    /// been told since. It may come again, for as long as lives what it is made of.
+    pub fn unlisted(&self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
+        let is_it = |object: &Arc<Told>| object.digest.key == *key && object.digest.uid == uid;
+        let tells = |shared: &Shared| shared.users.contains_key(node) && shared.value.objects().any(is_it);
+        let groups = self.nodes.get(node).into_iter().flat_map(|view| view.groups(&key.namespace, self.service_scope));
+        if groups.chain([key.clone()]).any(|name| self.shared.get(&name).is_some_and(tells)) {
+            return Vec::new();
+        }
+        vec![Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() }]
+    }
+
     /// All objects of a group were read, or some of them have changed.
     pub fn group_present(&mut self, key: &ObjectKey, group: Group) -> Vec<Effect> {
         self.resolve(key, |users, old, effects| {
             let empty = Group::new();
             let old = if let Value::Group(old) = old { old } else { &empty };
             for node in users.admitted() {
-                let gone = old
-                    .iter()
-                    .filter(|(key, had)| group.get(*key).is_none_or(|object| object.digest.uid != had.digest.uid));
-                effects.extend(gone.map(|(key, had)| Effect::Remove {
-                    node: node.clone(),
-                    key: key.clone(),
-                    uid: had.digest.uid.clone(),
-                }));
+                for (key, had) in old {
+                    let (node, key, uid) = (node.clone(), key.clone(), had.digest.uid.clone());
+                    match group.get(&key) {
+                        Some(now) if now.digest.uid == uid => {}
+                        Some(_) => effects.push(Effect::Remove { node, key, uid }),
+                        // What is made of a Service may come again while that lives on: its endpoints, or all of it when
+                        // somebody else no longer serves it.
+                        None => effects.push(Effect::Withdraw { node, key, uid }),
+                    }
+                }
                 let news = group.iter().filter(|(key, object)| old.get(*key).is_none_or(|had| had != *object));
                 effects.extend(news.map(|(_, object)| Effect::Set { node: node.clone(), object: Arc::clone(object) }));
             }
@@ -94,11 +109,13 @@ impl World {
     pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
         self.resolve(key, |users, old, effects| {
             if let Value::Present(old) = old {
-                let uid = &old.digest.uid;
-                effects.extend(users.admitted().map(|node| Effect::Remove {
-                    node: node.clone(),
-                    key: key.clone(),
-                    uid: uid.clone(),
+                effects.extend(users.admitted().cloned().map(|node| {
+                    let (key, uid) = (key.clone(), old.digest.uid.clone());
+                    // Made of others' objects, it has one uid for ever.
+                    match key.kind.as_str() {
+                        SERVICE_LINKS => Effect::Withdraw { node, key, uid },
+                        _ => Effect::Remove { node, key, uid },
+                    }
                 }));
             }
             Value::Absent

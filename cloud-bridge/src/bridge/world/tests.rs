@@ -417,7 +417,7 @@ fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
     // What changes, and no more.
     let told = words(&world.group_present(&all, views(&[("web", "u3")])));
     let of =
-        |node: &str| [format!("remove {node} db u2"), format!("remove {node} web u1"), format!("set {node} web u3")];
+        |node: &str| [format!("withdraw {node} db u2"), format!("remove {node} web u1"), format!("set {node} web u3")];
     assert_eq!(told, [of("a"), of("b")].concat());
     assert!(world.group_present(&all, views(&[("web", "u3")])).is_empty());
     // Nobody there any more, or nobody who wants to know.
@@ -485,4 +485,18 @@ fn who_moves_to_another_site_has_the_endpoints_of_that_one_alone() {
     let news: Vec<&String> = told.iter().filter(|word| word.contains("web") || word.contains("db")).collect();
     assert_eq!(news, ["withdraw a web u1", "set a db u2", "set a web u1"], "what stays is said last");
     assert!(told.contains(&"unwatch all@hall".to_owned()) && told.contains(&"unwatch hall".to_owned()), "{told:?}");
+}
+
+#[test]
+fn what_a_node_holds_of_services_is_taken_back_unless_it_has_been_told_since() {
+    let mut world = world(&["a"]);
+    let _ = world.wants("a", SERVICES, None);
+    let view = key("ServiceView", "web");
+    assert_eq!(words(&world.unlisted("a", &view, "u1")), ["withdraw a web u1"], "it has no pod there");
+    let _ = world.pod_applied(pod("a", "p", &[]));
+    let all = service_views("ns", ServiceScope::Namespaces, None)[0].clone();
+    let _ = world.group_present(&all, views(&[("web", "u1")]));
+    assert!(world.unlisted("a", &view, "u1").is_empty(), "a pod has come meanwhile");
+    assert_eq!(words(&world.unlisted("a", &view, "u0")), ["withdraw a web u0"], "an earlier one of that name");
+    assert_eq!(words(&world.unlisted("b", &view, "u1")), ["withdraw b web u1"]);
 }

@@ -18,7 +18,7 @@ pub struct Told {
 }
 
 impl Told {
-    pub(in crate::bridge) fn new(object: Object) -> Arc<Self> {
+    pub fn new(object: Object) -> Arc<Self> {
         Arc::new(Self { object, body: OnceLock::new() })
     }
 

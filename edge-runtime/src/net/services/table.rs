@@ -82,6 +82,11 @@ impl Tables {
         changed
     }
 
+    /// Whether the node itself answers its pods there.
+    pub fn is_gateway(&self, ip: IpAddr) -> bool {
+        self.subnets.iter().any(|subnet| subnet.gateway() == ip)
+    }
+
     /// The kernel may hold anything: the next change says everything again.
     pub fn forget(&mut self) {
         self.there = false;

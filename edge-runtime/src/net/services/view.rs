@@ -129,6 +129,11 @@ impl ServiceView {
         self.cluster_ips.first().is_some_and(|ip| ip == "None")
     }
 
+    /// Addresses of others that are to lead to it.
+    pub fn outside(&self) -> impl Iterator<Item = &IpAddr> {
+        self.external_ips.iter().chain(&self.ingress_ips)
+    }
+
     /// Its addresses inside the cluster.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.cluster_ips.iter().filter_map(|ip| ip.parse().ok())

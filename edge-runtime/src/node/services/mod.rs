@@ -162,9 +162,14 @@ impl Services {
         };
         if key.kind == SERVICE_VIEW {
             let view = body.and_then(|body| ServiceView::read(&body).map_err(unreadable).ok());
-            match view {
-                Some(view) => drop(self.views.insert(name.clone(), view)),
-                None => drop(self.views.remove(&name)),
+            let new: BTreeSet<IpAddr> = view.iter().flat_map(ServiceView::ips).collect();
+            let old = match view {
+                Some(view) => self.views.insert(name.clone(), view),
+                None => self.views.remove(&name),
+            };
+            let old: BTreeSet<IpAddr> = old.iter().flat_map(ServiceView::ips).collect();
+            if new != old {
+                self.look_at_outside(&(&new ^ &old));
             }
         } else {
             let view = body.and_then(|body| EndpointView::read(&body).map_err(unreadable).ok());
@@ -533,7 +538,33 @@ impl Services {
         let Some(view) = self.views.get(name).filter(|_| !self.left_out.has(name)) else { return BTreeMap::new() };
         let none = EndpointView::default();
         let others = self.others.get(name).unwrap_or(&none);
+        let own;
+        let view = match view.outside().next() {
+            None => view,
+            Some(_) => {
+                own = self.without_what_is_others(view);
+                &own
+            }
+        };
         of_service((&name.0, &name.1), view, pods, others, &self.here, &self.tables.families())
+    }
+
+    /// Outside addresses are whoever's asks for them (CVE-2020-8554), but for those of Services inside the cluster, and those
+    /// where the node itself answers its pods.
+    fn without_what_is_others(&self, view: &ServiceView) -> ServiceView {
+        let mut view = view.clone();
+        let inside: BTreeSet<IpAddr> = self.views.values().flat_map(ServiceView::ips).collect();
+        let free = |ip: &IpAddr| !inside.contains(ip) && !self.tables.is_gateway(*ip) && !ip.is_loopback();
+        view.external_ips.retain(free);
+        view.ingress_ips.retain(free);
+        view
+    }
+
+    /// Services that ask for an outside address that is inside the cluster from now on, or no longer is.
+    fn look_at_outside(&mut self, ips: &BTreeSet<IpAddr>) {
+        let asks = |view: &ServiceView| view.outside().any(|ip| ips.contains(ip));
+        let names = self.views.iter().filter(|(_, view)| asks(view)).map(|(name, _)| name.clone());
+        self.dirty.extend(names);
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn show(change: &Change) {
     });
 }
 
-/// The newest version of an object that the device has committed, by uid.
+/// The newest version of an object that the device has committed, by kind and uid: a Service and its endpoints share one.
 pub(super) type Newest = HashMap<String, i64>;
 
 pub(super) fn check(changes: &[Change], store: &Store, api: &Api, newest: &mut Newest, removed: &HashSet<String>) {
@@ -42,7 +42,7 @@ pub(super) fn check(changes: &[Change], store: &Store, api: &Api, newest: &mut N
                 let generation = object.body["metadata"]["generation"].as_i64();
                 let version = object.body["data"]["version"].as_str().and_then(|text| text.parse().ok());
                 let version = generation.or(version).expect("every body has one");
-                let known = newest.entry(uid.clone()).or_default();
+                let known = newest.entry(format!("{} {uid}", key.kind)).or_default();
                 assert!(version >= *known, "{key:?} {uid}: {version} after {known}");
                 *known = version;
                 assert!(!removed.contains(uid), "{key:?} {uid}: a deleted pod comes back");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
+use edge_protocol::version::Wants;
 use edge_runtime::intake::{self, Applied};
 use edge_runtime::store::{Fact, StoreError};
 
@@ -16,6 +17,7 @@ impl Device {
         let (Some(daemon), Some(store)) = (&mut self.daemon, &self.store) else { return };
         let mut facts = EdgeFacts::new(NODE, boot);
         facts.compress = !old_build;
+        facts.wants = Wants { services: self.services, routes: false };
         facts.held = store.held().expect("reads");
         facts.cluster = store.fact(Fact::Cluster).expect("reads");
         facts.position = position(store);

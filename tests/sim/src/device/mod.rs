@@ -51,6 +51,8 @@ pub struct Device {
     booted: Duration,
     /// Off by this much: a clock that was never set, or jumped.
     pub wall_s: i64,
+    /// Its configuration has Services on.
+    pub services: bool,
     /// Uids whose tombstone was committed.
     removed: HashSet<String>,
     newest: check::Newest,
@@ -78,6 +80,7 @@ impl Device {
             boot: 1,
             booted: Duration::ZERO,
             wall_s: 0,
+            services: true,
             removed: HashSet::new(),
             newest: HashMap::new(),
             versions: 0,

@@ -8,6 +8,8 @@ mod wire;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use cloud_bridge::bridge::ServiceScope;
+
 use crate::api::Api;
 use crate::bridge::{Bridge, CLUSTER};
 use crate::device::{Crash, Device};
@@ -37,14 +39,15 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, services: Option<ServiceScope>) -> Self {
         let mut rng = Rng::new(seed);
-        let options = Options::of(&mut rng);
+        let options = Options { services, reconfigured: services.is_some(), ..Options::of(&mut rng) };
         Self::with(rng, options)
     }
 
     pub fn with(rng: Rng, options: Options) -> Self {
-        let api = Api::default();
+        let mut api = Api::default();
+        api.scope = options.services;
         let start = |n: usize| Bridge::start(format!("b{n}.0"), CLUSTER, &api, options.tombstones);
         let bridges = (0..options.bridges).map(start).collect();
         let nothing = Api::default();
@@ -116,6 +119,10 @@ impl World {
     pub fn revive(&mut self) -> bool {
         if self.device.daemon.is_none() {
             self.left();
+            // Whoever starts it may have changed its configuration.
+            if self.options.reconfigured && self.rng.once_in(4) {
+                self.device.services = !self.device.services;
+            }
             self.device.start(self.now).expect("the store opens");
             self.device.disk_full(self.full);
             return true;

@@ -1,5 +1,7 @@
 //! What a world may meet; knows nothing of how it happens.
 
+use cloud_bridge::bridge::ServiceScope;
+
 use crate::rng::Rng;
 
 /// What a world may meet. Chosen by the seed, so that each fault is also seen without the others.
@@ -16,6 +18,10 @@ pub struct Options {
     pub foreign: bool,
     pub rollbacks: bool,
     pub clock_jumps: bool,
+    /// There are Services; which of them a node is told of.
+    pub services: Option<ServiceScope>,
+    /// At times the node starts with Services on where they were off, or the other way round.
+    pub reconfigured: bool,
 }
 
 impl Options {
@@ -30,7 +36,15 @@ impl Options {
             foreign: rng.once_in(4),
             rollbacks: rng.once_in(4),
             clock_jumps: rng.once_in(2),
+            services: None,
+            reconfigured: false,
         }
+    }
+
+    /// Whether a seed has Services: drawn beside everything else, which is as it is without them.
+    pub fn services(seed: u64) -> Option<ServiceScope> {
+        let scopes = [None, Some(ServiceScope::Namespaces), Some(ServiceScope::Cluster)];
+        scopes[Rng::new(!seed).below(3)]
     }
 
     /// Cuts and crashes only.
@@ -45,6 +59,8 @@ impl Options {
             foreign: false,
             rollbacks: false,
             clock_jumps: false,
+            services: None,
+            reconfigured: false,
         }
     }
 }

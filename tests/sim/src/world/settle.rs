@@ -76,7 +76,8 @@ impl World {
         let mut held = self.device.store().held().expect("reads");
         held.retain(|object| !(object.key.kind == "Pod" && skip(&object.key.name)));
         held.sort();
-        let mut want: Vec<_> = wanted(&self.api).into_iter().map(|object| object.digest).collect();
+        let mut want: Vec<_> =
+            wanted(&self.api, self.device.services).into_iter().map(|object| object.digest).collect();
         want.sort();
         if held != want {
             return Some(format!("held {held:?}\nwanted {want:?}"));
