@@ -16,6 +16,7 @@ pub mod hostname;
 pub mod hosts;
 pub mod namespaces;
 pub mod netlink;
+pub mod policy;
 pub mod resolv;
 pub mod services;
 pub mod sysctl;

@@ -12,6 +12,7 @@
 //! | `network` | connecting pods, and their cgroups, when that takes another process |
 //! | `objects` | what the cloud sent: into the store, then to the pods |
 //! | `services` | which endpoints Services have here, and when the kernel is told |
+//! | `policies` | whom NetworkPolicies are for here, and when the kernel is told |
 //! | `dns` | the helper that answers pods' questions for names |
 //! | `monitor_events` | what the monitor said |
 //! | `containers` | whose container ids are, and what is asked of the monitor |
@@ -60,6 +61,7 @@ mod notify;
 mod objects;
 mod outgoing;
 mod pods;
+mod policies;
 mod probes;
 mod pulls;
 mod recovery;
@@ -96,6 +98,7 @@ use image_gc::ImageGc;
 use network::connecting::Connecting;
 use network::host_ports::HostPorts;
 use node_status::NodeStatus;
+use policies::Policies;
 use probes::Probes;
 use pulls::Pulls;
 use services::Services;
@@ -122,6 +125,7 @@ pub struct Node {
     connecting: BTreeMap<String, Connecting>,
     host_ports: HostPorts,
     services: Services,
+    policies: Policies,
     dns: Dns,
     probes: Probes,
     hooks: Hooks,
@@ -166,6 +170,7 @@ impl Node {
                 Ok(leave) => self.cx.outgoing.flush(leave, self.cx.link.as_ref(), now),
                 Err(later) => Some(later),
             };
+            self.policies_step()?;
             self.services.step(&self.cx, &self.launch);
             self.dns.step(&self.cx, &self.launch, &mut self.services);
             let wake = [
@@ -176,6 +181,7 @@ impl Node {
                 shutdown,
                 self.idle.due(),
                 self.services.wake(),
+                self.policies.wake(),
                 self.dns.wake(&self.services),
                 self.notify.alive(now),
             ];
@@ -202,6 +208,7 @@ impl Node {
             {
                 self.settle(&uid)?;
                 self.services.look_at_pod(&self.cx, &self.launch, &uid);
+                self.policies.look_at_pod(&self.cx, &self.launch, &uid);
                 self.idle.disturb(now);
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;
@@ -229,6 +236,7 @@ impl Node {
             News::Deleted { id, result } => self.deleted(&id, result),
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
+            News::PoliciesApplied(done) => self.policies_applied(done)?,
             News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,

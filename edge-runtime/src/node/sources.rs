@@ -40,6 +40,8 @@ pub(super) enum News {
     },
     /// The kernel has the nft rules that were asked for, or refused them.
     RulesReplaced(Result<(), String>),
+    /// The kernel has what NetworkPolicies are to be, or refused it.
+    PoliciesApplied(super::policies::Done),
     /// The kernel has what Services are to be, or refused it.
     ServicesApplied(super::services::Done),
     /// systemd has given containers of a pod other values, or could not: an answer for each.

@@ -7,7 +7,9 @@ use kube::{Api, Client};
 
 use super::ask::{AGAIN, Answer, pods_of};
 use super::resource::resource;
-use crate::bridge::pod_references::{CLAIM, ENDPOINT_VIEW, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEW};
+use crate::bridge::pod_references::{
+    CLAIM, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEW,
+};
 use crate::bridge::slim::SlimPod;
 
 /// Whether the API has no such object any more, or another one of the same name.
@@ -35,7 +37,7 @@ impl<W: Fn() -> bool> IsGone<W> {
             "Secret" => "secrets",
             CLAIM => "persistentvolumeclaims",
             // Of the bridge's own making: gone when no pod here uses it, which is what led to this question.
-            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW => return self.gone(),
+            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | POLICY_VIEW | POLICY_PEERS => return self.gone(),
             NODE_LABELS | RUNTIME_CLASS => return self.if_unused().await,
             _ => return Answer::Nothing,
         };

@@ -25,6 +25,7 @@ use crate::node::eviction::Eviction;
 use crate::node::host_watch::maintain;
 use crate::node::node_status::NodeStatus;
 use crate::node::notify::Notify;
+use crate::node::policies::Policies;
 use crate::node::probes::Probes;
 use crate::node::recovery::state::Recovery;
 use crate::node::services::Services;
@@ -64,6 +65,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
     let network = launch.sandboxes.teardown.network.settings();
     let tables = Tables::new(&network.bridge, &network.subnets);
     let services = Services::open(config.services.enabled, tables, &config.node_name, &store)?;
+    let policies = Policies::open(config.network.policies, &store)?;
     let cx = Context {
         config,
         paths: paths.clone(),
@@ -92,6 +94,7 @@ pub(super) fn build(paths: &Paths, config: Config, tasks: &Tasks, senders: Sende
         connecting: Default::default(),
         host_ports: Default::default(),
         services,
+        policies,
         dns: Default::default(),
         probes,
         hooks: Default::default(),
