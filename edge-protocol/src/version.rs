@@ -36,6 +36,11 @@ pub const SERVICES: &str = "services1";
 /// endpoints of their pods. Not in [`FEATURES`]: a node says so when it is configured.
 pub const ROUTES: &str = "routes1";
 
+/// The edge wants to be told of NetworkPolicies: objects of kind `PolicyView` and `PolicyPeers`. A name of its own: a node
+/// that knows [`SERVICES`] only would take each of them for something that pods name, and look at all of its pods; and
+/// Services can be off where policies are not. A bridge that does not name it tells of none, which the node says.
+pub const POLICIES: &str = "policies1";
+
 /// More names than this in a hello or welcome are cut off: nobody has that many.
 const MAX_FEATURES: usize = 64;
 
@@ -138,23 +143,25 @@ pub struct Wants {
     pub services: bool,
     /// To be told of the nodes of its LAN.
     pub routes: bool,
+    /// To be told of NetworkPolicies.
+    pub policies: bool,
 }
 
 impl Wants {
     /// Everything, as a bridge does.
-    pub const ALL: Self = Self { services: true, routes: true };
+    pub const ALL: Self = Self { services: true, routes: true, policies: true };
 
     /// What a hello asks for.
     pub fn of(hello: &Hello) -> Self {
         let has = |name| hello.features.iter().take(MAX_FEATURES).any(|feature| feature == name);
-        Self { services: has(SERVICES), routes: has(ROUTES) }
+        Self { services: has(SERVICES), routes: has(ROUTES), policies: has(POLICIES) }
     }
 }
 
 /// Features of this side.
 pub fn features(compress: bool, wants: Wants) -> impl Iterator<Item = &'static str> {
     let packed = compress.then_some([COMPRESS, RAW_STREAMS]).into_iter().flatten();
-    let wanted = [(wants.services, SERVICES), (wants.routes, ROUTES)];
+    let wanted = [(wants.services, SERVICES), (wants.routes, ROUTES), (wants.policies, POLICIES)];
     let wanted = wanted.into_iter().filter_map(|(wanted, name)| wanted.then_some(name));
     FEATURES.iter().copied().chain(packed).chain(wanted)
 }
@@ -178,6 +185,13 @@ mod tests {
         assert_eq!(range(1, 1).common(range(1, 9)), Some(1));
         assert_eq!(range(1, 1).common(range(2, 9)), None);
         assert_eq!(range(5, 2).common(range(1, 9)), None, "an inverted range speaks nothing");
+    }
+
+    #[test]
+    fn what_one_side_alone_names_is_not_used() {
+        let hello = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(common_features(false, &hello(&[POLICIES, "other1"])), [POLICIES]);
+        assert_eq!(common_features(false, &hello(&[SERVICES])), [SERVICES], "an older node is told of no policy");
     }
 
     #[test]

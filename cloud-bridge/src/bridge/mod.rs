@@ -35,6 +35,7 @@ mod node_access;
 mod node_informer;
 pub mod overview;
 mod pod_references;
+mod policy_view;
 mod rejections;
 mod reports;
 mod requests;

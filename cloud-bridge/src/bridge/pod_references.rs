@@ -22,6 +22,12 @@ pub(super) const API_NAMESPACE: &str = "default";
 pub(super) const SERVICE_VIEWS: &str = "ServiceViews";
 pub(super) const SERVICE_VIEW: &str = "ServiceView";
 pub(super) const ENDPOINT_VIEW: &str = "EndpointView";
+/// Kind of a group: the NetworkPolicies of a namespace as nodes see them, a [`POLICY_VIEW`] for each, and pods that are
+/// peers of theirs in [`POLICY_PEERS`]. Its name is [`ALL_POLICIES`].
+pub(super) const POLICY_VIEWS: &str = "PolicyViews";
+pub(super) const POLICY_VIEW: &str = "PolicyView";
+pub(super) const POLICY_PEERS: &str = "PolicyPeers";
+const ALL_POLICIES: &str = "all";
 /// Label and namespace of the cluster's DNS, by which it is known everywhere.
 pub(super) const DNS_LABEL: (&str, &str) = ("k8s-app", DNS_SERVICE);
 pub(super) const DNS_SERVICE: &str = "kube-dns";
@@ -89,6 +95,12 @@ pub(super) fn service_views(namespace: &str, scope: ServiceScope, site: Option<&
 /// Which Services a group is of, and of which site it has the pods.
 pub(super) fn group_and_site(name: &str) -> (&str, Option<&str>) {
     name.split_once('@').map_or((name, None), |(group, site)| (group, Some(site)))
+}
+
+/// The group of NetworkPolicies that a node with a pod in this namespace is told of.
+pub(super) fn policy_views(namespace: &str, scope: ServiceScope) -> ObjectKey {
+    let namespace = if scope == ServiceScope::Cluster { "" } else { namespace };
+    ObjectKey { kind: POLICY_VIEWS.to_owned(), namespace: namespace.to_owned(), name: ALL_POLICIES.to_owned() }
 }
 
 /// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.

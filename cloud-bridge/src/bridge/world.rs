@@ -11,6 +11,7 @@
 //! was started in a round is no older than what the node held before it.
 
 mod admission;
+mod policies;
 mod services;
 mod shared;
 mod told;
@@ -282,8 +283,11 @@ impl World {
             return;
         }
         let old = old.map(|old| old.refs.clone()).unwrap_or_default();
-        let refs: BTreeSet<ObjectKey> =
-            refs.into_iter().chain(view.groups(&key.namespace, self.service_scope)).collect();
+        let refs: BTreeSet<ObjectKey> = refs
+            .into_iter()
+            .chain(view.groups(&key.namespace, self.service_scope))
+            .chain(view.policies(&key.namespace, self.service_scope))
+            .collect();
         let known = |name: &ObjectKey| self.shared.get_key_value(name).map(|(known, _)| Arc::clone(known));
         let refs: Box<[_]> = refs.into_iter().map(|name| known(&name).unwrap_or_else(|| Arc::new(name))).collect();
         let held = Some(Told::new(object));

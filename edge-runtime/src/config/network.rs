@@ -21,6 +21,8 @@ pub struct NetworkFile {
     pub cluster_domain: Option<String>,
     pub mode: NetworkMode,
     pub routes: Routes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policies: Option<bool>,
     pub cni: CniFile,
 }
 
@@ -68,6 +70,8 @@ pub struct NetworkConfig {
     pub cluster_domain: String,
     pub mode: NetworkMode,
     pub routes: Routes,
+    /// NetworkPolicies hold for pods on the built-in bridge.
+    pub policies: bool,
     /// Folder of CNI configurations, and folders of plugins in the order of search.
     pub cni_conf_dir: PathBuf,
     pub cni_bin_dirs: Vec<PathBuf>,
@@ -112,6 +116,7 @@ impl NetworkConfig {
             cluster_domain: file.cluster_domain.unwrap_or_else(|| "cluster.local".into()),
             mode: file.mode,
             routes: file.routes,
+            policies: file.policies.unwrap_or(true),
             cni_conf_dir: file.cni.conf_dir.unwrap_or_else(|| root.join("etc/cni/net.d")),
             cni_bin_dirs: file.cni.bin_dirs.unwrap_or_else(|| PLUGINS.map(PathBuf::from).into()),
         })
@@ -130,6 +135,7 @@ impl NetworkConfig {
             file.pod_cidrs = Some(self.subnets.iter().map(ToString::to_string).collect());
         }
         file.cluster_domain = Some(self.cluster_domain.clone());
+        file.policies = Some(self.policies);
         file.cni.conf_dir = Some(self.cni_conf_dir.clone());
         file.cni.bin_dirs = Some(self.cni_bin_dirs.clone());
         file

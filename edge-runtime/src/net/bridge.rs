@@ -14,7 +14,7 @@ use nix::libc;
 use super::bandwidth::Bandwidth;
 use super::namespaces::OwnNetwork;
 use super::netlink::{Socket, address, link, qdisc};
-use super::{NetError, Subnet, firewall, services, sysctl};
+use super::{NetError, Subnet, firewall, policy, services, sysctl};
 use crate::pod::ports::Forward;
 
 /// The link's name inside the pod.
@@ -68,6 +68,11 @@ impl Network {
     /// The `nft` program.
     pub fn nft(&self) -> &Path {
         &self.nft
+    }
+
+    /// Name of the host's end of a pod's link.
+    pub fn link_of(&self, uid: &str) -> String {
+        link_name(&self.settings.bridge, uid)
     }
 
     pub fn settings(&self) -> &NetworkSettings {
@@ -275,6 +280,9 @@ impl Network {
             bridge.map_err(|source| NetError::Netlink { action: "delete", object: format!("bridge {name}"), source });
         let table = smol::block_on(async {
             if let Err(error) = services::apply::remove(self.nft.clone(), name.clone()).await {
+                log::warn!("{error}");
+            }
+            if let Err(error) = policy::apply::clear(&self.nft, &name).await {
                 log::warn!("{error}");
             }
             firewall::forward::remove(&self.nft, &name).await;

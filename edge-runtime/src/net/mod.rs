@@ -16,6 +16,7 @@ pub mod hostname;
 pub mod hosts;
 pub mod namespaces;
 pub mod netlink;
+pub mod policy;
 pub mod prefix;
 pub mod resolv;
 pub mod services;

@@ -12,7 +12,7 @@ use super::sources::News;
 use crate::config::NetworkMode;
 use crate::net::netlink::{Socket, nftables};
 use crate::net::services::elsewhere;
-use crate::net::{firewall, services};
+use crate::net::{firewall, policy, services};
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
 
@@ -121,6 +121,15 @@ impl Node {
         if services {
             lost.push(services::rules::table(&settings.bridge));
         }
+        let has = |mark: &str| {
+            let table = policy::world::table(&settings.bridge);
+            let mut each = settings.subnets.iter();
+            each.all(|subnet| nftables::has_chain(nft, !subnet.is_ipv4(), &table, mark).unwrap_or(true))
+        };
+        let policies = !self.policies.mark().is_none_or(has);
+        if policies {
+            lost.push(policy::world::table(&settings.bridge));
+        }
         if lost.is_empty() {
             self.kernel_rules.seen = Some(generation);
             return Ok(());
@@ -131,6 +140,9 @@ impl Node {
         self.cx.node_event(true, "RulesDeleted", &format!("the nft tables {what} were deleted, and are put back"))?;
         if services {
             self.services.lost();
+        }
+        if policies {
+            self.policies.lost();
         }
         if pods {
             self.rules_lost();

@@ -14,6 +14,7 @@
 //! | `neighbours` | nodes of this LAN, and the routes to their pods |
 //! | `services` | which endpoints Services have here, and when the kernel is told |
 //! | `kernel_rules` | what others do to the kernel's rules: ours are put back, or stand down |
+//! | `policies` | whom NetworkPolicies are for here, and when the kernel is told |
 //! | `dns` | the helper that answers pods' questions for names |
 //! | `monitor_events` | what the monitor said |
 //! | `containers` | whose container ids are, and what is asked of the monitor |
@@ -64,6 +65,7 @@ mod notify;
 mod objects;
 mod outgoing;
 mod pods;
+mod policies;
 mod probes;
 mod pulls;
 mod recovery;
@@ -102,6 +104,7 @@ use neighbours::Neighbours;
 use network::connecting::Connecting;
 use network::host_ports::HostPorts;
 use node_status::NodeStatus;
+use policies::Policies;
 use probes::Probes;
 use pulls::Pulls;
 use services::Services;
@@ -130,6 +133,7 @@ pub struct Node {
     neighbours: Neighbours,
     services: Services,
     kernel_rules: KernelRules,
+    policies: Policies,
     dns: Dns,
     probes: Probes,
     hooks: Hooks,
@@ -185,6 +189,7 @@ impl Node {
                 Ok(leave) => self.cx.outgoing.flush(leave, self.cx.link.as_ref(), now),
                 Err(later) => Some(later),
             };
+            self.policies_step()?;
             self.services.step(&self.cx, &self.launch);
             self.dns.step(&self.cx, &self.launch, &mut self.services);
             let wake = [
@@ -195,6 +200,7 @@ impl Node {
                 shutdown,
                 self.idle.due(),
                 self.services.wake(),
+                self.policies.wake(),
                 self.dns.wake(&self.services),
                 self.notify.alive(now),
             ];
@@ -227,6 +233,7 @@ impl Node {
             {
                 self.settle(&uid)?;
                 self.services.look_at_pod(&self.cx, &self.launch, &uid);
+                self.policies.look_at_pod(&self.cx, &self.launch, &uid);
                 self.idle.disturb(now);
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;
@@ -255,6 +262,7 @@ impl Node {
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
             News::RulesChanged => self.look_at_rules()?,
+            News::PoliciesApplied(done) => self.policies_applied(done)?,
             News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use edge_protocol::edge::{Change, EdgeFacts};
 use edge_protocol::message::{ObjectKey, Position};
 use edge_protocol::stream::StreamEvent;
-use edge_protocol::version::Wants;
+use edge_protocol::version::{POLICIES, Wants};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
@@ -27,6 +27,9 @@ impl Node {
             LinkEvent::NeedFacts => self.link_facts()?,
             LinkEvent::Connected(welcome) => {
                 log::info!("connected to the bridge of cluster {}", welcome.cluster);
+                if self.cx.config.network.policies && !welcome.features.iter().any(|feature| feature == POLICIES) {
+                    log::warn!("the bridge is older than NetworkPolicies of nodes: there are none here");
+                }
                 self.host_watch.time_told(&self.cx, welcome.identity.map(|terms| terms.now_ms));
                 self.resync.welcomed(welcome.repeat_within_ms);
                 self.cx.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
@@ -74,7 +77,11 @@ impl Node {
             position: stream.zip(seq).map(|(stream, seq)| Position { stream, seq }),
             held: self.cx.store.held()?,
             compress: true,
-            wants: Wants { services: self.cx.config.services.enabled, routes: self.cx.config.network.has_routes() },
+            wants: Wants {
+                services: self.cx.config.services.enabled,
+                routes: self.cx.config.network.has_routes(),
+                policies: self.cx.config.network.policies,
+            },
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())
         });
         Ok(())
@@ -102,7 +109,7 @@ impl Node {
                 Applied::Pod(pod, refusal) => self.pod_wanted(*pod, refusal),
                 // Variables of Services are for containers that start later: nothing waits for them.
                 Applied::Other(key) if key.kind == services::KIND => {}
-                Applied::Other(key) if self.services.take(&self.cx, &key) => {}
+                Applied::Other(key) if self.services.take(&self.cx, &key) || self.policies.take(&self.cx, &key) => {}
                 Applied::Other(key) if self.neighbours.take(&self.cx, &key) => {}
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
                 Applied::Gone(key, uid) => self.object_gone(&key, &uid),
@@ -164,6 +171,7 @@ impl Node {
         } else if key.kind != services::KIND
             && !self.services.take(&self.cx, key)
             && !self.neighbours.take(&self.cx, key)
+            && !self.policies.take(&self.cx, key)
         {
             // Optional files go with it; all others stay as they are, as on a kubelet.
             self.dependency_changed(&key.namespace);

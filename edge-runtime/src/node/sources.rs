@@ -42,6 +42,8 @@ pub(super) enum News {
     RulesReplaced(Result<(), String>),
     /// Somebody, perhaps this node, has changed rules of the kernel.
     RulesChanged,
+    /// The kernel has what NetworkPolicies are to be, or refused it.
+    PoliciesApplied(super::policies::Done),
     /// The kernel has what Services are to be, or refused it.
     ServicesApplied(super::services::Done),
     /// systemd has given containers of a pod other values, or could not: an answer for each.

@@ -1,4 +1,4 @@
-//! NetworkPolicies, stored as Kubernetes stores them. Nothing enforces them here, and every write is told so.
+//! NetworkPolicies, stored as Kubernetes stores them. Nodes hold to them.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,6 @@ pub(crate) static KIND: Kind = Kind {
     check: Some(decode::check::<v1::NetworkPolicy>),
     rules: Rules { structures: &["spec"], ..Rules::BUILT_IN },
     generation: Some(spec_changed),
-    stored_only: true,
     default,
     create: |policy| validate(policy, &Value::Null),
     update: validate,

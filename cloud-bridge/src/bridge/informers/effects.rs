@@ -12,11 +12,12 @@ use super::ask::{finish_mirror, restore_ready};
 use super::claims::follow_claim;
 use super::labels::tell_labels;
 use super::object::watch_object;
+use super::policy_views::watch_policy_views;
 use super::service_views::tell_service_views;
 use super::services::watch_services;
 use super::site_view::tell_site;
 use super::{Informers, panics};
-use crate::bridge::pod_references::{CLAIM, NODE_LABELS, SERVICE_LINKS, SERVICE_VIEWS};
+use crate::bridge::pod_references::{CLAIM, NODE_LABELS, POLICY_VIEWS, SERVICE_LINKS, SERVICE_VIEWS};
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
 use crate::bridge::sites::SITE_VIEW;
@@ -88,6 +89,7 @@ impl Informers {
         let watch = self.counter;
         let (client, own) = (self.clients.as_node(node), self.clients.own().clone());
         let (what, news, node) = (key.clone(), self.news.clone(), node.to_owned());
+        let peers = self.peers.clone();
         let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
         let services = (key.kind == SERVICE_VIEWS).then(|| {
             let round = self.world.present_round();
@@ -101,6 +103,7 @@ impl Informers {
             }
             match what.kind.as_str() {
                 SERVICE_LINKS => watch_services(client, what, watch, news, api.clone()).boxed(),
+                POLICY_VIEWS => watch_policy_views(own.clone(), peers.clone(), what, watch, news).boxed(),
                 SITE_VIEW => tell_site(sites, what, watch, news).boxed(),
                 NODE_LABELS => tell_labels(client, node.clone(), what, watch, news).boxed(),
                 CLAIM => follow_claim(client, what, watch, news).boxed(),

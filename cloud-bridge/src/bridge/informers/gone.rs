@@ -7,7 +7,9 @@ use kube::{Api, Client};
 
 use super::ask::{AGAIN, Answer, pods_of};
 use super::resource::resource;
-use crate::bridge::pod_references::{CLAIM, ENDPOINT_VIEW, NODE_LABELS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEW};
+use crate::bridge::pod_references::{
+    CLAIM, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEW,
+};
 use crate::bridge::sites::SITE_VIEW;
 use crate::bridge::slim::SlimPod;
 
@@ -36,7 +38,7 @@ impl<W: Fn() -> bool> IsGone<W> {
             "Secret" => "secrets",
             CLAIM => "persistentvolumeclaims",
             // Of the bridge's own making: it knows itself.
-            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW => {
+            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW | POLICY_VIEW | POLICY_PEERS => {
                 return Answer::Unlisted { node: self.node, key: self.key, uid: self.uid };
             }
             NODE_LABELS | RUNTIME_CLASS => return self.if_unused().await,

@@ -15,6 +15,8 @@ mod gone;
 mod labels;
 mod look_up;
 mod object;
+mod peers;
+mod policy_views;
 mod resource;
 pub(super) mod service_views;
 mod service_watch;
@@ -48,6 +50,7 @@ use command::Command;
 use gone::IsGone;
 use look_up::LookUps;
 use object::{News, What};
+use peers::Peers;
 use service_watch::ServiceWatches;
 
 /// So many nodes are asked for one by one; for more, one list of all pods is less work for the API.
@@ -79,6 +82,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         effects: VecDeque::new(),
         service_watches: ServiceWatches::default(),
         sites,
+        peers: Peers::new(clients.own().clone()),
         clients,
     };
     let pods: Api<SlimPod> = Api::all(informers.clients.own().clone());
@@ -146,6 +150,8 @@ struct Informers {
     seeding: bool,
     admissions: Admissions,
     look_ups: LookUps,
+    /// Pods that NetworkPolicies may mean.
+    peers: Peers,
     /// To be carried out, in order.
     effects: VecDeque<Effect>,
     service_watches: ServiceWatches,

@@ -16,12 +16,16 @@ impl World {
         let mut effects = Vec::new();
         let (scope, site) = (self.service_scope, site.filter(|_| wants.routes));
         let Some(view) = self.nodes.get_mut(node) else { return effects };
+        let policies = view.wants.policies != wants.policies;
         let same = view.wants.services == wants.services && view.site.as_deref() == site;
         (view.wants, view.site) = (wants, site.map(Into::into));
         if !same {
             let (added, removed) = view.choose(scope);
             self.release(node, &removed, &mut effects);
             added.into_iter().for_each(|name| self.need(node, name, &mut effects));
+        }
+        if policies {
+            self.choose_policies(node, &mut effects);
         }
         self.settle(node, &mut effects);
         effects

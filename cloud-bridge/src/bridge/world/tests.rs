@@ -4,7 +4,7 @@ use edge_protocol::message::{Object, ObjectDigest};
 use serde_json::json;
 
 use super::*;
-use crate::bridge::pod_references::service_views;
+use crate::bridge::pod_references::{policy_views, service_views};
 
 fn key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { kind: kind.into(), namespace: "ns".into(), name: name.into() }
@@ -386,7 +386,7 @@ fn views(names: &[(&str, &str)]) -> Group {
     names.iter().map(view).collect()
 }
 
-const SERVICES: Wants = Wants { services: true, routes: false };
+const SERVICES: Wants = Wants { services: true, routes: false, policies: false };
 
 /// The three groups of a pod's namespace, in order.
 fn groups() -> [ObjectKey; 3] {
@@ -439,7 +439,7 @@ fn a_list_waits_for_services_and_takes_none_for_an_answer() {
     assert_eq!(told, ["set a p uid-p", "listed a 1"]);
 }
 
-const ROUTES: Wants = Wants { services: true, routes: true };
+const ROUTES: Wants = Wants { services: true, routes: true, policies: false };
 
 #[test]
 fn the_list_of_a_node_with_routes_waits_until_it_is_known_where_it_is() {
@@ -485,6 +485,42 @@ fn who_moves_to_another_site_has_the_endpoints_of_that_one_alone() {
     let news: Vec<&String> = told.iter().filter(|word| word.contains("web") || word.contains("db")).collect();
     assert_eq!(news, ["withdraw a web u1", "set a db u2", "set a web u1"], "what stays is said last");
     assert!(told.contains(&"unwatch all@hall".to_owned()) && told.contains(&"unwatch hall".to_owned()), "{told:?}");
+}
+
+const POLICIES: Wants = Wants { services: false, routes: false, policies: true };
+
+/// The one group of a pod's namespace.
+fn policies() -> ObjectKey {
+    policy_views("ns", ServiceScope::Namespaces)
+}
+
+#[test]
+fn policies_go_to_nodes_that_want_them_before_the_pods_that_they_are_for() {
+    let mut world = world(&["a", "b"]);
+    let _ = world.wants("a", POLICIES, None);
+    assert_eq!(words(&world.pod_applied(pod("a", "p", &[]))), ["watch all for a"]);
+    assert_eq!(words(&world.pod_applied(pod("b", "q", &[]))), ["set b q uid-q"], "it does not want to know");
+    let told = words(&world.group_present(&policies(), views(&[("deny", "u1")])));
+    assert_eq!(told, ["set a deny u1", "set a p uid-p"]);
+    assert_eq!(words(&world.wants("b", POLICIES, None)), ["set b deny u1"]);
+    assert!(world.wants("b", POLICIES, None).is_empty(), "it says so with each connection");
+    let told = words(&world.group_present(&policies(), Group::new()));
+    assert_eq!(told, ["remove a deny u1", "remove b deny u1"]);
+    assert!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")).iter().all(|word| !word.starts_with("unwatch")));
+    assert_eq!(words(&world.wants("b", Wants::default(), None)), ["unwatch all"]);
+    // A site has one group for all.
+    assert_eq!(policy_views("ns", ServiceScope::Cluster).namespace, "");
+}
+
+#[test]
+fn a_list_waits_for_policies_and_services_do_not_stand_for_them() {
+    let mut world = World::default();
+    let round = hello(&mut world, "a");
+    let _ = world.wants("a", POLICIES, None);
+    let told = words(&world.seed("a", round, vec![pod("a", "p", &[])], None));
+    assert_eq!(told, ["watch all for a"]);
+    let told = words(&world.group_present(&policies(), Group::new()));
+    assert_eq!(told, ["set a p uid-p", "listed a 1"]);
 }
 
 #[test]

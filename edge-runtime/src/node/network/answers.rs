@@ -27,6 +27,7 @@ impl Node {
             // Its end was decided meanwhile.
             (Connecting::Looking, Answer::Looked(_))
             | (Connecting::Rules(_), Answer::Rules(_))
+            | (Connecting::Policies(_), Answer::Policies(_))
             | (Connecting::Attaching | Connecting::Undoing(_), Answer::Plugins(_))
             | (Connecting::MakingCgroup, Answer::Cgroup(_))
                 if ending =>
@@ -37,8 +38,10 @@ impl Node {
             (Connecting::Looking, Answer::Looked(Err(trouble))) => {
                 Some(failed(&self.launch.sandboxes.look_failed(trouble)))
             }
-            (Connecting::Rules(done), Answer::Rules(Ok(()))) => Some(self.sandbox_ready(uid, done)),
-            (Connecting::Rules(_), Answer::Rules(Err(error))) => Some(self.not_connected(uid, error)),
+            (Connecting::Rules(done), Answer::Rules(Ok(()))) => self.guarded(uid, done),
+            (Connecting::Policies(done), Answer::Policies(Ok(()))) => Some(self.sandbox_ready(uid, done)),
+            (Connecting::Rules(_), Answer::Rules(Err(error)))
+            | (Connecting::Policies(_), Answer::Policies(Err(error))) => Some(self.not_connected(uid, error)),
             (Connecting::Attaching, Answer::Plugins(Ok(ips))) => self.attached(uid, ips),
             (Connecting::Attaching, Answer::Plugins(Err(error))) => {
                 Some(self.not_connected(uid, format!("failed to setup network for sandbox: {error}")))

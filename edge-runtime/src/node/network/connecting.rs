@@ -13,6 +13,8 @@ pub(in super::super) enum Connecting {
     Looking,
     /// Its host ports are on their way into the kernel.
     Rules(SandboxDone),
+    /// What NetworkPolicies say of it is on its way into the kernel.
+    Policies(SandboxDone),
     /// CNI plugins attach it.
     Attaching,
     /// They take it back, because a later step of its preparation failed.
@@ -31,6 +33,8 @@ pub(in super::super) enum Answer {
     Looked(Result<(), Trouble>),
     /// The kernel has the host ports, or refused them.
     Rules(Result<(), String>),
+    /// The kernel has the rules of policies, or refused them.
+    Policies(Result<(), String>),
     /// CNI plugins have attached the pod (its addresses) or taken it back (none), or failed.
     Plugins(Result<Vec<IpAddr>, String>),
     /// systemd has made the cgroup or ended it, or could not.

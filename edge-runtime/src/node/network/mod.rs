@@ -77,12 +77,21 @@ impl Node {
         // A pod on the node's own network is not behind the bridge.
         let outside = done.ips.is_empty() && ports.is_empty() && self.host_ports.has(uid, &ports);
         if outside || self.host_ports.lets_in(uid, &ports) {
-            return Some(self.sandbox_ready(uid, done));
+            return self.guarded(uid, done);
         }
         self.connecting.insert(uid.to_owned(), Connecting::Rules(done));
         self.host_ports.want(uid, ports);
         self.replace_rules();
         None
+    }
+
+    /// Has it wait for the rules that policies have for it, if there are policies.
+    pub(super) fn guarded(&mut self, uid: &str, done: SandboxDone) -> Option<PodEvent> {
+        if self.policies.holds_back(uid, &done.ips) {
+            self.connecting.insert(uid.to_owned(), Connecting::Policies(done));
+            return None;
+        }
+        Some(self.sandbox_ready(uid, done))
     }
 
     /// For want of a token the message says why there is none.
@@ -107,7 +116,7 @@ impl Node {
         let others = self.cx.pods.iter().filter(|(other, _)| *other != uid);
         let held = others.filter(|(_, entry)| entry.record.sandbox.state != SandboxState::Gone);
         let connecting = self.connecting.values().flat_map(|one| match one {
-            Connecting::Rules(done) => done.ips.as_slice(),
+            Connecting::Rules(done) | Connecting::Policies(done) => done.ips.as_slice(),
             _ => &[],
         });
         held.flat_map(|(_, entry)| &entry.record.ips).chain(connecting).copied().collect()
@@ -179,7 +188,7 @@ impl Node {
         self.answered(&uid, answer);
     }
 
-    fn is_ending(&self, uid: &str) -> bool {
+    pub(in crate::node) fn is_ending(&self, uid: &str) -> bool {
         self.cx.pods.get(uid).is_some_and(|entry| entry.record.sandbox.state == SandboxState::TearingDown)
     }
 

@@ -26,6 +26,7 @@ use crate::node::host_watch::maintain;
 use crate::node::neighbours::Neighbours;
 use crate::node::node_status::NodeStatus;
 use crate::node::notify::Notify;
+use crate::node::policies::Policies;
 use crate::node::probes::Probes;
 use crate::node::recovery::state::Recovery;
 use crate::node::services::Services;
@@ -79,6 +80,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         reach: Default::default(),
     };
     let services = Services::open(&config.services, tables, here, &store)?;
+    let policies = Policies::open(config.network.policies, &store)?;
     let cx = Context {
         config,
         paths: paths.clone(),
@@ -109,6 +111,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         neighbours,
         services,
         kernel_rules: Default::default(),
+        policies,
         dns: Default::default(),
         probes,
         hooks: Default::default(),

@@ -17,7 +17,7 @@ impl Device {
         let (Some(daemon), Some(store)) = (&mut self.daemon, &self.store) else { return };
         let mut facts = EdgeFacts::new(NODE, boot);
         facts.compress = !old_build;
-        facts.wants = Wants { services: self.services, routes: false };
+        facts.wants = Wants { services: self.services, ..Wants::default() };
         facts.held = store.held().expect("reads");
         facts.cluster = store.fact(Fact::Cluster).expect("reads");
         facts.position = position(store);

@@ -1,0 +1,316 @@
+//! A NetworkPolicy as a node sees it, and the pods that its peers may mean. Pure.
+//!
+//! A node resolves its own pods by itself, so what it needs of a peer made of selectors is the selector of pods, the
+//! namespaces that match, and the addresses of pods of other nodes. All nodes are told the same: policies without any
+//! address, and pods in portions by their nodes, each with the peers that it is. So a pod that comes or goes changes one
+//! portion, whatever the number of policies and nodes.
+//!
+//! In Kubernetes what a policy does not say is often "all". So here what is not understood makes the whole policy
+//! unreadable, and a node isolates its pods (K8s staging/src/k8s.io/api/networking/v1/types.go).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apimachinery::selector::selects;
+use edge_protocol::json::SetField;
+use edge_protocol::message::{Object, ObjectKey};
+use kube::api::DynamicObject;
+use ring::digest;
+use serde_json::{Map, Value, json};
+
+use super::pod_references::{POLICY_PEERS, POLICY_VIEW};
+use super::slim::made_object;
+use crate::pki::authority::hex;
+
+/// A policy's text is no longer than this; the API takes objects of 1.5 MiB.
+const TEXT: usize = 1 << 20;
+/// Pods of one portion, on the average, and portions at most.
+const PORTION: usize = 64;
+const PORTIONS: usize = 256;
+
+/// What becomes of a policy.
+#[derive(Default)]
+pub(super) struct PolicyText {
+    pub(super) view: Option<Object>,
+    /// The peers it means, by their ids.
+    pub(super) peers: BTreeMap<String, PeerSelector>,
+}
+
+/// Pods by their labels and those of their namespaces.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PeerSelector {
+    /// None: all.
+    namespaces: Option<BTreeSet<String>>,
+    pods: Value,
+    /// Numbers of its pods' named ports are asked for.
+    pub(super) named: bool,
+}
+
+/// A pod that may be a peer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PeerPod {
+    pub(super) namespace: String,
+    pub(super) labels: Value,
+    pub(super) node: String,
+    pub(super) ips: Vec<String>,
+    /// Name, protocol, number.
+    pub(super) ports: Vec<(String, String, u64)>,
+}
+
+impl PeerPod {
+    /// None for one without an address of its own, or no more.
+    pub(super) fn of(pod: &DynamicObject) -> Option<Self> {
+        let (spec, status) = (&pod.data["spec"], &pod.data["status"]);
+        let over = ["Succeeded", "Failed"].iter().any(|phase| status["phase"] == *phase);
+        let ips: Vec<String> = items(&status["podIPs"]).filter_map(|ip| ip["ip"].as_str().map(str::to_owned)).collect();
+        if over || ips.is_empty() || spec["hostNetwork"] == true {
+            return None;
+        }
+        let containers = ["initContainers", "containers"].into_iter().flat_map(|field| items(&spec[field]));
+        let ports = containers.flat_map(|container| items(&container["ports"])).filter_map(|port| {
+            let name = port["name"].as_str()?;
+            Some((
+                name.to_owned(),
+                port["protocol"].as_str().unwrap_or("TCP").to_owned(),
+                port["containerPort"].as_u64()?,
+            ))
+        });
+        Some(Self {
+            namespace: pod.metadata.namespace.clone()?,
+            labels: json!(pod.metadata.labels),
+            node: spec["nodeName"].as_str()?.to_owned(),
+            ips,
+            ports: ports.collect(),
+        })
+    }
+}
+
+impl PeerSelector {
+    pub(super) fn is(&self, pod: &PeerPod) -> bool {
+        self.namespaces.as_ref().is_none_or(|namespaces| namespaces.contains(&pod.namespace))
+            && selects(&self.pods, &pod.labels)
+    }
+}
+
+/// Of a policy; `namespaces` are all there are, with their labels.
+pub(super) fn policy_view(policy: &DynamicObject, namespaces: &BTreeMap<String, Value>) -> PolicyText {
+    let own = policy.metadata.namespace.clone().unwrap_or_default();
+    let (Some(name), Some(uid)) = (policy.metadata.name.clone(), policy.metadata.uid.clone()) else {
+        return PolicyText::default();
+    };
+    let from = &policy.data["spec"];
+    let mut reader = Reader { own: &own, namespaces, peers: BTreeMap::new() };
+    let spec = reader.spec(from).and_then(|spec| {
+        if spec.to_string().len() > TEXT { Err("it is larger than a node takes".to_owned()) } else { Ok(spec) }
+    });
+    let spec = spec.unwrap_or_else(|why| {
+        reader.peers.clear();
+        let mut spec = json!({ "unreadable": why });
+        if is_selector(&from["podSelector"]) {
+            spec.set("podSelector", from["podSelector"].clone());
+        }
+        spec
+    });
+    let key = ObjectKey { kind: POLICY_VIEW.into(), namespace: own.clone(), name };
+    let view = made_object(key, uid, json!({ "kind": POLICY_VIEW, "spec": spec }));
+    PolicyText { view: Some(view), peers: reader.peers }
+}
+
+struct Reader<'a> {
+    own: &'a str,
+    namespaces: &'a BTreeMap<String, Value>,
+    peers: BTreeMap<String, PeerSelector>,
+}
+
+impl Reader<'_> {
+    fn spec(&mut self, from: &Value) -> Result<Value, String> {
+        known(from, &["podSelector", "policyTypes", "ingress", "egress"])?;
+        let mut spec = json!({ "podSelector": selector(&from["podSelector"])?.unwrap_or_else(|| json!({})) });
+        let (mut ingress, mut egress) = (true, array(&from["egress"])?.is_some());
+        if let Some(types) = array(&from["policyTypes"])? {
+            (ingress, egress) = (false, false);
+            for one in types {
+                match one.as_str() {
+                    Some("Ingress") => ingress = true,
+                    Some("Egress") => egress = true,
+                    _ => return Err("a policyType is neither Ingress nor Egress".to_owned()),
+                }
+            }
+        }
+        for (wanted, direction, peers) in [(ingress, "ingress", "from"), (egress, "egress", "to")] {
+            if wanted {
+                let mut rules = Vec::new();
+                for rule in array(&from[direction])?.into_iter().flatten() {
+                    self.rule(rule, peers, &mut rules)?;
+                }
+                spec.set(direction, rules.into());
+            }
+        }
+        Ok(spec)
+    }
+
+    fn rule(&mut self, from: &Value, peers: &str, rules: &mut Vec<Value>) -> Result<(), String> {
+        known(from, &["ports", peers])?;
+        let ports = array(&from["ports"])?;
+        let ports: Option<Vec<Value>> =
+            ports.map(|ports| ports.iter().map(port).collect::<Result<_, _>>()).transpose()?;
+        let named = |port: &Value| port["port"].is_string();
+        let names = peers == "to" && ports.iter().flatten().any(named);
+        let peers = match array(&from[peers])? {
+            None => None,
+            Some(peers) => Some(peers.iter().map(|one| self.peer(one, names)).collect::<Result<Vec<_>, _>>()?),
+        };
+        let mut put = |ports: Option<Vec<Value>>, peers: Option<Vec<Value>>| {
+            let mut rule = json!({});
+            for (field, values) in [("ports", ports), ("peers", peers)] {
+                if let Some(values) = values {
+                    rule.set(field, values.into());
+                }
+            }
+            rules.push(rule);
+        };
+        if !names || peers.is_some() {
+            put(ports, peers);
+            return Ok(());
+        }
+        // Only pods have names for ports: all of them, where the rule says nobody.
+        let (named, numbers): (Vec<Value>, Vec<Value>) = ports.into_iter().flatten().partition(named);
+        let all = self.pods(None, json!({}), true);
+        put(Some(named), Some(vec![all]));
+        if !numbers.is_empty() {
+            put(Some(numbers), None);
+        }
+        Ok(())
+    }
+
+    fn peer(&mut self, from: &Value, named: bool) -> Result<Value, String> {
+        known(from, &["ipBlock", "podSelector", "namespaceSelector"])?;
+        let (pods, spaces) = (selector(&from["podSelector"])?, selector(&from["namespaceSelector"])?);
+        let block = &from["ipBlock"];
+        match (pods, spaces) {
+            (None, None) if block.is_object() => {
+                known(block, &["cidr", "except"])?;
+                let except = array(&block["except"])?.cloned().unwrap_or_default();
+                Ok(json!({ "cidr": block["cidr"], "except": except }))
+            }
+            (None, None) => Err("a peer is nobody".to_owned()),
+            _ if !block.is_null() => Err("a peer is a range of addresses and pods".to_owned()),
+            (pods, None) => {
+                let own = BTreeSet::from([self.own.to_owned()]);
+                Ok(self.pods(Some(own), pods.unwrap_or_else(|| json!({})), named))
+            }
+            (pods, Some(spaces)) => {
+                let all = spaces.as_object().is_some_and(|spaces| spaces.values().all(is_empty));
+                let matching = self.namespaces.iter().filter(|(_, labels)| selects(&spaces, labels));
+                let matching = (!all).then(|| matching.map(|(name, _)| name.clone()).collect());
+                Ok(self.pods(matching, pods.unwrap_or_else(|| json!({})), named))
+            }
+        }
+    }
+
+    fn pods(&mut self, namespaces: Option<BTreeSet<String>>, pods: Value, named: bool) -> Value {
+        let mut view = json!({ "podSelector": pods });
+        if let Some(namespaces) = &namespaces {
+            view.set("namespaces", json!(namespaces));
+        }
+        let digest = digest::digest(&digest::SHA256, view.to_string().as_bytes());
+        let id = hex(digest.as_ref().get(..10).unwrap_or_default());
+        view.set("id", id.as_str().into());
+        let peer = self.peers.entry(id).or_insert(PeerSelector { namespaces, pods, named });
+        peer.named |= named;
+        view
+    }
+}
+
+/// Pods as nodes are told them, in portions by their nodes; each with the ids of the peers that it is.
+pub(super) fn peer_views<'a>(
+    namespace: &str,
+    pods: impl ExactSizeIterator<Item = (&'a PeerPod, &'a [String])>,
+    named: impl Fn(&str) -> bool,
+) -> Vec<Object> {
+    let count = (pods.len() / PORTION).next_power_of_two().min(PORTIONS);
+    let mut portions: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
+    for (pod, peers) in pods {
+        let digest = digest::digest(&digest::SHA256, pod.node.as_bytes());
+        let portion = digest.as_ref().first().map_or(0, |byte| usize::from(*byte)) % count;
+        let mut view = json!({ "node": pod.node, "ips": pod.ips, "peers": peers });
+        if !pod.ports.is_empty() && peers.iter().any(|id| named(id)) {
+            view.set("ports", json!(pod.ports));
+        }
+        portions.entry(portion).or_default().push(view);
+    }
+    let made = |(portion, pods): (usize, Vec<Value>)| {
+        let name = format!("{portion}-of-{count}");
+        let uid = format!("policy-peers-{namespace}-{name}");
+        let key = ObjectKey { kind: POLICY_PEERS.into(), namespace: namespace.to_owned(), name };
+        made_object(key, uid, json!({ "kind": POLICY_PEERS, "pods": pods }))
+    };
+    portions.into_iter().map(made).collect()
+}
+
+fn port(from: &Value) -> Result<Value, String> {
+    known(from, &["protocol", "port", "endPort"])?;
+    let said = from.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    Ok(Value::Object(said.map(|(field, value)| (field.clone(), value.clone())).collect()))
+}
+
+/// None if it says nothing, which is another thing than one that selects all.
+fn selector(from: &Value) -> Result<Option<Value>, String> {
+    match from {
+        Value::Null => Ok(None),
+        from if is_selector(from) => Ok(Some(from.clone())),
+        _ => Err("a selector is none".to_owned()),
+    }
+}
+
+/// Whether all that it says is understood: what is passed over would select more.
+fn is_selector(from: &Value) -> bool {
+    let texts = |value: &Value| value.as_array().is_some_and(|values| values.iter().all(Value::is_string));
+    let expression = |one: &Value| {
+        known(one, &["key", "operator", "values"]).is_ok()
+            && one["key"].is_string()
+            && match one["operator"].as_str() {
+                Some("In" | "NotIn") => texts(&one["values"]),
+                Some("Exists" | "DoesNotExist") => is_empty(&one["values"]),
+                _ => false,
+            }
+    };
+    let (labels, expressions) = (&from["matchLabels"], &from["matchExpressions"]);
+    known(from, &["matchLabels", "matchExpressions"]).is_ok()
+        && (labels.is_null() || labels.as_object().is_some_and(|labels| labels.values().all(Value::is_string)))
+        && (expressions.is_null() || expressions.as_array().is_some_and(|all| all.iter().all(expression)))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// An error for what is no object, or has a field that is not among these.
+fn known(value: &Value, fields: &[&str]) -> Result<(), String> {
+    let Value::Object(object) = value else { return Err("a part of it is of another type".to_owned()) };
+    let odd = |object: &Map<String, Value>| object.keys().find(|field| !fields.contains(&field.as_str())).cloned();
+    match odd(object) {
+        None => Ok(()),
+        Some(field) => Err(format!("it says {:?}", field.chars().take(60).collect::<String>())),
+    }
+}
+
+/// None if it is empty or not there: for rules' ports and peers that is the same.
+fn array(value: &Value) -> Result<Option<&Vec<Value>>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Array(values) => Ok(Some(values).filter(|values| !values.is_empty())),
+        _ => Err("a part of it is of another type".to_owned()),
+    }
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+//! How much of policies a node takes: whoever writes policies can write them without end, and may fill neither the daemon
+//! nor the kernel. Beyond a bound pods are isolated, never let through.
+
+/// Policies of one namespace; each is held against each pod of it.
+pub const POLICIES_OF_A_NAMESPACE: usize = 500;
+/// Bytes of the text of one policy in one direction, its sets included: some 25,000 addresses.
+pub const TEXT_OF_A_POLICY: usize = 512 << 10;
+/// Bytes of the text of all of one family.
+pub const TEXT: usize = 2 << 20;
+/// Ranges of a rule that leave others out: each is a rule of its own for the kernel, asked one after the other.
+pub const EXCEPTIONS: usize = 1000;

@@ -1,0 +1,79 @@
+//! Whom a peer means: pods of this node by what the node knows of them, pods of other nodes by what the bridge says. Pure.
+//!
+//! What the bridge says of this node's own pods is left out, and what it says of addresses that this node gives out: nobody
+//! else has them here, whatever other nodes call their pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::view::{PodPeer, RemotePod};
+use crate::net::Subnet;
+use crate::net::services::view::protocol;
+use crate::pod::ports::Protocol;
+
+/// A pod of this node with addresses of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalPod {
+    pub namespace: String,
+    pub labels: BTreeMap<String, String>,
+    pub ips: Vec<IpAddr>,
+    /// Name, protocol, number.
+    pub ports: Vec<(String, Protocol, u16)>,
+    /// Its link on the node's bridge; none if somebody else has connected it, who then guards it.
+    pub link: Option<String>,
+}
+
+/// Pods of other nodes, by the ids of the peers that they are.
+pub struct Others<'a>(BTreeMap<&'a str, Vec<&'a RemotePod>>);
+
+impl<'a> Others<'a> {
+    pub fn new(pods: impl Iterator<Item = &'a RemotePod>, here: &str) -> Self {
+        let mut by_id: BTreeMap<&str, Vec<&RemotePod>> = BTreeMap::new();
+        for pod in pods.filter(|pod| pod.node != here) {
+            pod.peers.iter().for_each(|id| by_id.entry(id).or_default().push(pod));
+        }
+        Self(by_id)
+    }
+
+    fn of(&self, peer: &PodPeer) -> impl Iterator<Item = &'a RemotePod> {
+        self.0.get(peer.id.as_str()).into_iter().flatten().copied()
+    }
+}
+
+impl PodPeer {
+    fn is(&self, pod: &LocalPod) -> bool {
+        self.namespaces.as_ref().is_none_or(|namespaces| namespaces.contains(&pod.namespace))
+            && self.pod_selector.selects(&pod.labels)
+    }
+
+    /// The peer's addresses of one family.
+    pub fn addresses(&self, pods: &[LocalPod], others: &Others<'_>, subnets: &[Subnet], v6: bool) -> BTreeSet<IpAddr> {
+        let own = pods.iter().filter(|pod| self.is(pod)).flat_map(|pod| &pod.ips);
+        let far = others.of(self).flat_map(|pod| &pod.ips).filter(|ip| is_far(**ip, subnets));
+        own.chain(far).filter(|ip| ip.is_ipv6() == v6).copied().collect()
+    }
+
+    /// The same, each with the number that the named port has there.
+    pub fn named(
+        &self,
+        (name, wanted): (&str, Protocol),
+        pods: &[LocalPod],
+        others: &Others<'_>,
+        (subnets, v6): (&[Subnet], bool),
+    ) -> BTreeSet<(IpAddr, u16)> {
+        let own = pods.iter().filter(|pod| self.is(pod)).flat_map(|pod| {
+            let found = pod.ports.iter().filter(|(other, protocol, _)| other == name && *protocol == wanted);
+            found.flat_map(|(_, _, number)| pod.ips.iter().map(|ip| (*ip, *number)))
+        });
+        let far = others.of(self).flat_map(|pod| {
+            let found = pod.ports.iter().filter(|(other, of, _)| other == name && protocol(of) == Some(wanted));
+            found.flat_map(|(_, _, number)| pod.ips.iter().map(|ip| (*ip, *number)))
+        });
+        let far = far.filter(|(ip, _)| is_far(*ip, subnets));
+        own.chain(far).filter(|(ip, number)| ip.is_ipv6() == v6 && *number != 0).collect()
+    }
+}
+
+fn is_far(ip: IpAddr, subnets: &[Subnet]) -> bool {
+    !subnets.iter().any(|subnet| subnet.contains(ip))
+}

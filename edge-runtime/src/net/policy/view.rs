@@ -1,0 +1,287 @@
+//! What the bridge tells of NetworkPolicies: each with its rules, and the addresses of pods of all nodes that its peers
+//! may mean. Shapes only.
+//!
+//! What a peer or a port leaves out in Kubernetes means more than what it says, so here nothing is left out by mistake: an
+//! unknown field makes a policy one that is not understood, and that isolates its pods.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::blocks::Block;
+use super::selector::Selector;
+use crate::net::services::view::TargetPort;
+
+/// Kinds of the objects in which they come.
+pub const POLICY_VIEW: &str = "PolicyView";
+pub const POLICY_PEERS: &str = "PolicyPeers";
+
+/// Peers that are pods, of one policy: each is held against each pod.
+const POD_PEERS: usize = 1000;
+/// Peers, ports and exceptions of one policy.
+const PARTS: usize = 20_000;
+
+/// One policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    pub pod_selector: Selector,
+    /// What may come in; none: pods are not isolated that way.
+    pub ingress: Option<Vec<Rule>>,
+    /// What may go out.
+    pub egress: Option<Vec<Rule>>,
+    /// Why it lets nothing through, if it is not understood.
+    pub unreadable: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Spec {
+    pod_selector: Selector,
+    ingress: Option<Vec<RuleView>>,
+    egress: Option<Vec<RuleView>>,
+}
+
+/// Lets through what is from one of its peers, or to one, and for one of its ports.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rule {
+    /// None: all.
+    pub ports: Option<Vec<Port>>,
+    /// None: all.
+    pub peers: Option<Vec<Peer>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RuleView {
+    ports: Option<Vec<Port>>,
+    peers: Option<Vec<PeerView>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Port {
+    /// `TCP` if empty.
+    pub protocol: String,
+    /// None: all of the protocol.
+    pub port: Option<TargetPort>,
+    pub end_port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Peer {
+    Block { block: Block, except: Vec<Block> },
+    Pods(PodPeer),
+}
+
+/// Pods by their labels and those of their namespaces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodPeer {
+    /// Says the same of pods of other nodes, in [`RemotePod::peers`].
+    pub id: String,
+    /// None: all.
+    pub namespaces: Option<BTreeSet<String>>,
+    pub pod_selector: Selector,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PeerView {
+    cidr: Option<String>,
+    #[serde(default)]
+    except: Vec<String>,
+    id: Option<String>,
+    namespaces: Option<BTreeSet<String>>,
+    pod_selector: Option<Selector>,
+}
+
+/// Pods with the peers that they are, some of all there are.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Peers {
+    pub pods: Vec<RemotePod>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct RemotePod {
+    pub node: String,
+    pub ips: Vec<IpAddr>,
+    /// Ids of [`PodPeer`]s.
+    pub peers: Vec<String>,
+    /// Name, protocol, number.
+    pub ports: Vec<(String, String, u16)>,
+}
+
+impl Policy {
+    /// Of the object's body. What is not understood isolates the pods that it seems to be for, or all of its namespace.
+    pub fn read(body: &Value) -> Self {
+        let spec = &body["spec"];
+        let told = spec["unreadable"].as_str().map(|why| Err(why.chars().take(200).collect()));
+        let read = || {
+            if !spec.is_object() || !is_shaped(spec) {
+                return Err("a part of it is of another type".to_owned());
+            }
+            let spec = Spec::deserialize(spec).map_err(|error| error.to_string())?;
+            let rules = |rules: Option<Vec<RuleView>>| {
+                rules.map(|rules| rules.into_iter().map(RuleView::read).collect::<Result<_, _>>()).transpose()
+            };
+            let (ingress, egress) = (rules(spec.ingress)?, rules(spec.egress)?);
+            let read = Self { pod_selector: spec.pod_selector, ingress, egress, unreadable: None };
+            if read.pod_peers() > POD_PEERS || read.weight() > PARTS {
+                return Err(format!("a node takes {POD_PEERS} peers that are pods, and {PARTS} parts in all"));
+            }
+            Ok(read)
+        };
+        told.unwrap_or_else(read).unwrap_or_else(|why| {
+            let pod_selector = Selector::deserialize(&spec["podSelector"]).unwrap_or_default();
+            Self::deny(pod_selector, why)
+        })
+    }
+
+    fn all_rules(&self) -> impl Iterator<Item = &Rule> {
+        self.ingress.iter().chain(&self.egress).flatten()
+    }
+
+    fn pod_peers(&self) -> usize {
+        let peers = self.all_rules().flat_map(|rule| rule.peers.iter().flatten());
+        peers.filter(|peer| matches!(peer, Peer::Pods(_))).count()
+    }
+
+    /// How much it asks of a node.
+    pub fn weight(&self) -> usize {
+        let of_peer = |peer: &Peer| match peer {
+            Peer::Block { except, .. } => 1 + except.len(),
+            Peer::Pods(_) => 1,
+        };
+        let of_rule = |rule: &Rule| {
+            let peers: usize = rule.peers.iter().flatten().map(of_peer).sum();
+            1 + peers + rule.ports.as_ref().map_or(0, Vec::len)
+        };
+        self.all_rules().map(of_rule).sum()
+    }
+
+    /// Lets nothing through.
+    pub fn deny(pod_selector: Selector, why: String) -> Self {
+        Self { pod_selector, ingress: Some(Vec::new()), egress: Some(Vec::new()), unreadable: Some(why) }
+    }
+}
+
+/// Whether lists are where there may be lists: serde reads one in the place of an object, too, and an empty one as an object
+/// that says nothing.
+fn is_shaped(value: &Value) -> bool {
+    const LISTS: [&str; 8] =
+        ["ingress", "egress", "ports", "peers", "except", "namespaces", "matchExpressions", "values"];
+    match value {
+        Value::Object(fields) => fields.iter().all(|(field, value)| match value {
+            Value::Array(values) => {
+                LISTS.contains(&field.as_str()) && values.iter().all(|value| !value.is_array() && is_shaped(value))
+            }
+            value => is_shaped(value),
+        }),
+        _ => true,
+    }
+}
+
+impl RuleView {
+    fn read(self) -> Result<Rule, String> {
+        let peers = self.peers.map(|peers| peers.into_iter().map(PeerView::read).collect::<Result<_, _>>());
+        Ok(Rule { ports: self.ports, peers: peers.transpose()? })
+    }
+}
+
+impl Port {
+    pub fn is_named(&self) -> bool {
+        matches!(self.port, Some(TargetPort::Name(_)))
+    }
+}
+
+impl PeerView {
+    fn read(self) -> Result<Peer, String> {
+        match self {
+            Self { cidr: Some(cidr), except, id: None, namespaces: None, pod_selector: None } => {
+                let except = except.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+                Ok(Peer::Block { block: cidr.parse()?, except })
+            }
+            Self { cidr: None, except, id: Some(id), namespaces, pod_selector: Some(pod_selector) }
+                if except.is_empty() =>
+            {
+                Ok(Peer::Pods(PodPeer { id, namespaces, pod_selector }))
+            }
+            _ => Err("a peer is neither a range of addresses nor pods".to_owned()),
+        }
+    }
+}
+
+impl Peers {
+    /// Of the object's body.
+    ///
+    /// # Errors
+    /// A field has another type than here.
+    pub fn read(body: &Value) -> Result<Self, serde_json::Error> {
+        Self::deserialize(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(spec: Value) -> Policy {
+        Policy::read(&json!({ "kind": POLICY_VIEW, "spec": spec }))
+    }
+
+    #[test]
+    fn what_is_said_is_read_and_what_is_not_said_is_not_there() {
+        let peer = json!({"id": "x", "namespaces": ["a"], "podSelector": {"matchLabels": {"a": "b"}}});
+        let policy = read(json!({"podSelector": {}, "ingress": [{"ports": [{"port": "http"}], "peers": [peer]}, {}]}));
+        let ingress = policy.ingress.unwrap();
+        assert!(policy.egress.is_none() && policy.unreadable.is_none());
+        assert_eq!(ingress[1], Rule::default());
+        assert!(matches!(&ingress[0].peers.as_deref(), Some([Peer::Pods(peer)]) if peer.id == "x"));
+        assert_eq!(ingress[0].ports.as_ref().unwrap()[0].port, Some(TargetPort::Name("http".into())));
+        let all = read(json!({"podSelector": {}, "ingress": [{"peers": []}]})).ingress.unwrap();
+        assert_eq!(all[0].peers, Some(Vec::new()), "nobody, not everybody");
+    }
+
+    #[test]
+    fn a_policy_that_is_not_understood_isolates_its_pods() {
+        let rule = |rule: Value| json!({"podSelector": {"matchLabels": {"a": "b"}}, "ingress": [rule]});
+        let wrong = [
+            rule(json!({"peers": [{}]})),
+            rule(json!({"peers": [{"cidr": "10.0.0.0/8", "id": "x"}]})),
+            rule(json!({"peers": [{"cidr": "here"}]})),
+            rule(json!({"peers": [{"cidr": "10.0.0.0/8", "except": ["all"]}]})),
+            rule(json!({"peers": [{"cidr": 7}]})),
+            rule(json!({"peers": [{"id": "x", "podSelector": {"matchLabels": 7}}]})),
+            rule(json!({"peers": {}})),
+            rule(json!({"ports": [{"port": 70_000}]})),
+            rule(json!({"ports": [{"port": {}}]})),
+            rule(json!({"ports": [{"portal": 1}]})),
+            rule(json!({"until": "tomorrow"})),
+            rule(json!([])),
+            rule(json!([null, null])),
+            rule(json!({"ports": [[]]})),
+            rule(json!({"ports": [["TCP", 80, null]]})),
+            rule(json!({"peers": [{"id": "x", "podSelector": []}]})),
+            rule(json!({"peers": [{"id": "x", "podSelector": {"matchLabels": []}}]})),
+            rule(json!({"peers": [{"id": "x", "podSelector": {"matchExpressions": [["a", "Exists", []]]}}]})),
+            json!({"podSelector": {"matchLabels": {"a": "b"}}, "ingress": 7}),
+            json!({"podSelector": {"matchLabels": {"a": "b"}}, "unreadable": "too large"}),
+        ];
+        for wrong in wrong {
+            let policy = read(wrong.clone());
+            assert!(policy.unreadable.is_some(), "{wrong}");
+            assert_eq!((policy.ingress, policy.egress), (Some(Vec::new()), Some(Vec::new())), "{wrong}");
+            assert!(!policy.pod_selector.selects(&Default::default()), "its own pods alone: {wrong}");
+        }
+        for wrong in [json!(null), json!([]), json!({}), json!({"podSelector": 7}), json!({"podSelector": {"x": 1}})] {
+            let policy = read(wrong.clone());
+            assert!(policy.unreadable.is_some() && policy.pod_selector == Selector::default(), "{wrong}");
+        }
+        assert!(Policy::read(&json!(7)).unreadable.is_some());
+        assert!(Peers::read(&json!({"pods": [{"ips": ["x"]}]})).is_err());
+    }
+}

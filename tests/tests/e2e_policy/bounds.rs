@@ -1,0 +1,50 @@
+//! Policies that nobody should write.
+
+use std::time::Duration;
+
+use sampan_tests::{Cluster, can_run, until};
+use serde_json::{Value, json};
+
+use super::{client, ip, policy, reaches, server, wait_reaches};
+
+#[test]
+fn policies_without_end_isolate_their_pods_and_harm_nobody_else() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("policy-huge");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    kubectl.apply_all(&[
+        server("web", &on, "web"),
+        server("db", &on, "db"),
+        server("free", &on, "free"),
+        client("client", &on, "client"),
+    ]);
+    let [web, db, free] = ["web", "db", "free"].map(|pod| format!("http://{}:8080/", ip(kubectl, pod)));
+    kubectl.wait_ready("client");
+    // What the kernel can hold it holds: 10,000 ranges, the client's among them.
+    let mut blocks: Vec<Value> =
+        (0..10_000).map(|n| json!({"ipBlock": {"cidr": format!("172.{}.{}.0/24", n >> 8, n & 255)}})).collect();
+    blocks.push(json!({"ipBlock": {"cidr": format!("{}/32", ip(kubectl, "client"))}}));
+    let create = |policy: Value| {
+        // `apply` would keep it once more, in an annotation that has no room.
+        let file = cluster.folder().join("policy.json");
+        std::fs::write(&file, policy.to_string()).expect("written");
+        let _ = kubectl.ok(&["create", "-f", &file.display().to_string()]);
+    };
+    create(policy("ranges", "web", &json!({"ingress": [{"from": blocks}]})));
+    // More than a node takes.
+    let peers: Vec<Value> = (0..2000).map(|n| json!({"podSelector": {"matchLabels": {"n": format!("{n}")}}})).collect();
+    create(policy("peers", "db", &json!({"ingress": [{"from": peers}, {}]})));
+    wait_reaches(&node, "client", &db, false);
+    wait_reaches(&node, "client", &web, true);
+    assert_eq!(reaches(&node, "db", &web), Ok(false));
+    assert_eq!(reaches(&node, "client", &free), Ok(true));
+    until(Duration::from_secs(20), "it is told", || {
+        let events = kubectl.run(&["get", "events", "--all-namespaces", "-o", "json"])?;
+        let told = events.contains("NetworkPolicyNotUnderstood") && events.contains("/peers isolates");
+        if told { Ok(()) } else { Err("no event".to_owned()) }
+    });
+}
