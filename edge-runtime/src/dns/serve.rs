@@ -203,7 +203,7 @@ impl Drop for Turn {
 
 impl Server {
     fn may_ask(&self, from: IpAddr) -> bool {
-        self.subnets.iter().any(|subnet| subnet.contains(from))
+        self.subnets.iter().any(|subnet| subnet.contains(from)) || is_own(from)
     }
 
     fn enter(self: &Rc<Self>, from: IpAddr) -> Option<Turn> {
@@ -302,6 +302,11 @@ impl Server {
             }
         }
     }
+}
+
+/// Whether the node itself asks, by whichever of its addresses: only those can be bound to.
+fn is_own(from: IpAddr) -> bool {
+    UdpSocket::bind((from, 0)).is_ok()
 }
 
 /// A length of four bytes and JSON; none for a length of zero: it is enough.

@@ -1,5 +1,6 @@
 //! The helper that answers pods' questions for names: when there is one, and what it is told.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use async_executor::Task;
@@ -36,10 +37,11 @@ impl Dns {
                 return;
             }
             let subnets = launch.sandboxes.teardown.network.settings().subnets.clone();
+            let listen: Vec<IpAddr> = subnets.iter().map(|subnet| subnet.gateway()).collect();
             let helper = Helper { root: cx.paths.root().to_owned(), socket: cx.paths.dns(), subnets };
             let (teller, work) = helper.keep();
             self.running = Some((teller, cx.tasks.spawn(work)));
-            services.names_changed();
+            services.answer_names_at(&listen);
         }
         let now = cx.mono();
         if !services.has_other_names() || !cx.resumed || self.not_before.is_some_and(|at| now < at) {

@@ -5,16 +5,30 @@
 //! pkg/proxy/topology.go (`CategorizeEndpoints`).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::view::{EndpointView, ServicePort, ServiceView, TargetPort, protocol};
 use crate::pod::ports::Protocol;
+
+const DNS_PORT: u16 = 53;
 
 /// What is asked of the node that decides.
 #[derive(Clone, Debug, Default)]
 pub struct Here {
     /// Its name in the API.
     pub node: String,
+    /// Where it answers questions for names itself; nowhere if it does not.
+    pub dns: Vec<IpAddr>,
+}
+
+impl Here {
+    /// Where the node itself answers what is sent to this port of the Service, whatever endpoints it has: questions to the
+    /// cluster's DNS.
+    pub fn answers(&self, view: &ServiceView, port: &ServicePort, v6: bool) -> Option<SocketAddr> {
+        let asked = view.dns && port.port == DNS_PORT && port.protocol().is_some_and(|with| with != Protocol::Sctp);
+        let ip = self.dns.iter().find(|ip| ip.is_ipv6() == v6).filter(|_| asked)?;
+        Some(SocketAddr::new(*ip, DNS_PORT))
+    }
 }
 
 /// A pod of this node, as far as Services care.
@@ -152,7 +166,14 @@ mod tests {
     }
 
     fn find(view: &ServiceView, pods: &[LocalPod], others: &EndpointView) -> Vec<String> {
-        let all = of_port(("shop", view), &view.ports[0], false, pods, others, &Here { node: "n1".into() });
+        let all = of_port(
+            ("shop", view),
+            &view.ports[0],
+            false,
+            pods,
+            others,
+            &Here { node: "n1".into(), ..Here::default() },
+        );
         usable(&all, false).iter().map(|endpoint| format!("{}:{}", endpoint.ip, endpoint.port)).collect()
     }
 

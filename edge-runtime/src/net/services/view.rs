@@ -29,6 +29,8 @@ pub struct ServiceView {
     pub ports: Vec<ServicePort>,
     pub selector: BTreeMap<String, String>,
     pub publish_not_ready_addresses: bool,
+    /// The cluster's DNS.
+    pub dns: bool,
     /// Of session affinity `ClientIP`.
     pub affinity_seconds: Option<u32>,
     /// `Local`, else `Cluster`.

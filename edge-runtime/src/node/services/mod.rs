@@ -85,7 +85,7 @@ impl Services {
         let mut services = Self {
             enabled,
             tables,
-            here: Here { node: node.to_owned() },
+            here: Here { node: node.to_owned(), dns: Vec::new() },
             views: BTreeMap::new(),
             others: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -290,8 +290,13 @@ impl Services {
         Ok(())
     }
 
-    pub(super) fn names_changed(&mut self) {
+    /// From now on questions for names are answered by this node, at these addresses: those to the cluster's DNS, too.
+    pub(super) fn answer_names_at(&mut self, listen: &[IpAddr]) {
         self.names_changed = true;
+        if self.here.dns != listen {
+            self.here.dns = listen.to_vec();
+            self.dirty.extend(self.views.iter().filter(|(_, view)| view.dns).map(|(name, _)| name.clone()));
+        }
     }
 
     pub(super) fn has_other_names(&self) -> bool {
@@ -309,15 +314,7 @@ impl Services {
         };
         Cluster {
             domain: cx.config.network.cluster_domain.clone(),
-            listen: launch
-                .sandboxes
-                .teardown
-                .network
-                .settings()
-                .subnets
-                .iter()
-                .map(|subnet| subnet.gateway())
-                .collect(),
+            listen: self.here.dns.clone(),
             services: self.views.iter().map(service).collect(),
             pods: pods.iter().flat_map(|pod| pod.ips.iter().map(|ip| (*ip, pod.namespace.clone()))).collect(),
         }
