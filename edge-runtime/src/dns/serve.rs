@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, rlim_t, setrlimit};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use smol::future::FutureExt;
-use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::{Async, Timer};
 
+use super::asks::{Asks, Verdict};
 use super::cache::{Cache, key};
+use super::control::Control;
 use super::forward::{self, Upstream};
-use super::wire::{A, AAAA, Code, Data, Question, Record, answer, question, refusal};
-use super::zone::{Answer, Cluster, Zone};
+use super::wire::{A, AAAA, Code, Data, Question, Record, answer, question, refusal, u16_at};
+use super::zone::{Answer, Zone};
 use crate::net::Subnet;
 use crate::sys::resolve::wire as addresses;
 use crate::sys::tasks::Tasks;
@@ -31,8 +32,9 @@ const MOST_WAITING_OF_ONE: usize = 64;
 /// Connections, and how long one may be silent.
 const MOST_CONNECTIONS: usize = 64;
 const IDLE: Duration = Duration::from_secs(10);
-/// Of the daemon's news.
-const LONGEST_NEWS: usize = 16 << 20;
+/// For the daemon's news of a namespace that nothing is known of, and how often is looked.
+const LEARN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 const MEMORY: rlim_t = 64 << 20;
 /// `nobody`, as everywhere.
 const NOBODY: u32 = 65_534;
@@ -50,7 +52,8 @@ pub struct Options {
 struct Server {
     zone: RefCell<Zone>,
     upstream: Upstream,
-    listen: Vec<IpAddr>,
+    control: Control,
+    asks: RefCell<Asks>,
     cache: RefCell<Cache>,
     waiting: RefCell<BTreeMap<IpAddr, usize>>,
     connections: Cell<usize>,
@@ -78,7 +81,8 @@ pub fn run(options: Options) -> io::Result<()> {
     let server = Rc::new(Server {
         zone: RefCell::default(),
         upstream: Upstream::new(options.listen.clone()),
-        listen: options.listen,
+        control: Control::new(options.listen),
+        asks: RefCell::default(),
         cache: RefCell::default(),
         waiting: RefCell::default(),
         connections: Cell::new(0),
@@ -91,8 +95,12 @@ pub fn run(options: Options) -> io::Result<()> {
         tasks.spawn(serve_datagrams(Rc::clone(&server), tasks.clone(), datagrams)).detach();
         tasks.spawn(serve_streams(Rc::clone(&server), tasks.clone(), streams)).detach();
     }
-    let control = Async::new(control)?;
-    smol::future::block_on(tasks.run(async { server.follow(&control).await }))
+    let listener = Async::new(control)?;
+    let news = |cluster| {
+        *server.zone.borrow_mut() = Zone::new(cluster);
+        sampan_memory::trim();
+    };
+    smol::future::block_on(tasks.run(server.control.follow(&listener, news)))
 }
 
 /// Nobody's process, which gains nothing by any program it might start.
@@ -121,14 +129,14 @@ async fn serve_datagrams(server: Rc<Server>, tasks: Tasks, socket: Rc<Async<UdpS
         match server.local(packet, false) {
             Local::Answer(answer) => drop(socket.send_to(&answer, from).await),
             Local::Ignore => {}
-            Local::Ask(asked, alias) => {
+            local => {
                 let Some(turn) = server.enter(from.ip()) else {
-                    drop(socket.send_to(&refusal(asked.id, Code::Refused), from).await);
+                    drop(socket.send_to(&refused(packet), from).await);
                     continue;
                 };
                 let (server, socket, packet) = (Rc::clone(&server), Rc::clone(&socket), packet.to_vec());
                 let work = async move {
-                    let answer = server.others(&packet, &asked, alias, false).await;
+                    let answer = server.wait(&packet, local, false, from.ip()).await;
                     drop(turn);
                     drop(socket.send_to(&answer, from).await);
                 };
@@ -169,9 +177,9 @@ async fn serve_stream(server: &Rc<Server>, mut stream: Async<TcpStream>, from: I
         let answer = match server.local(&packet, true) {
             Local::Answer(answer) => answer,
             Local::Ignore => return Ok(()),
-            Local::Ask(asked, alias) => match server.enter(from) {
-                Some(_turn) => server.others(&packet, &asked, alias, true).await,
-                None => refusal(asked.id, Code::Refused),
+            local => match server.enter(from) {
+                Some(_turn) => server.wait(&packet, local, true, from).await,
+                None => refused(&packet),
             },
         };
         forward::write(&mut stream, &answer).await?;
@@ -183,7 +191,13 @@ enum Local {
     Answer(Vec<u8>),
     /// Of others; with the alias that leads to it.
     Ask(Question, Option<(Record, String)>),
+    /// Of a namespace that the daemon has to ask about.
+    Learn(Question, String),
     Ignore,
+}
+
+fn refused(packet: &[u8]) -> Vec<u8> {
+    refusal(u16_at(packet, 0).unwrap_or_default(), Code::Refused)
 }
 
 /// One of the questions that wait; let go, it waits no more.
@@ -223,7 +237,13 @@ impl Server {
         };
         let zone = self.zone.borrow();
         let known = asked.name.as_ref().map(|name| zone.answer(name, asked.kind));
+        if let Some(namespace) = asked.name.as_ref().and_then(|name| zone.interest(name))
+            && self.asks.borrow_mut().used(namespace, self.begun.elapsed())
+        {
+            self.control.ask(namespace);
+        }
         match known {
+            Some(Answer::Unknown(namespace)) => Local::Learn(asked, namespace),
             Some(Answer::Known(code, records, more)) => {
                 Local::Answer(answer(&asked, code, &records, &more, zone.domain(), tcp))
             }
@@ -233,6 +253,32 @@ impl Server {
                 let cached = self.cache.borrow().get(&key, asked.id, &asked.raw, self.begun.elapsed(), false);
                 cached.map_or(Local::Ask(asked, None), Local::Answer)
             }
+        }
+    }
+
+    /// The answer to what cannot be answered at once.
+    async fn wait(&self, packet: &[u8], mut local: Local, tcp: bool, from: IpAddr) -> Vec<u8> {
+        if let Local::Learn(asked, namespace) = &local {
+            let now = self.begun.elapsed();
+            let verdict = self.asks.borrow_mut().unknown(namespace, from, now);
+            if verdict == Verdict::Tell {
+                self.control.ask(namespace);
+            }
+            // Without a cloud it will be asked about later; who asks now need not wait for that.
+            if verdict == Verdict::Refuse || !self.zone.borrow().is_online() {
+                return self.failed(asked, tcp);
+            }
+            let end = now + LEARN;
+            while matches!(local, Local::Learn(..)) && self.begun.elapsed() < end {
+                Timer::after(LOOK).await;
+                local = self.local(packet, tcp);
+            }
+        }
+        match local {
+            Local::Answer(answer) => answer,
+            Local::Ask(asked, alias) => self.others(packet, &asked, alias, tcp).await,
+            Local::Learn(asked, _) => self.failed(&asked, tcp),
+            Local::Ignore => refused(packet),
         }
     }
 
@@ -280,47 +326,9 @@ impl Server {
     fn failed(&self, asked: &Question, tcp: bool) -> Vec<u8> {
         answer(asked, Code::ServerFailure, &[], &[], self.zone.borrow().domain(), tcp)
     }
-
-    /// Takes the daemon's news, of one daemon after the other.
-    async fn follow(&self, control: &Async<UnixListener>) -> io::Result<()> {
-        loop {
-            let (mut daemon, _) = control.accept().await?;
-            loop {
-                match news(&mut daemon).await {
-                    Ok(None) => return Ok(()),
-                    Ok(Some(cluster)) if cluster.listen != self.listen => return Ok(()),
-                    Ok(Some(cluster)) => {
-                        *self.zone.borrow_mut() = Zone::new(cluster);
-                        sampan_memory::trim();
-                        if daemon.write_all(&[1]).await.is_err() {
-                            break;
-                        }
-                    }
-                    // Without a daemon the last it said holds.
-                    Err(_) => break,
-                }
-            }
-        }
-    }
 }
 
 /// Whether the node itself asks, by whichever of its addresses: only those can be bound to.
 fn is_own(from: IpAddr) -> bool {
     UdpSocket::bind((from, 0)).is_ok()
-}
-
-/// A length of four bytes and JSON; none for a length of zero: it is enough.
-async fn news(daemon: &mut Async<UnixStream>) -> io::Result<Option<Cluster>> {
-    let mut length = [0; 4];
-    daemon.read_exact(&mut length).await?;
-    let length = u32::from_be_bytes(length) as usize;
-    if length == 0 {
-        return Ok(None);
-    }
-    if length > LONGEST_NEWS {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut text = vec![0; length];
-    daemon.read_exact(&mut text).await?;
-    Ok(Some(serde_json::from_slice(&text)?))
 }

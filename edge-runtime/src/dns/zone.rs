@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 
 use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SRV, TXT};
+use crate::pod::dns::is_label;
 
 /// What the daemon tells of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,12 @@ pub struct Cluster {
     pub services: Vec<Service>,
     /// Addresses of this node's pods, and their namespaces.
     pub pods: Vec<(IpAddr, String)>,
+    /// Namespaces of which all Services are told; an empty name stands for all that there are.
+    pub followed: Vec<String>,
+    /// Those of them that are followed because a pod has asked for a name.
+    pub interests: Vec<String>,
+    /// Somebody can be asked about namespaces that are not followed.
+    pub online: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,6 +68,8 @@ pub enum Answer {
     Alias(Record, String),
     /// A name of somebody else.
     Foreign,
+    /// A name of a namespace that is not followed: whether it is there is not known.
+    Unknown(String),
 }
 
 /// The cluster, made ready to be asked.
@@ -72,6 +81,9 @@ pub struct Zone {
     /// Names by address: those of Services win over those of their endpoints.
     pointers: BTreeMap<IpAddr, BTreeSet<String>>,
     pods: BTreeSet<(IpAddr, String)>,
+    followed: BTreeSet<String>,
+    interests: BTreeSet<String>,
+    online: bool,
 }
 
 impl Zone {
@@ -93,7 +105,31 @@ impl Zone {
         zone.pointers.extend(of_services);
         zone.namespaces.extend(cluster.pods.iter().map(|(_, namespace)| namespace.clone()));
         zone.pods = cluster.pods.into_iter().collect();
+        zone.followed = cluster.followed.into_iter().collect();
+        zone.interests = cluster.interests.into_iter().collect();
+        zone.online = cluster.online;
         zone
+    }
+
+    /// Whether somebody can be asked about what is not known.
+    pub fn is_online(&self) -> bool {
+        self.online
+    }
+
+    /// The namespace that the name is of, if it is followed because of such questions.
+    pub fn interest<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let rest = name.strip_suffix(&self.domain).filter(|_| !self.interests.is_empty())?;
+        let namespace = rest.strip_suffix(".svc.")?.rsplit('.').next()?;
+        self.interests.contains(namespace).then_some(namespace)
+    }
+
+    fn is_followed(&self, namespace: &str) -> bool {
+        self.followed.contains("") || self.followed.contains(namespace) || !is_label(namespace)
+    }
+
+    /// There is no such name, if that can be known.
+    fn absent(&self, namespace: &str) -> Answer {
+        if self.is_followed(namespace) { absent() } else { Answer::Unknown(namespace.to_owned()) }
     }
 
     /// Name of the zone.
@@ -117,14 +153,12 @@ impl Zone {
         match labels.as_slice() {
             ["dns-version"] => found(name, kind, vec![Data::Text("1.1.0".into())]),
             ["svc" | "pod"] => nothing(),
-            [namespace, "svc" | "pod"] => match self.namespaces.contains(*namespace) {
-                true => nothing(),
-                false => absent(),
-            },
+            [namespace, "svc" | "pod"] if self.namespaces.contains(*namespace) => nothing(),
+            [namespace, "svc" | "pod"] => self.absent(namespace),
             [ip, namespace, "pod"] => self.pod(name, kind, ip, namespace),
             [before @ .., service, namespace, "svc"] => {
                 let known = self.services.get(*namespace).and_then(|all| all.get(*service));
-                known.map_or_else(absent, |known| self.service(name, kind, known, before))
+                known.map_or_else(|| self.absent(namespace), |known| self.service(name, kind, known, before))
             }
             _ => absent(),
         }
@@ -226,6 +260,7 @@ impl Zone {
         }
         match self.answer(&target, kind) {
             Answer::Known(_, records, more) => Answer::Known(Code::NoError, [vec![record], records].concat(), more),
+            Answer::Unknown(namespace) => Answer::Unknown(namespace),
             _ => Answer::Known(Code::NoError, vec![record], Vec::new()),
         }
     }

@@ -230,6 +230,7 @@ impl Node {
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
             News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
+            News::NamespaceAsked(namespace) => self.dns.asked(&mut self.cx, &mut self.services, &namespace),
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,
             News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,

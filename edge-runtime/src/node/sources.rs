@@ -42,6 +42,8 @@ pub(super) enum News {
     RulesReplaced(Result<(), String>),
     /// The kernel has what Services are to be, or refused it.
     ServicesApplied(super::services::Done),
+    /// A pod asks for a name of a namespace of which the helper knows nothing.
+    NamespaceAsked(String),
     /// systemd has given containers of a pod other values, or could not: an answer for each.
     Resized {
         uid: String,

@@ -9,11 +9,11 @@ use serde_json::json;
 use super::{address, client, server, service};
 
 /// What `nslookup` says in the pod, without the cloud.
-fn look_up(node: &EdgeNode, pod: &str, name: &str) -> Result<String, String> {
+pub(super) fn look_up(node: &EdgeNode, pod: &str, name: &str) -> Result<String, String> {
     node.edge(&["exec", pod, "--", "sh", "-c", &format!("timeout 5 nslookup {name} 2>&1; true")])
 }
 
-fn leads_to(node: &EdgeNode, name: &str, wanted: &str) {
+pub(super) fn leads_to(node: &EdgeNode, name: &str, wanted: &str) {
     until(Duration::from_secs(15), &format!("{name} leads to {wanted}"), || {
         let said = look_up(node, "client", name)?;
         let answer = said.split_once("\n\n").map_or("", |(_, answer)| answer);

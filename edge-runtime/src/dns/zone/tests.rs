@@ -12,6 +12,10 @@ fn endpoint(ip: &str, hostname: Option<&str>) -> Endpoint {
 }
 
 fn zone() -> Zone {
+    zone_following(&["shop", "none", "other"])
+}
+
+fn zone_following(followed: &[&str]) -> Zone {
     let service = |name: &str, ips: &[&str]| Service {
         namespace: "shop".into(),
         name: name.into(),
@@ -31,8 +35,12 @@ fn zone() -> Zone {
             external("out", "example.com."),
             external("in", "web.shop.svc.cluster.local"),
             external("loop", "loop.shop.svc.cluster.local"),
+            external("far", "web.far.svc.cluster.local"),
         ],
         pods: vec![("10.0.0.9".parse().unwrap(), "shop".into())],
+        followed: followed.iter().map(|name| (*name).to_owned()).collect(),
+        interests: vec!["other".into()],
+        online: true,
     })
 }
 
@@ -53,7 +61,24 @@ fn ask(name: &str, kind: u16) -> String {
         }
         Answer::Alias(record, target) => format!("{} at {target}", word(&record)),
         Answer::Foreign => "foreign".into(),
+        Answer::Unknown(namespace) => format!("unknown {namespace}"),
     }
+}
+
+#[test]
+fn s14_of_a_namespace_that_is_not_followed_nothing_is_denied() {
+    for name in ["web.far.svc.cluster.local", "_http._tcp.web.far.svc.cluster.local", "far.svc.cluster.local"] {
+        assert_eq!(ask(name, A), "unknown far", "{name}");
+    }
+    assert_eq!(ask("far.shop.svc.cluster.local", A), "unknown far", "where an alias leads");
+    // No namespace has such a name.
+    assert_eq!(ask("web.a_b.svc.cluster.local", A), "NoSuchName");
+    let site = zone_following(&[""]);
+    assert_eq!(site.answer("web.far.svc.cluster.local", A), absent());
+    let interest = |name: &str| zone().interest(name).map(str::to_owned);
+    assert_eq!(interest("web.other.svc.cluster.local").as_deref(), Some("other"));
+    assert_eq!(interest("web.shop.svc.cluster.local"), None);
+    assert_eq!(interest("svc.cluster.local"), None);
 }
 
 #[test]

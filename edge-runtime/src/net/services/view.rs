@@ -12,6 +12,8 @@ use crate::pod::ports::Protocol;
 /// Kinds of the objects in which they come.
 pub const SERVICE_VIEW: &str = "ServiceView";
 pub const ENDPOINT_VIEW: &str = "EndpointView";
+/// Says of a namespace, or of the cluster if it names none, that all its Services are told.
+pub const SERVICE_NAMESPACE: &str = "ServiceNamespace";
 
 /// A Service that has addresses or names. What is not said is as in Kubernetes: none, or the default.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

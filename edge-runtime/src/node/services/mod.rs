@@ -21,7 +21,7 @@ use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
 use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
-use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW};
+use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_NAMESPACE, SERVICE_VIEW};
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables, apply};
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
@@ -56,6 +56,8 @@ pub(super) struct Services {
     onlink: BTreeMap<IpAddr, bool>,
     dirty: BTreeSet<ServiceName>,
     pods_changed: bool,
+    /// Namespaces all of whose Services are told; an empty name stands for all there are.
+    followed: BTreeSet<String>,
     /// What names lead to is not what it was.
     names_changed: bool,
     phase: Phase,
@@ -92,6 +94,7 @@ impl Services {
             onlink: BTreeMap::new(),
             dirty: BTreeSet::new(),
             pods_changed: false,
+            followed: BTreeSet::new(),
             names_changed: false,
             phase: Phase::Unknown,
             running: false,
@@ -130,6 +133,14 @@ impl Services {
             let ObjectKey { kind, namespace, name } = key;
             log::error!("{kind} {namespace}/{name} is left out: {error}");
         };
+        if key.kind == SERVICE_NAMESPACE {
+            match body {
+                Some(_) => self.followed.insert(key.namespace.clone()),
+                None => self.followed.remove(&key.namespace),
+            };
+            self.names_changed = true;
+            return;
+        }
         if key.kind == SERVICE_VIEW {
             let view = body.and_then(|body| ServiceView::read(&body).map_err(unreadable).ok());
             match view {
@@ -299,6 +310,17 @@ impl Services {
         }
     }
 
+    /// What is told of names beside Services has changed.
+    pub(super) fn names_changed(&mut self) {
+        self.names_changed = true;
+    }
+
+    /// Whether a Service of this namespace is known.
+    pub(super) fn has_any_in(&self, namespace: &str) -> bool {
+        let first = (namespace.to_owned(), String::new());
+        self.views.range(first..).next().is_some_and(|((found, _), _)| found == namespace)
+    }
+
     pub(super) fn has_other_names(&self) -> bool {
         self.names_changed
     }
@@ -317,6 +339,8 @@ impl Services {
             listen: self.here.dns.clone(),
             services: self.views.iter().map(service).collect(),
             pods: pods.iter().flat_map(|pod| pod.ips.iter().map(|ip| (*ip, pod.namespace.clone()))).collect(),
+            followed: self.followed.iter().cloned().collect(),
+            ..Cluster::default()
         }
     }
 
@@ -391,5 +415,5 @@ impl Services {
 }
 
 fn is_view(key: &ObjectKey) -> bool {
-    [SERVICE_VIEW, ENDPOINT_VIEW].contains(&key.kind.as_str())
+    [SERVICE_VIEW, ENDPOINT_VIEW, SERVICE_NAMESPACE].contains(&key.kind.as_str())
 }
