@@ -67,6 +67,9 @@ pub(super) fn service_view(service: &DynamicObject) -> Option<Object> {
     if !ports.is_empty() {
         spec.set("ports", ports.into());
     }
+    if let Some(port @ 1..) = from["healthCheckNodePort"].as_u64() {
+        spec.set("healthCheckNodePort", port.into());
+    }
     if is_dns(service) {
         spec.set("dns", true.into());
     }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -33,6 +34,7 @@ const PROVEN: Duration = Duration::from_secs(10);
 pub struct Helper {
     pub root: PathBuf,
     pub socket: PathBuf,
+    pub listen: Vec<IpAddr>,
     pub subnets: Vec<Subnet>,
 }
 
@@ -130,6 +132,9 @@ impl Helper {
     async fn start(&self) -> io::Result<Async<UnixStream>> {
         let mut command = smol::process::Command::new("/proc/self/exe");
         command.arg("dns").arg("--root").arg(&self.root);
+        for ip in &self.listen {
+            command.arg("--listen").arg(ip.to_string());
+        }
         for subnet in &self.subnets {
             command.arg("--subnet").arg(subnet.to_string());
         }

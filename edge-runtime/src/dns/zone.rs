@@ -26,6 +26,20 @@ pub struct Cluster {
     pub interests: Vec<String>,
     /// Somebody can be asked about namespaces that are not followed.
     pub online: bool,
+    /// Addresses other than those of `listen` that lead to the helper.
+    pub own: Vec<IpAddr>,
+    pub health: Vec<Health>,
+}
+
+/// What a load balancer is told of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    pub namespace: String,
+    pub name: String,
+    /// Where it asks.
+    pub port: u16,
+    /// How many endpoints of this node are ready.
+    pub local: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,6 +90,7 @@ pub enum Answer {
 #[derive(Debug, Default)]
 pub struct Zone {
     domain: String,
+    listen: Vec<IpAddr>,
     services: BTreeMap<String, BTreeMap<String, Service>>,
     namespaces: BTreeSet<String>,
     /// Names by address: those of Services win over those of their endpoints.
@@ -88,7 +103,7 @@ pub struct Zone {
 
 impl Zone {
     pub fn new(cluster: Cluster) -> Self {
-        let mut zone = Self { domain: cluster.domain.to_ascii_lowercase(), ..Self::default() };
+        let mut zone = Self { domain: cluster.domain.to_ascii_lowercase(), listen: cluster.listen, ..Self::default() };
         let mut of_services: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
         for service in cluster.services {
             let name = format!("{}.{}.svc.{}", service.name, service.namespace, zone.domain);
@@ -123,6 +138,11 @@ impl Zone {
         self.interests.contains(namespace).then_some(namespace)
     }
 
+    /// Whether a pod of this node has the address.
+    pub fn is_pod(&self, ip: IpAddr) -> bool {
+        self.pods.range((ip, String::new())..).next().is_some_and(|(found, _)| *found == ip)
+    }
+
     fn is_followed(&self, namespace: &str) -> bool {
         self.followed.contains("") || self.followed.contains(namespace) || !is_label(namespace)
     }
@@ -146,13 +166,15 @@ impl Zone {
         }
         let Some(rest) = name.strip_suffix(&self.domain) else { return Answer::Foreign };
         if rest.is_empty() {
-            return nothing();
+            let server = Data::Server(format!("ns.dns.{}", self.domain));
+            return found(name, kind, vec![Data::Authority, server]);
         }
         let Some(rest) = rest.strip_suffix('.').filter(|_| !self.domain.is_empty()) else { return Answer::Foreign };
         let labels: Vec<&str> = rest.split('.').collect();
         match labels.as_slice() {
             ["dns-version"] => found(name, kind, vec![Data::Text("1.1.0".into())]),
-            ["svc" | "pod"] => nothing(),
+            ["ns", "dns"] => found(name, kind, self.listen.iter().map(|ip| Data::Address(*ip)).collect()),
+            ["svc" | "pod" | "dns"] => nothing(),
             [namespace, "svc" | "pod"] if self.namespaces.contains(*namespace) => nothing(),
             [namespace, "svc" | "pod"] => self.absent(namespace),
             [ip, namespace, "pod"] => self.pod(name, kind, ip, namespace),
@@ -194,7 +216,8 @@ impl Zone {
                 if same.is_empty() { absent() } else { found(name, kind, same) }
             }
             [port, protocol] => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
-                (Some(port), Some(protocol)) => {
+                // A port without a name has none here either.
+                (Some(port), Some(protocol)) if !port.is_empty() => {
                     self.ports(name, kind, service, &|other| other.name == port && other.protocol == protocol)
                 }
                 _ => absent(),
@@ -206,7 +229,9 @@ impl Zone {
     /// Without a port all of them, as CoreDNS has it.
     fn all_ports(&self, name: &str, service: &Service) -> Answer {
         match self.ports(name, SRV, service, &|_| true) {
-            Answer::Known(Code::NoSuchName, ..) if !service.ips.is_empty() => nothing(),
+            Answer::Known(Code::NoSuchName, ..) if !service.ips.is_empty() || !service.endpoints.is_empty() => {
+                nothing()
+            }
             answer => answer,
         }
     }
@@ -296,7 +321,7 @@ fn reverse(name: &str) -> Option<IpAddr> {
 
 /// Those of the wanted kind; the name is there in any case.
 fn found(name: &str, kind: u16, data: Vec<Data>) -> Answer {
-    let data = data.into_iter().filter(|data| data.kind() == kind || (kind == TXT && data.kind() == TXT));
+    let data = data.into_iter().filter(|data| data.kind() == kind);
     let records = data.map(|data| Record { name: name.to_owned(), data }).collect();
     Answer::Known(Code::NoError, records, Vec::new())
 }

@@ -9,9 +9,11 @@ use edge_protocol::version::INTERESTS;
 use super::context::Context;
 use super::services::Services;
 use super::sources::News;
+use crate::config::NetworkMode;
 use crate::dns::client::{self, Helper, Teller};
 use crate::dns::interests::{Asked, Interests};
 use crate::launch::Launch;
+use crate::net::dns_link;
 use crate::pod::clock::Mono;
 use crate::pod::spec::host_network;
 use crate::store::Fact;
@@ -25,40 +27,38 @@ pub(super) struct Dns {
     interests: Option<Interests>,
     /// The bridge that was connected last can be asked about namespaces.
     bridge_follows: bool,
-    running: Option<(Teller, Task<()>)>,
-    /// One that an earlier daemon has left has been looked for.
+    running: Option<Running>,
+    /// There was a pod that asks.
+    answers: bool,
+    /// Addresses of the link for pods of network plugins, once there was one.
+    link: Option<Vec<IpAddr>>,
+    /// What an earlier daemon has left has been looked for.
     looked: bool,
     not_before: Option<Mono>,
 }
 
+struct Running {
+    listen: Vec<IpAddr>,
+    teller: Teller,
+    _task: Task<()>,
+}
+
 impl Dns {
-    /// Starts the helper with the first pod that has a network of its own, and tells it what has changed.
+    /// Has the helper run while there is something for it to do, and tells it what has changed.
     pub(super) fn step(&mut self, cx: &Context, launch: &Launch, services: &mut Services) {
-        if !cx.config.services.has_dns() {
-            if !std::mem::replace(&mut self.looked, true) {
-                client::end(&cx.paths.dns());
+        self.look(cx);
+        if self.running.is_none() || services.has_other_names() {
+            let wanted = self.wanted(cx, launch, services);
+            if wanted != self.running.as_ref().map(|running| running.listen.clone()) {
+                self.run(cx, launch, services, wanted);
             }
-            return;
-        }
-        if self.running.is_none() {
-            if !cx.pods.iter().any(|(_, entry)| !host_network(&entry.pod)) {
-                return;
-            }
-            let subnets = launch.sandboxes.teardown.network.settings().subnets.clone();
-            let listen: Vec<IpAddr> = subnets.iter().map(|subnet| subnet.gateway()).collect();
-            let helper = Helper { root: cx.paths.root().to_owned(), socket: cx.paths.dns(), subnets };
-            let news = cx.senders.news.clone();
-            // Full, it is asked again.
-            let (teller, work) = helper.keep(move |namespace| drop(news.try_send(News::NamespaceAsked(namespace))));
-            self.running = Some((teller, cx.tasks.spawn(work)));
-            services.answer_names_at(&listen);
         }
         let now = cx.mono();
         if !services.has_other_names() || !cx.resumed || self.not_before.is_some_and(|at| now < at) {
             return;
         }
         self.not_before = Some(now.after(PAUSE));
-        if let Some((teller, _)) = &self.running {
+        if let Some(running) = &self.running {
             let mut cluster = services.cluster(cx, launch);
             cluster.online = cx.connection().is_some() && self.bridge_follows;
             if cluster.followed.is_empty() && !self.bridge_follows {
@@ -66,7 +66,59 @@ impl Dns {
                 cluster.followed.push(String::new());
             }
             cluster.interests = self.interests.as_ref().map(Interests::names).unwrap_or_default();
-            teller.tell(&cluster);
+            running.teller.tell(&cluster);
+        }
+    }
+
+    /// Where the helper is to be asked; nowhere if it has only other things to do. None if there is nothing to do.
+    fn wanted(&mut self, cx: &Context, launch: &Launch, services: &Services) -> Option<Vec<IpAddr>> {
+        let (config, teardown) = (&cx.config, &launch.sandboxes.teardown);
+        self.answers |= config.services.has_dns() && cx.pods.iter().any(|(_, entry)| !host_network(&entry.pod));
+        let mut listen = Vec::new();
+        if self.answers {
+            let mode = config.network.mode;
+            if mode != NetworkMode::Cni {
+                listen.extend(teardown.network.settings().subnets.iter().map(|subnet| subnet.gateway()));
+            }
+            let attached = || mode == NetworkMode::Auto && cx.pods.iter().any(|(uid, _)| teardown.is_attached(uid));
+            if self.link.is_none() && (mode == NetworkMode::Cni || attached()) {
+                let made = dns_link::ensure(&config.network.bridge);
+                self.link = Some(made.unwrap_or_else(|error| {
+                    log::error!("pods of network plugins are not answered questions for names: {error}");
+                    Vec::new()
+                }));
+            }
+            listen.extend(self.link.iter().flatten());
+        }
+        (self.answers || services.has_health_checks()).then_some(listen)
+    }
+
+    fn run(&mut self, cx: &Context, launch: &Launch, services: &mut Services, wanted: Option<Vec<IpAddr>>) {
+        self.running = None;
+        let Some(listen) = wanted else {
+            // One that an earlier daemon has left may be wanted yet, unless nobody is to be answered.
+            if !cx.config.services.has_dns() {
+                client::end(&cx.paths.dns());
+            }
+            return;
+        };
+        let subnets = launch.sandboxes.teardown.network.settings().subnets.clone();
+        let (root, socket) = (cx.paths.root().to_owned(), cx.paths.dns());
+        let helper = Helper { root, socket, listen: listen.clone(), subnets };
+        let news = cx.senders.news.clone();
+        // Full, it is asked again.
+        let (teller, work) = helper.keep(move |namespace| drop(news.try_send(News::NamespaceAsked(namespace))));
+        services.answer_names_at(&listen);
+        self.running = Some(Running { listen, teller, _task: cx.tasks.spawn(work) });
+    }
+
+    /// At the start: what an earlier daemon has left, if it is not wanted any more.
+    fn look(&mut self, cx: &Context) {
+        if !std::mem::replace(&mut self.looked, true) && !cx.config.services.has_dns() {
+            client::end(&cx.paths.dns());
+            if let Err(error) = dns_link::remove(&cx.config.network.bridge) {
+                log::warn!("{error}");
+            }
         }
     }
 

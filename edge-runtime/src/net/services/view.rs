@@ -38,6 +38,7 @@ pub struct ServiceView {
     /// `Local`, else `Cluster`.
     pub external_traffic_policy: Policy,
     pub internal_traffic_policy: Policy,
+    pub health_check_node_port: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -118,6 +119,12 @@ impl ServiceView {
 
     pub fn is_headless(&self) -> bool {
         self.cluster_ips.first().is_some_and(|ip| ip == "None")
+    }
+
+    /// Where load balancers ask whether there are endpoints here.
+    pub fn health_check_port(&self) -> Option<u16> {
+        let asked = self.external_traffic_policy == Policy::Local && self.health_check_node_port != 0;
+        asked.then_some(self.health_check_node_port)
     }
 
     /// Its addresses inside the cluster.

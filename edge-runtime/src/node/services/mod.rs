@@ -4,6 +4,7 @@
 //! A pod's readiness changes rules in the turn that notices it; the cloud is not asked, and need not be there.
 
 mod local_pod;
+mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,8 +15,6 @@ use edge_protocol::message::ObjectKey;
 use self::local_pod::local_pod;
 use super::context::Context;
 use super::sources::News;
-use crate::dns::names;
-use crate::dns::zone::Cluster;
 use crate::launch::Launch;
 use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
@@ -161,6 +160,8 @@ impl Services {
     /// After a pod's turn: whether it is another endpoint now.
     pub(super) fn look_at_pod(&mut self, cx: &Context, launch: &Launch, uid: &str) {
         if self.views.is_empty() {
+            // Names know of pods, and whom they may answer.
+            self.names_changed = true;
             return;
         }
         let entry = cx.pods.get(uid);
@@ -299,49 +300,6 @@ impl Services {
             }
         }
         Ok(())
-    }
-
-    /// From now on questions for names are answered by this node, at these addresses: those to the cluster's DNS, too.
-    pub(super) fn answer_names_at(&mut self, listen: &[IpAddr]) {
-        self.names_changed = true;
-        if self.here.dns != listen {
-            self.here.dns = listen.to_vec();
-            self.dirty.extend(self.views.iter().filter(|(_, view)| view.dns).map(|(name, _)| name.clone()));
-        }
-    }
-
-    /// What is told of names beside Services has changed.
-    pub(super) fn names_changed(&mut self) {
-        self.names_changed = true;
-    }
-
-    /// Whether a Service of this namespace is known.
-    pub(super) fn has_any_in(&self, namespace: &str) -> bool {
-        let first = (namespace.to_owned(), String::new());
-        self.views.range(first..).next().is_some_and(|((found, _), _)| found == namespace)
-    }
-
-    pub(super) fn has_other_names(&self) -> bool {
-        self.names_changed
-    }
-
-    /// The cluster as names see it, from now on the last that is known.
-    pub(super) fn cluster(&mut self, cx: &Context, launch: &Launch) -> Cluster {
-        self.names_changed = false;
-        self.look_at_all_pods(cx, launch);
-        let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
-        let none = EndpointView::default();
-        let service = |(name, view): (&ServiceName, &ServiceView)| {
-            names::service(name, view, &pods, self.others.get(name).unwrap_or(&none), &self.here)
-        };
-        Cluster {
-            domain: cx.config.network.cluster_domain.clone(),
-            listen: self.here.dns.clone(),
-            services: self.views.iter().map(service).collect(),
-            pods: pods.iter().flat_map(|pod| pod.ips.iter().map(|ip| (*ip, pod.namespace.clone()))).collect(),
-            followed: self.followed.iter().cloned().collect(),
-            ..Cluster::default()
-        }
     }
 
     /// Senders that never pause find who answers now.

@@ -1,7 +1,9 @@
 //! How much one asker may ask, so that the others are answered, too. Pure.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Questions in a second, and at once: of one asker; and those of them that others have to answer.
@@ -65,6 +67,44 @@ impl Limits {
     }
 }
 
+/// Room for what is under way, some of it for each asker.
+#[derive(Debug)]
+pub struct Places {
+    most: usize,
+    most_of_one: usize,
+    taken: RefCell<BTreeMap<IpAddr, usize>>,
+}
+
+/// Let go, it is free again.
+pub struct Place(Rc<Places>, IpAddr);
+
+impl Places {
+    pub fn new(most: usize, most_of_one: usize) -> Rc<Self> {
+        Rc::new(Self { most, most_of_one, taken: RefCell::default() })
+    }
+
+    pub fn enter(self: &Rc<Self>, asker: IpAddr) -> Option<Place> {
+        let mut taken = self.taken.borrow_mut();
+        let (all, of_one) = (taken.values().sum::<usize>(), taken.get(&asker).copied().unwrap_or_default());
+        (all < self.most && of_one < self.most_of_one).then(|| {
+            *taken.entry(asker).or_default() += 1;
+            Place(Rc::clone(self), asker)
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.0.taken.borrow_mut();
+        if let Some(count) = taken.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.1);
+            }
+        }
+    }
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 2)
 }
@@ -86,6 +126,17 @@ mod tests {
         let others = (0..1_000).filter(|_| limits.may_ask_others(ip(1), Duration::from_secs(11))).count();
         assert_eq!(others, 300);
         assert!(limits.may_ask_others(ip(1), Duration::from_millis(11_010)));
+    }
+
+    #[test]
+    fn one_asker_takes_not_all_places_and_gives_them_back() {
+        let places = Places::new(4, 3);
+        let of_one: Vec<Place> = (0..10).filter_map(|_| places.enter(ip(1))).collect();
+        assert_eq!(of_one.len(), 3);
+        let other = places.enter(ip(2)).unwrap();
+        assert!(places.enter(ip(3)).is_none());
+        drop((of_one, other));
+        assert!(places.enter(ip(3)).is_some() && places.taken.borrow().is_empty());
     }
 
     #[test]
