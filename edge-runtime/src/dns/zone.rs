@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SRV, TXT};
+use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SRV};
 use crate::pod::dns::is_label;
 
 /// What the daemon tells of the cluster.

@@ -1,7 +1,7 @@
 //! The specification, line by line.
 
 use super::*;
-use crate::dns::wire;
+use crate::dns::wire::{self, TXT};
 
 fn port(name: &str, protocol: &str, port: u16) -> Port {
     Port { name: name.into(), protocol: protocol.into(), port }
