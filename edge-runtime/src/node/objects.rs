@@ -5,6 +5,7 @@ use std::rc::Rc;
 use edge_protocol::edge::{Change, EdgeFacts};
 use edge_protocol::message::{ObjectKey, Position};
 use edge_protocol::stream::StreamEvent;
+use edge_protocol::version::Wants;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
@@ -76,7 +77,7 @@ impl Node {
             position: stream.zip(seq).map(|(stream, seq)| Position { stream, seq }),
             held: self.cx.store.held()?,
             compress: true,
-            services: self.cx.config.services.enabled,
+            wants: Wants { services: self.cx.config.services.enabled, routes: false },
             interests,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())
         });
