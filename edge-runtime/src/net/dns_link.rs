@@ -4,6 +4,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use nix::libc;
+
 use super::netlink::{Socket, address, link};
 use super::{NetError, sysctl};
 
@@ -16,6 +18,13 @@ const NAME_LIMIT: usize = 15;
 /// Where a pod with these addresses asks.
 pub fn address_for(ips: &[IpAddr]) -> IpAddr {
     if !ips.is_empty() && ips.iter().all(IpAddr::is_ipv6) { V6 } else { V4 }
+}
+
+const HARDWARE: [u8; 6] = [0x0a, 0x58, 169, 254, 20, 10];
+
+/// A link of that name which is of another kind is not.
+fn is_ours(link: &link::Link) -> bool {
+    ["dummy", "bridge"].contains(&link.kind.as_str())
 }
 
 /// Each node of a host has a link of its own, named after its bridge.
@@ -40,11 +49,16 @@ pub fn ensure(bridge: &str) -> Result<Vec<IpAddr>, NetError> {
     let found = match found {
         Some(found) => found,
         None => {
-            link::add_dummy(&mut socket, &name).map_err(failed("make"))?;
+            let made = link::add_dummy(&mut socket, &name).or_else(|error| match error.raw_os_error() {
+                // A bridge that has no ports leads as far, where the kernel has no dummies.
+                Some(libc::EOPNOTSUPP) => link::add_bridge(&mut socket, &name, HARDWARE, 1500),
+                _ => Err(error),
+            });
+            made.map_err(failed("make"))?;
             link::named(&mut socket, &name).map_err(failed("find"))?
         }
     };
-    if found.kind != "dummy" {
+    if !is_ours(&found) {
         return Err(failed("use")(io::Error::from(io::ErrorKind::AlreadyExists)));
     }
     if !found.up {
@@ -67,7 +81,7 @@ pub fn remove(bridge: &str) -> Result<(), NetError> {
     let failed = |source| NetError::Netlink { action: "delete", object: format!("link {name}"), source };
     let mut socket = Socket::open().map_err(failed)?;
     match link::by_name(&mut socket, &name).map_err(failed)? {
-        Some(found) if found.kind == "dummy" => link::delete(&mut socket, &name).map_err(failed),
+        Some(found) if is_ours(&found) => link::delete(&mut socket, &name).map_err(failed),
         _ => Ok(()),
     }
 }
@@ -98,7 +112,7 @@ mod tests {
             assert!(ensure(bridge).unwrap().contains(&V4));
             assert!(std::net::UdpSocket::bind((V4, 53)).is_ok());
             let mut socket = Socket::open().unwrap();
-            assert_eq!(link::named(&mut socket, "dns-smp-0123456").unwrap().kind, "dummy");
+            assert!(is_ours(&link::named(&mut socket, "dns-smp-0123456").unwrap()));
             remove(bridge).unwrap();
             remove(bridge).unwrap();
             assert_eq!(link::by_name(&mut socket, "dns-smp-0123456").unwrap(), None);

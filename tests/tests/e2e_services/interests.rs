@@ -9,7 +9,7 @@ use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;
 
 use super::names::{leads_to, look_up};
-use super::{client, service};
+use super::{apply_in, client, service};
 
 /// A bridge of many nodes, which tells each what it needs.
 fn serve(cluster: &Cluster, listen: std::net::SocketAddr) -> Process {
@@ -48,7 +48,8 @@ fn s14_names_of_other_namespaces_are_asked_for_and_never_denied_unknown() {
         one["metadata"]["namespace"] = json!(far);
         one
     };
-    kubectl.apply_all(&[fixed("web", 1), client("client", &name)]);
+    apply_in(&cluster, &far, &fixed("web", 1));
+    kubectl.apply_all(&[client("client", &name)]);
     kubectl.wait_ready("client");
     let zone = format!("{far}.svc.cluster.local");
 
@@ -59,7 +60,7 @@ fn s14_names_of_other_namespaces_are_asked_for_and_never_denied_unknown() {
     let denied = |name: &str| look_up(&node, "client", name).expect("runs").contains("NXDOMAIN");
     assert!(denied(&format!("none.{zone}")), "what is followed is known");
     // A later one is told as any other.
-    kubectl.apply_all(&[fixed("late", 2)]);
+    apply_in(&cluster, &far, &fixed("late", 2));
     leads_to(&node, &format!("late.{zone}"), "10.96.77.2");
 
     // Without a cloud, what was asked for is known, and of the rest nothing is said.
@@ -77,7 +78,7 @@ fn s14_names_of_other_namespaces_are_asked_for_and_never_denied_unknown() {
     kubectl.ok(&["create", "namespace", &other]);
     let mut late = fixed("web", 3);
     late["metadata"]["namespace"] = json!(other);
-    kubectl.apply_all(&[late]);
+    apply_in(&cluster, &other, &late);
     let mut again = serve(&cluster, listen);
     leads_to(&node, &unknown, "10.96.77.3");
     leads_to(&node, &format!("web.{zone}"), "10.96.77.1");

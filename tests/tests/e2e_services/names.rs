@@ -6,7 +6,7 @@ use sampan_tests::manifest::with;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;
 
-use super::{address, client, server, service};
+use super::{address, apply_in, client, server, service};
 
 /// What `nslookup` says in the pod, without the cloud.
 pub(super) fn look_up(node: &EdgeNode, pod: &str, name: &str) -> Result<String, String> {
@@ -88,7 +88,8 @@ fn s14_the_clusters_dns_is_answered_on_the_node_for_pods_and_for_the_node_itself
     // Nobody is behind it.
     let mut dns = service("any", "nobody", &json!({ "ports": ports }));
     dns["metadata"] = json!({"name": "any", "namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}});
-    kubectl.apply_all(&[dns, service("web", "web", &json!({})), client("client", &node.name)]);
+    apply_in(&cluster, "kube-system", &dns);
+    kubectl.apply_all(&[service("web", "web", &json!({})), client("client", &node.name)]);
     kubectl.wait_ready("client");
     let address = ["get", "service", "any", "-n", "kube-system", "-o", "jsonpath={.spec.clusterIP}"];
     let (server, web) = (kubectl.ok(&address), address_of(&cluster, "web"));
