@@ -49,7 +49,7 @@ fn s02_load_balancers_are_told_whether_ready_pods_are_here_with_the_cloud_and_wi
     says(PORT, "HTTP/1.1 200 OK");
     node.start();
     cluster.start_bridge();
-    cluster.kubectl.ok(&["delete", "service", "web"]);
+    let _ = cluster.kubectl.ok(&["delete", "service", "web"]);
     until(Duration::from_secs(20), "nobody listens any more", || match TcpStream::connect(("127.0.0.1", PORT)) {
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Ok(()),
         other => Err(format!("{other:?}")),

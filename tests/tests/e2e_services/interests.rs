@@ -42,7 +42,7 @@ fn s14_names_of_other_namespaces_are_asked_for_and_never_denied_unknown() {
     node.wait_ready();
     let kubectl = &cluster.kubectl;
     let far = format!("{}-far", kubectl.namespace);
-    kubectl.ok(&["create", "namespace", &far]);
+    let _ = kubectl.ok(&["create", "namespace", &far]);
     let fixed = |name: &str, last: u8| {
         let mut one = service(name, "none", &json!({"clusterIP": format!("10.96.77.{last}")}));
         one["metadata"]["namespace"] = json!(far);
@@ -75,7 +75,7 @@ fn s14_names_of_other_namespaces_are_asked_for_and_never_denied_unknown() {
 
     // A bridge that has never heard of the node follows the same for it, and what was asked for meanwhile.
     let other = format!("{}-other", kubectl.namespace);
-    kubectl.ok(&["create", "namespace", &other]);
+    let _ = kubectl.ok(&["create", "namespace", &other]);
     let mut late = fixed("web", 3);
     late["metadata"]["namespace"] = json!(other);
     apply_in(&cluster, &other, &late);

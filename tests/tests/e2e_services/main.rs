@@ -37,7 +37,7 @@ fn apply_in(cluster: &Cluster, namespace: &str, object: &Value) {
     let file =
         cluster.folder().join(format!("{namespace}-{}.json", object["metadata"]["name"].as_str().unwrap_or("x")));
     std::fs::write(&file, object.to_string()).expect("writes");
-    cluster.kubectl.ok(&["apply", "-n", namespace, "-f", file.to_str().expect("UTF-8")]);
+    let _ = cluster.kubectl.ok(&["apply", "-n", namespace, "-f", file.to_str().expect("UTF-8")]);
 }
 
 /// The Service's own address.
