@@ -74,6 +74,7 @@ impl EdgeSession {
             boot_id: facts.boot_id,
             agent: facts.agent,
             position: facts.position.clone(),
+            interests: facts.interests,
         });
         let queued = out.control(hello);
         debug_assert!(queued, "the queue is empty at the start");
@@ -207,6 +208,13 @@ impl EdgeSession {
     #[must_use]
     pub fn renew(&mut self, csr: Vec<u8>) -> bool {
         self.agreed(version::RENEW) && self.out.control(ToCloud::Renew { csr: Der(csr) })
+    }
+
+    /// Says in which namespaces' Services the node is interested from now on. False when the bridge does not know what
+    /// that is, or too much waits to be sent.
+    #[must_use]
+    pub fn interests(&mut self, namespaces: Vec<String>) -> bool {
+        self.agreed(version::INTERESTS) && self.out.control(ToCloud::Interests { namespaces })
     }
 
     /// How many more rows [`up`](Self::up) takes now.

@@ -127,6 +127,7 @@ message!(
         "streamEnd",
         "tokenRequest",
         "renew",
+        "interests",
         "ping",
         "unsupported",
         "part",

@@ -332,6 +332,10 @@ pub enum ToCloud {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rtt_ms: Option<u32>,
     },
+    /// [`Hello::interests`] as they are now.
+    Interests {
+        namespaces: Vec<String>,
+    },
     /// Nack of a message type this build does not know.
     Unsupported {
         message: String,

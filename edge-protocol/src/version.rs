@@ -41,6 +41,12 @@ pub const ROUTES: &str = "routes1";
 /// Services can be off where policies are not. A bridge that does not name it tells of none, which the node says.
 pub const POLICIES: &str = "policies1";
 
+/// The bridge understands [`Hello::interests`] and `Interests`. Said by who says [`SERVICES`].
+pub const INTERESTS: &str = "interests1";
+
+/// Most namespaces that a node may be interested in besides those of its pods.
+pub const MAX_INTERESTS: usize = 64;
+
 /// More names than this in a hello or welcome are cut off: nobody has that many.
 const MAX_FEATURES: usize = 64;
 
@@ -78,6 +84,9 @@ pub struct Hello {
     /// Where to resume; absent for a new or rebuilt store, which forces a full sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Position>,
+    /// Namespaces whose Services the node wants to be told of besides those of its pods, at most [`MAX_INTERESTS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interests: Vec<String>,
 }
 
 /// The bridge's answer.
@@ -161,7 +170,8 @@ impl Wants {
 /// Features of this side.
 pub fn features(compress: bool, wants: Wants) -> impl Iterator<Item = &'static str> {
     let packed = compress.then_some([COMPRESS, RAW_STREAMS]).into_iter().flatten();
-    let wanted = [(wants.services, SERVICES), (wants.routes, ROUTES), (wants.policies, POLICIES)];
+    let wanted =
+        [(wants.services, SERVICES), (wants.services, INTERESTS), (wants.routes, ROUTES), (wants.policies, POLICIES)];
     let wanted = wanted.into_iter().filter_map(|(wanted, name)| wanted.then_some(name));
     FEATURES.iter().copied().chain(packed).chain(wanted)
 }

@@ -22,6 +22,7 @@ fn hello() -> Hello {
         boot_id: "b".into(),
         agent: String::new(),
         position: None,
+        interests: Vec::new(),
     }
 }
 

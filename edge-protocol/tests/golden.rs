@@ -170,6 +170,7 @@ fn to_cloud() -> Vec<ToCloud> {
             boot_id: "b-1".into(),
             agent: "edge-runtime 0.1.0".into(),
             position: Some(Position { stream: "s-1".into(), seq: 4 }),
+            interests: vec![],
         }),
         ToCloud::Ack { seq: 5 },
         ToCloud::Nack { object: reference(), reason: "spec.x: not supported".into() },
@@ -213,6 +214,17 @@ fn to_cloud() -> Vec<ToCloud> {
         ToCloud::Unsupported { message: "dance".into() },
         ToCloud::Part { more: false, data: "\"}".into() },
         ToCloud::Renew { csr: Der(vec![9]) },
+        ToCloud::Hello(Hello {
+            protocol: ProtocolRange { min: 1, max: 1 },
+            features: vec!["services1".into(), "interests1".into()],
+            node: "edge-1".into(),
+            cluster: None,
+            boot_id: "b-1".into(),
+            agent: "edge-runtime 0.1.0".into(),
+            position: None,
+            interests: vec!["shop".into()],
+        }),
+        ToCloud::Interests { namespaces: vec!["shop".into(), "crm".into()] },
     ]
 }
 

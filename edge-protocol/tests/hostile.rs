@@ -122,6 +122,7 @@ proptest! {
             cluster: None,
             boot_id: String::new(),
             agent: String::new(),
+            interests: Vec::new(),
             position: Some(Position { stream: if same { "s" } else { "t" }.into(), seq }),
         };
         prop_assert!(bridge.handle(&mut state, &encode(&ToCloud::Hello(hello)), NOW).is_ok());

@@ -28,6 +28,9 @@ pub(super) const POLICY_VIEWS: &str = "PolicyViews";
 pub(super) const POLICY_VIEW: &str = "PolicyView";
 pub(super) const POLICY_PEERS: &str = "PolicyPeers";
 const ALL_POLICIES: &str = "all";
+/// Kind of what says in a group of all Services of a namespace, or of the cluster, that it is told: what is not in it does
+/// not exist.
+pub(super) const SERVICE_NAMESPACE: &str = "ServiceNamespace";
 /// Label and namespace of the cluster's DNS, by which it is known everywhere.
 pub(super) const DNS_LABEL: (&str, &str) = ("k8s-app", DNS_SERVICE);
 pub(super) const DNS_SERVICE: &str = "kube-dns";

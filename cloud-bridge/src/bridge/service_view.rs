@@ -7,7 +7,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::informers::service_views::Members;
-use super::pod_references::{ENDPOINT_VIEW, SERVICE_VIEW};
+use super::pod_references::{DNS_LABEL, DNS_NAMESPACE, ENDPOINT_VIEW, SERVICE_VIEW};
 use super::slim::made_object;
 
 /// Whoever has set it serves the Service (K8s pkg/proxy/apis/well_known_labels.go).
@@ -67,10 +67,22 @@ pub(super) fn service_view(service: &DynamicObject) -> Option<Object> {
     if !ports.is_empty() {
         spec.set("ports", ports.into());
     }
+    if let Some(port @ 1..) = from["healthCheckNodePort"].as_u64() {
+        spec.set("healthCheckNodePort", port.into());
+    }
+    if is_dns(service) {
+        spec.set("dns", true.into());
+    }
     if spec.get("clusterIPs").is_none() && spec.get("externalName").is_none() {
         return None;
     }
     made(SERVICE_VIEW, service, json!({ "kind": SERVICE_VIEW, "spec": spec }))
+}
+
+/// Whether it is the cluster's DNS, which nodes answer themselves.
+pub(super) fn is_dns(service: &DynamicObject) -> bool {
+    let label = service.metadata.labels.as_ref().and_then(|labels| labels.get(DNS_LABEL.0));
+    service.metadata.namespace.as_deref() == Some(DNS_NAMESPACE) && label.is_some_and(|app| app == DNS_LABEL.1)
 }
 
 fn port(from: &Value) -> Value {
@@ -173,6 +185,18 @@ mod tests {
             "ports": [{"name": "http", "port": 80, "targetPort": "web", "nodePort": 30080}]});
         assert_eq!(view.body["spec"], wanted);
         assert_eq!((view.digest.key.kind.as_str(), view.digest.uid.as_str()), ("ServiceView", "u"));
+    }
+
+    #[test]
+    fn the_clusters_dns_is_known_by_label_and_namespace() {
+        let dns = |namespace: &str, label: &str| {
+            let metadata = json!({"name": "any", "namespace": namespace, "uid": "u", "labels": {"k8s-app": label}});
+            let service = json!({"metadata": metadata, "spec": {"clusterIP": "10.96.0.10"}});
+            service_view(&object(service)).unwrap().body["spec"]["dns"] == true
+        };
+        assert!(dns("kube-system", "kube-dns"));
+        // Anybody may label a Service of a namespace of his own.
+        assert!(!dns("shop", "kube-dns") && !dns("kube-system", "other"));
     }
 
     #[test]

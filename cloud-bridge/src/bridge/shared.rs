@@ -88,8 +88,14 @@ impl Shared {
         }
     }
 
-    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, wants: Wants) {
-        let _ = self.informers.send(Command::Connected { node: node.to_owned(), session, resumed, wants });
+    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, wants: Wants, interests: Vec<String>) {
+        let node = node.to_owned();
+        let _ = self.informers.send(Command::Connected { node, session, resumed, wants, interests });
+    }
+
+    /// The node of this session wants to be told of the Services of these namespaces, too.
+    pub(super) fn interested(&self, node: &str, session: u64, interests: Vec<String>) {
+        let _ = self.informers.send(Command::Interested { node: node.to_owned(), session, interests });
     }
 
     /// The node's object was deleted: it is sent away, and nothing is kept of it.

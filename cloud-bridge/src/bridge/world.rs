@@ -11,6 +11,7 @@
 //! was started in a round is no older than what the node held before it.
 
 mod admission;
+mod interests;
 mod policies;
 mod services;
 mod shared;
@@ -25,6 +26,7 @@ use edge_protocol::version::Wants;
 
 use super::pod_references::ServiceScope;
 use super::slim::BoundPod;
+use interests::Interests;
 use shared::Shared;
 pub use told::{Group, Told};
 
@@ -77,7 +79,8 @@ struct Node {
     wants: Wants,
     /// Where it is, if it wants routes.
     site: Option<Box<str>>,
-    /// What it is told of because of that.
+    interests: Interests,
+    /// What it is told of because of both, in order.
     own: Box<[Arc<ObjectKey>]>,
     /// What is older than this round may be older than what the node holds.
     round: u64,

@@ -3,6 +3,7 @@
 
 use crate::SessionError;
 use crate::message::{ObjectKey, Report, TokenRequest};
+use crate::version::MAX_INTERESTS;
 
 /// Of an object's name and namespace (RFC 1123 subdomain), and of whatever else is a word.
 const LONGEST: usize = 253;
@@ -28,6 +29,13 @@ pub(super) fn of_token(request: &TokenRequest) -> Result<(), SessionError> {
     let TokenRequest { namespace, pod, uid, audience, .. } = request;
     check(audience, LONGEST_AUDIENCE)?;
     [namespace, pod, uid].into_iter().try_for_each(|name| check(name, LONGEST))
+}
+
+pub(super) fn of_interests(namespaces: &[String]) -> Result<(), SessionError> {
+    if namespaces.len() > MAX_INTERESTS {
+        return Err(SessionError::violation(format!("interests in {} namespaces", namespaces.len())));
+    }
+    namespaces.iter().try_for_each(|name| check(name, LONGEST))
 }
 
 fn check(name: &str, longest: usize) -> Result<(), SessionError> {

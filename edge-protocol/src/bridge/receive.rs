@@ -34,6 +34,7 @@ impl BridgeSession {
             let message = format!("this bridge serves cluster {}", self.settings.cluster);
             return Err(self.refuse(RefuseReason::WrongCluster, message));
         }
+        names::of_interests(&hello.interests)?;
         let resume = hello.position.as_ref().filter(|p| state.is_listed() && state.covers(p)).map(|p| p.seq);
         if resume.is_none() {
             // Its last changes came from elsewhere, and may be newer than what is known here.
@@ -116,6 +117,11 @@ impl BridgeSession {
                     return Err(SessionError::violation("a second certificate request under way"));
                 }
                 self.events.push_back(BridgeEvent::Renew(csr));
+                None
+            }
+            ToCloud::Interests { namespaces } => {
+                names::of_interests(&namespaces)?;
+                self.events.push_back(BridgeEvent::Interests(namespaces));
                 None
             }
             ToCloud::Ping { rtt_ms } => {

@@ -79,5 +79,7 @@ pub enum BridgeEvent {
     },
     /// A certificate request for a new key of this node. Answer with `renewed`.
     Renew(Der),
+    /// The node's [`Hello::interests`] have changed. What stands in them is for who uses them.
+    Interests(Vec<String>),
     Stream(StreamEvent),
 }

@@ -22,6 +22,8 @@ pub struct EdgeFacts {
     pub compress: bool,
     /// What it wants to be told of.
     pub wants: Wants,
+    /// Of which namespaces besides those of its pods ([`Hello::interests`](crate::version::Hello::interests)).
+    pub interests: Vec<String>,
 }
 
 impl EdgeFacts {
@@ -36,6 +38,7 @@ impl EdgeFacts {
             held: Vec::new(),
             compress: false,
             wants: Wants::default(),
+            interests: Vec::new(),
         }
     }
 }

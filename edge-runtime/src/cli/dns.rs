@@ -1,17 +1,21 @@
 //! `edge-runtime dns`: answers pods' questions for names. Started by `run`, not by people.
 
+use std::net::IpAddr;
+
 use super::CliError;
 use super::verb::{Flag, Given, Operands, Verb};
 use crate::dns::serve::{self, Options};
 use crate::net::Subnet;
 
-pub(super) const VERB: Verb = Verb::helper("dns", Operands::None, &[Flag::value("subnet", "SUBNET", "")], run);
+pub(super) const VERB: Verb = Verb::helper("dns", Operands::None, FLAGS, run);
+
+const FLAGS: &[Flag] = &[Flag::value("listen", "ADDRESS", ""), Flag::value("subnet", "SUBNET", "")];
 
 fn run(given: Given) -> Result<(), CliError> {
     super::start_log();
     // A session of its own: what ends the daemon's ends nothing here. Fails only for one that leads one already.
     let _ = nix::unistd::setsid();
     let subnets = given.all::<Subnet>("subnet")?;
-    let listen = subnets.iter().map(|subnet| subnet.gateway()).collect();
+    let listen = given.all::<IpAddr>("listen")?;
     Ok(serve::run(Options { listen, subnets, socket: given.paths()?.dns() })?)
 }

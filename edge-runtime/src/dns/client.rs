@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,8 +13,10 @@ use smol::future::FutureExt;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::{Async, Timer};
 
+use super::control;
 use super::zone::Cluster;
 use crate::net::Subnet;
+use crate::sys::time::within;
 
 /// How long a new helper may take, and how often is looked.
 const START: Duration = Duration::from_secs(5);
@@ -21,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Before another one is started when one has ended: doubled each time.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(30);
+/// For the rest of what it has begun to say.
+const REST: Duration = Duration::from_secs(5);
 /// One that has lived so long was no failure.
 const PROVEN: Duration = Duration::from_secs(10);
 
@@ -29,6 +34,7 @@ const PROVEN: Duration = Duration::from_secs(10);
 pub struct Helper {
     pub root: PathBuf,
     pub socket: PathBuf,
+    pub listen: Vec<IpAddr>,
     pub subnets: Vec<Subnet>,
 }
 
@@ -52,19 +58,20 @@ impl Teller {
 }
 
 impl Helper {
-    /// What is to be run for as long as there shall be a helper, and how to tell it.
-    pub fn keep(self) -> (Teller, impl Future<Output = ()> + 'static) {
+    /// What is to be run for as long as there shall be a helper, and how to tell it. `asked` is called with the
+    /// namespaces that it asks about: whatever it is told, for it may have been taken over.
+    pub fn keep(self, asked: impl Fn(String) + 'static) -> (Teller, impl Future<Output = ()> + 'static) {
         let (changed, changes) = bounded(1);
         let latest = Rc::new(RefCell::new(Vec::new()));
         let teller = Teller { latest: Rc::clone(&latest), changed };
-        (teller, self.serve(latest, changes))
+        (teller, self.serve(latest, changes, Box::new(asked)))
     }
 
-    async fn serve(self, latest: Rc<RefCell<Vec<u8>>>, changes: Receiver<()>) {
+    async fn serve(self, latest: Rc<RefCell<Vec<u8>>>, changes: Receiver<()>, asked: Box<dyn Fn(String)>) {
         let mut pause = PAUSE;
         loop {
             let since = std::time::Instant::now();
-            match self.connected(&latest, &changes).await {
+            match self.connected(&latest, &changes, &*asked).await {
                 Ok(()) => return,
                 Err(error) => log::warn!("the DNS helper of this node has ended ({error}); another one is started"),
             }
@@ -77,25 +84,46 @@ impl Helper {
     }
 
     /// Tells a helper until it ends.
-    async fn connected(&self, latest: &RefCell<Vec<u8>>, changes: &Receiver<()>) -> io::Result<()> {
+    async fn connected(
+        &self,
+        latest: &RefCell<Vec<u8>>,
+        changes: &Receiver<()>,
+        asked: &dyn Fn(String),
+    ) -> io::Result<()> {
         let mut stream = match Async::<UnixStream>::connect(&self.socket).await {
             Ok(stream) => stream,
             Err(_) => self.start().await?,
         };
+        // What was told and not yet taken, and what is to be told.
+        let (mut under_way, mut news) = (false, true);
         loop {
-            let text = latest.borrow().clone();
-            if !text.is_empty() {
-                let length = u32::try_from(text.len()).unwrap_or_default().to_be_bytes();
-                stream.write_all(&[&length[..], &text].concat()).await?;
-                stream.read_exact(&mut [0]).await?;
+            if news && !under_way {
+                news = false;
+                let text = latest.borrow().clone();
+                if !text.is_empty() {
+                    let length = u32::try_from(text.len()).unwrap_or_default().to_be_bytes();
+                    stream.write_all(&[&length[..], &text].concat()).await?;
+                    under_way = true;
+                }
             }
-            let mut byte = [0];
-            let ended = async { stream.read(&mut byte).await.map(|_| true) };
-            let news = async { Ok(changes.recv().await.is_err()) };
-            match news.or(ended).await {
-                Ok(true) if changes.is_closed() => return Ok(()),
-                Ok(true) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(false) => {}
+            let mut first = [0];
+            let said = async { stream.read_exact(&mut first).await.map(|()| true) };
+            let changed = async {
+                match changes.recv().await {
+                    Ok(()) => Ok(false),
+                    Err(_) => Err(io::ErrorKind::Interrupted.into()),
+                }
+            };
+            match changed.or(said).await {
+                Ok(false) => news = true,
+                Ok(true) => match within(REST, control::said(&stream, first[0])).await {
+                    Some(said) => match said? {
+                        Some(namespace) => asked(namespace),
+                        None => under_way = false,
+                    },
+                    None => return Err(io::ErrorKind::TimedOut.into()),
+                },
+                Err(_) if changes.is_closed() => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -104,6 +132,9 @@ impl Helper {
     async fn start(&self) -> io::Result<Async<UnixStream>> {
         let mut command = smol::process::Command::new("/proc/self/exe");
         command.arg("dns").arg("--root").arg(&self.root);
+        for ip in &self.listen {
+            command.arg("--listen").arg(ip.to_string());
+        }
         for subnet in &self.subnets {
             command.arg("--subnet").arg(subnet.to_string());
         }

@@ -1,5 +1,7 @@
 //! What the names of a Service lead to. Pure.
 
+use std::collections::BTreeSet;
+
 use super::zone;
 use crate::net::services::endpoints::of_port;
 use crate::net::services::table::ServiceName;
@@ -56,6 +58,22 @@ pub fn service(
         ports: view.ports.iter().filter_map(port).collect(),
         endpoints,
     }
+}
+
+/// What load balancers are told of the Service, if they are to be told.
+pub fn health(
+    name: &ServiceName,
+    view: &ServiceView,
+    pods: &[LocalPod],
+    others: &EndpointView,
+    here: &Here,
+) -> Option<zone::Health> {
+    let port = view.health_check_port()?;
+    let of = |v6| {
+        let all = view.ports.iter().flat_map(|port| of_port((&name.0, view), port, v6, pods, others, here));
+        all.filter(|to| to.local && to.ready).map(|to| to.ip).collect::<BTreeSet<_>>().len()
+    };
+    Some(zone::Health { namespace: name.0.clone(), name: name.1.clone(), port, local: of(false).max(of(true)) })
 }
 
 /// The host name of an endpoint: a pod's only below the Service that it names as its subdomain

@@ -1,8 +1,7 @@
 //! The sockets of the helper: questions of pods, and the daemon's news of the cluster. Everything it reads but the latter
 //! comes from strangers; it gives up its rights before the first of it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,14 +10,18 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, rlim_t, setrlimit};
+use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use smol::future::FutureExt;
-use smol::io::{AsyncReadExt, AsyncWriteExt};
+use smol::future::{FutureExt, yield_now};
 use smol::{Async, Timer};
 
+use super::asks::{Asks, Verdict};
 use super::cache::{Cache, key};
+use super::control::Control;
 use super::forward::{self, Upstream};
-use super::wire::{A, AAAA, Code, Data, Question, Record, answer, question, refusal};
+use super::health::Checks;
+use super::limits::{Limits, Places};
+use super::wire::{A, AAAA, Code, Data, Question, Record, answer, question, refusal, u16_at};
 use super::zone::{Answer, Cluster, Zone};
 use crate::net::Subnet;
 use crate::sys::resolve::wire as addresses;
@@ -30,13 +33,19 @@ const MOST_WAITING: usize = 512;
 const MOST_WAITING_OF_ONE: usize = 64;
 /// Connections, and how long one may be silent.
 const MOST_CONNECTIONS: usize = 64;
+const MOST_CONNECTIONS_OF_ONE: usize = 16;
 const IDLE: Duration = Duration::from_secs(10);
-/// Of the daemon's news.
-const LONGEST_NEWS: usize = 16 << 20;
+/// For the daemon's news of a namespace that nothing is known of, and how often is looked.
+const LEARN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 const MEMORY: rlim_t = 64 << 20;
 /// `nobody`, as everywhere.
 const NOBODY: u32 = 65_534;
 const DATAGRAM: usize = 4_096;
+/// Of datagrams that wait: what one asker sends too many of must not crowd out others' while they are thrown away.
+const WAITING_BYTES: usize = 1 << 20;
+/// Others get their turn after so many.
+const AT_ONCE: u8 = 32;
 
 pub struct Options {
     /// Where pods ask.
@@ -50,10 +59,12 @@ pub struct Options {
 struct Server {
     zone: RefCell<Zone>,
     upstream: Upstream,
-    listen: Vec<IpAddr>,
+    control: Control,
+    asks: RefCell<Asks>,
     cache: RefCell<Cache>,
-    waiting: RefCell<BTreeMap<IpAddr, usize>>,
-    connections: Cell<usize>,
+    limits: RefCell<Limits>,
+    waiting: Rc<Places>,
+    connections: Rc<Places>,
     subnets: Vec<Subnet>,
     begun: Instant,
 }
@@ -69,30 +80,39 @@ pub fn run(options: Options) -> io::Result<()> {
     let mut sockets = Vec::new();
     for ip in &options.listen {
         let at = SocketAddr::new(*ip, PORT);
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{at}: {error}"));
-        sockets.push((UdpSocket::bind(at).map_err(named)?, TcpListener::bind(at).map_err(named)?));
+        match bind(at) {
+            Ok(both) => sockets.push(both),
+            // Another node of this host may answer pods of network plugins.
+            Err(error) if !sockets.is_empty() => log::warn!("{at}: {error}"),
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{at}: {error}"))),
+        }
     }
     let _ = std::fs::remove_file(&options.socket);
     let control = UnixListener::bind(&options.socket)?;
     give_up_rights()?;
-    let server = Rc::new(Server {
-        zone: RefCell::default(),
-        upstream: Upstream::new(options.listen.clone()),
-        listen: options.listen,
-        cache: RefCell::default(),
-        waiting: RefCell::default(),
-        connections: Cell::new(0),
-        subnets: options.subnets,
-        begun: Instant::now(),
-    });
+    let server = Rc::new(Server::new(options.listen, options.subnets));
     let tasks = Tasks::default();
     for (datagrams, streams) in sockets {
         let (datagrams, streams) = (Rc::new(Async::new(datagrams)?), Async::new(streams)?);
         tasks.spawn(serve_datagrams(Rc::clone(&server), tasks.clone(), datagrams)).detach();
         tasks.spawn(serve_streams(Rc::clone(&server), tasks.clone(), streams)).detach();
     }
-    let control = Async::new(control)?;
-    smol::future::block_on(tasks.run(async { server.follow(&control).await }))
+    let listener = Async::new(control)?;
+    let checks = Checks::new(tasks.clone());
+    let news = |mut cluster: Cluster| {
+        checks.set(std::mem::take(&mut cluster.health));
+        server.upstream.own(&[&cluster.listen[..], &cluster.own].concat());
+        *server.zone.borrow_mut() = Zone::new(cluster);
+        sampan_memory::trim();
+    };
+    smol::future::block_on(tasks.run(server.control.follow(&listener, news)))
+}
+
+fn bind(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+    let datagrams = UdpSocket::bind(at)?;
+    // Without the right to it the default has to do.
+    let _ = setsockopt(&datagrams, sockopt::RcvBufForce, &WAITING_BYTES);
+    Ok((datagrams, TcpListener::bind(at)?))
 }
 
 /// Nobody's process, which gains nothing by any program it might start.
@@ -110,8 +130,13 @@ fn give_up_rights() -> io::Result<()> {
 }
 
 async fn serve_datagrams(server: Rc<Server>, tasks: Tasks, socket: Rc<Async<UdpSocket>>) {
-    let mut buffer = vec![0; DATAGRAM];
+    let (mut buffer, mut taken) = (vec![0; DATAGRAM], 0_u8);
     loop {
+        taken += 1;
+        if taken == AT_ONCE {
+            taken = 0;
+            yield_now().await;
+        }
         // Errors are of earlier answers (ECONNREFUSED), or passing.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
         let packet = buffer.get(..length).unwrap_or_default();
@@ -121,14 +146,14 @@ async fn serve_datagrams(server: Rc<Server>, tasks: Tasks, socket: Rc<Async<UdpS
         match server.local(packet, false) {
             Local::Answer(answer) => drop(socket.send_to(&answer, from).await),
             Local::Ignore => {}
-            Local::Ask(asked, alias) => {
-                let Some(turn) = server.enter(from.ip()) else {
-                    drop(socket.send_to(&refusal(asked.id, Code::Refused), from).await);
+            local => {
+                let Some(turn) = server.waiting.enter(from.ip()) else {
+                    drop(socket.send_to(&refused(packet), from).await);
                     continue;
                 };
                 let (server, socket, packet) = (Rc::clone(&server), Rc::clone(&socket), packet.to_vec());
                 let work = async move {
-                    let answer = server.others(&packet, &asked, alias, false).await;
+                    let answer = server.wait(&packet, local, false, from.ip()).await;
                     drop(turn);
                     drop(socket.send_to(&answer, from).await);
                 };
@@ -145,10 +170,10 @@ async fn serve_streams(server: Rc<Server>, tasks: Tasks, listener: Async<TcpList
             Timer::after(Duration::from_millis(100)).await;
             continue;
         };
-        if !server.may_ask(from.ip()) || server.connections.get() >= MOST_CONNECTIONS {
+        if !server.may_ask(from.ip()) {
             continue;
         }
-        server.connections.set(server.connections.get() + 1);
+        let Some(place) = server.connections.enter(from.ip()) else { continue };
         let server = Rc::clone(&server);
         let work = async move {
             let late = async {
@@ -156,7 +181,7 @@ async fn serve_streams(server: Rc<Server>, tasks: Tasks, listener: Async<TcpList
                 Err(io::ErrorKind::TimedOut.into())
             };
             drop(serve_stream(&server, stream, from.ip()).or(late).await);
-            server.connections.set(server.connections.get() - 1);
+            drop(place);
         };
         tasks.spawn(work).detach();
     }
@@ -166,12 +191,15 @@ async fn serve_streams(server: Rc<Server>, tasks: Tasks, listener: Async<TcpList
 async fn serve_stream(server: &Rc<Server>, mut stream: Async<TcpStream>, from: IpAddr) -> io::Result<()> {
     loop {
         let packet = forward::read(&mut stream).await?;
+        if !server.may_ask(from) {
+            return Ok(());
+        }
         let answer = match server.local(&packet, true) {
             Local::Answer(answer) => answer,
             Local::Ignore => return Ok(()),
-            Local::Ask(asked, alias) => match server.enter(from) {
-                Some(_turn) => server.others(&packet, &asked, alias, true).await,
-                None => refusal(asked.id, Code::Refused),
+            local => match server.waiting.enter(from) {
+                Some(_turn) => server.wait(&packet, local, true, from).await,
+                None => refused(&packet),
             },
         };
         forward::write(&mut stream, &answer).await?;
@@ -183,36 +211,35 @@ enum Local {
     Answer(Vec<u8>),
     /// Of others; with the alias that leads to it.
     Ask(Question, Option<(Record, String)>),
+    /// Of a namespace that the daemon has to ask about.
+    Learn(Question, String),
     Ignore,
 }
 
-/// One of the questions that wait; let go, it waits no more.
-struct Turn(Rc<Server>, IpAddr);
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let mut waiting = self.0.waiting.borrow_mut();
-        if let Some(count) = waiting.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                waiting.remove(&self.1);
-            }
-        }
-    }
+fn refused(packet: &[u8]) -> Vec<u8> {
+    refusal(u16_at(packet, 0).unwrap_or_default(), Code::Refused)
 }
 
 impl Server {
-    fn may_ask(&self, from: IpAddr) -> bool {
-        self.subnets.iter().any(|subnet| subnet.contains(from))
+    fn new(listen: Vec<IpAddr>, subnets: Vec<Subnet>) -> Self {
+        Self {
+            zone: RefCell::default(),
+            upstream: Upstream::new(listen.clone()),
+            control: Control::new(listen),
+            asks: RefCell::default(),
+            cache: RefCell::default(),
+            limits: RefCell::default(),
+            waiting: Places::new(MOST_WAITING, MOST_WAITING_OF_ONE),
+            connections: Places::new(MOST_CONNECTIONS, MOST_CONNECTIONS_OF_ONE),
+            subnets,
+            begun: Instant::now(),
+        }
     }
 
-    fn enter(self: &Rc<Self>, from: IpAddr) -> Option<Turn> {
-        let mut waiting = self.waiting.borrow_mut();
-        let (all, of_one) = (waiting.values().sum::<usize>(), waiting.get(&from).copied().unwrap_or_default());
-        (all < MOST_WAITING && of_one < MOST_WAITING_OF_ONE).then(|| {
-            *waiting.entry(from).or_default() += 1;
-            Turn(Rc::clone(self), from)
-        })
+    /// Pods of this node and the node itself, and those not without end. What is too much is not even refused.
+    fn may_ask(&self, from: IpAddr) -> bool {
+        let known = self.subnets.iter().any(|subnet| subnet.contains(from)) || self.zone.borrow().is_pod(from);
+        (known || is_own(from)) && self.limits.borrow_mut().may_ask(from, self.begun.elapsed())
     }
 
     fn local(&self, packet: &[u8], tcp: bool) -> Local {
@@ -222,17 +249,54 @@ impl Server {
             Err(None) => return Local::Ignore,
         };
         let zone = self.zone.borrow();
+        if zone.domain().is_empty() {
+            // What is asked of others, and what is not, is told first of all.
+            return Local::Answer(refusal(asked.id, Code::ServerFailure));
+        }
         let known = asked.name.as_ref().map(|name| zone.answer(name, asked.kind));
+        if let Some(namespace) = asked.name.as_ref().and_then(|name| zone.interest(name))
+            && self.asks.borrow_mut().used(namespace, self.begun.elapsed())
+        {
+            self.control.ask(namespace);
+        }
         match known {
+            Some(Answer::Unknown(namespace)) => Local::Learn(asked, namespace),
             Some(Answer::Known(code, records, more)) => {
                 Local::Answer(answer(&asked, code, &records, &more, zone.domain(), tcp))
             }
             Some(Answer::Alias(record, target)) => Local::Ask(asked, Some((record, target))),
             Some(Answer::Foreign) | None => {
-                let key = key(packet, 12 + asked.raw.len());
-                let cached = self.cache.borrow().get(&key, asked.id, &asked.raw, self.begun.elapsed(), false);
-                cached.map_or(Local::Ask(asked, None), Local::Answer)
+                self.cached(packet, &asked, false).map_or(Local::Ask(asked, None), Local::Answer)
             }
+        }
+    }
+
+    /// The answer to what cannot be answered at once.
+    async fn wait(&self, packet: &[u8], mut local: Local, tcp: bool, from: IpAddr) -> Vec<u8> {
+        if let Local::Learn(asked, namespace) = &local {
+            let now = self.begun.elapsed();
+            let verdict = self.asks.borrow_mut().unknown(namespace, from, now);
+            if verdict == Verdict::Tell {
+                self.control.ask(namespace);
+            }
+            // Without a cloud it will be asked about later; who asks now need not wait for that.
+            if verdict == Verdict::Refuse || !self.zone.borrow().is_online() {
+                return self.failed(asked, tcp);
+            }
+            let end = now + LEARN;
+            while matches!(local, Local::Learn(..)) && self.begun.elapsed() < end {
+                Timer::after(LOOK).await;
+                local = self.local(packet, tcp);
+            }
+        }
+        match local {
+            Local::Answer(answer) => answer,
+            Local::Ask(asked, _) if !self.limits.borrow_mut().may_ask_others(from, self.begun.elapsed()) => {
+                refusal(asked.id, Code::Refused)
+            }
+            Local::Ask(asked, alias) => self.others(packet, &asked, alias, tcp).await,
+            Local::Learn(asked, _) => self.failed(&asked, tcp),
+            Local::Ignore => refused(packet),
         }
     }
 
@@ -240,18 +304,21 @@ impl Server {
         if let Some((record, target)) = alias {
             return self.through_alias(asked, record, &target, tcp).await;
         }
-        let told = self.upstream.ask(packet, asked, tcp).await;
+        self.fetch(packet, asked, tcp).await.unwrap_or_else(|| self.failed(asked, tcp))
+    }
+
+    fn cached(&self, packet: &[u8], asked: &Question, stale: bool) -> Option<Vec<u8>> {
         let key = key(packet, 12 + asked.raw.len());
-        match told {
-            Some(told) => {
-                self.cache.borrow_mut().put(key, &told, self.begun.elapsed());
-                told
-            }
-            None => {
-                let old = self.cache.borrow().get(&key, asked.id, &asked.raw, self.begun.elapsed(), true);
-                old.unwrap_or_else(|| self.failed(asked, tcp))
-            }
-        }
+        self.cache.borrow().get(&key, asked.id, &asked.raw, self.begun.elapsed(), stale)
+    }
+
+    /// What others say, or said when they last said something.
+    async fn fetch(&self, packet: &[u8], asked: &Question, tcp: bool) -> Option<Vec<u8>> {
+        let told = self.upstream.ask(packet, asked, tcp).await;
+        let Some(told) = told else { return self.cached(packet, asked, true) };
+        let key = key(packet, 12 + asked.raw.len());
+        self.cache.borrow_mut().put(key, &told, self.begun.elapsed());
+        Some(told)
     }
 
     /// The alias, and the addresses that others know for where it leads.
@@ -266,7 +333,10 @@ impl Server {
         }
         let packet = addresses::query(asked.id, target, kind);
         let Ok(inner) = question(&packet) else { return self.failed(asked, tcp) };
-        let told = self.upstream.ask(&packet, &inner, tcp).await;
+        let told = match self.cached(&packet, &inner, false) {
+            Some(told) => Some(told),
+            None => self.fetch(&packet, &inner, tcp).await,
+        };
         let (code, ips) = match told.and_then(|told| addresses::answer(&told, asked.id, target, kind)) {
             Some(addresses::Answer::Addresses(ips)) => (Code::NoError, ips),
             Some(addresses::Answer::NoSuchName) => (Code::NoSuchName, Vec::new()),
@@ -280,42 +350,12 @@ impl Server {
     fn failed(&self, asked: &Question, tcp: bool) -> Vec<u8> {
         answer(asked, Code::ServerFailure, &[], &[], self.zone.borrow().domain(), tcp)
     }
-
-    /// Takes the daemon's news, of one daemon after the other.
-    async fn follow(&self, control: &Async<UnixListener>) -> io::Result<()> {
-        loop {
-            let (mut daemon, _) = control.accept().await?;
-            loop {
-                match news(&mut daemon).await {
-                    Ok(None) => return Ok(()),
-                    Ok(Some(cluster)) if cluster.listen != self.listen => return Ok(()),
-                    Ok(Some(cluster)) => {
-                        *self.zone.borrow_mut() = Zone::new(cluster);
-                        sampan_memory::trim();
-                        if daemon.write_all(&[1]).await.is_err() {
-                            break;
-                        }
-                    }
-                    // Without a daemon the last it said holds.
-                    Err(_) => break,
-                }
-            }
-        }
-    }
 }
 
-/// A length of four bytes and JSON; none for a length of zero: it is enough.
-async fn news(daemon: &mut Async<UnixStream>) -> io::Result<Option<Cluster>> {
-    let mut length = [0; 4];
-    daemon.read_exact(&mut length).await?;
-    let length = u32::from_be_bytes(length) as usize;
-    if length == 0 {
-        return Ok(None);
-    }
-    if length > LONGEST_NEWS {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut text = vec![0; length];
-    daemon.read_exact(&mut text).await?;
-    Ok(Some(serde_json::from_slice(&text)?))
+/// Whether the node itself asks, by whichever of its addresses: only those can be bound to.
+fn is_own(from: IpAddr) -> bool {
+    UdpSocket::bind((from, 0)).is_ok()
 }
+
+#[cfg(test)]
+mod tests;

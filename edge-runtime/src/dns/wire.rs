@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 pub const A: u16 = 1;
+pub const NS: u16 = 2;
 pub const CNAME: u16 = 5;
 pub const SOA: u16 = 6;
 pub const PTR: u16 = 12;
@@ -60,7 +61,8 @@ pub enum Data {
         port: u16,
         target: String,
     },
-    /// Of the zone.
+    /// Of the zone: who answers for it, and since when.
+    Server(String),
     Authority,
 }
 
@@ -82,6 +84,7 @@ impl Data {
             Self::Pointer(_) => PTR,
             Self::Text(_) => TXT,
             Self::Service { .. } => SRV,
+            Self::Server(_) => NS,
             Self::Authority => SOA,
         }
     }
@@ -90,7 +93,7 @@ impl Data {
         match self {
             Self::Address(IpAddr::V4(ip)) => ip.octets().to_vec(),
             Self::Address(IpAddr::V6(ip)) => ip.octets().to_vec(),
-            Self::Name(name) | Self::Pointer(name) => written(name),
+            Self::Name(name) | Self::Pointer(name) | Self::Server(name) => written(name),
             Self::Text(text) => {
                 let text = &text.as_bytes()[..text.len().min(255)];
                 [&[u8::try_from(text.len()).unwrap_or(u8::MAX)], text].concat()

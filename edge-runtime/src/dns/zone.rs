@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SRV, TXT};
+use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SRV};
+use crate::pod::dns::is_label;
 
 /// What the daemon tells of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,26 @@ pub struct Cluster {
     pub services: Vec<Service>,
     /// Addresses of this node's pods, and their namespaces.
     pub pods: Vec<(IpAddr, String)>,
+    /// Namespaces of which all Services are told; an empty name stands for all that there are.
+    pub followed: Vec<String>,
+    /// Those of them that are followed because a pod has asked for a name.
+    pub interests: Vec<String>,
+    /// Somebody can be asked about namespaces that are not followed.
+    pub online: bool,
+    /// Addresses other than those of `listen` that lead to the helper.
+    pub own: Vec<IpAddr>,
+    pub health: Vec<Health>,
+}
+
+/// What a load balancer is told of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    pub namespace: String,
+    pub name: String,
+    /// Where it asks.
+    pub port: u16,
+    /// How many endpoints of this node are ready.
+    pub local: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,22 +82,28 @@ pub enum Answer {
     Alias(Record, String),
     /// A name of somebody else.
     Foreign,
+    /// A name of a namespace that is not followed: whether it is there is not known.
+    Unknown(String),
 }
 
 /// The cluster, made ready to be asked.
 #[derive(Debug, Default)]
 pub struct Zone {
     domain: String,
+    listen: Vec<IpAddr>,
     services: BTreeMap<String, BTreeMap<String, Service>>,
     namespaces: BTreeSet<String>,
     /// Names by address: those of Services win over those of their endpoints.
     pointers: BTreeMap<IpAddr, BTreeSet<String>>,
     pods: BTreeSet<(IpAddr, String)>,
+    followed: BTreeSet<String>,
+    interests: BTreeSet<String>,
+    online: bool,
 }
 
 impl Zone {
     pub fn new(cluster: Cluster) -> Self {
-        let mut zone = Self { domain: cluster.domain.to_ascii_lowercase(), ..Self::default() };
+        let mut zone = Self { domain: cluster.domain.to_ascii_lowercase(), listen: cluster.listen, ..Self::default() };
         let mut of_services: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
         for service in cluster.services {
             let name = format!("{}.{}.svc.{}", service.name, service.namespace, zone.domain);
@@ -93,7 +120,36 @@ impl Zone {
         zone.pointers.extend(of_services);
         zone.namespaces.extend(cluster.pods.iter().map(|(_, namespace)| namespace.clone()));
         zone.pods = cluster.pods.into_iter().collect();
+        zone.followed = cluster.followed.into_iter().collect();
+        zone.interests = cluster.interests.into_iter().collect();
+        zone.online = cluster.online;
         zone
+    }
+
+    /// Whether somebody can be asked about what is not known.
+    pub fn is_online(&self) -> bool {
+        self.online
+    }
+
+    /// The namespace that the name is of, if it is followed because of such questions.
+    pub fn interest<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let rest = name.strip_suffix(&self.domain).filter(|_| !self.interests.is_empty())?;
+        let namespace = rest.strip_suffix(".svc.")?.rsplit('.').next()?;
+        self.interests.contains(namespace).then_some(namespace)
+    }
+
+    /// Whether a pod of this node has the address.
+    pub fn is_pod(&self, ip: IpAddr) -> bool {
+        self.pods.range((ip, String::new())..).next().is_some_and(|(found, _)| *found == ip)
+    }
+
+    fn is_followed(&self, namespace: &str) -> bool {
+        self.followed.contains("") || self.followed.contains(namespace) || !is_label(namespace)
+    }
+
+    /// There is no such name, if that can be known.
+    fn absent(&self, namespace: &str) -> Answer {
+        if self.is_followed(namespace) { absent() } else { Answer::Unknown(namespace.to_owned()) }
     }
 
     /// Name of the zone.
@@ -110,21 +166,21 @@ impl Zone {
         }
         let Some(rest) = name.strip_suffix(&self.domain) else { return Answer::Foreign };
         if rest.is_empty() {
-            return nothing();
+            let server = Data::Server(format!("ns.dns.{}", self.domain));
+            return found(name, kind, vec![Data::Authority, server]);
         }
         let Some(rest) = rest.strip_suffix('.').filter(|_| !self.domain.is_empty()) else { return Answer::Foreign };
         let labels: Vec<&str> = rest.split('.').collect();
         match labels.as_slice() {
             ["dns-version"] => found(name, kind, vec![Data::Text("1.1.0".into())]),
-            ["svc" | "pod"] => nothing(),
-            [namespace, "svc" | "pod"] => match self.namespaces.contains(*namespace) {
-                true => nothing(),
-                false => absent(),
-            },
+            ["ns", "dns"] => found(name, kind, self.listen.iter().map(|ip| Data::Address(*ip)).collect()),
+            ["svc" | "pod" | "dns"] => nothing(),
+            [namespace, "svc" | "pod"] if self.namespaces.contains(*namespace) => nothing(),
+            [namespace, "svc" | "pod"] => self.absent(namespace),
             [ip, namespace, "pod"] => self.pod(name, kind, ip, namespace),
             [before @ .., service, namespace, "svc"] => {
                 let known = self.services.get(*namespace).and_then(|all| all.get(*service));
-                known.map_or_else(absent, |known| self.service(name, kind, known, before))
+                known.map_or_else(|| self.absent(namespace), |known| self.service(name, kind, known, before))
             }
             _ => absent(),
         }
@@ -160,7 +216,8 @@ impl Zone {
                 if same.is_empty() { absent() } else { found(name, kind, same) }
             }
             [port, protocol] => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
-                (Some(port), Some(protocol)) => {
+                // A port without a name has none here either.
+                (Some(port), Some(protocol)) if !port.is_empty() => {
                     self.ports(name, kind, service, &|other| other.name == port && other.protocol == protocol)
                 }
                 _ => absent(),
@@ -172,7 +229,9 @@ impl Zone {
     /// Without a port all of them, as CoreDNS has it.
     fn all_ports(&self, name: &str, service: &Service) -> Answer {
         match self.ports(name, SRV, service, &|_| true) {
-            Answer::Known(Code::NoSuchName, ..) if !service.ips.is_empty() => nothing(),
+            Answer::Known(Code::NoSuchName, ..) if !service.ips.is_empty() || !service.endpoints.is_empty() => {
+                nothing()
+            }
             answer => answer,
         }
     }
@@ -226,6 +285,7 @@ impl Zone {
         }
         match self.answer(&target, kind) {
             Answer::Known(_, records, more) => Answer::Known(Code::NoError, [vec![record], records].concat(), more),
+            Answer::Unknown(namespace) => Answer::Unknown(namespace),
             _ => Answer::Known(Code::NoError, vec![record], Vec::new()),
         }
     }
@@ -261,7 +321,7 @@ fn reverse(name: &str) -> Option<IpAddr> {
 
 /// Those of the wanted kind; the name is there in any case.
 fn found(name: &str, kind: u16, data: Vec<Data>) -> Answer {
-    let data = data.into_iter().filter(|data| data.kind() == kind || (kind == TXT && data.kind() == TXT));
+    let data = data.into_iter().filter(|data| data.kind() == kind);
     let records = data.map(|data| Record { name: name.to_owned(), data }).collect();
     Answer::Known(Code::NoError, records, Vec::new())
 }

@@ -12,7 +12,7 @@ use super::cgroups::{cgroup_of_container, class};
 use super::error::OpenError;
 use crate::config::Config;
 use crate::net::cni::Plugins;
-use crate::net::{NetError, Network, NetworkSettings, namespaces};
+use crate::net::{NetError, Network, NetworkSettings, dns_link, namespaces};
 use crate::paths::Paths;
 use crate::sys::cgroup::{CgroupError, Cgroups, Driver, Pending};
 use crate::volume;
@@ -133,6 +133,7 @@ impl Teardown {
     pub fn node(&mut self) -> Result<(), OpenError> {
         self.detach_all();
         let network = self.network.teardown();
+        let network = network.and(dns_link::remove(&self.network.settings().bridge));
         // The configuration may have changed since: whatever there is goes.
         for driver in [Driver::Systemd, Driver::Cgroupfs] {
             match Cgroups::detect(driver, &self.base.config.cgroup_parent) {

@@ -128,6 +128,12 @@ impl LinkHandle {
         self.with(|s| s.request_token(id, request)).unwrap_or(false)
     }
 
+    /// Says in which namespaces' Services the node is interested. False without a connection, or to a bridge that does not
+    /// know what that is; the next hello says it, too.
+    pub fn interests(&self, namespaces: Vec<String>) -> bool {
+        self.with(|s| s.interests(namespaces)).unwrap_or(false)
+    }
+
     /// Rows that [`up`](Self::up) takes now; 0 without a connection.
     pub fn up_room(&self) -> usize {
         self.shared.session.borrow().as_ref().filter(|s| s.is_welcome()).map_or(0, EdgeSession::up_room)

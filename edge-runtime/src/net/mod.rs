@@ -8,6 +8,7 @@ pub mod bandwidth;
 pub mod bridge;
 pub mod cni;
 pub mod dial;
+pub mod dns_link;
 pub mod error;
 pub mod etc_files;
 pub mod firewall;

@@ -1,53 +1,162 @@
 //! The helper that answers pods' questions for names: when there is one, and what it is told.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use async_executor::Task;
+use edge_protocol::version::INTERESTS;
 
 use super::context::Context;
 use super::services::Services;
+use super::sources::News;
+use crate::config::NetworkMode;
 use crate::dns::client::{self, Helper, Teller};
+use crate::dns::interests::{Asked, Interests};
 use crate::launch::Launch;
+use crate::net::dns_link;
 use crate::pod::clock::Mono;
 use crate::pod::spec::host_network;
+use crate::store::Fact;
 
 /// Between two times that it is told of changes.
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(super) struct Dns {
-    running: Option<(Teller, Task<()>)>,
-    /// One that an earlier daemon has left has been looked for.
+    /// Read from the store when they are first needed.
+    interests: Option<Interests>,
+    /// The bridge that was connected last can be asked about namespaces.
+    bridge_follows: bool,
+    running: Option<Running>,
+    /// There was a pod that asks.
+    answers: bool,
+    /// Addresses of the link for pods of network plugins, once there was one.
+    link: Option<Vec<IpAddr>>,
+    /// What an earlier daemon has left has been looked for.
     looked: bool,
     not_before: Option<Mono>,
 }
 
+struct Running {
+    listen: Vec<IpAddr>,
+    teller: Teller,
+    _task: Task<()>,
+}
+
 impl Dns {
-    /// Starts the helper with the first pod that has a network of its own, and tells it what has changed.
+    /// Has the helper run while there is something for it to do, and tells it what has changed.
     pub(super) fn step(&mut self, cx: &Context, launch: &Launch, services: &mut Services) {
-        if !cx.config.services.has_dns() {
-            if !std::mem::replace(&mut self.looked, true) {
-                client::end(&cx.paths.dns());
+        self.look(cx);
+        if self.running.is_none() || services.has_other_names() {
+            let wanted = self.wanted(cx, launch, services);
+            if wanted != self.running.as_ref().map(|running| running.listen.clone()) {
+                self.run(cx, launch, services, wanted);
             }
-            return;
-        }
-        if self.running.is_none() {
-            let subnets = launch.sandboxes.teardown.network.settings().subnets.clone();
-            if subnets.is_empty() || !cx.pods.iter().any(|(_, entry)| !host_network(&entry.pod)) {
-                return;
-            }
-            let helper = Helper { root: cx.paths.root().to_owned(), socket: cx.paths.dns(), subnets };
-            let (teller, work) = helper.keep();
-            self.running = Some((teller, cx.tasks.spawn(work)));
-            services.names_changed();
         }
         let now = cx.mono();
         if !services.has_other_names() || !cx.resumed || self.not_before.is_some_and(|at| now < at) {
             return;
         }
         self.not_before = Some(now.after(PAUSE));
-        if let Some((teller, _)) = &self.running {
-            teller.tell(&services.cluster(cx, launch));
+        if let Some(running) = &self.running {
+            let mut cluster = services.cluster(cx, launch);
+            cluster.online = cx.connection().is_some() && self.bridge_follows;
+            if cluster.followed.is_empty() && !self.bridge_follows {
+                // Nobody knows of any namespace: of a cluster that there is not, or not for this node.
+                cluster.followed.push(String::new());
+            }
+            cluster.interests = self.interests.as_ref().map(Interests::names).unwrap_or_default();
+            running.teller.tell(&cluster);
+        }
+    }
+
+    /// Where the helper is to be asked; nowhere if it has only other things to do. None if there is nothing to do.
+    fn wanted(&mut self, cx: &Context, launch: &Launch, services: &Services) -> Option<Vec<IpAddr>> {
+        let (config, teardown) = (&cx.config, &launch.sandboxes.teardown);
+        self.answers |= config.services.has_dns() && cx.pods.iter().any(|(_, entry)| !host_network(&entry.pod));
+        let mut listen = Vec::new();
+        if self.answers {
+            let mode = config.network.mode;
+            if mode != NetworkMode::Cni {
+                listen.extend(teardown.network.settings().subnets.iter().map(|subnet| subnet.gateway()));
+            }
+            let attached = || mode == NetworkMode::Auto && cx.pods.iter().any(|(uid, _)| teardown.is_attached(uid));
+            if self.link.is_none() && (mode == NetworkMode::Cni || attached()) {
+                let made = dns_link::ensure(&config.network.bridge);
+                self.link = Some(made.unwrap_or_else(|error| {
+                    log::error!("pods of network plugins are not answered questions for names: {error}");
+                    Vec::new()
+                }));
+            }
+            listen.extend(self.link.iter().flatten());
+        }
+        (self.answers || services.has_health_checks()).then_some(listen)
+    }
+
+    fn run(&mut self, cx: &Context, launch: &Launch, services: &mut Services, wanted: Option<Vec<IpAddr>>) {
+        self.running = None;
+        let Some(listen) = wanted else {
+            // One that an earlier daemon has left may be wanted yet, unless nobody is to be answered.
+            if !cx.config.services.has_dns() {
+                client::end(&cx.paths.dns());
+            }
+            return;
+        };
+        let subnets = launch.sandboxes.teardown.network.settings().subnets.clone();
+        let (root, socket) = (cx.paths.root().to_owned(), cx.paths.dns());
+        let helper = Helper { root, socket, listen: listen.clone(), subnets };
+        let news = cx.senders.news.clone();
+        // Full, it is asked again.
+        let (teller, work) = helper.keep(move |namespace| drop(news.try_send(News::NamespaceAsked(namespace))));
+        services.answer_names_at(&listen);
+        self.running = Some(Running { listen, teller, _task: cx.tasks.spawn(work) });
+    }
+
+    /// At the start: what an earlier daemon has left, if it is not wanted any more.
+    fn look(&mut self, cx: &Context) {
+        if !std::mem::replace(&mut self.looked, true) && !cx.config.services.has_dns() {
+            client::end(&cx.paths.dns());
+            if let Err(error) = dns_link::remove(&cx.config.network.bridge) {
+                log::warn!("{error}");
+            }
+        }
+    }
+
+    /// To a bridge that has these abilities.
+    pub(super) fn connected(&mut self, services: &mut Services, features: &[String]) {
+        self.bridge_follows = features.iter().any(|feature| feature == INTERESTS);
+        services.names_changed();
+    }
+
+    /// Namespaces whose Services the bridge is to tell of besides those of pods.
+    pub(super) fn interests(&mut self, cx: &mut Context) -> Vec<String> {
+        if !cx.config.services.has_dns() {
+            return Vec::new();
+        }
+        let interests = read(&mut self.interests, cx);
+        if interests.forget(wall(cx)) {
+            write(interests, cx);
+        }
+        interests.names()
+    }
+
+    /// A pod asks for a name of this namespace, says the helper.
+    pub(super) fn asked(&mut self, cx: &mut Context, services: &mut Services, namespace: &str) {
+        let empty = |namespace: &str| !services.has_any_in(namespace);
+        let mono = cx.mono().since(Mono::default()).as_secs();
+        let interests = read(&mut self.interests, cx);
+        let asked = interests.asked(namespace, wall(cx), mono, &empty);
+        if asked == Asked::Known {
+            return;
+        }
+        write(interests, cx);
+        if asked == Asked::New {
+            log::info!("a pod asks for Services of namespace {namespace}: they are followed from now on");
+            let names = interests.names();
+            if let Some(link) = cx.connection() {
+                let _ = link.interests(names);
+            }
+            services.names_changed();
         }
     }
 
@@ -55,4 +164,25 @@ impl Dns {
     pub(super) fn wake(&self, services: &Services) -> Option<Mono> {
         self.not_before.filter(|_| self.running.is_some() && services.has_other_names())
     }
+}
+
+fn read<'a>(interests: &'a mut Option<Interests>, cx: &Context) -> &'a mut Interests {
+    interests.get_or_insert_with(|| {
+        let text = cx.store.fact(Fact::Interests).unwrap_or_else(|error| {
+            log::error!("{error}");
+            None
+        });
+        text.map(|text| Interests::read(&text)).unwrap_or_default()
+    })
+}
+
+/// What is not written down is asked for again.
+fn write(interests: &Interests, cx: &mut Context) {
+    if let Err(error) = cx.store.write(|writer| writer.set_fact(Fact::Interests, &interests.text())) {
+        log::error!("{error}");
+    }
+}
+
+fn wall(cx: &Context) -> u64 {
+    u64::try_from(cx.clock.now().wall.as_second()).unwrap_or_default()
 }

@@ -3,6 +3,8 @@
 //!
 //! The kernel tells of changes, and housekeeping looks, too: the chains of the old iptables and links are told by nobody.
 
+pub(super) mod state;
+
 use std::time::Duration;
 
 use nix::libc;
@@ -13,45 +15,10 @@ use crate::config::NetworkMode;
 use crate::net::netlink::{Socket, nftables};
 use crate::net::services::elsewhere;
 use crate::net::{firewall, policy, services};
-use crate::pod::clock::Mono;
 use crate::store::StoreError;
 
 /// Between two looks, whatever others do.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two repairs: doubled each time that one follows soon, up to the second one.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
-
-#[derive(Default)]
-pub(super) struct KernelRules {
-    /// To ask about rules, and about links.
-    sockets: Option<(Socket, Socket)>,
-    /// Number of the rules when all of ours were there.
-    seen: Option<u32>,
-    repairs: Repairs,
-    /// This kernel has no nftables: each question would have it look for a module.
-    absent: bool,
-}
-
-/// When the next repair may be: somebody may delete our tables for ever.
-#[derive(Debug, Default)]
-struct Repairs {
-    last: Option<Mono>,
-    pause: Duration,
-}
-
-impl Repairs {
-    fn may(&self, now: Mono) -> bool {
-        self.last.is_none_or(|last| now >= last.after(self.pause))
-    }
-
-    fn note(&mut self, now: Mono) {
-        let soon = self.last.is_some_and(|last| now < last.after(2 * AGAIN_AT_MOST));
-        self.pause = if soon { (self.pause * 2).min(AGAIN_AT_MOST) } else { AGAIN };
-        self.last = Some(now);
-    }
-}
-
 impl Node {
     /// Whether the node has any rules of its own.
     fn has_rules(&self) -> bool {
@@ -148,28 +115,5 @@ impl Node {
             self.rules_lost();
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_deletes_for_ever_is_not_answered_for_ever_at_once() {
-        let at = |second: u64| Mono::default().after(Duration::from_secs(second));
-        let mut repairs = Repairs::default();
-        assert!(repairs.may(at(0)));
-        let mut now = 100;
-        let mut pauses = Vec::new();
-        for _ in 0..8 {
-            repairs.note(at(now));
-            let pause = (0..).find(|pause| repairs.may(at(now + pause))).unwrap();
-            pauses.push(pause);
-            now += pause;
-        }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        repairs.note(at(now + 1000));
-        assert!(repairs.may(at(now + 1001)), "that was another time");
     }
 }

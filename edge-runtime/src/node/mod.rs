@@ -99,12 +99,12 @@ use hooks::Hooks;
 use host_watch::HostWatch;
 use idle::Idle;
 use image_gc::ImageGc;
-use kernel_rules::KernelRules;
-use neighbours::Neighbours;
+use kernel_rules::state::KernelRules;
+use neighbours::state::Neighbours;
 use network::connecting::Connecting;
 use network::host_ports::HostPorts;
 use node_status::NodeStatus;
-use policies::Policies;
+use policies::state::Policies;
 use probes::Probes;
 use pulls::Pulls;
 use services::Services;
@@ -264,6 +264,7 @@ impl Node {
             News::RulesChanged => self.look_at_rules()?,
             News::PoliciesApplied(done) => self.policies_applied(done)?,
             News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
+            News::NamespaceAsked(namespace) => self.dns.asked(&mut self.cx, &mut self.services, &namespace),
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,
             News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,

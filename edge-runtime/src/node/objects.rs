@@ -38,6 +38,7 @@ impl Node {
                 self.cx.outgoing.connected(self.cx.store.outbox()?, now);
                 self.node_status.force();
                 self.cx.look_now();
+                self.dns.connected(&mut self.services, &welcome.features);
                 self.static_pods.connected();
                 self.static_pods.ask_for_mirrors(&mut self.cx)?;
             }
@@ -45,6 +46,7 @@ impl Node {
                 log::warn!("no connection to the bridge: {why}");
                 self.cx.outgoing.disconnected();
                 self.tokens.disconnected();
+                self.services.names_changed();
             }
             LinkEvent::Refused(reason, message) => log::error!("the bridge refused this node ({reason:?}): {message}"),
             LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
@@ -68,6 +70,7 @@ impl Node {
     }
 
     fn link_facts(&mut self) -> Result<(), StoreError> {
+        let interests = self.dns.interests(&mut self.cx);
         let Some(link) = &self.cx.link else { return Ok(()) };
         let stream = self.cx.store.fact(Fact::Stream)?;
         let seq = self.cx.store.fact(Fact::LastSequence)?.and_then(|seq| seq.parse().ok());
@@ -82,6 +85,7 @@ impl Node {
                 routes: self.cx.config.network.has_routes(),
                 policies: self.cx.config.network.policies,
             },
+            interests,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())
         });
         Ok(())

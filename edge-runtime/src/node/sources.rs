@@ -43,9 +43,11 @@ pub(super) enum News {
     /// Somebody, perhaps this node, has changed rules of the kernel.
     RulesChanged,
     /// The kernel has what NetworkPolicies are to be, or refused it.
-    PoliciesApplied(super::policies::Done),
+    PoliciesApplied(super::policies::state::Done),
     /// The kernel has what Services are to be, or refused it.
     ServicesApplied(super::services::Done),
+    /// A pod asks for a name of a namespace of which the helper knows nothing.
+    NamespaceAsked(String),
     /// systemd has given containers of a pod other values, or could not: an answer for each.
     Resized {
         uid: String,

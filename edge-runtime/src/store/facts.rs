@@ -23,12 +23,14 @@ pub enum Fact {
     Incomplete,
     /// The manifests of static pods as they were last found, as JSON.
     Manifests,
+    /// Namespaces whose Services this node has asked for, as JSON of `dns::interests`.
+    Interests,
     /// The oldest schema whose programs can use this store.
     ReadableFrom,
 }
 
 impl Fact {
-    const KEYS: [(Self, &str); 10] = [
+    const KEYS: [(Self, &str); 11] = [
         (Self::Stream, "stream"),
         (Self::LastSequence, "last-sequence"),
         (Self::Cluster, "cluster"),
@@ -38,6 +40,7 @@ impl Fact {
         (Self::Dropped, "dropped"),
         (Self::Incomplete, "incomplete"),
         (Self::Manifests, "manifests"),
+        (Self::Interests, "interests"),
         (Self::ReadableFrom, "readable-from"),
     ];
 

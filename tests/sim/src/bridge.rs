@@ -401,6 +401,7 @@ impl Bridge {
                     }
                 }
                 BridgeEvent::Nacked { .. }
+                | BridgeEvent::Interests(_)
                 | BridgeEvent::TokenRequest { .. }
                 | BridgeEvent::Renew(_)
                 | BridgeEvent::Stream(_) => {}

@@ -1,7 +1,9 @@
 //! Services as a user sees them: an address that leads to ready pods, with the cloud and without it.
 
 mod addresses;
+mod health;
 mod hostile;
+mod interests;
 mod kills;
 mod names;
 mod others;
@@ -12,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use sampan_tests::manifest::{pod, shell, with};
-use sampan_tests::{EdgeNode, Kubectl, until};
+use sampan_tests::{Cluster, EdgeNode, Kubectl, until};
 use serde_json::{Value, json};
 
 /// A Service of `app`, port 80 to 8080.
@@ -33,6 +35,14 @@ fn server(name: &str, on: &str, app: &str) -> Value {
 
 fn client(name: &str, on: &str) -> Value {
     pod(name, on, json!([shell("c", "exec sleep 1000")]))
+}
+
+/// Applies an object of another namespace than the test's.
+fn apply_in(cluster: &Cluster, namespace: &str, object: &Value) {
+    let file =
+        cluster.folder().join(format!("{namespace}-{}.json", object["metadata"]["name"].as_str().unwrap_or("x")));
+    std::fs::write(&file, object.to_string()).expect("writes");
+    let _ = cluster.kubectl.ok(&["apply", "-n", namespace, "-f", file.to_str().expect("UTF-8")]);
 }
 
 /// The Service's own address.

@@ -8,8 +8,11 @@ use edge_protocol::version::Wants;
 pub(in super::super) enum Command {
     /// Keep the pods of this node from now on.
     Add(String),
-    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again.
-    Connected { node: String, session: u64, resumed: bool, wants: Wants },
+    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again. It is interested
+    /// in the Services of these namespaces besides those of its pods.
+    Connected { node: String, session: u64, resumed: bool, wants: Wants, interests: Vec<String> },
+    /// The node is interested in the Services of these namespaces, and of no other.
+    Interested { node: String, session: u64, interests: Vec<String> },
     /// This node is on another LAN than before; without a name: it is known by now of every node where it is.
     Located(Option<String>),
     /// The node is gone for good.

@@ -26,6 +26,7 @@ mod site_view;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::pin;
 use std::sync::Weak;
+use std::time::Instant;
 
 use edge_protocol::message::ObjectKey;
 use futures::future::BoxFuture;
@@ -70,6 +71,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
     let mut informers = Informers {
         shared,
         world: World::new(service_scope),
+        begun: Instant::now(),
         questions: Questions::new(),
         watches: HashMap::new(),
         counter: 0,
@@ -138,6 +140,7 @@ struct Informers {
     shared: Weak<Shared>,
     clients: Clients,
     world: World,
+    begun: Instant,
     questions: Questions,
     watches: HashMap<ObjectKey, (u64, JoinHandle<()>)>,
     counter: u64,
@@ -164,11 +167,13 @@ impl Informers {
             Command::Add(node) => {
                 self.world.add_node(&node);
             }
-            Command::Connected { node, session, resumed, wants } => {
+            Command::Connected { node, session, resumed, wants, interests } => {
                 let effects = self.world.connected(&node);
                 self.apply(effects);
                 let site = self.sites.borrow().of(&node).map(str::to_owned);
                 let effects = self.world.wants(&node, wants, site.as_deref());
+                self.apply(effects);
+                let effects = self.world.interested(&node, &interests, self.begun.elapsed());
                 self.apply(effects);
                 if !resumed {
                     self.world.refresh(&node, session);
@@ -184,6 +189,13 @@ impl Informers {
             Command::Located(None) => {
                 let effects = self.world.all_located();
                 self.apply(effects);
+            }
+            Command::Interested { node, session, interests } => {
+                let present = self.shared.upgrade().is_some_and(|shared| shared.is_present(&node, session));
+                if present {
+                    let effects = self.world.interested(&node, &interests, self.begun.elapsed());
+                    self.apply(effects);
+                }
             }
             Command::Drop(node) => {
                 let effects = self.world.drop_node(&node);

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::object::{News, What};
 use super::service_watch::{Entry, Known, Name, ServiceWatch};
-use crate::bridge::pod_references::{ENDPOINT_VIEW, SERVICE_VIEW, group_and_site};
+use crate::bridge::pod_references::{ALL_SERVICES, ENDPOINT_VIEW, SERVICE_NAMESPACE, SERVICE_VIEW, group_and_site};
 use crate::bridge::service_view::endpoint_view;
 use crate::bridge::sites::Sites;
+use crate::bridge::slim::made_object;
 use crate::bridge::world::{Group, Told};
 
 /// Tells of a group until aborted. The key's name says which Services it has, and of which site.
@@ -23,6 +25,7 @@ pub(super) async fn tell_service_views(
 ) {
     let site = group_and_site(&key.name).1.map(str::to_owned);
     let (mut known, mut views) = (services.known(), Views::default());
+    let marker = marker(&key);
     loop {
         let members = site.as_deref().map(|site| Members::of(&sites.borrow_and_update(), site));
         let what = match &*known.borrow_and_update() {
@@ -30,7 +33,10 @@ pub(super) async fn tell_service_views(
             Known::Failed => Some(What::Failed),
             // Without the right to read them nodes have none.
             Known::Refused => Some(What::Group(Group::new())),
-            Known::All(all) => views.change(all, members).map(What::Group),
+            Known::All(all) => views.change(all, members).map(|mut group| {
+                group.extend(marker.clone());
+                What::Group(group)
+            }),
         };
         if let Some(what) = what
             && news.send(News { key: key.clone(), watch, what }).await.is_err()
@@ -59,6 +65,15 @@ impl Members {
     pub(in crate::bridge) fn has(&self, node: &str) -> bool {
         self.0.contains(node)
     }
+}
+
+/// In a group of all Services: that they are all.
+fn marker(group: &ObjectKey) -> Option<(ObjectKey, Arc<Told>)> {
+    (group_and_site(&group.name).0 == ALL_SERVICES).then_some(())?;
+    let namespace = group.namespace.clone();
+    let uid = format!("services-{namespace}");
+    let key = ObjectKey { kind: SERVICE_NAMESPACE.into(), namespace, name: ALL_SERVICES.into() };
+    Some((key.clone(), Told::new(made_object(key, uid, json!({ "kind": SERVICE_NAMESPACE })))))
 }
 
 /// What was told last.

@@ -72,7 +72,7 @@ impl Connection {
                         // There is one hello.
                         let _ = self.reports.lan.set(self.peer);
                     }
-                    self.shared.connected(&self.node.name, self.session.session(), resumed, wants);
+                    self.shared.connected(&self.node.name, self.session.session(), resumed, wants, hello.interests);
                 }
                 BridgeEvent::Acked { .. } => {}
                 BridgeEvent::Nacked { key, uid, reason } => self.nacked(&key, &uid, &reason),
@@ -86,6 +86,9 @@ impl Connection {
                     }
                 }
                 BridgeEvent::TokenRequest { id, request } => self.token(id, request),
+                BridgeEvent::Interests(namespaces) => {
+                    self.shared.interested(&self.node.name, self.session.session(), namespaces);
+                }
                 BridgeEvent::Renew(csr) => {
                     let (shared, name, credential) =
                         (Arc::clone(&self.shared), self.node.name.clone(), self.credential.clone());

@@ -55,14 +55,25 @@ impl Node {
         groups.into_iter().flatten()
     }
 
-    /// Names what it wants now: what comes to that, and what it named before.
-    fn choose(&mut self, scope: ServiceScope) -> (Vec<Arc<ObjectKey>>, Vec<Arc<ObjectKey>>) {
+    /// What it is told of whatever its pods are, in order.
+    pub(super) fn own(&self, scope: ServiceScope) -> Box<[Arc<ObjectKey>]> {
         let site = self.site.as_ref().map(|site| ObjectKey {
             kind: SITE_VIEW.to_owned(),
             namespace: String::new(),
             name: site.to_string(),
         });
-        let own: Box<[_]> = site.map(Arc::new).into_iter().collect();
+        let groups = self.interests.names.iter().flat_map(|namespace| {
+            // The API's own Service and the cluster's DNS are no part of their namespaces' groups.
+            let groups = self.groups(namespace, scope);
+            groups.filter(move |group| group.namespace == *namespace)
+        });
+        let own: BTreeSet<ObjectKey> = site.into_iter().chain(groups).collect();
+        own.into_iter().map(Arc::new).collect()
+    }
+
+    /// Names what it wants now: what comes to that, and what it named before.
+    fn choose(&mut self, scope: ServiceScope) -> (Vec<Arc<ObjectKey>>, Vec<Arc<ObjectKey>>) {
+        let own = self.own(scope);
         let mut added = own.to_vec();
         let mut removed = std::mem::replace(&mut self.own, own).into_vec();
         let namespaces: BTreeSet<String> = self.pods.values().map(|pod| pod.key.namespace.clone()).collect();

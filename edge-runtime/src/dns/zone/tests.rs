@@ -1,6 +1,7 @@
 //! The specification, line by line.
 
 use super::*;
+use crate::dns::wire::{self, TXT};
 
 fn port(name: &str, protocol: &str, port: u16) -> Port {
     Port { name: name.into(), protocol: protocol.into(), port }
@@ -12,6 +13,10 @@ fn endpoint(ip: &str, hostname: Option<&str>) -> Endpoint {
 }
 
 fn zone() -> Zone {
+    zone_following(&["shop", "none", "other"])
+}
+
+fn zone_following(followed: &[&str]) -> Zone {
     let service = |name: &str, ips: &[&str]| Service {
         namespace: "shop".into(),
         name: name.into(),
@@ -21,18 +26,30 @@ fn zone() -> Zone {
     };
     let external = |name: &str, to: &str| Service { external_name: Some(to.into()), ..service(name, &[]) };
     let heads = vec![endpoint("10.0.0.2", Some("db-0")), endpoint("10.0.0.3", None), endpoint("fd00::", None)];
+    let without_ports = Endpoint { ports: Vec::new(), ..endpoint("10.0.0.5", None) };
     Zone::new(Cluster {
         domain: "cluster.local".into(),
-        listen: Vec::new(),
+        listen: vec!["10.85.0.1".parse().unwrap()],
         services: vec![
             service("web", &["10.96.0.7", "fd00::7"]),
             Service { endpoints: heads, ..service("db", &[]) },
             service("empty", &[]),
+            Service {
+                endpoints: vec![endpoint("10.0.0.4", None)],
+                ports: vec![port("", "tcp", 80)],
+                ..service("v4", &["10.96.0.8"])
+            },
+            Service { endpoints: vec![without_ports], ports: Vec::new(), ..service("bare", &[]) },
             external("out", "example.com."),
             external("in", "web.shop.svc.cluster.local"),
             external("loop", "loop.shop.svc.cluster.local"),
+            external("far", "web.far.svc.cluster.local"),
         ],
         pods: vec![("10.0.0.9".parse().unwrap(), "shop".into())],
+        followed: followed.iter().map(|name| (*name).to_owned()).collect(),
+        interests: vec!["other".into()],
+        online: true,
+        ..Cluster::default()
     })
 }
 
@@ -41,6 +58,7 @@ fn ask(name: &str, kind: u16) -> String {
     let word = |record: &Record| match &record.data {
         Data::Address(ip) => ip.to_string(),
         Data::Name(name) => format!("alias {name}"),
+        Data::Server(name) => format!("server {name}"),
         Data::Pointer(name) => name.clone(),
         Data::Text(text) => text.clone(),
         Data::Service { weight, port, target } => format!("{weight} {port} {target}"),
@@ -53,7 +71,24 @@ fn ask(name: &str, kind: u16) -> String {
         }
         Answer::Alias(record, target) => format!("{} at {target}", word(&record)),
         Answer::Foreign => "foreign".into(),
+        Answer::Unknown(namespace) => format!("unknown {namespace}"),
     }
+}
+
+#[test]
+fn s14_of_a_namespace_that_is_not_followed_nothing_is_denied() {
+    for name in ["web.far.svc.cluster.local", "_http._tcp.web.far.svc.cluster.local", "far.svc.cluster.local"] {
+        assert_eq!(ask(name, A), "unknown far", "{name}");
+    }
+    assert_eq!(ask("far.shop.svc.cluster.local", A), "unknown far", "where an alias leads");
+    // No namespace has such a name.
+    assert_eq!(ask("web.a_b.svc.cluster.local", A), "NoSuchName");
+    let site = zone_following(&[""]);
+    assert_eq!(site.answer("web.far.svc.cluster.local", A), absent());
+    let interest = |name: &str| zone().interest(name).map(str::to_owned);
+    assert_eq!(interest("web.other.svc.cluster.local").as_deref(), Some("other"));
+    assert_eq!(interest("web.shop.svc.cluster.local"), None);
+    assert_eq!(interest("svc.cluster.local"), None);
 }
 
 #[test]
@@ -88,6 +123,45 @@ fn s13_ports_are_services_records() {
     assert_eq!(ask("db.shop.svc.cluster.local", SRV), heads);
     let both = "NoError 50 80 web.shop.svc.cluster.local, 50 53 web.shop.svc.cluster.local";
     assert_eq!(ask("web.shop.svc.cluster.local", SRV), both);
+}
+
+#[test]
+fn s13_what_is_there_has_nothing_of_other_kinds() {
+    assert_eq!(ask("v4.shop.svc.cluster.local", A), "NoError 10.96.0.8");
+    assert_eq!(ask("v4.shop.svc.cluster.local", AAAA), "NoError");
+    assert_eq!(ask("10-0-0-4.v4.shop.svc.cluster.local", A), "NoError 10.0.0.4", "below any Service");
+    assert_eq!(ask("dns-version.cluster.local", A), "NoError");
+    assert_eq!(ask("10-0-0-9.shop.pod.cluster.local", AAAA), "NoError");
+    assert_eq!(ask("out.shop.svc.cluster.local", TXT), "NoError");
+}
+
+#[test]
+fn s13_ports_without_a_name_and_services_without_ports_are_no_services_records() {
+    assert_eq!(ask("_._tcp.v4.shop.svc.cluster.local", SRV), "NoSuchName");
+    assert_eq!(ask("v4.shop.svc.cluster.local", SRV), "NoError 100 80 v4.shop.svc.cluster.local");
+    assert_eq!(ask("bare.shop.svc.cluster.local", A), "NoError 10.0.0.5");
+    assert_eq!(ask("bare.shop.svc.cluster.local", SRV), "NoError");
+    assert_eq!(ask("empty.shop.svc.cluster.local", SRV), "NoSuchName");
+    assert_eq!(ask("http._tcp.web.shop.svc.cluster.local", SRV), "NoSuchName");
+    assert_eq!(ask("_http._tcp.db-0.db.shop.svc.cluster.local", SRV), "NoSuchName");
+}
+
+#[test]
+fn s13_where_ports_lead_comes_with_its_addresses() {
+    let Answer::Known(_, _, more) = zone().answer("_http._tcp.db.shop.svc.cluster.local", SRV) else {
+        panic!("it is known")
+    };
+    let more: Vec<String> = more.iter().map(|record| format!("{} {:?}", record.name, record.data)).collect();
+    assert_eq!(more.len(), 3, "{more:?}");
+    assert!(more.contains(&"db-0.db.shop.svc.cluster.local Address(10.0.0.2)".to_owned()), "{more:?}");
+}
+
+#[test]
+fn s13_the_zone_says_who_answers_for_it() {
+    assert_eq!(ask("cluster.local", wire::SOA), "NoError authority");
+    assert_eq!(ask("cluster.local", wire::NS), "NoError server ns.dns.cluster.local");
+    assert_eq!(ask("ns.dns.cluster.local", A), "NoError 10.85.0.1");
+    assert_eq!(ask("web.shop.svc.cluster.local", wire::SOA), "NoError");
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Sandboxes;
+use crate::config::NetworkMode;
 use crate::launch::error::SandboxError;
+use crate::net::dns_link;
 use crate::net::resolv::NodeDns;
 use crate::net::{Subnet, address, bandwidth, etc_files, host_addresses, hosts, resolv};
 use crate::pod::ports;
@@ -42,14 +44,19 @@ impl Sandboxes {
     }
 
     /// Whom pods ask for names of the cluster: what the configuration says, else the node itself.
-    fn cluster_dns(&self, uid: &str) -> Vec<String> {
+    fn cluster_dns(&self, uid: &str, ips: &[IpAddr]) -> Vec<String> {
         let config = &self.base.config;
-        let own = config.services.has_dns() && !self.teardown.is_attached(uid);
-        match config.network.cluster_dns.is_empty() && own {
-            true => {
-                self.teardown.network.settings().subnets.iter().map(|subnet| subnet.gateway().to_string()).collect()
-            }
-            false => config.network.cluster_dns.clone(),
+        if !config.network.cluster_dns.is_empty() || !config.services.has_dns() {
+            return config.network.cluster_dns.clone();
+        }
+        if self.teardown.is_attached(uid) {
+            return vec![dns_link::address_for(ips).to_string()];
+        }
+        let subnets = &self.teardown.network.settings().subnets;
+        // A pod on the node's own network asks there, too, where there is no bridge.
+        match config.network.mode {
+            NetworkMode::Cni => vec![dns_link::address_for(ips).to_string()],
+            _ => subnets.iter().map(|subnet| subnet.gateway().to_string()).collect(),
         }
     }
 
@@ -64,7 +71,7 @@ impl Sandboxes {
         let hostname = self.host_name(pod)?;
         let network = &self.base.config.network;
         let dns = NodeDns {
-            cluster_dns: self.cluster_dns(uid(pod)),
+            cluster_dns: self.cluster_dns(uid(pod), ips),
             cluster_domain: network.cluster_domain.clone(),
             // Read for each pod: DHCP changes it.
             node_resolv_conf: resolv::read_node_resolv_conf(),

@@ -90,6 +90,14 @@ pub fn add_bridge(socket: &mut Socket, name: &str, address: [u8; 6], mtu: u32) -
     socket.request(vec![request])
 }
 
+/// Makes a link that leads nowhere, still down.
+pub fn add_dummy(socket: &mut Socket, name: &str) -> io::Result<()> {
+    let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &ifinfomsg(0, false))
+        .text(libc::IFLA_IFNAME, name)
+        .nest(libc::IFLA_LINKINFO, |info| info.text(libc::IFLA_INFO_KIND, "dummy"));
+    socket.request(vec![request])
+}
+
 /// Makes the pair and lets the bridge send frames back through the port they came from (a pod that reaches itself
 /// through an address translated on the node).
 pub fn add_veth(socket: &mut Socket, pair: &VethPair<'_>) -> io::Result<()> {

@@ -31,9 +31,11 @@ impl Destinations {
                 let all = of_port((namespace, view), port, v6, pods, others, here);
                 let serving = all.iter().filter(|to| to.ready || to.serving);
                 let serving: BTreeSet<SocketAddr> = serving.map(|to| SocketAddr::new(to.ip, to.port)).collect();
-                let outside = view.external_ips.iter().chain(&view.ingress_ips).copied();
-                for ip in view.ips().chain(outside).filter(|ip| ip.is_ipv6() == v6) {
-                    self.services.entry(SocketAddr::new(ip, port.port)).or_default().extend(&serving);
+                let own: Option<BTreeSet<SocketAddr>> = here.answers(view, port, v6).map(|own| [own].into());
+                let inside = view.ips().map(|ip| (ip, own.as_ref().unwrap_or(&serving)));
+                let outside = view.external_ips.iter().chain(&view.ingress_ips).map(|ip| (*ip, &serving));
+                for (ip, to) in inside.chain(outside).filter(|(ip, _)| ip.is_ipv6() == v6) {
+                    self.services.entry(SocketAddr::new(ip, port.port)).or_default().extend(to);
                 }
                 if port.node_port != 0 {
                     self.node_ports.entry(port.node_port).or_default().extend(&serving);

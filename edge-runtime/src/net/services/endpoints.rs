@@ -5,12 +5,14 @@
 //! pkg/proxy/topology.go (`CategorizeEndpoints`).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::super::Subnet;
 use super::view::{EndpointView, ServicePort, ServiceView, SliceEndpoint, TargetPort, protocol};
 use crate::net::site::Plan;
 use crate::pod::ports::Protocol;
+
+const DNS_PORT: u16 = 53;
 
 /// What is asked of the node that decides.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,8 @@ pub struct Here {
     pub ips: Vec<IpAddr>,
     /// Its pods' subnets.
     pub subnets: Vec<Subnet>,
+    /// Where it answers questions for names itself; nowhere if it does not.
+    pub dns: Vec<IpAddr>,
 }
 
 impl Here {
@@ -32,6 +36,14 @@ impl Here {
     /// leads nowhere.
     pub fn takes(&self, endpoint: &SliceEndpoint, ip: IpAddr) -> bool {
         !endpoint.pod || (endpoint.node_name.as_deref() != Some(&*self.node) && self.reach.reaches(ip))
+    }
+
+    /// Where the node itself answers what is sent to this port of the Service, whatever endpoints it has: questions to the
+    /// cluster's DNS.
+    pub fn answers(&self, view: &ServiceView, port: &ServicePort, v6: bool) -> Option<SocketAddr> {
+        let asked = view.dns && port.port == DNS_PORT && port.protocol().is_some_and(|with| with != Protocol::Sctp);
+        let ip = self.dns.iter().find(|ip| ip.is_ipv6() == v6).filter(|_| asked)?;
+        Some(SocketAddr::new(*ip, DNS_PORT))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::super::Subnet;
 use super::super::prefix::Prefix;
@@ -193,7 +193,7 @@ pub fn of_service(
             let endpoints = of_port((namespace, view), port, v6, pods, others, here);
             let mut part = Part { items: &mut items, v6, protocol, view, port, here, name: String::new() };
             part.name = part.chain_name(namespace, name);
-            part.add(&ips, &endpoints);
+            part.add(&ips, &endpoints, here.answers(view, port, v6));
         }
     }
     items
@@ -212,15 +212,20 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn add(&mut self, ips: &[IpAddr], all: &[Endpoint]) {
+    fn add(&mut self, ips: &[IpAddr], all: &[Endpoint], own: Option<SocketAddr>) {
         let (view, port) = (self.view, self.port);
         let cluster = usable(all, false);
         let local = usable(all, true);
         let internal_local = view.internal_traffic_policy == Policy::Local;
         let internal = if internal_local { &local } else { &cluster };
-        let verdict = match internal.is_empty() {
-            false => Some(format!("goto {}", self.service_chain(internal, internal_local))),
-            true => None,
+        let verdict = match (own, internal.is_empty()) {
+            (Some(own), _) => {
+                let name = format!("dns-{}", self.name);
+                self.chain(name.clone(), format!("meta l4proto {} dnat to {own}\n", self.protocol));
+                Some(format!("goto {name}"))
+            }
+            (None, false) => Some(format!("goto {}", self.service_chain(internal, internal_local))),
+            (None, true) => None,
         };
         // Refused where there is nobody; silent where there is somebody, but not here, as with kube-proxy.
         let nobody = if cluster.is_empty() { "goto reject-chain" } else { "drop" };
@@ -583,6 +588,27 @@ mod tests {
         let others = EndpointView::read(&others).unwrap();
         let items = of_service(("shop", "web"), &view, &[], &others, &here, &[false]);
         assert!(items.values().any(|text| text == "goto reject-chain"), "{items:?}");
+    }
+
+    #[test]
+    fn s14_the_clusters_dns_is_answered_here_and_only_that() {
+        let ports = json!([{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53},
+            {"name": "metrics", "port": 9153}]);
+        let spec = json!({"clusterIPs": ["10.96.0.10", "fd00::a"], "ports": ports, "dns": true});
+        let of = |here: &Here, v6| {
+            let view = ServiceView::read(&json!({ "spec": spec })).unwrap();
+            let items = of_service(("kube-system", "kube-dns"), &view, &[], &EndpointView::default(), here, &[v6]);
+            let text = |(item, text): (Item, String)| format!("{:?} {text}", item.what);
+            items.into_iter().map(text).collect::<Vec<_>>()
+        };
+        let here = Here { dns: vec!["10.85.0.1".parse().unwrap(), "fd85::1".parse().unwrap()], ..Here::default() };
+        let v4 = of(&here, false);
+        assert!(has(&v4, "meta l4proto udp dnat to 10.85.0.1:53"), "{v4:#?}");
+        assert!(has(&v4, "meta l4proto tcp dnat to 10.85.0.1:53"), "{v4:#?}");
+        assert!(has(&v4, "NoEndpoints(10.96.0.10, Tcp, 9153)) goto reject-chain"), "{v4:#?}");
+        assert!(has(&of(&here, true), "meta l4proto udp dnat to [fd85::1]:53"));
+        // Off, it is a Service like others.
+        assert!(has(&of(&Here::default(), false), "NoEndpoints(10.96.0.10, Udp, 53)) goto reject-chain"));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::pod::ports::Protocol;
 /// Kinds of the objects in which they come.
 pub const SERVICE_VIEW: &str = "ServiceView";
 pub const ENDPOINT_VIEW: &str = "EndpointView";
+/// Says of a namespace, or of the cluster if it names none, that all its Services are told.
+pub const SERVICE_NAMESPACE: &str = "ServiceNamespace";
 
 /// A Service that has addresses or names. What is not said is as in Kubernetes: none, or the default.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -29,6 +31,8 @@ pub struct ServiceView {
     pub ports: Vec<ServicePort>,
     pub selector: BTreeMap<String, String>,
     pub publish_not_ready_addresses: bool,
+    /// The cluster's DNS.
+    pub dns: bool,
     /// Of session affinity `ClientIP`.
     pub affinity_seconds: Option<u32>,
     /// `Local`, else `Cluster`.
@@ -38,6 +42,7 @@ pub struct ServiceView {
     pub traffic_distribution: Option<String>,
     /// Who may come to `ingress_ips`; none for everybody.
     pub load_balancer_source_ranges: Vec<String>,
+    pub health_check_node_port: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -132,6 +137,12 @@ impl ServiceView {
     /// Addresses of others that are to lead to it.
     pub fn outside(&self) -> impl Iterator<Item = &IpAddr> {
         self.external_ips.iter().chain(&self.ingress_ips)
+    }
+
+    /// Where load balancers ask whether there are endpoints here.
+    pub fn health_check_port(&self) -> Option<u16> {
+        let asked = self.external_traffic_policy == Policy::Local && self.health_check_node_port != 0;
+        asked.then_some(self.health_check_node_port)
     }
 
     /// Its addresses inside the cluster.

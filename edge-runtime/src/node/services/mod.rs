@@ -5,6 +5,7 @@
 
 mod left_out;
 mod local_pod;
+mod names;
 mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +21,6 @@ use self::routes::Routes;
 use super::context::Context;
 use super::sources::News;
 use crate::config::ServicesConfig;
-use crate::dns::names;
-use crate::dns::zone::Cluster;
 use crate::launch::Launch;
 use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
@@ -29,7 +28,7 @@ use crate::net::services::node_ports::NodePorts;
 use crate::net::services::offenders;
 use crate::net::services::rules::{Item, of_service};
 use crate::net::services::table::{ServiceName, Wanted};
-use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_VIEW};
+use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_NAMESPACE, SERVICE_VIEW};
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables, apply};
 use crate::net::site::Plan;
 use crate::pod::clock::Mono;
@@ -73,6 +72,8 @@ pub(super) struct Services {
     onlink: BTreeMap<IpAddr, bool>,
     dirty: BTreeSet<ServiceName>,
     pods_changed: bool,
+    /// Namespaces all of whose Services are told; an empty name stands for all there are.
+    followed: BTreeSet<String>,
     /// What names lead to is not what it was.
     names_changed: bool,
     phase: Phase,
@@ -117,6 +118,7 @@ impl Services {
             onlink: BTreeMap::new(),
             dirty: BTreeSet::new(),
             pods_changed: false,
+            followed: BTreeSet::new(),
             names_changed: false,
             phase: Phase::Unknown,
             running: false,
@@ -160,6 +162,14 @@ impl Services {
             let ObjectKey { kind, namespace, name } = key;
             log::error!("{kind} {namespace}/{name} is left out: {error}");
         };
+        if key.kind == SERVICE_NAMESPACE {
+            match body {
+                Some(_) => self.followed.insert(key.namespace.clone()),
+                None => self.followed.remove(&key.namespace),
+            };
+            self.names_changed = true;
+            return;
+        }
         if key.kind == SERVICE_VIEW {
             let view = body.and_then(|body| ServiceView::read(&body).map_err(unreadable).ok());
             let new: BTreeSet<IpAddr> = view.iter().flat_map(ServiceView::ips).collect();
@@ -186,6 +196,8 @@ impl Services {
     /// After a pod's turn: whether it is another endpoint now.
     pub(super) fn look_at_pod(&mut self, cx: &Context, launch: &Launch, uid: &str) {
         if self.views.is_empty() {
+            // Names know of pods, and whom they may answer.
+            self.names_changed = true;
             return;
         }
         let entry = cx.pods.get(uid);
@@ -438,39 +450,6 @@ impl Services {
         cx.node_event(true, "SctpNotSupported", why)
     }
 
-    pub(super) fn names_changed(&mut self) {
-        self.names_changed = true;
-    }
-
-    pub(super) fn has_other_names(&self) -> bool {
-        self.names_changed
-    }
-
-    /// The cluster as names see it, from now on the last that is known.
-    pub(super) fn cluster(&mut self, cx: &Context, launch: &Launch) -> Cluster {
-        self.names_changed = false;
-        self.look_at_all_pods(cx, launch);
-        let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
-        let none = EndpointView::default();
-        let service = |(name, view): (&ServiceName, &ServiceView)| {
-            names::service(name, view, &pods, self.others.get(name).unwrap_or(&none), &self.here)
-        };
-        Cluster {
-            domain: cx.config.network.cluster_domain.clone(),
-            listen: launch
-                .sandboxes
-                .teardown
-                .network
-                .settings()
-                .subnets
-                .iter()
-                .map(|subnet| subnet.gateway())
-                .collect(),
-            services: self.views.iter().map(service).collect(),
-            pods: pods.iter().flat_map(|pod| pod.ips.iter().map(|ip| (*ip, pod.namespace.clone()))).collect(),
-        }
-    }
-
     /// Senders that never pause find who answers now.
     fn forget_datagrams(&self, cx: &Context) {
         let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
@@ -569,5 +548,5 @@ impl Services {
 }
 
 fn is_view(key: &ObjectKey) -> bool {
-    [SERVICE_VIEW, ENDPOINT_VIEW].contains(&key.kind.as_str())
+    [SERVICE_VIEW, ENDPOINT_VIEW, SERVICE_NAMESPACE].contains(&key.kind.as_str())
 }

@@ -23,10 +23,10 @@ use crate::node::crash_loop::CrashLoop;
 use crate::node::events::about_node;
 use crate::node::eviction::Eviction;
 use crate::node::host_watch::maintain;
-use crate::node::neighbours::Neighbours;
+use crate::node::neighbours::state::Neighbours;
 use crate::node::node_status::NodeStatus;
 use crate::node::notify::Notify;
-use crate::node::policies::Policies;
+use crate::node::policies::state::Policies;
 use crate::node::probes::Probes;
 use crate::node::recovery::state::Recovery;
 use crate::node::services::Services;
@@ -78,6 +78,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         ips: launch.sandboxes.host_ips.clone(),
         subnets: network.subnets.clone(),
         reach: Default::default(),
+        dns: Vec::new(),
     };
     let services = Services::open(&config.services, tables, here, &store)?;
     let policies = Policies::open(config.network.policies, &store)?;

@@ -43,6 +43,7 @@ pub(crate) fn hello(node: &str) -> ToCloud {
         boot_id: "boot".to_owned(),
         agent: "hostile".to_owned(),
         position: None,
+        interests: Vec::new(),
     })
 }
 

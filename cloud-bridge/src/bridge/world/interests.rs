@@ -1,0 +1,158 @@
+//! Namespaces whose Services a node wants to be told of because its pods have asked for their names. Pure.
+//!
+//! Anybody who may read Services may be told, and every node may (K8s plugin/pkg/auth/authorizer/node). What a hostile node
+//! may not is to have the bridge watch whatever comes to its mind: it has few, and new ones only now and then.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use edge_protocol::version::MAX_INTERESTS;
+
+use super::{Effect, World, without};
+use crate::bridge::pod_references::ServiceScope;
+
+/// After so long one more namespace may be named that was not before.
+const ANOTHER_AFTER: Duration = Duration::from_secs(10);
+
+/// Of one node.
+#[derive(Debug, Default)]
+pub(super) struct Interests {
+    pub(super) names: BTreeSet<String>,
+    /// New ones that were taken, less those that time has forgiven.
+    taken: usize,
+    /// Until when it has.
+    forgiven: Duration,
+}
+
+impl Interests {
+    /// Whether a new one may be taken; `now` is the time since any fixed moment.
+    fn take(&mut self, now: Duration) -> bool {
+        let times = now.saturating_sub(self.forgiven).as_secs() / ANOTHER_AFTER.as_secs();
+        let times = usize::try_from(times).unwrap_or(usize::MAX);
+        self.taken = self.taken.saturating_sub(times);
+        self.forgiven = if times == 0 { self.forgiven } else { now };
+        let free = self.taken < MAX_INTERESTS;
+        self.taken += usize::from(free);
+        free
+    }
+
+    fn set<'a>(&mut self, namespaces: impl Iterator<Item = &'a String>, now: Duration) {
+        let old = std::mem::take(&mut self.names);
+        for name in namespaces.filter(|name| is_label(name)).take(MAX_INTERESTS) {
+            if old.contains(name) || self.names.contains(name) || self.take(now) {
+                self.names.insert(name.clone());
+            }
+        }
+    }
+}
+
+impl World {
+    /// The node is interested in these namespaces, and in no other.
+    pub fn interested(&mut self, node: &str, namespaces: &[String], now: Duration) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let scope = self.service_scope;
+        let Some(view) = self.nodes.get_mut(node) else { return effects };
+        // A site's nodes are told all there is.
+        let any = view.wants.services && scope == ServiceScope::Namespaces;
+        view.interests.set(namespaces.iter().filter(|_| any), now);
+        let own = view.own(scope);
+        let old = std::mem::replace(&mut view.own, own.clone());
+        for name in without(&own, &old) {
+            self.need(node, name, &mut effects);
+        }
+        self.release(node, &without(&old, &own), &mut effects);
+        self.settle(node, &mut effects);
+        effects
+    }
+}
+
+/// RFC 1123: what a namespace may be called.
+fn is_label(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::version::Wants;
+
+    use super::*;
+    use crate::bridge::pod_references::service_views;
+
+    const SERVICES: Wants = Wants { services: true, routes: false, policies: false };
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn words(effects: &[Effect]) -> Vec<String> {
+        let word = |effect: &Effect| match effect {
+            Effect::Watch { key, .. } => format!("watch {}", key.namespace),
+            Effect::Unwatch { key } => format!("unwatch {}", key.namespace),
+            other => format!("{other:?}"),
+        };
+        effects.iter().map(word).collect()
+    }
+
+    fn world(scope: ServiceScope) -> World {
+        let mut world = World::new(scope);
+        for node in ["a", "b"] {
+            world.add_node(node);
+            let _ = world.wants(node, SERVICES, None);
+        }
+        world
+    }
+
+    #[test]
+    fn what_nodes_are_interested_in_is_watched_once_and_as_long_as_they_are() {
+        let mut world = world(ServiceScope::Namespaces);
+        let mut tell = |node: &str, of: &[&str]| words(&world.interested(node, &names(of), Duration::ZERO));
+        assert_eq!(tell("a", &["shop", "crm"]), ["watch crm", "watch shop"]);
+        assert_eq!(tell("b", &["shop"]), [""; 0]);
+        assert_eq!(tell("a", &["crm"]), [""; 0]);
+        assert_eq!(tell("b", &[]), ["unwatch shop"]);
+        assert_eq!(words(&world.drop_node("a")), ["unwatch crm"]);
+        assert_eq!(words(&world.interested("none", &names(&["x"]), Duration::ZERO)), [""; 0]);
+    }
+
+    #[test]
+    fn who_wants_no_services_or_is_told_all_has_no_interests() {
+        let mut site = world(ServiceScope::Cluster);
+        assert_eq!(words(&site.interested("a", &names(&["shop"]), Duration::ZERO)), [""; 0]);
+        let mut world = world(ServiceScope::Namespaces);
+        let _ = world.interested("a", &names(&["shop"]), Duration::ZERO);
+        assert_eq!(words(&world.wants("a", Wants::default(), None)), ["unwatch shop"]);
+        assert_eq!(words(&world.interested("a", &names(&["shop"]), Duration::ZERO)), [""; 0]);
+    }
+
+    #[test]
+    fn a_hostile_node_has_the_bridge_watch_little_and_nothing_that_cannot_be() {
+        let mut world = world(ServiceScope::Namespaces);
+        let odd = names(&["", "Shop", "a.b", "-a", "a-", "a/b", "a b", &"x".repeat(64)]);
+        assert_eq!(words(&world.interested("a", &odd, Duration::ZERO)), [""; 0]);
+        let mut watched = 0;
+        for turn in 0..100 {
+            let all: Vec<String> = (0..MAX_INTERESTS).map(|number| format!("n-{turn}-{number}")).collect();
+            let told = words(&world.interested("a", &all, Duration::from_secs(1)));
+            watched += told.iter().filter(|word| word.starts_with("watch")).count();
+        }
+        assert_eq!(watched, MAX_INTERESTS);
+        let told = words(&world.interested("a", &names(&["x", "y", "z"]), Duration::from_secs(21)));
+        assert_eq!(told, ["watch x", "watch y"]);
+    }
+
+    #[test]
+    fn a_list_waits_for_what_the_node_is_interested_in() {
+        let mut world = world(ServiceScope::Namespaces);
+        let _ = world.interested("a", &names(&["shop"]), Duration::ZERO);
+        world.refresh("a", 1);
+        let round = world.round();
+        let told = world.seed("a", round, vec![], None);
+        assert!(!told.iter().any(|effect| matches!(effect, Effect::Listed { .. })), "{told:?}");
+        let told = world.group_present(
+            &service_views("shop", ServiceScope::Namespaces, None)[0],
+            crate::bridge::world::Group::new(),
+        );
+        assert_eq!(told, [Effect::Listed { node: "a".into(), session: 1 }]);
+    }
+}

@@ -1,0 +1,102 @@
+//! What daemon and helper tell each other over a socket of the file system: the daemon the cluster, in a length of four
+//! bytes and JSON (zero: it is enough); the helper that it has taken it, and of which namespaces it is asked.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::rc::Rc;
+
+use smol::Async;
+use smol::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::zone::Cluster;
+
+/// First bytes of what the helper says: news were taken; a namespace (its length and name follow).
+pub const TAKEN: u8 = 1;
+pub const ASKED: u8 = 2;
+/// Of the daemon's news.
+const LONGEST_NEWS: usize = 16 << 20;
+
+/// The helper's side.
+pub struct Control {
+    listen: Vec<IpAddr>,
+    daemon: RefCell<Option<Rc<Async<UnixStream>>>>,
+}
+
+impl Control {
+    /// Of a helper that is asked at these addresses.
+    pub fn new(listen: Vec<IpAddr>) -> Self {
+        Self { listen, daemon: RefCell::default() }
+    }
+
+    /// Tells the daemon that somebody asks about this namespace, if there is one that listens.
+    pub fn ask(&self, namespace: &str) {
+        let Ok(length) = u8::try_from(namespace.len()) else { return };
+        if let Some(daemon) = &*self.daemon.borrow() {
+            // So few bytes go as a whole or, to a daemon that does not read, not at all: whoever asks will ask again.
+            let _ = daemon.get_ref().write(&[&[ASKED, length], namespace.as_bytes()].concat());
+        }
+    }
+
+    /// Takes the daemon's news, of one daemon after the other, until one says that it is enough, or wants the helper
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub async fn follow(&self, listener: &Async<UnixListener>, mut take: impl FnMut(Cluster)) -> io::Result<()> {
+        loop {
+            let (daemon, _) = listener.accept().await?;
+            let daemon = Rc::new(daemon);
+            *self.daemon.borrow_mut() = Some(Rc::clone(&daemon));
+            loop {
+                match news(&daemon).await {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(cluster)) if cluster.listen != self.listen => return Ok(()),
+                    Ok(Some(cluster)) => {
+                        take(cluster);
+                        if (&*daemon).write_all(&[TAKEN]).await.is_err() {
+                            break;
+                        }
+                    }
+                    // Without a daemon the last it said holds.
+                    Err(_) => break,
+                }
+            }
+            *self.daemon.borrow_mut() = None;
+        }
+    }
+}
+
+async fn news(mut daemon: &Async<UnixStream>) -> io::Result<Option<Cluster>> {
+    let mut length = [0; 4];
+    daemon.read_exact(&mut length).await?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length == 0 {
+        return Ok(None);
+    }
+    if length > LONGEST_NEWS {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = vec![0; length];
+    daemon.read_exact(&mut text).await?;
+    Ok(Some(serde_json::from_slice(&text)?))
+}
+
+/// What the helper says, at the daemon: nothing if news were taken, else the namespace that it asks about.
+///
+/// # Errors
+/// The helper has ended, or says what none says.
+pub async fn said(mut helper: &Async<UnixStream>, first: u8) -> io::Result<Option<String>> {
+    match first {
+        TAKEN => Ok(None),
+        ASKED => {
+            let mut length = [0];
+            helper.read_exact(&mut length).await?;
+            let mut name = vec![0; usize::from(length[0])];
+            helper.read_exact(&mut name).await?;
+            String::from_utf8(name).map(Some).map_err(|_| io::ErrorKind::InvalidData.into())
+        }
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}

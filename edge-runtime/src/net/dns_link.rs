@@ -1,0 +1,122 @@
+//! A link that leads nowhere, for an address at which pods ask this node for names that network plugins connect: they know
+//! no gateway of ours (NodeLocal DNSCache does the like, with the same address).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use nix::libc;
+
+use super::netlink::{Socket, address, link};
+use super::{NetError, sysctl};
+
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 20, 10));
+/// For pods that have no IPv4: one of our own (RFC 4193).
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd73, 0x616d, 0x7061, 0x6e00, 0, 0, 0, 0x53));
+/// Kernel limit of a link's name (`IFNAMSIZ` without its zero).
+const NAME_LIMIT: usize = 15;
+
+/// Where a pod with these addresses asks.
+pub fn address_for(ips: &[IpAddr]) -> IpAddr {
+    if !ips.is_empty() && ips.iter().all(IpAddr::is_ipv6) { V6 } else { V4 }
+}
+
+const HARDWARE: [u8; 6] = [0x0a, 0x58, 169, 254, 20, 10];
+
+/// A link of that name which is of another kind is not.
+fn is_ours(link: &link::Link) -> bool {
+    ["dummy", "bridge"].contains(&link.kind.as_str())
+}
+
+/// Each node of a host has a link of its own, named after its bridge.
+fn name(bridge: &str) -> String {
+    let mut name = format!("dns-{bridge}");
+    name.truncate(NAME_LIMIT);
+    name
+}
+
+/// Makes what is missing; the addresses that are there now.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn ensure(bridge: &str) -> Result<Vec<IpAddr>, NetError> {
+    let name = name(bridge);
+    let failed = |action| {
+        let object = format!("link {name}");
+        move |source| NetError::Netlink { action, object, source }
+    };
+    let mut socket = Socket::open().map_err(failed("reach"))?;
+    let found = link::by_name(&mut socket, &name).map_err(failed("look up"))?;
+    let found = match found {
+        Some(found) => found,
+        None => {
+            let made = link::add_dummy(&mut socket, &name).or_else(|error| match error.raw_os_error() {
+                // A bridge that has no ports leads as far, where the kernel has no dummies.
+                Some(libc::EOPNOTSUPP) => link::add_bridge(&mut socket, &name, HARDWARE, 1500),
+                _ => Err(error),
+            });
+            made.map_err(failed("make"))?;
+            link::named(&mut socket, &name).map_err(failed("find"))?
+        }
+    };
+    if !is_ours(&found) {
+        return Err(failed("use")(io::Error::from(io::ErrorKind::AlreadyExists)));
+    }
+    if !found.up {
+        link::set_up(&mut socket, found.index).map_err(failed("set up"))?;
+    }
+    address::add(&mut socket, found.index, V4, 32).map_err(failed("set address of"))?;
+    if sysctl::without_ipv6().is_some() {
+        return Ok(vec![V4]);
+    }
+    address::add(&mut socket, found.index, V6, 128).map_err(failed("set address of"))?;
+    Ok(vec![V4, V6])
+}
+
+/// Fine where there is none.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn remove(bridge: &str) -> Result<(), NetError> {
+    let name = name(bridge);
+    let failed = |source| NetError::Netlink { action: "delete", object: format!("link {name}"), source };
+    let mut socket = Socket::open().map_err(failed)?;
+    match link::by_name(&mut socket, &name).map_err(failed)? {
+        Some(found) if is_ours(&found) => link::delete(&mut socket, &name).map_err(failed),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sched::{CloneFlags, unshare};
+
+    #[test]
+    fn a_pod_asks_where_it_can() {
+        let ips = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+        assert_eq!(address_for(&ips(&["10.0.0.2", "fd00::2"])), V4);
+        assert_eq!(address_for(&ips(&["fd00::2"])), V6);
+        assert_eq!(address_for(&[]), V4);
+    }
+
+    #[test]
+    fn s11_the_link_is_made_once_and_taken_away() {
+        if !nix::unistd::Uid::effective().is_root() {
+            return;
+        }
+        // A thread of its own, whose namespace ends with it.
+        let work = || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let bridge = "smp-0123456789abcdef";
+            assert!(ensure(bridge).unwrap().contains(&V4));
+            assert!(ensure(bridge).unwrap().contains(&V4));
+            assert!(std::net::UdpSocket::bind((V4, 53)).is_ok());
+            let mut socket = Socket::open().unwrap();
+            assert!(is_ours(&link::named(&mut socket, "dns-smp-0123456").unwrap()));
+            remove(bridge).unwrap();
+            remove(bridge).unwrap();
+            assert_eq!(link::by_name(&mut socket, "dns-smp-0123456").unwrap(), None);
+        };
+        std::thread::spawn(work).join().unwrap();
+    }
+}

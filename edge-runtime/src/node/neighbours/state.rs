@@ -1,0 +1,88 @@
+//! What the bridge has told of the nodes of this LAN.
+
+use std::collections::BTreeMap;
+
+use edge_protocol::message::ObjectKey;
+
+use crate::config::NetworkConfig;
+use crate::net::Subnet;
+use crate::net::site::view::SITE_VIEW;
+use crate::net::site::{SiteView, plan, routes};
+use crate::node::context::Context;
+use crate::store::{Store, StoreError};
+
+#[derive(Debug, Default)]
+pub(in crate::node) struct Neighbours {
+    pub(super) enabled: bool,
+    pub(super) node: String,
+    pub(super) bridge: String,
+    /// By site: two while the node moves from one to another.
+    pub(super) views: BTreeMap<String, SiteView>,
+    pub(super) changed: bool,
+    /// What was said last, so that it is said once.
+    said: Vec<String>,
+}
+
+impl Neighbours {
+    /// Reads the views of the store.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub(in crate::node) fn open(network: &NetworkConfig, node: &str, store: &Store) -> Result<Self, StoreError> {
+        let (enabled, node, bridge) = (network.has_routes(), node.to_owned(), network.bridge.clone());
+        let mut neighbours = Self { enabled, node, bridge, ..Self::default() };
+        if enabled {
+            for key in store.held()?.into_iter().map(|digest| digest.key).filter(|key| key.kind == SITE_VIEW) {
+                let body = store.object(&key.kind, &key.namespace, &key.name)?;
+                neighbours.put(&key.name, body);
+            }
+        }
+        Ok(neighbours)
+    }
+
+    /// The subnets that the cluster has given this node's pods; none if it has not, or none that can be used.
+    pub(in crate::node) fn own_subnets(&self) -> Vec<Subnet> {
+        let views: Vec<&SiteView> = self.views.values().collect();
+        let links = routes::links(&self.bridge).unwrap_or_default();
+        plan::own_subnets(&self.node, &views, &links).unwrap_or_default()
+    }
+
+    /// An object of the bridge has come, changed or gone; false if it is no site.
+    pub(in crate::node) fn take(&mut self, cx: &Context, key: &ObjectKey) -> bool {
+        if key.kind != SITE_VIEW {
+            return false;
+        }
+        if self.enabled {
+            let body = cx.store.object(&key.kind, &key.namespace, &key.name);
+            let body = body.unwrap_or_else(|error| {
+                log::error!("{SITE_VIEW} {}: {error}", key.name);
+                None
+            });
+            self.put(&key.name, body);
+        }
+        true
+    }
+
+    fn put(&mut self, site: &str, body: Option<serde_json::Value>) {
+        let unreadable = |error| log::error!("{SITE_VIEW} {site} is left out: {error}");
+        match body.and_then(|body| SiteView::read(&body).map_err(unreadable).ok()) {
+            Some(view) => drop(self.views.insert(site.to_owned(), view)),
+            None => drop(self.views.remove(site)),
+        }
+        self.changed = true;
+    }
+
+    pub(in crate::node) fn has_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Once for each thing that is wrong.
+    pub(super) fn say(&mut self, cx: &mut Context, wrong: Vec<String>) -> Result<(), StoreError> {
+        for text in wrong.iter().filter(|text| !self.said.contains(text)) {
+            log::warn!("{text}");
+            cx.node_event(true, "RoutesNotMade", text)?;
+        }
+        self.said = wrong;
+        Ok(())
+    }
+}

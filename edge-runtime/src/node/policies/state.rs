@@ -1,0 +1,364 @@
+//! NetworkPolicies: whom they are for on this node, and when the kernel is told. What is decided, and how it is said, is in
+//! [`crate::net::policy`].
+//!
+//! The kernel's tables are replaced as a whole, in one transaction, and stay while nobody is here. While there is a policy a
+//! pod is connected only after the kernel has the rules that it is to have: before its first packet, and also for its
+//! being somebody's peer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use edge_protocol::message::ObjectKey;
+
+use crate::launch::Launch;
+use crate::net::policy::view::{POLICY_PEERS, POLICY_VIEW};
+use crate::net::policy::world::Name;
+use crate::net::policy::{LocalPod, Peers, Policy, Tables, World, apply, tables};
+use crate::net::services::view::protocol;
+use crate::node::context::Context;
+use crate::node::pods::Entry;
+use crate::node::sources::News;
+use crate::pod::clock::Mono;
+use crate::pod::spec::{host_network, with_kinds};
+use crate::store::{Store, StoreError};
+
+/// Between two changes of the kernel's rules: what comes meanwhile goes together.
+const PAUSE: Duration = Duration::from_millis(50);
+/// As many times as long as the last change took: a great many rules take this share of the board at most.
+const SHARE: u32 = 10;
+/// Between two attempts when the kernel, or `nft`, refuses: doubled each time, up to the second one.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_AT_MOST: Duration = Duration::from_secs(60);
+/// So often it is tried to delete what is perhaps not there: `nft` need not be on a node without policies.
+const CLEAR_AT_MOST: u32 = 5;
+/// Policies in force that are told as not understood; of more the last are in the log alone.
+const TOLD_AT_MOST: usize = 100;
+
+/// What came of a run of `nft`.
+pub(in crate::node) enum Done {
+    /// At the start: whether the kernel holds what it is to hold.
+    Looked(bool),
+    /// And why neighbours may go around the rules, if so.
+    Replaced(Result<Option<String>, String>),
+    Cleared(Result<(), String>),
+}
+
+/// Pods that wait no longer, and why that is for nothing, if so.
+pub(super) type Answered = (BTreeSet<String>, Result<(), String>);
+
+pub(in crate::node) struct Policies {
+    enabled: bool,
+    policies: BTreeMap<Name, Policy>,
+    others: BTreeMap<Name, Peers>,
+    /// Pods of this node by uid; none while there is no policy.
+    pods: BTreeMap<String, LocalPod>,
+    /// Pods that are being connected, and their addresses.
+    pub(super) coming: BTreeMap<String, Vec<IpAddr>>,
+    /// Those of them that wait for an answer.
+    waiting: BTreeSet<String>,
+    dirty: bool,
+    /// What the kernel holds, for all that is known.
+    held: Held,
+    /// What it will hold when the run of `nft` has ended, since when that runs, and the pods that wait for it.
+    running: Option<(Held, Mono, BTreeSet<String>)>,
+    not_before: Option<Mono>,
+    failures: u32,
+    trouble: String,
+    /// What was said of policies that are not understood.
+    told: BTreeMap<Name, String>,
+    neighbours_told: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Held {
+    /// This daemon has just started.
+    Unknown,
+    /// Not what it should.
+    Other,
+    Nothing,
+    Tables(String),
+}
+
+impl Policies {
+    /// Reads the views of the store.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub(in crate::node) fn open(enabled: bool, store: &Store) -> Result<Self, StoreError> {
+        let mut policies = Self {
+            enabled,
+            policies: BTreeMap::new(),
+            others: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            dirty: true,
+            held: Held::Unknown,
+            running: None,
+            not_before: None,
+            failures: 0,
+            trouble: String::new(),
+            told: BTreeMap::new(),
+            neighbours_told: false,
+        };
+        if enabled {
+            for key in store.held()?.into_iter().map(|digest| digest.key).filter(is_view) {
+                let body = store.object(&key.kind, &key.namespace, &key.name)?;
+                policies.put(&key, body);
+            }
+        }
+        Ok(policies)
+    }
+
+    /// An object of the bridge has come, changed or gone; false if it is not about policies.
+    pub(in crate::node) fn take(&mut self, cx: &Context, key: &ObjectKey) -> bool {
+        if !is_view(key) {
+            return false;
+        }
+        if self.enabled {
+            match cx.store.object(&key.kind, &key.namespace, &key.name) {
+                Ok(body) => self.put(key, body),
+                // Rules stay as they are, and the policy with them.
+                Err(error) => log::error!("{} {}/{}: {error}", key.kind, key.namespace, key.name),
+            }
+        }
+        true
+    }
+
+    fn put(&mut self, key: &ObjectKey, body: Option<serde_json::Value>) {
+        let name = (key.namespace.clone(), key.name.clone());
+        self.dirty = true;
+        if key.kind == POLICY_VIEW {
+            match body {
+                Some(body) => drop(self.policies.insert(name, Policy::read(&body))),
+                None => drop(self.policies.remove(&name)),
+            }
+            return;
+        }
+        match body.map(|body| Peers::read(&body)) {
+            Some(Ok(peers)) => drop(self.others.insert(name, peers)),
+            // Nobody of them is let in then.
+            Some(Err(error)) => {
+                log::error!("peers of policies {}/{} are left out: {error}", name.0, name.1);
+                self.others.remove(&name);
+            }
+            None => drop(self.others.remove(&name)),
+        }
+    }
+
+    /// After a pod's turn: whether it is another one for policies now.
+    pub(in crate::node) fn look_at_pod(&mut self, cx: &Context, launch: &Launch, uid: &str) {
+        if !self.policies.is_empty() && self.pods.get(uid) != self.local_pod(cx, launch, uid).as_ref() {
+            self.dirty = true;
+        }
+    }
+
+    /// None for one without addresses of its own.
+    fn local_pod(&self, cx: &Context, launch: &Launch, uid: &str) -> Option<LocalPod> {
+        let entry: &Entry = cx.pods.get(uid)?;
+        let (pod, record) = (&entry.pod, &entry.record);
+        let ips = if entry.sandbox_ready() { &record.ips } else { self.coming.get(uid)? };
+        if host_network(pod) || ips.is_empty() {
+            return None;
+        }
+        let containers =
+            pod.spec.iter().flat_map(with_kinds).flat_map(|(container, _)| container.ports.iter().flatten());
+        let ports = containers.filter_map(|port| {
+            let number = u16::try_from(port.container_port).ok()?;
+            Some((port.name.clone()?, protocol(port.protocol.as_deref().unwrap_or_default())?, number))
+        });
+        let teardown = &launch.sandboxes.teardown;
+        Some(LocalPod {
+            namespace: record.namespace.clone(),
+            labels: pod.metadata.labels.clone().unwrap_or_default(),
+            ips: ips.clone(),
+            ports: ports.collect(),
+            link: (!teardown.is_attached(uid)).then(|| teardown.network.link_of(uid)),
+        })
+    }
+
+    /// Whether the pod, which is about to be connected with these addresses, has to wait for the kernel. The answer comes as
+    /// [`Answer::Policies`].
+    pub(in crate::node) fn holds_back(&mut self, uid: &str, ips: &[IpAddr]) -> bool {
+        if self.policies.is_empty() || ips.is_empty() {
+            return false;
+        }
+        self.coming.insert(uid.to_owned(), ips.to_vec());
+        self.waiting.insert(uid.to_owned());
+        self.dirty = true;
+        true
+    }
+
+    /// A chain that tells that the kernel holds what it is to hold; none if nothing is to be there, or is being changed.
+    pub(in crate::node) fn mark(&self) -> Option<&str> {
+        match &self.held {
+            Held::Tables(mark) if self.running.is_none() => Some(mark),
+            _ => None,
+        }
+    }
+
+    /// The tables are gone: somebody has deleted them.
+    pub(in crate::node) fn lost(&mut self) {
+        (self.held, self.dirty) = (Held::Other, true);
+    }
+
+    /// Tells the kernel what has changed, if it is time. Called with each round of the loop. The pods that wait no longer,
+    /// and why not, if that is no good reason.
+    pub(super) fn step(&mut self, cx: &mut Context, launch: &Launch) -> Result<Answered, StoreError> {
+        let nobody = Ok((BTreeSet::new(), Ok(())));
+        if self.running.is_some() || !cx.resumed {
+            return nobody;
+        }
+        let now = cx.mono();
+        if !self.dirty {
+            return nobody;
+        }
+        if self.not_before.is_some_and(|at| now < at) {
+            if self.failures == 0 {
+                return nobody;
+            }
+            // A pod asks again by its own back-off; it must not hold one that is to end.
+            return Ok((std::mem::take(&mut self.waiting), Err(self.trouble.clone())));
+        }
+        self.dirty = false;
+        let wanted = self.wanted(cx, launch);
+        let denied = wanted.as_ref().map(|tables| tables.denied.clone()).unwrap_or_default();
+        self.tell_denied(cx, denied)?;
+        let held = wanted.as_ref().map_or(Held::Nothing, |tables| Held::Tables(tables.mark.clone()));
+        if held == self.held {
+            self.failures = 0;
+            return Ok((std::mem::take(&mut self.waiting), Ok(())));
+        }
+        self.running = Some((held, now, std::mem::take(&mut self.waiting)));
+        let network = &launch.sandboxes.teardown.network;
+        let (nft, settings) = (network.nft().to_owned(), network.settings().clone());
+        match wanted {
+            None => cx.background(async move {
+                let done = apply::clear(&nft, &settings.bridge).await;
+                News::PoliciesApplied(Done::Cleared(done.map_err(|error| error.to_string())))
+            }),
+            Some(tables) if self.held == Held::Unknown => cx.background(async move {
+                let found = apply::has(nft, settings.bridge, settings.subnets, tables.mark).await;
+                News::PoliciesApplied(Done::Looked(found))
+            }),
+            Some(tables) => cx.background(async move {
+                let done = apply::replace(nft, tables).await;
+                let done = done.map(|around| around.map(|error| error.to_string())).map_err(|error| error.to_string());
+                News::PoliciesApplied(Done::Replaced(done))
+            }),
+        }
+        nobody
+    }
+
+    fn wanted(&mut self, cx: &Context, launch: &Launch) -> Option<Tables> {
+        // What has become of a pod that was being connected is in its record by now.
+        self.coming.retain(|uid, _| cx.pods.get(uid).is_some_and(|entry| !entry.sandbox_ready()));
+        if self.policies.is_empty() {
+            self.pods.clear();
+            self.told.clear();
+            return None;
+        }
+        let pods = cx.pods.iter().filter_map(|(uid, _)| Some((uid.clone(), self.local_pod(cx, launch, uid)?)));
+        self.pods = pods.collect();
+        let (settings, pods) =
+            (launch.sandboxes.teardown.network.settings(), self.pods.values().cloned().collect::<Vec<_>>());
+        tables(&World {
+            bridge: &settings.bridge,
+            subnets: &settings.subnets,
+            node: &cx.config.node_name,
+            policies: &self.policies,
+            others: &self.others,
+            pods: &pods,
+        })
+    }
+
+    /// When [`Policies::step`] has something to do although nothing happens.
+    pub(in crate::node) fn wake(&self) -> Option<Mono> {
+        let change = self.dirty.then_some(self.not_before).flatten();
+        change.filter(|_| self.running.is_none())
+    }
+
+    /// What came of the last step: the pods that waited for it, and what they are told.
+    pub(super) fn applied(&mut self, cx: &mut Context, done: Done) -> Result<Answered, StoreError> {
+        let Some((held, since, waited)) = self.running.take() else { return Ok((BTreeSet::new(), Ok(()))) };
+        let now = cx.mono();
+        self.not_before = Some(now.after(PAUSE.max(now.since(since).saturating_mul(SHARE)).min(RETRY_AT_MOST)));
+        let result = match done {
+            Done::Looked(true) => {
+                self.held = held;
+                Ok(())
+            }
+            // Also after a look at what was there: then it is gone.
+            Done::Looked(false) => {
+                (self.held, self.not_before, self.dirty) = (Held::Other, None, true);
+                self.waiting.extend(waited);
+                return Ok((BTreeSet::new(), Ok(())));
+            }
+            Done::Replaced(Ok(around)) => {
+                self.held = held;
+                self.tell_neighbours(cx, around)?;
+                Ok(())
+            }
+            Done::Cleared(Ok(())) => {
+                self.held = held;
+                Ok(())
+            }
+            Done::Cleared(Err(why)) if self.failures >= CLEAR_AT_MOST => {
+                log::warn!("rules of policies that are gone may be in the kernel: {why}");
+                self.held = held;
+                Ok(())
+            }
+            Done::Replaced(Err(why)) | Done::Cleared(Err(why)) => Err(why),
+        };
+        match &result {
+            Ok(()) => self.failures = 0,
+            Err(why) => {
+                let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
+                (self.not_before, self.dirty) = (Some(now.after(pause)), true);
+                if self.held == Held::Unknown {
+                    self.held = Held::Other;
+                }
+                self.failures += 1;
+                self.trouble = format!("its network policies cannot be applied: {why}");
+                if self.failures == 1 && !self.policies.is_empty() {
+                    log::error!("NetworkPolicies: {why}");
+                    let text = format!("Pods are guarded as before, and new ones wait: {why}");
+                    cx.node_event(true, "NetworkPoliciesNotApplied", &text)?;
+                }
+            }
+        }
+        Ok((waited, result.map_err(|_| self.trouble.clone())))
+    }
+
+    fn tell_neighbours(&mut self, cx: &mut Context, around: Option<String>) -> Result<(), StoreError> {
+        let Some(why) = around else { return Ok(()) };
+        if !std::mem::replace(&mut self.neighbours_told, true) {
+            log::warn!("pods with the capability NET_RAW can go around policies for pods of this node: {why}");
+            let text = format!("Pods with NET_RAW can reach their neighbours on this node around policies: {why}");
+            cx.node_event(true, "NetworkPoliciesIncomplete", &text)?;
+        }
+        Ok(())
+    }
+
+    /// Says once of each policy that isolates because it is not understood.
+    fn tell_denied(&mut self, cx: &mut Context, denied: BTreeMap<Name, String>) -> Result<(), StoreError> {
+        for (name, why) in &denied {
+            if self.told.get(name) == Some(why) {
+                continue;
+            }
+            log::error!("NetworkPolicy {}/{} lets nothing through: {why}", name.0, name.1);
+            if self.told.len() < TOLD_AT_MOST {
+                let text =
+                    format!("NetworkPolicy {}/{} isolates its pods, and lets nothing through: {why}", name.0, name.1);
+                cx.node_event(true, "NetworkPolicyNotUnderstood", &text)?;
+            }
+        }
+        self.told = denied;
+        Ok(())
+    }
+}
+
+fn is_view(key: &ObjectKey) -> bool {
+    [POLICY_VIEW, POLICY_PEERS].contains(&key.kind.as_str())
+}
