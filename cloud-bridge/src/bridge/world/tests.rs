@@ -505,7 +505,7 @@ fn policies_go_to_nodes_that_want_them_before_the_pods_that_they_are_for() {
     assert_eq!(words(&world.wants("b", POLICIES, None)), ["set b deny u1"]);
     assert!(world.wants("b", POLICIES, None).is_empty(), "it says so with each connection");
     let told = words(&world.group_present(&policies(), Group::new()));
-    assert_eq!(told, ["remove a deny u1", "remove b deny u1"]);
+    assert_eq!(told, ["withdraw a deny u1", "withdraw b deny u1"]);
     assert!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")).iter().all(|word| !word.starts_with("unwatch")));
     assert_eq!(words(&world.wants("b", Wants::default(), None)), ["unwatch all"]);
     // A site has one group for all.
