@@ -251,8 +251,10 @@ impl Part<'_> {
         let places = outside
             .into_iter()
             .map(|ip| (Element::Service(ip, protocol, port.port), Element::NoEndpoints(ip, protocol, port.port)));
-        let at_node = (port.node_port != 0)
-            .then(|| (Element::NodePort(protocol, port.node_port), Element::NoNodeEndpoints(protocol, port.node_port)));
+        let at_node = (port.node_port != 0).then_some((
+            Element::NodePort(protocol, port.node_port),
+            Element::NoNodeEndpoints(protocol, port.node_port),
+        ));
         for (leads, refuses) in places.chain(at_node).collect::<Vec<_>>() {
             if let Some(verdict) = &verdict {
                 self.element(leads, verdict.clone());

@@ -86,12 +86,12 @@ mod tests {
         let mut left = LeftOut::default();
         assert_eq!(left.add(vec![name.clone()], at(0)), "shop/web");
         assert!(left.has(&name) && left.due(at(59)).is_empty() && left.wake() == Some(at(60)));
-        assert_eq!(left.due(at(60)), [name.clone()]);
+        assert_eq!(left.due(at(60)), std::slice::from_ref(&name));
         assert!(!left.has(&name) && left.wake().is_none());
         left.add(vec![name.clone()], at(60));
         assert_eq!(left.wake(), Some(at(180)));
         left.changed(&name, false);
-        assert_eq!(left.due(at(70)), [name.clone()]);
+        assert_eq!(left.due(at(70)), std::slice::from_ref(&name));
         left.add(vec![name.clone()], at(70));
         assert_eq!(left.wake(), Some(at(130)), "no less often than the first time");
         left.due(at(130));
