@@ -269,7 +269,7 @@ impl Policies {
             (launch.sandboxes.teardown.network.settings(), self.pods.values().cloned().collect::<Vec<_>>());
         tables(&World {
             bridge: &settings.bridge,
-            mac: settings.hardware_address(),
+            mac: bridge_mac(&settings.bridge).unwrap_or_else(|| settings.hardware_address()),
             subnets: &settings.subnets,
             node: &cx.config.node_name,
             policies: &self.policies,
@@ -362,6 +362,14 @@ impl Policies {
         self.told = denied;
         Ok(())
     }
+}
+
+/// The bridge's hardware address as it is: one that was made for another subnet keeps its own.
+fn bridge_mac(bridge: &str) -> Option<[u8; 6]> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{bridge}/address")).ok()?;
+    let bytes: Vec<u8> =
+        text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>().ok()?;
+    bytes.try_into().ok()
 }
 
 fn is_view(key: &ObjectKey) -> bool {
