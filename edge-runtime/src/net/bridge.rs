@@ -305,14 +305,15 @@ fn not_limited(uid: &str, source: io::Error) -> NetError {
 }
 
 impl NetworkSettings {
-    fn hardware_address(&self) -> [u8; 6] {
+    /// The bridge's.
+    pub fn hardware_address(&self) -> [u8; 6] {
         self.subnets.first().map_or([0x0a, 0x58, 0, 0, 0, 1], |subnet| hardware_address(subnet.gateway()))
     }
 }
 
 /// Locally administered unicast address that carries the address (the end of it, of IPv6): a reused address keeps
 /// its neighbours' ARP entries right.
-fn hardware_address(ip: IpAddr) -> [u8; 6] {
+pub fn hardware_address(ip: IpAddr) -> [u8; 6] {
     let [a, b, c, d] = match ip {
         IpAddr::V4(ip) => ip.octets(),
         IpAddr::V6(ip) => {

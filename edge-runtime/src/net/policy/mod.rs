@@ -17,7 +17,7 @@ pub mod selector;
 pub mod view;
 pub mod world;
 
-pub use peers::LocalPod;
+pub use peers::{Link, LocalPod};
 pub use rules::{Tables, tables};
 pub use view::{Peers, Policy};
 pub use world::World;

@@ -2,7 +2,10 @@
 //! through the node. But a process with the capability NET_RAW, which containers have unless they drop it, can put a frame
 //! for its neighbour on the bridge itself, or give a packet another pod's address. Text only. Pure.
 //!
-//! Pods that no policy selects keep what they can do among themselves (multicast, say), but for others' addresses.
+//! What a frame is for is asked when it comes in, not when the bridge sends it on: with br_netfilter a packet for a Service
+//! is translated in between, and goes on as if it had been for the neighbour (Linux net/bridge/br_netfilter_hooks.c,
+//! `br_nf_pre_routing_finish_bridge`). Pods that no policy selects keep what they can do among themselves (multicast, say),
+//! but for others' addresses.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,50 +13,77 @@ use std::net::IpAddr;
 
 use super::world::{World, remove_neighbours, table};
 
+/// Elements of the sets.
+#[derive(Default)]
+struct Sets {
+    links: BTreeSet<String>,
+    /// Links of isolated pods, and of those that are isolated on the way out.
+    guarded: BTreeSet<String>,
+    senders: BTreeSet<String>,
+    /// Hardware addresses of isolated pods.
+    macs: BTreeSet<String>,
+    /// Of each family: links with their addresses, and the addresses.
+    owned: [BTreeSet<String>; 2],
+    pods: [BTreeSet<String>; 2],
+}
+
+impl Sets {
+    fn new(world: &World<'_>, incoming: &BTreeSet<IpAddr>, outgoing: &BTreeSet<IpAddr>) -> Self {
+        let mut sets = Self::default();
+        for pod in world.pods {
+            let Some(link) = &pod.link else { continue };
+            let name = format!("\"{}\"", link.name);
+            let among = |all: &BTreeSet<IpAddr>| pod.ips.iter().any(|ip| all.contains(ip));
+            if among(incoming) || among(outgoing) {
+                sets.guarded.insert(name.clone());
+                sets.macs.insert(mac(link.mac));
+            }
+            if among(outgoing) {
+                sets.senders.insert(name.clone());
+            }
+            for ip in &pod.ips {
+                let [owned, pods] =
+                    [&mut sets.owned, &mut sets.pods].map(|[v4, v6]| if ip.is_ipv6() { v6 } else { v4 });
+                owned.insert(format!("{name} . {ip}"));
+                pods.insert(ip.to_string());
+            }
+            sets.links.insert(name);
+        }
+        sets
+    }
+}
+
 /// `incoming` and `outgoing` are the addresses of pods that are isolated that way.
 pub(super) fn text(world: &World<'_>, incoming: &BTreeSet<IpAddr>, outgoing: &BTreeSet<IpAddr>) -> String {
-    let mut links: [BTreeSet<String>; 3] = Default::default();
-    let mut owned: [BTreeSet<String>; 2] = Default::default();
-    let mut addresses: [BTreeSet<String>; 2] = Default::default();
-    let [all, guarded, senders] = &mut links;
-    for pod in world.pods {
-        let Some(link) = &pod.link else { continue };
-        all.insert(format!("\"{link}\""));
-        let among = |all: &BTreeSet<IpAddr>| pod.ips.iter().any(|ip| all.contains(ip));
-        if among(incoming) || among(outgoing) {
-            guarded.insert(format!("\"{link}\""));
-        }
-        if among(outgoing) {
-            senders.insert(format!("\"{link}\""));
-        }
-        for ip in &pod.ips {
-            let at = usize::from(ip.is_ipv6());
-            if let (Some(owned), Some(addresses)) = (owned.get_mut(at), addresses.get_mut(at)) {
-                owned.insert(format!("\"{link}\" . {ip}"));
-                addresses.insert(ip.to_string());
-            }
-        }
-    }
+    let Sets { links, guarded, senders, macs, owned, pods } = Sets::new(world, incoming, outgoing);
     let mut text = remove_neighbours(world.bridge);
     let _ = writeln!(text, "table bridge {} {{", table(world.bridge));
     let mut set = |name: &str, of: &str, elements: &BTreeSet<String>| {
-        let elements: Vec<&str> = elements.iter().map(String::as_str).collect();
-        let given =
-            if elements.is_empty() { String::new() } else { format!(" elements = {{ {} }};", elements.join(", ")) };
+        let all: Vec<&str> = elements.iter().map(String::as_str).collect();
+        let given = if all.is_empty() { String::new() } else { format!(" elements = {{ {} }};", all.join(", ")) };
         let _ = writeln!(text, "\tset {name} {{ type {of};{given} }}");
     };
-    set("links", "ifname", all);
-    set("guarded", "ifname", guarded);
-    set("senders", "ifname", senders);
-    for (index, (addr, number)) in [("ipv4_addr", "4"), ("ipv6_addr", "6")].into_iter().enumerate() {
-        let none = BTreeSet::new();
-        set(&format!("owned-{number}"), &format!("ifname . {addr}"), owned.get(index).unwrap_or(&none));
-        set(&format!("pods-{number}"), addr, addresses.get(index).unwrap_or(&none));
+    set("links", "ifname", &links);
+    set("guarded", "ifname", &guarded);
+    set("senders", "ifname", &senders);
+    set("guarded-macs", "ether_addr", &macs);
+    for ((addr, number), (owned, pods)) in [("ipv4_addr", 4), ("ipv6_addr", 6)].into_iter().zip(owned.iter().zip(&pods))
+    {
+        set(&format!("owned-{number}"), &format!("ifname . {addr}"), owned);
+        set(&format!("pods-{number}"), addr, pods);
     }
-    text.push_str("\tchain forward {\n\t\ttype filter hook forward priority 0; policy accept;\n");
-    text.push_str("\t\tiifname @guarded drop\n\t\toifname @guarded drop\n\t}\n");
-    text.push_str("\tchain prerouting {\n\t\ttype filter hook prerouting priority 0; policy accept;\n");
-    for (ip, number) in [("ip", "4"), ("ip6", "6")] {
+    // What is for everybody is for nobody who is isolated, nor from one.
+    let _ = writeln!(
+        text,
+        "\tchain forward {{\n\t\ttype filter hook forward priority 0; policy accept;\n\
+         \t\tether daddr & 01:00:00:00:00:00 != 0 iifname @guarded drop\n\
+         \t\tether daddr & 01:00:00:00:00:00 != 0 oifname @guarded drop\n\t}}\n\
+         \tchain prerouting {{\n\t\ttype filter hook prerouting priority -300; policy accept;\n\
+         \t\tiifname @links ether daddr @guarded-macs drop\n\
+         \t\tiifname @guarded ether daddr & 01:00:00:00:00:00 == 0 ether daddr != {} drop",
+        mac(world.mac)
+    );
+    for (ip, number) in [("ip", 4), ("ip6", 6)] {
         // By links, for other bridges of the host may have the same addresses, and not every kernel knows their names here.
         let foreign = format!("iifname . {ip} saddr != @owned-{number}");
         let _ = writeln!(text, "\t\tiifname @links {ip} saddr @pods-{number} {foreign} drop");
@@ -62,4 +92,8 @@ pub(super) fn text(world: &World<'_>, incoming: &BTreeSet<IpAddr>, outgoing: &BT
     // Neighbour discovery has addresses of the link alone, and none before it has one; they are not sent on.
     text.push_str("\t\tiifname @senders ip6 saddr != { ::, fe80::/10 } iifname . ip6 saddr != @owned-6 drop\n\t}\n}\n");
     text
+}
+
+fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
 }

@@ -20,7 +20,15 @@ pub struct LocalPod {
     /// Name, protocol, number.
     pub ports: Vec<(String, Protocol, u16)>,
     /// Its link on the node's bridge; none if somebody else has connected it, who then guards it.
-    pub link: Option<String>,
+    pub link: Option<Link>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Of the host's end.
+    pub name: String,
+    /// Hardware address of the pod's end.
+    pub mac: [u8; 6],
 }
 
 /// Pods of other nodes, by the ids of the peers that they are.

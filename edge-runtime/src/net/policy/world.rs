@@ -12,6 +12,8 @@ pub type Name = (String, String);
 /// What decides.
 pub struct World<'a> {
     pub bridge: &'a str,
+    /// The bridge's hardware address.
+    pub mac: [u8; 6],
     pub subnets: &'a [Subnet],
     /// This node's name.
     pub node: &'a str,

@@ -12,9 +12,10 @@ use std::time::Duration;
 use edge_protocol::message::ObjectKey;
 
 use crate::launch::Launch;
+use crate::net::bridge::hardware_address;
 use crate::net::policy::view::{POLICY_PEERS, POLICY_VIEW};
 use crate::net::policy::world::Name;
-use crate::net::policy::{LocalPod, Peers, Policy, Tables, World, apply, tables};
+use crate::net::policy::{Link, LocalPod, Peers, Policy, Tables, World, apply, tables};
 use crate::net::services::view::protocol;
 use crate::node::context::Context;
 use crate::node::pods::Entry;
@@ -174,7 +175,10 @@ impl Policies {
             labels: pod.metadata.labels.clone().unwrap_or_default(),
             ips: ips.clone(),
             ports: ports.collect(),
-            link: (!teardown.is_attached(uid)).then(|| teardown.network.link_of(uid)),
+            link: (!teardown.is_attached(uid)).then(|| Link {
+                name: teardown.network.link_of(uid),
+                mac: ips.first().copied().map(hardware_address).unwrap_or_default(),
+            }),
         })
     }
 
@@ -265,6 +269,7 @@ impl Policies {
             (launch.sandboxes.teardown.network.settings(), self.pods.values().cloned().collect::<Vec<_>>());
         tables(&World {
             bridge: &settings.bridge,
+            mac: bridge_mac(&settings.bridge).unwrap_or_else(|| settings.hardware_address()),
             subnets: &settings.subnets,
             node: &cx.config.node_name,
             policies: &self.policies,
@@ -357,6 +362,14 @@ impl Policies {
         self.told = denied;
         Ok(())
     }
+}
+
+/// The bridge's hardware address as it is: one that was made for another subnet keeps its own.
+fn bridge_mac(bridge: &str) -> Option<[u8; 6]> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{bridge}/address")).ok()?;
+    let bytes: Vec<u8> =
+        text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>().ok()?;
+    bytes.try_into().ok()
 }
 
 fn is_view(key: &ObjectKey) -> bool {

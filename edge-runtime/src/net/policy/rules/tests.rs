@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::super::bounds::POLICIES_OF_A_NAMESPACE;
+use super::super::peers::Link;
 use super::super::view::Peers;
 use super::*;
 
@@ -10,7 +11,10 @@ fn pod(namespace: &str, app: &str, ip: &str) -> LocalPod {
         labels: [("app".to_owned(), app.to_owned())].into(),
         ips: ip.split(' ').map(|ip| ip.parse().unwrap()).collect(),
         ports: vec![("http".into(), Protocol::Tcp, 8080)],
-        link: Some(format!("veth{}", ip.split(['.', ':', ' ']).next_back().unwrap())),
+        link: Some(Link {
+            name: format!("veth{}", ip.split(['.', ':', ' ']).next_back().unwrap()),
+            mac: [2, 0, 0, 0, 0, ip.as_bytes()[ip.len() - 1]],
+        }),
     }
 }
 
@@ -45,6 +49,7 @@ impl Site {
     fn world(&self) -> World<'_> {
         World {
             bridge: "b0",
+            mac: [2; 6],
             subnets: &self.subnets,
             node: "here",
             policies: &self.policies,
