@@ -1,5 +1,6 @@
 """Services: what they cost in memory, how soon rules follow, what a way through them costs a connection."""
 import json
+import re
 import socket
 import statistics
 import subprocess
@@ -42,17 +43,22 @@ def addresses(number):
     return [f"198.18.{number // 25}.{number % 25 * 10 + k}" for k in range(ENDPOINTS)]
 
 
-def table():
-    names = subprocess.run(["nft", "list", "tables", "ip"], stdout=subprocess.PIPE, text=True).stdout.split()
-    return next((name for name in names if name.startswith("services-")), None)
+class Table:
+    """The node's own table: the host may have those of others."""
+
+    def __init__(self, pod):
+        route = subprocess.run(["ip", "route", "get", pod.ip], stdout=subprocess.PIPE, text=True).stdout
+        self.name = "services-" + re.search(r"dev (\S+)", route)[1]
+
+    def text(self):
+        command = ["nft", "list", "table", "ip", self.name]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
+    def chains(self):
+        return self.text().count("numgen")
 
 
-def chains():
-    text = subprocess.run(["nft", "list", "table", "ip", table() or "services"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    return text.count("numgen")
-
-
-def memory(node):
+def memory(node, table):
     """Twenty Services with two ports, half of them of pods, half of given endpoints."""
     for i in range(20):
         if i % 2:
@@ -60,34 +66,34 @@ def memory(node):
             node.api.call("POST", SLICES, slice_of(f"few-{i}", addresses(i)[:2], TWO))
         else:
             service(node, f"few-{i}", TWO, selector={"app": "web"})
-    wait(60, "twenty Services are in force", lambda: chains() >= 40)
+    wait(60, "twenty Services are in force", lambda: table.chains() >= 40)
     took = {True: [], False: []}
     for turn in range(4):
         on = turn % 2 == 0
         node.restart_edge("" if on else OFF)
         time.sleep(REST)
         took[on].append(pss(node.pids() + node.helpers("dns")))
-        if not on and (table() or node.helpers("dns")):
+        if not on and (table.text() or node.helpers("dns")):
             raise SystemExit("bench: Services are off, and there is a table or a helper")
     print("    on " + ", ".join(f"{t:.2f}" for t in took[True]) + " MB; off " + ", ".join(f"{t:.2f}" for t in took[False]))
     row("Services and DNS, 20 Services: PSS more than off", statistics.mean(took[True]) - statistics.mean(took[False]), "MB", 1.2)
     node.restart_edge()
 
 
-def many(node):
+def many(node, table):
     began = time.monotonic()
     for i in range(MANY):
         service(node, f"many-{i}", ONE)
         node.api.call("POST", SLICES, slice_of(f"many-{i}", addresses(i)))
     print(f"    {MANY} Services made in {time.monotonic() - began:.1f} s", flush=True)
-    wait(120, "all are in force", lambda: chains() >= MANY)
+    wait(120, "all are in force", lambda: table.chains() >= MANY)
     node.stop_edge()
-    subprocess.run(["nft", "delete", "table", "ip", table()], check=True)
-    watch = Watch("services-")
+    subprocess.run(["nft", "delete", "table", "ip", table.name], check=True)
+    watch = Watch(table.name)
     began = time.monotonic()
     node.start_edge()
     took = in_force(watch, began)
-    wait(60, "all are in force again", lambda: chains() >= MANY)
+    wait(60, "all are in force again", lambda: table.chains() >= MANY)
     wait(60, "the daemon answers", node.answers)
     peer = kube_proxy.start(node, in_force)
     try:
@@ -172,12 +178,13 @@ def measure(node, _bare):
         for name, app in [("client", "client"), ("web-0", "web"), ("web-1", "web"), ("lone", "lone")]:
             pods.append(Pod(node, name, app))
         client, zero, _, lone = pods
-        memory(node)
+        table = Table(client)
+        memory(node, table)
         ip = service(node, "own", ONE, selector={"app": "web"})
         alone = service(node, "lone", {80: PORT, 81: SINK}, selector={"app": "lone"})
         time.sleep(2)
         through(client, alone, lone)
-        watch = many(node)
+        watch = many(node, table)
         truth(node, watch, zero)
         watch.stop()
         cut(node, client, zero, ip)

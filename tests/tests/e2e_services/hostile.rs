@@ -303,14 +303,15 @@ fn outside_addresses_take_what_they_name_but_no_service_and_no_name_server() {
     node.kill();
     let nft = |words: &str| {
         let output = Command::new("nft").args(words.split(' ')).output().expect("nft starts");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     };
+    let mut deleted = Vec::new();
     for table in nft("list tables ip").lines().filter(|table| table.contains("services-")) {
         if nft(&format!("list {table}")).contains(&format!("{}/web/", kubectl.namespace)) {
-            let _ = nft(&format!("delete {table}"));
+            deleted.push((table.to_owned(), nft(&format!("delete {table}"))));
         }
     }
-    assert!(asked_from(&network, web).is_err(), "all is gone");
+    assert!(deleted.len() == 1 && super::tables(&node).is_empty(), "{deleted:?}");
     node.start();
     answers(&network, mark, "thief");
     hold();
