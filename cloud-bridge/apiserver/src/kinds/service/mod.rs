@@ -10,9 +10,10 @@ use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;
-use super::kind::{Kind, PLAIN, Selectable, any_status, keep_status};
+use super::kind::{Kind, PLAIN, PROXY, Selectable, Sub, any_status, keep_status};
 use crate::codec::decode;
 use crate::patch::merge_keys::{CONDITIONS, META, Type, by_all, object};
+use crate::resource::Serves;
 use crate::resource::rules::Rules;
 use apimachinery::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
 use apimachinery::names;
@@ -42,6 +43,7 @@ pub(crate) static KIND: Kind = Kind {
     create: validate::create,
     update: validate::update,
     status: Some(any_status),
+    subresources: &[Sub::other("proxy", ("", "ServiceProxyOptions"), PROXY, Serves::PodProxy)],
     columns: table::COLUMNS,
     row: table::row,
     fields: &[Selectable::text("spec.clusterIP", "/spec/clusterIP"), Selectable::text("spec.type", "/spec/type")],
