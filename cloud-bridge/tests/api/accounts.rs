@@ -137,6 +137,13 @@ async fn services_get_addresses_of_the_range_once() {
     let replaced = api.put(&format!("{path}/same"), replaced).await.ok();
     assert_eq!(replaced["spec"]["clusterIP"], address, "`kubectl replace` of a manifest that names none");
     assert_eq!(replaced["spec"]["ports"][0]["port"], 81);
+    // A name for something outside needs no address, and gets one with its next type.
+    let change = json!({"spec": {"type": "ExternalName", "externalName": "a.b"}});
+    let named = api.patch(&format!("{path}/same"), MERGE, change).await.ok();
+    assert!(named["spec"]["clusterIP"].is_null() && named["spec"]["ipFamilies"].is_null(), "{named}");
+    let change = json!({"spec": {"type": "ClusterIP", "externalName": null}});
+    let back = api.patch(&format!("{path}/same"), MERGE, change).await.ok();
+    assert!(back["spec"]["clusterIP"].as_str().is_some_and(|ip| ip.starts_with("10.96.0.")), "{back}");
     for number in 0..12 {
         api.post(&path, service(&format!("more-{number}"), json!({}))).await.ok();
     }

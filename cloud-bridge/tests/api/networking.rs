@@ -78,3 +78,71 @@ async fn an_ingress_is_kept_and_its_writers_are_warned() {
     let gone = api.delete(&format!("{CLASSES}/{name}"), Value::Null).await.ok();
     assert_eq!(gone["kind"], "Status");
 }
+
+const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+
+/// The embedded API with a range of its own for Services.
+fn with_services() -> Api {
+    Api::embedded(|config| config.services = Some(apiserver::ServiceRange::parse("10.96.0.0/29").unwrap()))
+}
+
+fn service(name: &str, ip: &str) -> Value {
+    let spec = json!({"clusterIP": ip, "ports": [{"port": 80}]});
+    json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+}
+
+#[tokio::test]
+async fn services_get_addresses_of_every_range_that_stays() {
+    let api = with_services();
+    let own = api.get(&format!("{RANGES}/kubernetes")).await.ok();
+    assert_eq!(own["spec"]["cidrs"], json!(["10.96.0.0/29"]));
+    let kept = api.delete(&format!("{RANGES}/kubernetes"), Value::Null).await;
+    kept.fails_with(403, "this servicecidr may not be deleted");
+    let services = api.path("services");
+    let asked = api.post(&services, service("a", "203.0.113.10")).await;
+    asked.fails_with(422, "the provided IP is not in the valid range");
+    let more = json!({"metadata": {"name": "more"}, "spec": {"cidrs": ["203.0.113.0/24"]}});
+    let more = api.post(RANGES, more).await.ok();
+    assert_eq!(more["status"]["conditions"][0]["status"], "True", "{more}");
+    api.post(&services, service("a", "203.0.113.10")).await.ok();
+    // What the first range cannot give comes of the second.
+    for name in ["b", "c", "d", "e", "f"] {
+        api.post(&services, service(name, "")).await.ok();
+    }
+    let last = api.post(&services, service("g", "")).await.ok();
+    assert!(last["spec"]["clusterIP"].as_str().unwrap().starts_with("203.0.113."), "{last}");
+    let path = format!("{RANGES}/more");
+    api.delete(&path, Value::Null).await.ok();
+    api.until(&path, |answer| answer.body["status"]["conditions"][0]["reason"] == "Terminating").await;
+    api.post(&services, service("h", "")).await.fails_with(500, "range is full");
+    for name in ["a", "g"] {
+        api.delete(&api.path(&format!("services/{name}")), Value::Null).await.ok();
+    }
+    api.until(&path, |answer| answer.code == 404).await;
+}
+
+#[tokio::test]
+async fn an_address_that_somebody_else_has_is_given_to_no_service() {
+    let api = with_services();
+    let of = |name: &str| {
+        let parent = json!({"group": "example.com", "resource": "routers", "name": "r"});
+        json!({"metadata": {"name": name}, "spec": {"parentRef": parent}})
+    };
+    api.post(ADDRESSES, of("10.96.00.2")).await.fails_with(422, "must be a valid IP address");
+    api.post(ADDRESSES, of("10.96.0.2")).await.ok();
+    api.post(ADDRESSES, of("fe80::42:1dff:fe84:f9e2")).await.ok();
+    let services = api.path("services");
+    api.post(&services, service("a", "10.96.0.2")).await.fails_with(422, "provided IP is already allocated");
+    for name in ["b", "c", "d", "e"] {
+        let made = api.post(&services, service(name, "")).await.ok();
+        assert_ne!(made["spec"]["clusterIP"], "10.96.0.2");
+    }
+    api.post(&services, service("f", "")).await.fails_with(500, "range is full");
+    let moved = json!({"spec": {"parentRef": {"name": "other"}}});
+    api.patch(&format!("{ADDRESSES}/10.96.0.2"), MERGE, moved).await.fails_with(422, "field is immutable");
+    let table = api.send("GET", ADDRESSES, &[("accept", TABLE)], Vec::new()).await.ok();
+    assert_eq!(table["rows"][0]["cells"], json!(["10.96.0.2", "routers.example.com/r"]));
+    api.delete(&format!("{ADDRESSES}/10.96.0.2"), Value::Null).await.ok();
+    api.post(&services, service("f", "")).await.ok();
+}

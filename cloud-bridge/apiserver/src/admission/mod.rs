@@ -83,7 +83,8 @@ pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old
         && let Some(range) = ctx.inner.config.services
         && old["spec"] != new["spec"]
     {
-        if old["spec"]["clusterIP"] != new["spec"]["clusterIP"] {
+        let has_none = new["spec"]["clusterIP"].as_str().is_none_or(str::is_empty);
+        if has_none || old["spec"]["clusterIP"] != new["spec"]["clusterIP"] {
             cluster_ip::allocate(range, store, &ctx.resource, new)?;
         }
         node_port::allocate(store, &ctx.resource, new)?;

@@ -1,5 +1,5 @@
 //! What follows from writes and belongs to the API itself: garbage collection, namespaces, definitions, volumes, quotas,
-//! roles that gather others, and the objects that every namespace has. Each controller follows the storage on a task of its
+//! ranges of Services, roles that gather others, and the objects that every namespace has. Each controller follows the storage on a task of its
 //! own; no write knows of them.
 
 pub(crate) mod bootstrap;
@@ -14,6 +14,7 @@ mod resource_quota;
 mod root_ca;
 mod runner;
 mod service_accounts;
+mod service_cidrs;
 mod volume_binder;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(crate) fn start(inner: &Arc<Inner>) {
     runner::start::<namespaces::Namespaces>(inner);
     runner::start::<definitions::Definitions>(inner);
     runner::start::<cluster_role_aggregation::ClusterRoleAggregation>(inner);
+    runner::start::<service_cidrs::ServiceCidrs>(inner);
     runner::start::<volume_binder::VolumeBinder>(inner);
     runner::start::<resource_quota::ResourceQuota>(inner);
     runner::start::<garbage_collector::GarbageCollector>(inner);

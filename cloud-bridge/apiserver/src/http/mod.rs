@@ -5,6 +5,7 @@ pub(crate) mod body;
 pub(crate) mod connect;
 pub mod discovery;
 pub(crate) mod leases;
+mod links;
 pub(crate) mod node_proxy;
 pub mod openapi;
 pub(crate) mod output;

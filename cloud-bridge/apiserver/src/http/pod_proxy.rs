@@ -1,10 +1,10 @@
-//! `pods/NAME/proxy/PATH`: HTTP to a port of a pod, through the API. The road is the one of a port-forward: the node
-//! connects within the pod, so that nobody here needs a route to it.
+//! `pods/NAME/proxy/PATH` and `services/NAME/proxy/PATH`: HTTP to a port of a pod, through the API. The road is the one of
+//! a port-forward: the node connects within the pod, so that nobody here needs a route to it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -12,13 +12,18 @@ use http_body_util::{BodyDataStream, Full};
 use kubelet_api::streaming::{OnUpgrade, proxy};
 
 use super::body::{ApiBody, BodyError};
+use super::links;
 use crate::registry::Context;
-use crate::registry::subresource::pod;
+use crate::registry::subresource::pod::{self, Proxied};
+use crate::registry::subresource::service;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
 
 /// Segments of a path before the one that the pod is asked for: `api/v1/namespaces/NAMESPACE/pods/NAME/proxy`.
 const SEGMENTS: usize = 7;
+
+/// A page of more bytes is not looked at.
+const PAGE: usize = 1 << 20;
 
 /// What is one connection's affair (RFC 9110, 7.6.1), beside what `connection` names.
 const HOP_BY_HOP: [HeaderName; 8] = [
@@ -32,7 +37,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Answers what the pod answers (K8s apimachinery util/proxy/upgradeaware.go; pages are not rewritten here).
+/// Answers what the pod answers (K8s apimachinery util/proxy/upgradeaware.go).
 pub(crate) async fn answer(
     inner: &Arc<Inner>,
     ctx: &Context<'_>,
@@ -42,7 +47,8 @@ pub(crate) async fn answer(
     if ctx.verb.is_empty() && parts.method != Method::OPTIONS {
         return Err(ApiError::method_not_allowed());
     }
-    let (place, port) = pod::proxied(ctx)?;
+    let of_service = ctx.resource.plural == "services";
+    let Proxied { pod, port } = if of_service { service::proxied(ctx) } else { pod::proxied(ctx) }?;
     let (prefix, rest) = split(parts.uri.path());
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let upgrade = upgraded(&parts.headers);
@@ -62,16 +68,16 @@ pub(crate) async fn answer(
     let request = request.body(Full::new(body)).map_err(|error| ApiError::bad_request(error.to_string()))?;
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
     let client = upgrade.and_then(|_| parts.extensions.get::<OnUpgrade>().cloned());
-    let answer = proxy::request(Arc::clone(backend), place, port, request, client).await;
+    let answer = proxy::request(Arc::clone(backend), pod, port, request, client).await;
     let answer = answer.map_err(|why| ApiError::unavailable(format!("error trying to reach service: {why}")))?;
-    Ok(shown(answer, &prefix, &host))
+    Ok(shown(answer, prefix, host).await)
 }
 
 /// What the pod answered, as the client gets it.
-fn shown<B>(answer: Response<B>, prefix: &str, host: &str) -> Response<ApiBody>
+async fn shown<B>(answer: Response<B>, prefix: String, host: String) -> Response<ApiBody>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: std::fmt::Display,
+    B::Error: std::fmt::Display + Send + 'static,
 {
     let (mut head, body) = answer.into_parts();
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -79,7 +85,7 @@ where
     }
     strip(&mut head.headers);
     let location = head.headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
-    if let Some(location) = location.and_then(|location| through(location, host, prefix))
+    if let Some(location) = location.and_then(|location| through(location, &host, &prefix))
         && let Ok(location) = HeaderValue::from_str(&location)
     {
         head.headers.insert(header::LOCATION, location);
@@ -87,7 +93,37 @@ where
     let kept = HeaderValue::from_static("no-cache, private");
     head.headers.entry(header::CACHE_CONTROL).or_insert(kept);
     let body = BodyDataStream::new(body).map_err(|error| BodyError(error.to_string()));
-    Response::from_parts(head, ApiBody::stream(body))
+    if !is_page(&head.headers) {
+        return Response::from_parts(head, ApiBody::stream(body));
+    }
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, page(Box::pin(body), |link| through(link, &host, &prefix)).await)
+}
+
+/// Whether what follows is a page that can be read.
+fn is_page(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind == "text/html" && !headers.contains_key(header::CONTENT_ENCODING)
+}
+
+/// A page with its links led through here. One that is larger than anybody reads is passed on as it is, and so is one
+/// that breaks off.
+async fn page<S>(mut body: S, lead: impl Fn(&str) -> Option<String>) -> ApiBody
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Send + Unpin + 'static,
+{
+    let mut read = Vec::new();
+    loop {
+        match body.next().await {
+            None => return ApiBody::full(links::rewritten(&read, lead)),
+            Some(Ok(more)) if read.len() + more.len() <= PAGE => read.extend_from_slice(&more),
+            Some(last) => {
+                let before = stream::iter([Ok(Bytes::from(read)), last]);
+                return ApiBody::stream(before.chain(body));
+            }
+        }
+    }
 }
 
 /// What the client calls this server: in HTTP/2 a part of the address.

@@ -30,6 +30,13 @@ impl Cidr {
         u128::MAX.checked_shl(128 - self.length).unwrap_or(0)
     }
 
+    /// Whether an address lies within it.
+    pub(crate) fn contains(self, address: IpAddr) -> bool {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        let one = Self { address, length };
+        one.address.is_ipv4() == self.address.is_ipv4() && one.bits() & self.mask() == self.bits() & self.mask()
+    }
+
     /// Whether another range lies within this one and is smaller.
     pub(crate) fn is_beyond(self, other: Self) -> bool {
         self.address.is_ipv4() == other.address.is_ipv4()
@@ -57,6 +64,16 @@ pub(crate) fn read(text: &str) -> Result<Cidr, (String, Option<Cidr>)> {
         _ => return Ok(cidr),
     };
     Err((why.to_owned(), Some(cidr)))
+}
+
+/// Whether a range is of IPv4, if it is written as everybody writes it (`IsValidCIDR` there).
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn read_canonical(text: &str) -> Result<bool, String> {
+    let cidr = read(text).map_err(|(why, _)| why)?;
+    let shown = format!("{}/{}", cidr.address, cidr.length);
+    if shown == text { Ok(cidr.address.is_ipv4()) } else { Err(format!("must be in canonical form ({shown:?})")) }
 }
 
 /// Numbers as they would be without zeros before them.

@@ -63,6 +63,9 @@ pub(crate) struct Kind {
     pub(crate) keys: &'static Type,
 }
 
+/// Of a subresource that passes requests on.
+pub(crate) const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
+
 /// A subresource beside `status` and `scale`.
 pub(crate) struct Sub {
     name: &'static str,

@@ -3,7 +3,7 @@
 
 mod bare;
 pub(crate) mod certificate_signing_request;
-mod cidr;
+pub(crate) mod cidr;
 mod columns;
 mod conditions;
 mod config;
@@ -20,6 +20,7 @@ pub(crate) mod event;
 mod horizontal_pod_autoscaler;
 mod ingress;
 mod ingress_class;
+pub(crate) mod ip_address;
 mod job;
 mod kind;
 mod lease;
@@ -40,6 +41,7 @@ mod reviews;
 mod runtime_class;
 pub(crate) mod service;
 mod service_account;
+pub(crate) mod service_cidr;
 mod stateful_set;
 pub(crate) mod storage_class;
 pub(crate) mod volume;
@@ -87,7 +89,9 @@ static KINDS: &[&Kind] = &[
     &rbac::ROLE,
     &ingress_class::KIND,
     &ingress::KIND,
+    &ip_address::KIND,
     &network_policy::KIND,
+    &service_cidr::KIND,
     &disruption_budget::KIND,
     &priority_class::KIND,
     &storage_class::KIND,

@@ -1,6 +1,8 @@
 //! One HTTP request to a port of a pod: HTTP/1.1 over what the node forwards to it, as the `proxy` subresource needs it.
 //! The node connects within the pod's network, where Kubernetes' API server dials the pod's address.
 
+mod tls;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 
 use crate::backend::{Channels, KubeletBackend, PodOnNode, RecordSender, RecordStream};
@@ -22,6 +24,14 @@ const WINDOW: usize = 16 << 10;
 /// How long the pod may be silent after nothing more can come from here.
 const QUIET: Duration = Duration::from_secs(60);
 
+/// Where a pod listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    pub number: u16,
+    /// It speaks TLS.
+    pub tls: bool,
+}
+
 /// Asks and gives the answer, whose body comes as it is read. A request that upgrades its connection names the
 /// client's; once the pod agrees, bytes go both ways until one side closes.
 ///
@@ -30,7 +40,7 @@ const QUIET: Duration = Duration::from_secs(60);
 pub async fn request<B>(
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
-    port: u16,
+    port: Port,
     request: Request<B>,
     client: Option<OnUpgrade>,
 ) -> Result<Response<Incoming>, String>
@@ -38,17 +48,19 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: std::error::Error + Send + Sync,
 {
-    let name = format!("{}/{}:{port}", pod.namespace, pod.pod);
-    let Channels { records, sender } = backend.port_forward(pod, port).await.map_err(|error| error.to_string())?;
+    let name = format!("{}/{}:{}", pod.namespace, pod.pod, port.number);
+    let Channels { records, sender } =
+        backend.port_forward(pod, port.number).await.map_err(|error| error.to_string())?;
     let (near, far) = tokio::io::duplex(WINDOW);
     let (tell, mut told) = oneshot::channel();
     tokio::spawn(pump(far, records, sender, tell));
-    let (mut asker, connection) = http1::handshake(TokioIo::new(near)).await.map_err(|error| error.to_string())?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
-            log::debug!("proxy to {name}: {error}");
-        }
-    });
+    let mut asker = match port.tls {
+        false => converse(near, name).await,
+        true => match tls::connect(near).await {
+            Ok(near) => converse(near, name).await,
+            Err(error) => Err(told.try_recv().unwrap_or(error)),
+        },
+    }?;
     // Why the node broke off says more than that it did.
     let sent = asker.send_request(request).await;
     let mut answer = sent.map_err(|error| told.try_recv().unwrap_or_else(|_| error.to_string()))?;
@@ -57,6 +69,22 @@ where
         tokio::spawn(join(client, hyper::upgrade::on(&mut answer)));
     }
     Ok(answer)
+}
+
+/// Speaks HTTP/1.1 over these bytes.
+async fn converse<B, S>(near: S, name: String) -> Result<http1::SendRequest<B>, String>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: std::error::Error + Send + Sync,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (asker, connection) = http1::handshake(TokioIo::new(near)).await.map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.with_upgrades().await {
+            log::debug!("proxy to {name}: {error}");
+        }
+    });
+    Ok(asker)
 }
 
 /// Both upgraded connections as one.

@@ -10,7 +10,7 @@ use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
-use super::kind::{Kind, PLAIN, Selectable, Sub, keep_status, spec_changed};
+use super::kind::{Kind, PLAIN, PROXY, Selectable, Sub, keep_status, spec_changed};
 use crate::codec::decode;
 use crate::patch::merge_keys::{META, Type, by, by_all, by_of, object};
 use crate::resource::Serves;
@@ -19,7 +19,6 @@ use apimachinery::json::items;
 
 /// Verbs of what is upgraded.
 const CONNECT: &[&str] = &["create", "get"];
-const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Pod",

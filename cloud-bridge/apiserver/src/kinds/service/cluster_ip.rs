@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::kinds::{ip_address, service_cidr};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, StoreError};
@@ -47,7 +48,7 @@ impl ServiceRange {
         (1 << (32 - self.prefix)) - 2
     }
 
-    /// Of the API itself.
+    /// Of the API itself, if the range is its own.
     fn first(self) -> Ipv4Addr {
         Ipv4Addr::from(self.network + 1)
     }
@@ -57,21 +58,33 @@ impl ServiceRange {
         place >= 1 && place <= self.size()
     }
 
-    /// A free one, from a place that the seed says, so that an address is not given again at once.
-    fn free(self, taken: &BTreeSet<Ipv4Addr>, seed: u32) -> Option<Ipv4Addr> {
+    /// A free one, from a place that the seed says, so that an address is not given again at once. `api` has the API.
+    fn free(self, taken: &BTreeSet<Ipv4Addr>, api: Ipv4Addr, seed: u32) -> Option<Ipv4Addr> {
         // The lower part is left to those who choose, as the API server does.
         let low = (self.size() / 16).clamp(8, 256).min(self.size() / 2);
         let upper = self.size() - low;
         let above = (0..upper).map(|n| low + (seed.wrapping_add(n)) % upper);
         let mut places = above.chain(0..low).map(|place| Ipv4Addr::from(self.network + 1 + place));
-        places.find(|address| *address != self.first() && !taken.contains(address))
+        places.find(|address| *address != api && !taken.contains(address))
     }
 }
 
 fn taken(store: &Store, own: &ObjectKey) -> Result<BTreeSet<Ipv4Addr>, StoreError> {
     let services = store.list("services", None, None, None)?;
     let others = services.iter().filter(|service| service.key != *own);
-    Ok(others.filter_map(|service| service.value()["spec"]["clusterIP"].as_str()?.parse().ok()).collect())
+    let of_services = others.filter_map(|service| service.value()["spec"]["clusterIP"].as_str()?.parse().ok());
+    let kept = store.list(ip_address::STORAGE, None, None, None)?;
+    Ok(of_services.chain(kept.iter().filter_map(|address| address.key.name.parse().ok())).collect())
+}
+
+/// The API's own range, then those of ServiceCIDRs that stay.
+fn ranges(own: ServiceRange, store: &Store) -> Result<Vec<ServiceRange>, StoreError> {
+    let all = store.list(service_cidr::STORAGE, None, None, None)?;
+    let stay = all.iter().map(|one| one.value()).filter(|one| !meta::deleting(one));
+    let more = stay.flat_map(service_cidr::ranges).filter_map(|range| ServiceRange::parse(range).ok());
+    let mut ranges = vec![own];
+    ranges.extend(more.filter(|range| *range != own));
+    Ok(ranges)
 }
 
 /// Gives a Service the address it needs, or checks the one it asks for.
@@ -85,11 +98,10 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
         "None" => {}
         "" => {
             let seed = meta::random_number();
-            let free = range.free(&taken(store, &own)?, seed).ok_or_else(|| {
-                ApiError::internal(format!(
-                    "failed to allocate a serviceIP: range is full ({} addresses)",
-                    range.size()
-                ))
+            let (taken, ranges) = (taken(store, &own)?, ranges(range, store)?);
+            let free = ranges.iter().find_map(|one| one.free(&taken, range.first(), seed)).ok_or_else(|| {
+                let size: u64 = ranges.iter().map(|range| u64::from(range.size())).sum();
+                ApiError::internal(format!("failed to allocate a serviceIP: range is full ({size} addresses)"))
             })?;
             service.set_at(&["spec", "clusterIP"], free.to_string().into());
             service.set_at(&["spec", "clusterIPs"], json!([free.to_string()]));
@@ -97,7 +109,7 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
         text => {
             // Other families and nonsense are the validation's business.
             let Ok(address) = text.parse::<Ipv4Addr>() else { return Ok(()) };
-            let problem = if !range.contains(address) {
+            let problem = if !ranges(range, store)?.iter().any(|range| range.contains(address)) {
                 format!("failed to allocate IP {address}: the provided IP is not in the valid range")
             } else if taken(store, &own)?.contains(&address) {
                 format!("failed to allocate IP {address}: provided IP is already allocated")
@@ -117,8 +129,9 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
     Ok(())
 }
 
-/// The Service of the API itself, as every cluster has it in `default`.
+/// What every cluster has of the API itself: its range, and its Service in `default`.
 pub(crate) fn of_the_api(range: ServiceRange, store: &mut Store) -> Result<(), StoreError> {
+    own_range(range, store)?;
     let key = ObjectKey { namespace: "default".to_owned(), name: "kubernetes".to_owned() };
     let current = store.get("services", &key)?;
     let address = range.first().to_string();
@@ -142,6 +155,19 @@ pub(crate) fn of_the_api(range: ServiceRange, store: &mut Store) -> Result<(), S
     Ok(())
 }
 
+fn own_range(range: ServiceRange, store: &mut Store) -> Result<(), StoreError> {
+    let key = ObjectKey::cluster(service_cidr::DEFAULT);
+    let current = store.get(service_cidr::STORAGE, &key)?;
+    let spec = json!({"cidrs": [range.to_string()]});
+    if current.as_ref().is_some_and(|current| current.value()["spec"] == spec) {
+        return Ok(());
+    }
+    let mut own = json!({"metadata": {"name": key.name}, "spec": spec});
+    (service_cidr::KIND.prepare_create)(&mut own);
+    meta::fill_new(&mut own, Timestamp::now());
+    store.write(service_cidr::STORAGE, own, current.as_ref(), None).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,7 +189,7 @@ mod tests {
     fn every_address_is_given_once_and_the_first_never() {
         let range = ServiceRange::parse("10.0.0.0/28").unwrap();
         let mut given = BTreeSet::new();
-        while let Some(address) = range.free(&given, 5) {
+        while let Some(address) = range.free(&given, range.first(), 5) {
             assert!(range.contains(address) && given.insert(address));
         }
         assert_eq!(given.len(), 13);

@@ -3,6 +3,7 @@
 pub(crate) mod cluster_ip;
 pub(crate) mod node_port;
 mod table;
+mod type_change;
 pub(crate) mod validate;
 
 use edge_protocol::json::SetField;
@@ -10,11 +11,12 @@ use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;
-use super::kind::{Kind, PLAIN, Selectable, any_status, keep_status};
-use crate::codec::decode;
+use super::kind::{Kind, PLAIN, PROXY, Selectable, Sub, any_status, keep_status};
+use crate::codec::decode::{self, Decoded};
 use crate::patch::merge_keys::{CONDITIONS, META, Type, by_all, object};
+use crate::resource::Serves;
 use crate::resource::rules::Rules;
-use apimachinery::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
+use apimachinery::json::{flag, items, items_mut, object_mut, remove, set_default, set_default_text, text};
 use apimachinery::names;
 
 pub(crate) static KIND: Kind = Kind {
@@ -24,7 +26,7 @@ pub(crate) static KIND: Kind = Kind {
     short_names: &["svc"],
     categories: &["all"],
     namespaced: true,
-    check: Some(decode::check::<v1::Service>),
+    check: Some(check),
     rules: Rules {
         // They were bound to RFC 1035 until Kubernetes 1.36.
         name: names::dns_label,
@@ -42,6 +44,7 @@ pub(crate) static KIND: Kind = Kind {
     create: validate::create,
     update: validate::update,
     status: Some(any_status),
+    subresources: &[Sub::other("proxy", ("", "ServiceProxyOptions"), PROXY, Serves::PodProxy)],
     columns: table::COLUMNS,
     row: table::row,
     fields: &[Selectable::text("spec.clusterIP", "/spec/clusterIP"), Selectable::text("spec.type", "/spec/type")],
@@ -51,6 +54,31 @@ pub(crate) static KIND: Kind = Kind {
 
 static KEYS: Type = Type { fields: &[META, object("spec", &SPEC), object("status", &CONDITIONS)] };
 static SPEC: Type = Type { fields: &[by_all("ports", &["port", "protocol"])] };
+
+/// As its type says, but for a condition without a time: of these nobody looks at the rules here
+/// (K8s pkg/apis/core/validation `ValidateServiceStatusUpdate`), and Go's zero time is null.
+fn check(service: &Value) -> Result<Decoded, String> {
+    let timeless = |one: &&Value| one.is_object() && one["lastTransitionTime"].is_null();
+    let all = || items(&service["status"], "conditions").iter();
+    if all().find(timeless).is_none() {
+        return decode::check::<v1::Service>(service);
+    }
+    let mut filled = service.clone();
+    let Some(status) = filled.get_mut("status") else { return decode::check::<v1::Service>(service) };
+    for one in items_mut(status, "conditions").filter(|one| timeless(&&**one)) {
+        one.set("lastTransitionTime", "1970-01-01T00:00:00Z".into());
+    }
+    let mut decoded = decode::check::<v1::Service>(&filled)?;
+    let places: Vec<bool> = all().map(|one| timeless(&one)).collect();
+    if let Some(status) = decoded.value.get_mut("status") {
+        for (one, timeless) in items_mut(status, "conditions").zip(places) {
+            if timeless {
+                remove(one, "lastTransitionTime");
+            }
+        }
+    }
+    Ok(decoded)
+}
 
 fn default(service: &mut Value) {
     let Some(spec) = service.get_mut("spec").filter(|s| s.is_object()) else { return };
@@ -104,6 +132,7 @@ fn prepare_update(new: &mut Value, old: &Value) {
     }
     cluster_ips(new);
     node_port::inherit(new, old);
+    type_change::forget(new, old);
 }
 
 /// `clusterIPs` repeats `clusterIP`.
@@ -115,5 +144,26 @@ fn cluster_ips(service: &mut Value) {
         } else {
             spec.entry("clusterIPs").or_insert_with(|| json!([ip]));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_may_have_no_time() {
+        let of = |time: Value| {
+            let condition =
+                json!({"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time});
+            json!({"metadata": {"name": "s"}, "status": {"conditions": [condition, {"type": "B", "status": "True"}]}})
+        };
+        let decoded = check(&of(Value::Null)).unwrap().value;
+        assert_eq!(
+            decoded["status"]["conditions"][0],
+            json!({"type": "A", "status": "True", "reason": "R", "message": ""})
+        );
+        assert!(check(&of("yesterday".into())).is_err());
+        assert!(check(&json!({"status": {"conditions": [1, {}]}})).is_err());
     }
 }

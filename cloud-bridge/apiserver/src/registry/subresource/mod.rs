@@ -4,4 +4,5 @@ pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod pod;
 pub(crate) mod scale;
+pub(crate) mod service;
 pub(crate) mod token;

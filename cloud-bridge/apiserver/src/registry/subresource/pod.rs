@@ -15,6 +15,7 @@ use crate::storage::Stored;
 use apimachinery::field::FieldError;
 use apimachinery::meta;
 use kubelet_api::backend::{BackendError, LogOptions, PodOnNode};
+use kubelet_api::streaming::proxy::Port;
 
 /// A Status of success.
 pub(super) fn success(code: u16) -> Answer {
@@ -145,9 +146,15 @@ pub(crate) fn place(ctx: &Context<'_>, with_container: bool) -> ApiResult<(PodOn
     Ok((place_of(&current, node), container))
 }
 
+/// Whom a request to a `proxy` subresource goes to.
+pub(crate) struct Proxied {
+    pub(crate) pod: PodOnNode,
+    pub(crate) port: Port,
+}
+
 /// What `pods/NAME/proxy` means: the pod, and the port if the name has one or a container declares one
 /// (K8s pkg/registry/core/pod/strategy.go `ResourceLocation`).
-pub(crate) fn proxied(ctx: &Context<'_>) -> ApiResult<(PodOnNode, u16)> {
+pub(crate) fn proxied(ctx: &Context<'_>) -> ApiResult<Proxied> {
     let invalid = || ApiError::bad_request(format!("invalid pod request {:?}", ctx.path.name));
     let (scheme, name, port) = scheme_name_port(&ctx.path.name).ok_or_else(invalid)?;
     let store = ctx.store();
@@ -162,17 +169,14 @@ pub(crate) fn proxied(ctx: &Context<'_>) -> ApiResult<(PodOnNode, u16)> {
     if !address.is_some_and(global_unicast) {
         return Err(ApiError::bad_request("address not allowed"));
     }
-    if scheme == "https" {
-        return Err(ApiError::bad_request("this API asks pods over plain HTTP only"));
-    }
     let port = if port.is_empty() { Some(declared().unwrap_or(80)) } else { port.parse().ok() };
-    let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).ok_or_else(invalid)?;
+    let number = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).ok_or_else(invalid)?;
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-    Ok((place_of(&current, node), port))
+    Ok(Proxied { pod: place_of(&current, node), port: Port { number, tls: scheme == "https" } })
 }
 
 /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
-fn scheme_name_port(id: &str) -> Option<(&str, &str, &str)> {
+pub(super) fn scheme_name_port(id: &str) -> Option<(&str, &str, &str)> {
     let parts = match *id.split(':').collect::<Vec<_>>().as_slice() {
         [name] => ("", name, ""),
         [name, port] => ("", name, port),
@@ -182,7 +186,7 @@ fn scheme_name_port(id: &str) -> Option<(&str, &str, &str)> {
     (!parts.1.is_empty()).then_some(parts)
 }
 
-fn global_unicast(address: IpAddr) -> bool {
+pub(super) fn global_unicast(address: IpAddr) -> bool {
     let link_local = match address {
         IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -190,7 +194,7 @@ fn global_unicast(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_loopback() && !address.is_multicast() && !link_local
 }
 
-fn place_of(current: &Stored, node: &str) -> PodOnNode {
+pub(super) fn place_of(current: &Stored, node: &str) -> PodOnNode {
     PodOnNode {
         node: node.to_owned(),
         namespace: current.key.namespace.clone(),

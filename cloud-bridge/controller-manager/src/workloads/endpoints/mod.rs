@@ -1,8 +1,9 @@
 //! What stands behind a Service: its EndpointSlices (K8s pkg/controller/endpointslice and staging endpointslice) and its
-//! Endpoints (K8s pkg/controller/endpoint), made of the pods that it selects. Services without a selector and of type
-//! ExternalName are left alone. Decisions only.
+//! Endpoints (K8s pkg/controller/endpoint), made of the pods that it selects. Of a Service without a selector the Endpoints
+//! that people write become slices. Decisions only.
 
 mod member;
+mod mirror;
 mod pace;
 mod slice;
 mod slices;
@@ -13,7 +14,10 @@ mod truncate;
 mod wake;
 mod words;
 
+use std::collections::BTreeMap;
+
 use apimachinery::key::ObjectKey;
+use k8s_openapi::api::core::v1::Endpoints;
 use serde::Serialize;
 use serde_json::json;
 
@@ -69,16 +73,20 @@ pub(crate) fn plan_endpoints(world: &World, key: &ObjectKey, failure: Option<&Fa
     }
     let known = world.endpoints.get(key).filter(|known| known.metadata.deletion_timestamp.is_none());
     let Some(service) = world.services.get(key) else {
-        let labels =
-            |object: &k8s_openapi::api::core::v1::Endpoints| object.metadata.labels.clone().unwrap_or_default();
+        let labels = |object: &Endpoints| object.metadata.labels.clone().unwrap_or_default();
         let ours = known.filter(|known| labels(known).get(MANAGED_BY).is_some_and(|by| by == ENDPOINTS_CONTROLLER));
         let delete = ours.map(|ours| Action::delete(Kind::Endpoints, &ours.metadata));
-        return Plan::one_by_one(delete.into_iter().collect());
+        return Plan::one_by_one(delete.into_iter().chain(mirrored(world, key, None)).collect());
     };
-    if !service.selects_pods() || service.metadata.deletion_timestamp.is_some() {
-        return Plan::default();
+    let lives = service.metadata.deletion_timestamp.is_none();
+    if service.selector().is_none_or(BTreeMap::is_empty) {
+        return Plan::one_by_one(mirrored(world, key, known.filter(|_| lives)));
     }
-    let Some(new) = subsets::wanted(world, service, known) else { return Plan::default() };
+    let mut actions = mirrored(world, key, None);
+    if !service.selects_pods() || !lives {
+        return Plan::one_by_one(actions);
+    }
+    let Some(new) = subsets::wanted(world, service, known) else { return Plan::one_by_one(actions) };
     let action = match known {
         None => {
             let mut action = Action::create(Kind::Endpoints, &key.namespace, json!(new));
@@ -94,7 +102,17 @@ pub(crate) fn plan_endpoints(world: &World, key: &ObjectKey, failure: Option<&Fa
             action
         }),
     };
-    Plan::one_by_one(action.into_iter().collect())
+    actions.extend(action);
+    Plan::one_by_one(actions)
+}
+
+/// What the slices of Endpoints need that people write; of None they go.
+fn mirrored(world: &World, key: &ObjectKey, endpoints: Option<&Endpoints>) -> Vec<Action> {
+    let changes = mirror::changes(world, key, endpoints);
+    let create = changes.create.iter().map(|new| Action::create(Kind::EndpointSlice, &key.namespace, json!(new)));
+    let update = changes.update.iter().filter_map(|(old, new)| update(Kind::EndpointSlice, *old, new));
+    let delete = changes.delete.iter().map(|old| Action::delete(Kind::EndpointSlice, &old.metadata));
+    create.chain(update).chain(delete).collect()
 }
 
 /// Makes `new` out of `old`, if it still is in the state that is known; nothing if they are equal.

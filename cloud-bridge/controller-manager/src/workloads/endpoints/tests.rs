@@ -1,6 +1,7 @@
 //! What stands behind a Service, in the model of the API.
 
 mod courses;
+mod mirror;
 
 use std::collections::BTreeMap;
 
@@ -248,7 +249,9 @@ fn hints_follow_the_wish_of_the_service_for_those_that_get_traffic() {
 
 #[test]
 fn who_needs_no_endpoints_gets_none_and_what_people_wrote_stays() {
-    for more in [json!({"selector": null}), json!({"selector": {}}), json!({"type": "ExternalName"})] {
+    for (more, mirrors) in
+        [(json!({"selector": null}), 1), (json!({"selector": {}}), 1), (json!({"type": "ExternalName"}), 0)]
+    {
         let mut course = course(&more);
         let own = json!({"metadata": {"name": "own", "labels": {"kubernetes.io/service-name": "web"}},
             "addressType": "IPv4", "endpoints": [{"addresses": ["192.0.2.1"]}]});
@@ -258,7 +261,7 @@ fn who_needs_no_endpoints_gets_none_and_what_people_wrote_stays() {
         course.model.put(Kind::Endpoints, json!({"metadata": {"name": "of-nobody"}}));
         course.model.put(Kind::Pod, pod("a", "10.0.0.1", true));
         course.step(5);
-        assert_eq!(slices(&course.model).len(), 1, "{more}");
+        assert_eq!(slices(&course.model).len(), 1 + mirrors, "{more}");
         assert_eq!(addresses(&course.model), [vec!["192.0.2.1"], vec![]], "{more}");
         // Endpoints go with their Service, whoever wrote them.
         course.model.remove(Kind::Service, &key("web"));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use apimachinery::key::ObjectKey;
 
-use super::words::service_of;
+use super::words::{mirror_of, service_of};
 use crate::workloads::service::Service;
 use crate::workloads::store::key_of;
 use crate::workloads::world::{Change, Kind, Task, World};
@@ -17,12 +17,18 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
         // Of one without a Service `plan_endpoints` alone decides: people may have made it.
         Kind::Endpoints => vec![(Kind::Endpoints, key.clone())],
         Kind::EndpointSlice => {
-            let owners = change.seen.owners.iter().filter(|owner| owner.kind == "Service");
-            let named = world.endpoint_slices.get(key).and_then(|slice| service_of(slice));
-            let names = owners.map(|owner| owner.name.as_str()).chain(named);
-            let keys = names.map(|name| ObjectKey { namespace: key.namespace.clone(), name: name.to_owned() });
+            let slice = world.endpoint_slices.get(key);
+            let named = |kind: &'static str, label: Option<&str>| {
+                let owners = change.seen.owners.iter().filter(move |owner| owner.kind == kind);
+                let names = owners.map(|owner| owner.name.clone()).chain(label.map(str::to_owned));
+                names.map(|name| ObjectKey { namespace: key.namespace.clone(), name }).collect::<BTreeSet<_>>()
+            };
             // A Service that is gone was looked at when it went.
-            keys.filter(|key| world.services.get(key).is_some()).map(|key| (Kind::Service, key)).collect()
+            let of_services = named("Service", slice.and_then(service_of)).into_iter();
+            let of_services =
+                of_services.filter(|key| world.services.get(key).is_some()).map(|key| (Kind::Service, key));
+            let mirrors = named("Endpoints", slice.and_then(mirror_of)).into_iter();
+            of_services.chain(mirrors.map(|key| (Kind::Endpoints, key))).collect()
         }
         Kind::Pod => both(of_pod(world, change)),
         Kind::Node => {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// Who writes them, as far as labels and events tell.
 pub(super) const SLICE_CONTROLLER: &str = "endpointslice-controller.k8s.io";
+pub(super) const MIRRORING_CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
 pub(super) const SLICE_COMPONENT: &str = "endpoint-slice-controller";
 pub(super) const ENDPOINTS_CONTROLLER: &str = "endpoint-controller";
 pub(super) const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
@@ -14,10 +15,19 @@ pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 pub(super) const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// The label of a slice that names its Service, if this controller writes it.
+/// The label of a slice that names its Service, if the controller of slices writes it.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<&str> {
+    named(slice, SLICE_CONTROLLER)
+}
+
+/// The Endpoints that a slice is a mirror of.
+pub(super) fn mirror_of(slice: &EndpointSlice) -> Option<&str> {
+    named(slice, MIRRORING_CONTROLLER)
+}
+
+fn named<'a>(slice: &'a EndpointSlice, writer: &str) -> Option<&'a str> {
     let labels = slice.metadata.labels.as_ref()?;
-    labels.get(SLICE_MANAGED_BY).filter(|by| *by == SLICE_CONTROLLER)?;
+    labels.get(SLICE_MANAGED_BY).filter(|by| *by == writer)?;
     labels.get(SERVICE_NAME).map(String::as_str)
 }
 
