@@ -71,7 +71,8 @@ fn answered_by(node: &EdgeNode, pod: &str, url: &str, wanted: &[&str]) {
 fn tables(node: &EdgeNode) -> String {
     let namespace = format!("-{}/", node.name.trim_start_matches("edge-"));
     let output = Command::new("nft").args(["list", "ruleset"]).output().expect("nft starts");
-    let all = String::from_utf8_lossy(&output.stdout).into_owned();
+    // The first table begins the text.
+    let all = format!("\n{}", String::from_utf8_lossy(&output.stdout));
     let tables = all.split("\ntable ").filter(|table| table.contains("services-") && table.contains(&namespace));
     // Chains that came later are listed later.
     let mut lines: Vec<&str> = tables.flat_map(str::lines).collect();
