@@ -6,8 +6,8 @@ use edge_protocol::message::{Object, ObjectKey};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::informers::service_views::Members;
 use super::pod_references::{DNS_LABEL, DNS_NAMESPACE, ENDPOINT_VIEW, SERVICE_VIEW};
+use super::sites::Members;
 use super::slim::made_object;
 
 /// Whoever has set it serves the Service (K8s pkg/proxy/apis/well_known_labels.go).

@@ -64,6 +64,20 @@ impl Neighbour {
     }
 }
 
+/// The nodes of a site.
+#[derive(Default, PartialEq)]
+pub(super) struct Members(BTreeSet<String>);
+
+impl Members {
+    pub(super) fn of(sites: &Sites, site: &str) -> Self {
+        Self(sites.members(site).into_iter().map(str::to_owned).collect())
+    }
+
+    pub(super) fn has(&self, node: &str) -> bool {
+        self.0.contains(node)
+    }
+}
+
 #[cfg(test)]
 impl Neighbour {
     /// One of this site, without addresses.

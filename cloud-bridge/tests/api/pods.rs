@@ -97,7 +97,7 @@ async fn a_pod_is_asked_through_the_api() {
     for wrong in ["p:0", "p:65536", "p:http"] {
         api.get(&path(wrong)).await.fails_with(400, &format!("invalid pod request \"{wrong}\""));
     }
-    api.get(&path("https:p:443")).await.fails_with(503, "error trying to reach service");
+    api.get(&path("https:p:443")).await.fails_with(503, "no node is connected");
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
         // The body is the pod's, whatever it is called; nobody is there to take it.
         let called = [("content-type", "application/vnd.kubernetes.protobuf")];

@@ -18,7 +18,7 @@ mod object;
 mod peers;
 mod policy_views;
 mod resource;
-pub(super) mod service_views;
+mod service_views;
 mod service_watch;
 mod services;
 mod site_view;

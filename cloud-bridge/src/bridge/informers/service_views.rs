@@ -11,7 +11,7 @@ use super::object::{News, What};
 use super::service_watch::{Entry, Known, Name, ServiceWatch};
 use crate::bridge::pod_references::{ALL_SERVICES, ENDPOINT_VIEW, SERVICE_NAMESPACE, SERVICE_VIEW, group_and_site};
 use crate::bridge::service_view::endpoint_view;
-use crate::bridge::sites::Sites;
+use crate::bridge::sites::{Members, Sites};
 use crate::bridge::slim::made_object;
 use crate::bridge::world::{Group, Told};
 
@@ -50,20 +50,6 @@ pub(super) async fn tell_service_views(
         if changed.is_err() {
             return;
         }
-    }
-}
-
-/// The nodes of a site.
-#[derive(Default, PartialEq)]
-pub(in crate::bridge) struct Members(std::collections::BTreeSet<String>);
-
-impl Members {
-    pub(in crate::bridge) fn of(sites: &Sites, site: &str) -> Self {
-        Self(sites.members(site).into_iter().map(str::to_owned).collect())
-    }
-
-    pub(in crate::bridge) fn has(&self, node: &str) -> bool {
-        self.0.contains(node)
     }
 }
 

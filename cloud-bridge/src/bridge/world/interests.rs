@@ -8,9 +8,6 @@ use std::time::Duration;
 
 use edge_protocol::version::MAX_INTERESTS;
 
-use super::{Effect, World, without};
-use crate::bridge::pod_references::ServiceScope;
-
 /// After so long one more namespace may be named that was not before.
 const ANOTHER_AFTER: Duration = Duration::from_secs(10);
 
@@ -36,33 +33,13 @@ impl Interests {
         free
     }
 
-    fn set<'a>(&mut self, namespaces: impl Iterator<Item = &'a String>, now: Duration) {
+    pub(super) fn set<'a>(&mut self, namespaces: impl Iterator<Item = &'a String>, now: Duration) {
         let old = std::mem::take(&mut self.names);
         for name in namespaces.filter(|name| is_label(name)).take(MAX_INTERESTS) {
             if old.contains(name) || self.names.contains(name) || self.take(now) {
                 self.names.insert(name.clone());
             }
         }
-    }
-}
-
-impl World {
-    /// The node is interested in these namespaces, and in no other.
-    pub fn interested(&mut self, node: &str, namespaces: &[String], now: Duration) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        let scope = self.service_scope;
-        let Some(view) = self.nodes.get_mut(node) else { return effects };
-        // A site's nodes are told all there is.
-        let any = view.wants.services && scope == ServiceScope::Namespaces;
-        view.interests.set(namespaces.iter().filter(|_| any), now);
-        let own = view.own(scope);
-        let old = std::mem::replace(&mut view.own, own.clone());
-        for name in without(&own, &old) {
-            self.need(node, name, &mut effects);
-        }
-        self.release(node, &without(&old, &own), &mut effects);
-        self.settle(node, &mut effects);
-        effects
     }
 }
 
@@ -76,8 +53,9 @@ fn is_label(name: &str) -> bool {
 mod tests {
     use edge_protocol::version::Wants;
 
+    use super::super::{Effect, World};
     use super::*;
-    use crate::bridge::pod_references::service_views;
+    use crate::bridge::pod_references::{ServiceScope, service_views};
 
     const SERVICES: Wants = Wants { services: true, routes: false, policies: false };
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use edge_protocol::message::ObjectKey;
 use edge_protocol::version::Wants;
 
-use super::{Effect, Node, World};
+use super::{Effect, Node, World, without};
 use crate::bridge::pod_references::{SERVICE_VIEWS, ServiceScope, service_views};
 use crate::bridge::sites::SITE_VIEW;
 
@@ -44,6 +45,26 @@ impl World {
             let waiting = self.nodes.iter().filter(|(_, view)| view.wants.routes).map(|(name, _)| name.clone());
             waiting.collect::<Vec<_>>().iter().for_each(|node| self.settle(node, &mut effects));
         }
+        effects
+    }
+}
+
+impl World {
+    /// The node is interested in these namespaces, and in no other.
+    pub fn interested(&mut self, node: &str, namespaces: &[String], now: Duration) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let scope = self.service_scope;
+        let Some(view) = self.nodes.get_mut(node) else { return effects };
+        // A site's nodes are told all there is.
+        let any = view.wants.services && scope == ServiceScope::Namespaces;
+        view.interests.set(namespaces.iter().filter(|_| any), now);
+        let own = view.own(scope);
+        let old = std::mem::replace(&mut view.own, own.clone());
+        for name in without(&own, &old) {
+            self.need(node, name, &mut effects);
+        }
+        self.release(node, &without(&old, &own), &mut effects);
+        self.settle(node, &mut effects);
         effects
     }
 }
