@@ -39,8 +39,12 @@ fn right(who: Who, code: u16, query: &str, path: &str, embedded: bool) -> bool {
         Who::Anonymous | Who::Node if embedded => matches!(code, 400 | 401 | 414 | 431),
         Who::Anonymous => refused || told,
         Who::Pod => refused || told || path.contains("/selfsubject"),
-        // Revisions of the future are a timeout, as in Kubernetes.
-        Who::Node | Who::Admin => code < 500 || (code == 504 && query.contains("resourceVersion")),
+        // Revisions of the future are a timeout, and a Service of which nobody is there cannot be asked, as in Kubernetes.
+        Who::Node | Who::Admin => {
+            code < 500
+                || (code == 504 && query.contains("resourceVersion"))
+                || (code == 503 && path.contains("/services/") && path.contains("/proxy"))
+        }
     }
 }
 
