@@ -47,9 +47,7 @@ impl World {
         }
         effects
     }
-}
 
-impl World {
     /// The node is interested in these namespaces, and in no other.
     pub fn interested(&mut self, node: &str, namespaces: &[String], now: Duration) -> Vec<Effect> {
         let mut effects = Vec::new();
