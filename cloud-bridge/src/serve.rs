@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::accept::Gate;
 use crate::bridge::clients::Clients;
-use crate::bridge::{Bridge, EndpointOf, Gone, Settings};
+use crate::bridge::{AddressType, Bridge, EndpointOf, Gone, Settings};
 use crate::flags::{self, NodeFlags, port_range};
 use crate::info::{self, Info};
 use crate::kubelet::Ports;
@@ -32,10 +32,14 @@ pub struct Options {
     /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
     #[arg(long)]
     pub advertise: Vec<String>,
-    /// Address at which the API server reaches the kubelet API of the nodes, one port for each. It becomes their
-    /// InternalIP. Absent: no kubelet API, so no `kubectl logs`.
+    /// Address at which the API server reaches the kubelet API of the nodes, one port for each. It becomes an address of
+    /// each Node. Absent: no kubelet API, so no `kubectl logs`.
     #[arg(long)]
     pub kubelet_address: Option<IpAddr>,
+    /// As which of a Node's addresses: instead of the node's own of that type. With another than InternalIP the node keeps
+    /// its InternalIP, where node ports are, and the API server must prefer that type (--kubelet-preferred-address-types).
+    #[arg(long, value_enum, default_value = "InternalIP")]
+    pub kubelet_address_type: AddressType,
     /// Ports for the kubelet API of the nodes.
     #[arg(long, default_value = "10360-11360", value_parser = port_range)]
     pub kubelet_ports: (u16, u16),
@@ -103,7 +107,13 @@ fn kubelet_ports(
     };
     let serving = Serving::new(Arc::clone(authority), vec![address.to_string()])?;
     let tls = tls::lasting_config(&serving, &clients, &[b"h2", b"http/1.1"])?;
-    let ports = Ports::new(address, options.kubelet_ports, tls, client.clone(), Arc::clone(gate));
+    let ports = Ports::new(
+        (options.kubelet_address_type, address),
+        options.kubelet_ports,
+        tls,
+        client.clone(),
+        Arc::clone(gate),
+    );
     Ok((Some(ports), Some(serving)))
 }
 

@@ -69,7 +69,7 @@ use sites::Sites;
 pub use credential::Credential;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use pod_references::ServiceScope;
-pub use reports::{BRIDGED_LABEL, KubeletEndpoint, NodeOverrides};
+pub use reports::{AddressType, BRIDGED_LABEL, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
 pub use settings::{ApiAddress, EndpointOf, Gone, Settings};
 

@@ -17,7 +17,7 @@ use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use crate::accept::Gate;
-use crate::bridge::{Bridge, KubeletEndpoint};
+use crate::bridge::{AddressType, Bridge, KubeletEndpoint};
 use auth::Reviewer;
 
 /// The port of a node. Dropped: its listener and its connections end.
@@ -29,6 +29,7 @@ struct Open {
 
 /// The ports of all nodes.
 pub struct Ports {
+    kind: AddressType,
     address: IpAddr,
     range: (u16, u16),
     tls: Arc<ServerConfig>,
@@ -39,16 +40,17 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// None are open yet. `address` is where the API server reaches this process; `client` is asked about users.
+    /// None are open yet. The address is where the API server reaches this process, and as what it is told; `client` is
+    /// asked about users.
     pub fn new(
-        address: IpAddr,
+        (kind, address): (AddressType, IpAddr),
         range: (u16, u16),
         tls: Arc<ServerConfig>,
         client: Client,
         gate: Arc<Gate>,
     ) -> Arc<Self> {
         let (reviewer, open) = (Arc::new(Reviewer::new(client)), Mutex::default());
-        Arc::new(Self { address, range, tls, bridge: OnceLock::new(), gate, reviewer, open })
+        Arc::new(Self { kind, address, range, tls, bridge: OnceLock::new(), gate, reviewer, open })
     }
 
     /// Says who has the connections. Before this, no port opens.
@@ -63,7 +65,7 @@ impl Ports {
         let bridge = self.bridge.get()?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Open { port, .. }) = open.get(node) {
-            return Some(KubeletEndpoint { address: self.address, port: *port });
+            return Some(self.at(*port));
         }
         let listener = candidates(node, self.range).find_map(|port| self.listen(port).ok());
         let Some((listener, port)) = listener else {
@@ -76,7 +78,11 @@ impl Ports {
         let (tls, gate) = (Arc::clone(&self.tls), Arc::clone(&self.gate));
         tokio::spawn(server::accept(listener, tls, gate, Arc::new(served), closed));
         open.insert(node.to_owned(), Open { port, _served: sender });
-        Some(KubeletEndpoint { address: self.address, port })
+        Some(self.at(port))
+    }
+
+    fn at(&self, port: u16) -> KubeletEndpoint {
+        KubeletEndpoint { kind: self.kind, address: self.address, port }
     }
 
     /// The node is gone for good: another may have its port.

@@ -24,7 +24,7 @@ use serde_json::Value;
 pub(super) use event::refusal_event;
 pub use node::BRIDGED_LABEL;
 pub(super) use node::SESSION_ANNOTATION;
-pub use node::{KubeletEndpoint, NodeOverrides};
+pub use node::{AddressType, KubeletEndpoint, NodeOverrides};
 
 use super::node::Node;
 use super::requests::Requests;

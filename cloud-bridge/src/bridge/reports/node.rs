@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
+use clap::ValueEnum;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -27,9 +28,36 @@ const SUBDOMAINS: &str = ".sampan.dev";
 /// Shows in the ROLES column of kubectl. A node may not give itself a role, so the bridge does.
 const ROLE_LABEL: &str = "node-role.kubernetes.io/edge";
 
+/// Types of a Node's addresses (core/v1 `NodeAddressType`) that an API server dials and that are not the node's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AddressType {
+    #[default]
+    #[value(name = "InternalIP")]
+    InternalIp,
+    #[value(name = "ExternalIP")]
+    ExternalIp,
+    #[value(name = "InternalDNS")]
+    InternalDns,
+    #[value(name = "ExternalDNS")]
+    ExternalDns,
+}
+
+impl AddressType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::InternalIp => "InternalIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::InternalDns => "InternalDNS",
+            Self::ExternalDns => "ExternalDNS",
+        }
+    }
+}
+
 /// Where the API server finds the kubelet API of a node, when a bridge serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeletEndpoint {
+    /// As which of the Node's addresses it is told: the node's own of this type are not.
+    pub kind: AddressType,
     pub address: IpAddr,
     pub port: u16,
 }
@@ -206,8 +234,9 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
     if let Some(endpoint) = kubelet {
         let addresses = status.entry("addresses").or_insert_with(|| json!([]));
         if let Some(addresses) = addresses.as_array_mut() {
-            addresses.retain(|address| address["type"] != "InternalIP");
-            addresses.insert(0, json!({"type": "InternalIP", "address": endpoint.address.to_string()}));
+            let kind = endpoint.kind.as_str();
+            addresses.retain(|address| address["type"] != kind);
+            addresses.insert(0, json!({"type": kind, "address": endpoint.address.to_string()}));
         }
         status.insert("daemonEndpoints".to_owned(), json!({"kubeletEndpoint": {"Port": endpoint.port}}));
     }
@@ -294,7 +323,9 @@ mod tests {
             json!({"addresses": [1, "x"]}),
         ] {
             let node = json!({"metadata": {"name": "n", "labels": [], "annotations": 1}, "spec": [], "status": status});
-            for endpoint in [None, Some(KubeletEndpoint { address: [192, 0, 2, 5].into(), port: 1 })] {
+            for endpoint in
+                [None, Some(KubeletEndpoint { kind: AddressType::default(), address: [192, 0, 2, 5].into(), port: 1 })]
+            {
                 let wanted = wanted(&node, endpoint, now()).unwrap();
                 without_directives(&wanted.status);
             }
@@ -312,13 +343,19 @@ mod tests {
         assert_eq!(without_directives(&plain.status)["addresses"], node["status"]["addresses"]);
         assert_eq!(plain.spec["taints"], node["spec"]["taints"]);
 
-        let endpoint = KubeletEndpoint { address: "192.0.2.5".parse().unwrap(), port: 10361 };
+        let kind = AddressType::InternalIp;
+        let endpoint = KubeletEndpoint { kind, address: "192.0.2.5".parse().unwrap(), port: 10361 };
         let served = without_directives(&wanted(&node, Some(endpoint), now()).unwrap().status);
         assert_eq!(
             served["addresses"],
             json!([{"type": "InternalIP", "address": "192.0.2.5"}, {"type": "Hostname", "address": "n"}])
         );
         assert_eq!(served["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10361);
+        let beside = KubeletEndpoint { kind: AddressType::InternalDns, ..endpoint };
+        let beside = without_directives(&wanted(&node, Some(beside), now()).unwrap().status);
+        let all = json!([{"type": "InternalDNS", "address": "192.0.2.5"}, {"type": "InternalIP", "address": "10.0.0.9"},
+            {"type": "Hostname", "address": "n"}]);
+        assert_eq!(beside["addresses"], all, "the node keeps its own address");
         assert_eq!(served["declaredFeatures"], json!(["ExtendWebSocketsToKubelet"]));
         assert_eq!(plain.status["declaredFeatures"], json!([]));
         let other =
