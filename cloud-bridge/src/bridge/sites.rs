@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -17,6 +18,8 @@ use super::slim::made_object;
 pub(super) const SITE_VIEW: &str = "SiteView";
 /// On a Node, by its administrator: nodes of one value share a LAN.
 pub(super) const SITE_LABEL: &str = "sampan.dev/site";
+/// On a Node, by its administrator or its own configuration.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// On a Node, by the bridge: at which addresses its neighbours reach it. Only on one that wants routes.
 pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
 /// On a Node, by the bridge: from where it has connected. Nodes behind one address share a LAN, unless a label says otherwise.
@@ -35,6 +38,8 @@ pub(super) struct Neighbour {
     since: String,
     addresses: Vec<IpAddr>,
     pod_cidrs: Vec<String>,
+    /// What hints of endpoints name.
+    zone: Option<String>,
 }
 
 /// All nodes that have routes.
@@ -50,9 +55,9 @@ impl Neighbour {
     pub(super) fn of(meta: &ObjectMeta, pod_cidrs: &[String]) -> Option<Self> {
         let annotation = |name| meta.annotations.as_ref().and_then(|all| all.get(name));
         let addresses: Vec<IpAddr> = annotation(LAN_ADDRESSES)?.split(',').filter_map(|ip| ip.parse().ok()).collect();
-        let label = meta.labels.as_ref().and_then(|labels| labels.get(SITE_LABEL)).filter(|site| !site.is_empty());
+        let label = |name| meta.labels.as_ref().and_then(|all| all.get(name)).filter(|value| !value.is_empty());
         let peer: Option<IpAddr> = annotation(PEER_ADDRESS).and_then(|ip| ip.parse().ok());
-        let site = match (label, peer) {
+        let site = match (label(SITE_LABEL), peer) {
             (Some(site), _) => site.clone(),
             // It is on the bridge's own network, or on one that is routed there: who else is, its links tell.
             (None, Some(peer)) if addresses.contains(&peer) => "direct".to_owned(),
@@ -60,7 +65,8 @@ impl Neighbour {
             (None, None) => return None,
         };
         let since = meta.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
-        Some(Self { site, since, addresses, pod_cidrs: pod_cidrs.to_vec() })
+        let zone = label(ZONE_LABEL).cloned();
+        Some(Self { site, since, addresses, pod_cidrs: pod_cidrs.to_vec(), zone })
     }
 }
 
@@ -82,7 +88,7 @@ impl Members {
 impl Neighbour {
     /// One of this site, without addresses.
     pub(super) fn at(site: &str) -> Self {
-        Self { site: site.to_owned(), since: String::new(), addresses: Vec::new(), pod_cidrs: Vec::new() }
+        Self { site: site.to_owned(), since: String::new(), addresses: Vec::new(), pod_cidrs: Vec::new(), zone: None }
     }
 }
 
@@ -133,7 +139,11 @@ impl Sites {
         let told = members.iter().take(MAX_NEIGHBOURS).map(|(name, node)| {
             let mine = |ip: &&IpAddr| holders.get(*ip).is_some_and(|(_, holder)| holder == name);
             let addresses: Vec<String> = node.addresses.iter().filter(mine).map(IpAddr::to_string).collect();
-            json!({ "name": name, "addresses": addresses, "podCIDRs": node.pod_cidrs })
+            let mut told = json!({ "name": name, "addresses": addresses, "podCIDRs": node.pod_cidrs });
+            if let Some(zone) = &node.zone {
+                told.set("zone", zone.as_str().into());
+            }
+            told
         });
         let nodes: Vec<Value> = told.collect();
         let key = ObjectKey { kind: SITE_VIEW.into(), namespace: String::new(), name: site.to_owned() };
@@ -188,6 +198,17 @@ mod tests {
         assert_eq!(site(named).unwrap(), "hall-3");
         assert_eq!(site(json!({"annotations": lan(json!({}))})), None, "nobody knows from where");
         assert_eq!(site(json!({"labels": {SITE_LABEL: "hall-3"}})), None, "it wants no routes");
+    }
+
+    #[test]
+    fn a_node_is_told_its_zone() {
+        let mut sites = Sites::default();
+        let at = json!({"annotations": {LAN_ADDRESSES: "192.168.1.5", PEER_ADDRESS: "192.168.1.5"}, "labels": {ZONE_LABEL: "hall-3"}});
+        sites.set("a", Neighbour::of(&meta(at), &[]));
+        sites.set("b", Some(node("192.168.1.6", "192.168.1.6", "2026-01-01T00:00:00Z")));
+        let nodes = &sites.view("direct").body["nodes"];
+        assert_eq!(nodes[0]["zone"], "hall-3");
+        assert!(nodes[1].get("zone").is_none(), "{nodes}");
     }
 
     #[test]

@@ -79,6 +79,11 @@ impl fmt::Display for Prefix {
     }
 }
 
+/// As the elements of an nft set.
+pub fn join(ranges: &[Prefix]) -> String {
+    ranges.iter().map(Prefix::to_string).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -82,11 +82,11 @@ impl Node {
         }
         let marks = self.services.marks();
         let has = |(v6, mark): &(bool, String)| {
-            nftables::has_chain(nft, *v6, &services::rules::table(&settings.bridge), mark).unwrap_or(true)
+            nftables::has_chain(nft, *v6, &services::item::table(&settings.bridge), mark).unwrap_or(true)
         };
         let services = !marks.iter().all(has);
         if services {
-            lost.push(services::rules::table(&settings.bridge));
+            lost.push(services::item::table(&settings.bridge));
         }
         let has = |mark: &str| {
             let table = policy::world::table(&settings.bridge);

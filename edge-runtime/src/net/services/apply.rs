@@ -15,7 +15,7 @@ pub async fn run(nft: PathBuf, change: Change) -> Result<(), NetError> {
 
 /// Whether all these chains are there.
 pub async fn has(nft: PathBuf, bridge: String, marks: Vec<(&'static str, String)>) -> bool {
-    let table = super::rules::table(&bridge);
+    let table = super::item::table(&bridge);
     for (family, mark) in marks {
         if firewall::list(&nft, family, &table, &mark).await.is_none() {
             return false;

@@ -21,7 +21,7 @@ pub struct Here {
     pub node: String,
     /// Which pods of other nodes packets from here come to.
     pub reach: Plan,
-    /// Its label `topology.kubernetes.io/zone`.
+    /// Its label `topology.kubernetes.io/zone` by its own configuration.
     pub zone: Option<String>,
     /// Its addresses.
     pub ips: Vec<IpAddr>,
@@ -32,6 +32,11 @@ pub struct Here {
 }
 
 impl Here {
+    /// The cluster has the last word: a label may have been set there.
+    fn zone(&self) -> Option<&String> {
+        self.reach.zone.as_ref().or(self.zone.as_ref())
+    }
+
     /// Whether an endpoint of the API is one for this node: of its own pods it knows better, and what it does not reach
     /// leads nowhere.
     pub fn takes(&self, endpoint: &SliceEndpoint, ip: IpAddr) -> bool {
@@ -119,7 +124,7 @@ pub fn of_port(
     let distribution = view.traffic_distribution.as_deref().unwrap_or_default();
     let prefers_node = distribution == "PreferSameNode";
     let prefers_zone = prefers_node || matches!(distribution, "PreferClose" | "PreferSameZone");
-    let for_zone = here.zone.as_ref().filter(|_| prefers_zone).map(|_| true);
+    let for_zone = here.zone().filter(|_| prefers_zone).map(|_| true);
     let mut all = Vec::new();
     for pod in pods.iter().filter(|pod| pod.is_selected(namespace, view)) {
         let (Some(ip), Some(target)) = (pod.ips.iter().find(family), pod.target(port)) else { continue };
@@ -149,7 +154,7 @@ pub fn of_port(
                 serving: !endpoint.not_serving,
                 terminating: endpoint.terminating,
                 for_node: hint(&endpoint.for_nodes, Some(&here.node)),
-                for_zone: hint(&endpoint.for_zones, here.zone.as_ref()),
+                for_zone: hint(&endpoint.for_zones, here.zone()),
             }));
         }
     }
@@ -316,6 +321,10 @@ mod tests {
         assert_eq!(of(Some("a"), &[ours_unready, b.clone()]), ["192.0.2.2"]);
         let both = endpoint("192.0.2.5", &["a", "b"], &[], none.clone());
         assert_eq!(of(Some("b"), &[a.clone(), both]), ["192.0.2.5"]);
+        // A label in the API has the last word.
+        let mut here = Here { zone: Some("a".into()), ..Here::default() };
+        here.reach.zone = Some("b".into());
+        assert_eq!(here.zone().unwrap(), "b");
         // Nodes before zones.
         let (n1, n2) = (
             endpoint("192.0.2.6", &["a"], &["n1"], none.clone()),

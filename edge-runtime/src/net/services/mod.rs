@@ -3,13 +3,15 @@
 //!
 //! One way through: [`view`] is what the bridge tells of a Service, [`endpoints`] adds this node's own pods and chooses,
 //! [`rules`] makes of both what the kernel is to hold, [`table`] finds what has changed since, as a script for `nft`, and
-//! [`apply`] runs it; [`datagrams`] says what the kernel is to forget then. The design is that of kube-proxy's nftables mode (K8s pkg/proxy/nftables/README.md): one lookup in a
-//! map whatever the number of Services.
+//! [`apply`] runs it; [`datagrams`] says what the kernel is to forget then. The design is that of kube-proxy's nftables
+//! mode (K8s pkg/proxy/nftables/README.md): one lookup in a map whatever the number of Services.
 
 pub mod apply;
 pub mod datagrams;
 pub mod elsewhere;
 pub mod endpoints;
+pub mod frame;
+pub mod item;
 pub mod node_ports;
 pub mod offenders;
 pub mod ranges;

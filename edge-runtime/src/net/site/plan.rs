@@ -17,6 +17,8 @@ pub struct Plan {
     pub routes: Vec<Route>,
     /// Addresses of the neighbours themselves.
     hosts: BTreeSet<IpAddr>,
+    /// The zone that the cluster says this node is in.
+    pub zone: Option<String>,
 }
 
 /// The way to one range of a neighbour's pods.
@@ -33,7 +35,9 @@ impl Plan {
     /// was left out for what reason.
     pub fn of(node: &str, views: &[&SiteView], own: &[Subnet], links: &[LinkAddress]) -> (Self, Vec<String>) {
         let (mut plan, mut left_out) = (Self::default(), Vec::new());
-        let neighbours = views.iter().flat_map(|view| &view.nodes).filter(|neighbour| neighbour.name != node);
+        let (mine, neighbours): (Vec<_>, Vec<_>) =
+            views.iter().flat_map(|view| &view.nodes).partition(|neighbour| neighbour.name == node);
+        plan.zone = mine.into_iter().find_map(|mine| mine.zone.clone());
         for neighbour in neighbours {
             let near = |ip: &&IpAddr| links.iter().any(|link| is_on(link, **ip));
             let vias: Vec<IpAddr> = neighbour.addresses.iter().filter(near).copied().collect();
@@ -141,6 +145,13 @@ mod tests {
             {"name": "v4", "addresses": ["192.168.1.7"], "podCIDRs": ["fd00:86:0:2::/64"]}]));
         assert_eq!(routes, ["10.86.1.0/24 via 192.168.1.6 on 2", "fd00:86:0:1::/64 via fd00:1::6 on 3"]);
         assert_eq!(left_out, [""; 0], "who is elsewhere is no mistake");
+    }
+
+    #[test]
+    fn the_zone_is_that_of_this_node() {
+        let nodes = json!([{"name": "a", "zone": "hall-1"}, {"name": "me", "zone": "hall-3"}]);
+        assert_eq!(Plan::of("me", &[&view(nodes)], &[], &[]).0.zone.as_deref(), Some("hall-3"));
+        assert_eq!(Plan::of("me", &[&view(json!([{"name": "a", "zone": "hall-1"}]))], &[], &[]).0.zone, None);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct SiteNode {
     /// `spec.podCIDRs` of its Node: given by the cluster.
     #[serde(rename = "podCIDRs")]
     pub pod_cidrs: Vec<String>,
+    /// Its label `topology.kubernetes.io/zone`, whoever set it.
+    pub zone: Option<String>,
 }
 
 impl SiteView {

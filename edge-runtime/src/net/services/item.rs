@@ -1,0 +1,71 @@
+//! What the table of a family can hold: its sets, chains and elements, by name. Pure.
+
+use std::net::IpAddr;
+
+use crate::pod::ports::Protocol;
+
+/// Something in the table: which family's, and what.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Item {
+    pub v6: bool,
+    pub what: What,
+}
+
+/// In the order in which they refer to each other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum What {
+    /// A set of its own, by name. Its text is its specification.
+    Set(Box<str>),
+    /// A chain, by name. Its text is its rules, a line each.
+    Chain(Box<str>),
+    /// An element of one of the table's sets and maps. Its text is what a map leads to.
+    Element(Element),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Element {
+    ClusterIp(IpAddr),
+    Service(IpAddr, Protocol, u16),
+    NodePort(Protocol, u16),
+    /// Nobody is there to answer.
+    NoEndpoints(IpAddr, Protocol, u16),
+    NoNodeEndpoints(Protocol, u16),
+    /// Not everybody may come.
+    Firewall(IpAddr, Protocol, u16),
+}
+
+impl Element {
+    /// Name of the set or map.
+    pub fn set(self) -> &'static str {
+        match self {
+            Self::ClusterIp(_) => "cluster-ips",
+            Self::Service(..) => "service-ips",
+            Self::NodePort(..) => "service-nodeports",
+            Self::NoEndpoints(..) => "no-endpoint-services",
+            Self::NoNodeEndpoints(..) => "no-endpoint-nodeports",
+            Self::Firewall(..) => "firewall-ips",
+        }
+    }
+
+    pub fn key(self) -> String {
+        match self {
+            Self::ClusterIp(ip) => ip.to_string(),
+            Self::Service(ip, protocol, port)
+            | Self::NoEndpoints(ip, protocol, port)
+            | Self::Firewall(ip, protocol, port) => {
+                format!("{ip} . {protocol} . {port}")
+            }
+            Self::NodePort(protocol, port) | Self::NoNodeEndpoints(protocol, port) => format!("{protocol} . {port}"),
+        }
+    }
+}
+
+/// Name of the table in each family.
+pub fn table(bridge: &str) -> String {
+    format!("services-{bridge}")
+}
+
+/// `ip` or `ip6`.
+pub fn family(v6: bool) -> &'static str {
+    if v6 { "ip6" } else { "ip" }
+}

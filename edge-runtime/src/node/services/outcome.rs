@@ -1,0 +1,108 @@
+//! What came of a run of `nft`: what the kernel is to forget then, what is told, and when it is tried again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Phase, Services};
+use crate::net::netlink::conntrack;
+use crate::net::services::datagrams::Destinations;
+use crate::net::services::table::ServiceName;
+use crate::net::services::{EndpointView, LocalPod, ServiceView};
+use crate::node::context::Context;
+use crate::pod::ports::Protocol;
+use crate::store::StoreError;
+
+/// Between two attempts when the kernel, or `nft`, refuses: doubled each time, up to the second one.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_AT_MOST: Duration = Duration::from_secs(60);
+/// There where the kernel tracks connections of SCTP, once it tracks any.
+const SCTP: &str = "/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established";
+
+/// What came of a run of `nft`.
+pub(in crate::node) enum Done {
+    /// At the start: whether the kernel holds what it is to hold.
+    Looked(bool),
+    Changed(Result<(), String>),
+    /// Because of whom it refuses; `None` for nobody in particular.
+    Isolated(Option<Vec<ServiceName>>),
+    Swept(Result<(), String>),
+}
+
+impl Services {
+    /// What came of the last step.
+    pub(in crate::node) fn applied(&mut self, cx: &mut Context, done: Done) -> Result<(), StoreError> {
+        self.running = false;
+        match done {
+            // Meanwhile it may have been decided that nothing is known of them.
+            Done::Looked(true) if self.phase == Phase::Unknown => self.phase = Phase::Known,
+            Done::Looked(true) => {}
+            Done::Looked(false) => {
+                self.tables.forget();
+                self.phase = Phase::Whole;
+            }
+            Done::Changed(Ok(())) => {
+                self.failures = 0;
+                self.left_out.taken();
+                self.forget_datagrams(cx);
+                self.tell_sctp(cx)?;
+            }
+            // They are gone with the next replacement.
+            Done::Swept(Ok(())) => {}
+            Done::Isolated(None) => self.back_off(cx),
+            Done::Isolated(Some(names)) => {
+                self.phase = Phase::Whole;
+                self.failures = 1;
+                if !names.is_empty() {
+                    let names = self.left_out.add(names, cx.mono());
+                    let why = format!("the kernel refuses Services, which are left out: {names}");
+                    log::error!("{why}");
+                    cx.node_event(true, "ServicesLeftOut", &why)?;
+                }
+            }
+            Done::Changed(Err(why)) | Done::Swept(Err(why)) => {
+                self.back_off(cx);
+                self.tables.forget();
+                if self.failures == 1 {
+                    log::error!("Services: {why}");
+                    cx.node_event(true, "ServicesNotApplied", &format!("Services are served as before: {why}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn back_off(&mut self, cx: &Context) {
+        let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
+        self.not_before = Some(cx.mono().after(pause));
+        self.phase = Phase::Whole;
+        self.failures += 1;
+    }
+
+    /// Rules for SCTP are taken by every kernel, but not every one finds its ports.
+    fn tell_sctp(&mut self, cx: &mut Context) -> Result<(), StoreError> {
+        let sctp = |view: &ServiceView| view.ports.iter().any(|port| port.protocol() == Some(Protocol::Sctp));
+        if self.sctp_told || Path::new(SCTP).exists() || !self.views.values().any(sctp) {
+            return Ok(());
+        }
+        self.sctp_told = true;
+        let why = "the kernel tracks no connections of SCTP (CONFIG_NF_CT_PROTO_SCTP): Services of it lead nowhere";
+        log::warn!("{why}");
+        cx.node_event(true, "SctpNotSupported", why)
+    }
+
+    /// Senders that never pause find who answers now.
+    fn forget_datagrams(&self, cx: &Context) {
+        let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
+        let (none, mut all) = (EndpointView::default(), Destinations::at(&cx.host.host_ips));
+        for (name, view) in &self.views {
+            all.add(&name.0, view, &pods, self.others.get(name).unwrap_or(&none), &self.here);
+        }
+        // Flows of others are theirs.
+        if all.is_empty() || self.elsewhere.is_some() {
+            return;
+        }
+        if let Err(error) = conntrack::forget_udp_where(|flow| all.is_stale(flow)) {
+            log::warn!("clients that never pause may miss new endpoints of UDP: {error}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What Services depend on beside views and pods: the node's addresses, what of others it reaches, who else serves them.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::Services;
+use crate::net::services::ServiceView;
+use crate::net::services::node_ports::NodePorts;
+use crate::net::site::Plan;
+
+impl Services {
+    /// From now on packets from here come to these pods of other nodes.
+    pub(in crate::node) fn set_reach(&mut self, reach: Plan) {
+        if self.here.reach != reach {
+            self.here.reach = reach;
+            self.dirty.extend(self.others.keys().cloned());
+            self.names_changed = true;
+        }
+    }
+
+    /// The node has other addresses now.
+    pub(in crate::node) fn set_addresses(&mut self, ips: &[IpAddr]) {
+        self.here.ips = ips.to_vec();
+        if self.follow_node_ports() {
+            self.lost();
+        }
+        let limited = self.views.iter().filter(|(_, view)| !view.load_balancer_source_ranges.is_empty());
+        self.dirty.extend(limited.map(|(name, _)| name.clone()));
+    }
+
+    pub(super) fn follow_node_ports(&mut self) -> bool {
+        // Checked when the configuration was read.
+        let ports = NodePorts::read(&self.node_port_addresses, &self.here.ips).unwrap_or_default();
+        self.tables.set_node_ports(ports)
+    }
+
+    /// Who else serves Services on this machine.
+    pub(in crate::node) fn elsewhere(&self) -> Option<&str> {
+        self.elsewhere.as_deref()
+    }
+
+    /// Somebody else serves Services on this machine, or nobody does any more; whether that is news.
+    pub(in crate::node) fn set_elsewhere(&mut self, elsewhere: Option<String>) -> bool {
+        if elsewhere == self.elsewhere {
+            return false;
+        }
+        match &elsewhere {
+            Some(who) => log::warn!("Services are served by {who}: this node has no rules for them"),
+            None => log::info!("nobody else serves Services on this machine any more"),
+        }
+        self.elsewhere = elsewhere;
+        // What is there then is not known: the first daemon of the machine may have been another one.
+        self.lost();
+        true
+    }
+
+    /// Outside addresses are whoever's asks for them (CVE-2020-8554), but for those of Services inside the cluster, and those
+    /// where the node itself answers its pods.
+    pub(super) fn without_what_is_others(&self, view: &ServiceView) -> ServiceView {
+        let mut view = view.clone();
+        let inside: BTreeSet<IpAddr> = self.views.values().flat_map(ServiceView::ips).collect();
+        let free = |ip: &IpAddr| !inside.contains(ip) && !self.tables.is_gateway(*ip) && !ip.is_loopback();
+        view.external_ips.retain(free);
+        view.ingress_ips.retain(free);
+        view
+    }
+
+    /// Services that ask for an outside address that is inside the cluster from now on, or no longer is.
+    pub(super) fn look_at_outside(&mut self, ips: &BTreeSet<IpAddr>) {
+        let asks = |view: &ServiceView| view.outside().any(|ip| ips.contains(ip));
+        let names = self.views.iter().filter(|(_, view)| asks(view)).map(|(name, _)| name.clone());
+        self.dirty.extend(names);
+    }
+}
