@@ -1,6 +1,7 @@
 //! Services as a user sees them: an address that leads to ready pods, with the cloud and without it.
 
 mod addresses;
+mod affinity;
 mod health;
 mod hostile;
 mod interests;
