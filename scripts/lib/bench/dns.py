@@ -17,6 +17,8 @@ UPSTREAM, OURS, PEER = "127.0.53.53", 53, 5300
 SECONDS, FOREIGN = 8, 200
 # Each may ask 2,000 times a second.
 ASKERS = 64
+# What one pod asks that means harm, in a second.
+FLOOD = 20_000
 
 
 def questions():
@@ -88,11 +90,22 @@ def soon(client, at, port, file):
     return json.loads(text)
 
 
+def flood(client, loud, gateway):
+    """What one pod asks while another one asks without end."""
+    calm = soon(client, gateway, OURS, f"{WORK}/cluster.txt")
+    flooding = loud.run("floods.py", gateway, "name-1.default.svc.cluster.local", str(FLOOD), "10")
+    time.sleep(1)
+    amid = soon(client, gateway, OURS, f"{WORK}/cluster.txt")
+    sent = int(flooding.communicate(timeout=60)[0]) / 10
+    print(f"    another pod asks {sent:.0f} times a second; of 3000 {amid['failed']} failed", flush=True)
+    row("a name while another pod floods: p99", amid["p99"] * 1e3, "ms", 5 + calm["p99"] * 1e3, calm["p99"] * 1e3)
+
+
 def measure(node, _bare):
     questions()
     upstream = subprocess.Popen([sys.executable, f"{HERE}/upstream.py", UPSTREAM])
     around, other = node.around, None
-    client = Pod(node, "asker", "asker")
+    client, loud = Pod(node, "asker", "asker"), Pod(node, "loud", "loud")
     try:
         ips = [service(node, f"name-{i}", {80: 8080}) for i in range(20)]
         gateway = subprocess.run(client.command("ip", "route", "show", "default"), stdout=subprocess.PIPE, text=True).stdout.split()[2]
@@ -110,6 +123,7 @@ def measure(node, _bare):
         wait(30, "the helper knows the names", known)
         name, other = peer(node, gateway, ips)
         wait(30, f"{name} knows the names", lambda: soon(client, gateway, PEER, f"{WORK}/cluster.txt")["failed"] == 0)
+        flood(client, loud, gateway)
         many_askers(client, gateway)
         for what, file in [("names of the cluster", f"{WORK}/cluster.txt"), ("others' names, from cache", f"{WORK}/others.txt")]:
             # Asked once before it counts.
@@ -127,7 +141,8 @@ def measure(node, _bare):
             process.kill()
             process.wait()
         client.end()
+        loud.end()
         node.around = around
     for i in range(20):
         node.api.call("DELETE", f"/api/v1/namespaces/default/services/name-{i}")
-    node.api.delete(["asker"])
+    node.api.delete(["asker", "loud"])
