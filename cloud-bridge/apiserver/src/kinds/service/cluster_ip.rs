@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::families;
 use crate::kinds::{ip_address, service_cidr};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
@@ -92,6 +93,10 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
     if !service["spec"].is_object() || service["spec"]["type"] == "ExternalName" {
         return Ok(());
     }
+    let errors = families::choose(service);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(resource, meta::text(service, "name"), &errors));
+    }
     let asked = service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
     let own = ObjectKey::of(service);
     match asked.as_str() {
@@ -121,10 +126,6 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
                 return Err(ApiError::invalid(resource, meta::text(service, "name"), &[wrong]));
             }
         }
-    }
-    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
-        spec.entry("ipFamilyPolicy").or_insert_with(|| "SingleStack".into());
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Services.
 
 pub(crate) mod cluster_ip;
+mod families;
 pub(crate) mod node_port;
 mod table;
 mod type_change;
@@ -130,14 +131,26 @@ fn prepare_update(new: &mut Value, old: &Value) {
             }
         }
     }
+    if text(&new["spec"], "ipFamilyPolicy").is_empty() && text(&new["spec"], "type") != "ExternalName" {
+        let chosen = old["spec"]["ipFamilyPolicy"].clone();
+        if let (Some(spec), Value::String(_)) = (object_mut(new, "spec"), &chosen) {
+            spec.insert("ipFamilyPolicy".to_owned(), chosen);
+        }
+    }
     cluster_ips(new);
     node_port::inherit(new, old);
     type_change::forget(new, old);
 }
 
-/// `clusterIPs` repeats `clusterIP`.
+/// `clusterIPs` repeats `clusterIP`. Who gives the former alone is told.
 fn cluster_ips(service: &mut Value) {
     let ip = text(&service["spec"], "clusterIP").to_owned();
+    if ip.is_empty()
+        && text(&service["spec"], "type") != "ExternalName"
+        && !items(&service["spec"], "clusterIPs").is_empty()
+    {
+        return;
+    }
     if let Some(spec) = object_mut(service, "spec") {
         if ip.is_empty() {
             spec.remove("clusterIPs");
