@@ -20,6 +20,8 @@ use crate::store::Fact;
 
 /// Between two times that it is told of changes.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Rules go first: of a thousand Services all names take as long to say as one rule to change.
+const AFTER_RULES: Duration = Duration::from_millis(30);
 
 #[derive(Default)]
 pub(super) struct Dns {
@@ -35,6 +37,8 @@ pub(super) struct Dns {
     /// What an earlier daemon has left has been looked for.
     looked: bool,
     not_before: Option<Mono>,
+    /// Rules that are under way have had their time.
+    waited: bool,
 }
 
 struct Running {
@@ -57,6 +61,11 @@ impl Dns {
         if !services.has_other_names() || !cx.resumed || self.not_before.is_some_and(|at| now < at) {
             return;
         }
+        if services.is_changing() && !std::mem::replace(&mut self.waited, true) {
+            self.not_before = Some(now.after(AFTER_RULES));
+            return;
+        }
+        self.waited = false;
         self.not_before = Some(now.after(PAUSE));
         if let Some(running) = &self.running {
             let mut cluster = services.cluster(cx, launch);
