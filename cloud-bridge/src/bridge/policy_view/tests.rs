@@ -1,3 +1,5 @@
+//! Policies as nodes are told of them.
+
 use super::*;
 
 fn object(value: Value) -> DynamicObject {

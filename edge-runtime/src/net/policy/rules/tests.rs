@@ -1,3 +1,5 @@
+//! Policies as text of nft, and what must not be in it.
+
 use serde_json::{Value, json};
 
 use super::super::bounds::POLICIES_OF_A_NAMESPACE;
