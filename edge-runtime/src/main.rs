@@ -1,5 +1,8 @@
 //! The `edge-runtime` command: arguments in, exit code out. What each verb does is in `edge_runtime::cli`.
 
+#[cfg(feature = "bare")]
+mod bare;
+
 use std::io::Write;
 use std::process::ExitCode;
 
