@@ -1,6 +1,5 @@
 //! In place of what a static program without unwind tables carries but cannot use.
 //! Not beside `cross/no-stack-bounds.c`: of two definitions the linker takes the first, and the program comes before the library.
-//! No line of ours calls any of these; a C library that has given up one of the names links its own.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
