@@ -47,7 +47,13 @@ impl World {
                 effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
             }
             // Who reads for all should be somebody who may.
-            if shared.users.get(&shared.reader).is_none_or(|reader| reader.standing == Standing::Refused) {
+            let reader = shared.reader.clone();
+            let standing = shared.users.get(&reader).map(|user| user.standing);
+            if standing.is_none_or(|standing| standing == Standing::Refused) {
+                // Its watch, which went on trying, ends here: from now on it has to be asked for.
+                if standing.is_some() {
+                    effects.push(Effect::Admit { key: key.clone(), node: reader });
+                }
                 shared.read_by_another(self.round, key, &mut effects);
             }
         }

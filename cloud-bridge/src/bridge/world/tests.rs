@@ -332,7 +332,8 @@ fn g27_the_right_of_one_node_is_no_other_ones() {
     assert_eq!(words(&world.admitted("evil", &secret)), ["set evil m m3", "listed evil 2"]);
 }
 
-/// Who comes first reads for all: one whom the API refuses keeps it from nobody.
+/// Who comes first reads for all: one whom the API refuses keeps it from nobody, and has it once the API has thought better
+/// of it: it refuses a node until it has heard of the node's pod.
 #[test]
 fn g27_a_refused_reader_keeps_nothing_from_others() {
     let map = key("ConfigMap", "m");
@@ -340,8 +341,10 @@ fn g27_a_refused_reader_keeps_nothing_from_others() {
     assert_eq!(words(&world.pod_applied(pod("evil", "q", &["m"]))), ["watch m for evil"]);
     assert_eq!(words(&world.object_refused(&map)), ["set evil q uid-q"], "nobody else wants it");
     assert_eq!(words(&world.pod_applied(pod("a", "p", &["m"]))), ["admit m for a"]);
-    assert_eq!(words(&world.admitted("a", &map)), ["watch m for a"]);
+    assert_eq!(words(&world.admitted("a", &map)), ["admit m for evil", "watch m for a"]);
     assert_eq!(words(&world.object_present(object("ConfigMap", "m", "m1"))), ["set a m m1", "set a p uid-p"]);
+    assert!(world.not_admitted("evil", &map).1, "it is asked for again");
+    assert_eq!(words(&world.admitted("evil", &map)), ["set evil m m1"]);
 
     // The other way round: others are there already, and wait.
     let mut world = self::world(&["a", "evil"]);
