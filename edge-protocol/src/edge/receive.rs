@@ -103,6 +103,7 @@ impl EdgeSession {
     }
 
     fn on_put(&mut self, seq: u64, sync: bool, object: Object) -> Result<(), SessionError> {
+        let before = self.newest;
         if sync {
             bracket(&mut self.bracket)?.body(seq, &object.digest)?;
         } else {
@@ -112,6 +113,8 @@ impl EdgeSession {
         let sync = sync || !self.doubts.is_empty();
         let ObjectDigest { key, .. } = &object.digest;
         if let Some(uid) = self.held.put(&object.digest) {
+            // Committed alone, it is no reason to begin after the object that takes its place.
+            let seq = if sync { seq } else { before };
             self.change(Change::Delete { key: key.clone(), uid, seq, sync })?;
         }
         self.change(Change::Put { object, seq, sync })
@@ -158,7 +161,7 @@ impl EdgeSession {
         if self.uncommitted.len() >= MAX_UNCOMMITTED {
             return Err(SessionError::violation("more changes in flight than any window allows"));
         }
-        // A Delete that goes with a Put shares its number; one entry stands for both.
+        // A Delete that goes with a Put has the number of the change before; one entry stands for both.
         if self.uncommitted.back() != Some(&change.seq()) {
             self.uncommitted.push_back(change.seq());
         }

@@ -32,11 +32,15 @@ const NAMED: [(u64, &str); 10] = [
 ];
 
 /// The same, with Services.
-const NAMED_WITH_SERVICES: [(u64, &str); 2] = [
+const NAMED_WITH_SERVICES: [(u64, &str); 3] = [
     (3_777_851_914_455_225_190, "endpoints of a Service that lived on came again, and were taken for deleted ones"),
     (
         7_692_357_917_817_560_268,
         "a node without pods had its Services taken for deleted: its next pod was told of none",
+    ),
+    (
+        6_573_470_361_648_332_010,
+        "power went between the end of a ConfigMap and the one in its place, which had one number: the second never came",
     ),
 ];
 
