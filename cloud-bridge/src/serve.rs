@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::accept::Gate;
 use crate::bridge::clients::Clients;
-use crate::bridge::{AddressType, Bridge, EndpointOf, Gone, Settings};
+use crate::bridge::{AddressType, Bridge, EndpointOf, Gone, ServiceScope, Settings};
 use crate::flags::{self, NodeFlags, port_range};
 use crate::info::{self, Info};
 use crate::kubelet::Ports;
@@ -47,6 +47,9 @@ pub struct Options {
     /// --kubelet-client-certificate). Absent: bearer tokens only.
     #[arg(long)]
     pub kubelet_client_ca: Option<PathBuf>,
+    /// Of which Services nodes are told. A node answers at the node ports and cluster addresses of those alone.
+    #[arg(long, value_enum, default_value = "namespaces")]
+    pub service_scope: ServiceScope,
     #[command(flatten)]
     pub nodes: NodeFlags,
 }
@@ -67,8 +70,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let (ports, kubelet_serving) = kubelet_ports(&options, &authority, &client, &gate)?;
     let kubelet = ports.clone().map(|ports| -> Arc<EndpointOf> { Arc::new(move |node| ports.endpoint(node)) });
     let gone = ports.clone().map(|ports| -> Arc<Gone> { Arc::new(move |node| ports.close(node)) });
-    let deleted_nodes_return = options.nodes.deleted_nodes_return;
-    let settings = Settings { kubelet, gone, deleted_nodes_return, ..Settings::default() };
+    let (service_scope, deleted_nodes_return) = (options.service_scope, options.nodes.deleted_nodes_return);
+    let settings = Settings { kubelet, gone, service_scope, deleted_nodes_return, ..Settings::default() };
     let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, settings);
     if let Some(ports) = ports {
         ports.set_bridge(bridge.clone());

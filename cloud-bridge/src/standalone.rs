@@ -193,7 +193,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let own_endpoints = api_endpoints::publish(client.clone(), api_host.clone(), calls.local_addr()?.port());
     let settings = Settings {
         api: Some((api_host, calls.local_addr()?.port())),
-        service_scope: ServiceScope::Cluster,
+        service_scope: ServiceScope::Site,
         deleted_nodes_return: options.nodes.deleted_nodes_return,
         replicated: false,
         toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use clap::ValueEnum;
 use edge_protocol::message::ObjectKey;
 use serde_json::Value;
 
@@ -70,14 +71,19 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
     keys
 }
 
-/// Which Services a node is told of that has pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Of which Services a node is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ServiceScope {
-    /// Those beside its pods, the API's own and the cluster's DNS: for many nodes that have little to do with each other.
+    /// Of the namespaces where it has pods or for whose names these have asked: for many nodes that have little to do with
+    /// each other.
     #[default]
     Namespaces,
-    /// All: for a site.
-    Cluster,
+    /// Of all, if it has pods: for nodes that are to answer at every node port.
+    #[value(name = "cluster")]
+    All,
+    /// Of all, and of all NetworkPolicies, too: for a site.
+    #[value(skip)]
+    Site,
 }
 
 /// The groups of Services that a node with a pod in this namespace is told of, with the endpoints of a site's pods.
@@ -88,7 +94,7 @@ pub(super) fn service_views(namespace: &str, scope: ServiceScope, site: Option<&
         name: site.map_or_else(|| name.to_owned(), |site| format!("{name}@{site}")),
     };
     match scope {
-        ServiceScope::Cluster => vec![key("", ALL_SERVICES)],
+        ServiceScope::All | ServiceScope::Site => vec![key("", ALL_SERVICES)],
         ServiceScope::Namespaces => {
             vec![key(namespace, ALL_SERVICES), key(API_NAMESPACE, API_SERVICE), key(DNS_NAMESPACE, DNS_SERVICE)]
         }
@@ -102,7 +108,7 @@ pub(super) fn group_and_site(name: &str) -> (&str, Option<&str>) {
 
 /// The group of NetworkPolicies that a node with a pod in this namespace is told of.
 pub(super) fn policy_views(namespace: &str, scope: ServiceScope) -> ObjectKey {
-    let namespace = if scope == ServiceScope::Cluster { "" } else { namespace };
+    let namespace = if scope == ServiceScope::Site { "" } else { namespace };
     ObjectKey { kind: POLICY_VIEWS.to_owned(), namespace: namespace.to_owned(), name: ALL_POLICIES.to_owned() }
 }
 

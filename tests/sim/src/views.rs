@@ -114,7 +114,7 @@ fn objects(services: &Services, slices: &Slices, wanted: impl Fn(&str, &str) -> 
 /// What a node that has a pod should hold of Services.
 pub fn wanted(api: &Api, scope: ServiceScope) -> Vec<Object> {
     let wanted = |namespace: &str, name: &str| match scope {
-        ServiceScope::Cluster => true,
+        ServiceScope::All | ServiceScope::Site => true,
         ServiceScope::Namespaces => namespace == "ns" || EVERYBODYS.contains(&(namespace, name)),
     };
     objects(&api.services, &api.slices, wanted)

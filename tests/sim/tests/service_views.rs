@@ -6,7 +6,7 @@ use edge_protocol::message::ObjectDigest;
 use sampan_sim::views::is_view;
 use sampan_sim::world::{Options, World};
 
-const SCOPES: [ServiceScope; 2] = [ServiceScope::Namespaces, ServiceScope::Cluster];
+const SCOPES: [ServiceScope; 2] = [ServiceScope::Namespaces, ServiceScope::Site];
 const WEB: (&str, &str) = ("ns", "web");
 
 /// In sync, with Services of which one has endpoints that are no pods.
@@ -88,7 +88,7 @@ fn s01_a_node_without_pods_holds_no_services_and_its_next_pod_finds_them() {
 
 #[test]
 fn s01_a_replaced_service_and_its_endpoints_are_the_new_ones() {
-    let mut world = calm(ServiceScope::Cluster, 1);
+    let mut world = calm(ServiceScope::Site, 1);
     let before = held(&world);
     for away in [false, true] {
         if away {

@@ -95,8 +95,10 @@ mod tests {
 
     #[test]
     fn who_wants_no_services_or_is_told_all_has_no_interests() {
-        let mut site = world(ServiceScope::Cluster);
-        assert_eq!(words(&site.interested("a", &names(&["shop"]), Duration::ZERO)), [""; 0]);
+        for scope in [ServiceScope::Site, ServiceScope::All] {
+            let mut told_all = world(scope);
+            assert_eq!(words(&told_all.interested("a", &names(&["shop"]), Duration::ZERO)), [""; 0]);
+        }
         let mut world = world(ServiceScope::Namespaces);
         let _ = world.interested("a", &names(&["shop"]), Duration::ZERO);
         assert_eq!(words(&world.wants("a", Wants::default(), None)), ["unwatch shop"]);

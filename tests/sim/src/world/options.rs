@@ -43,7 +43,7 @@ impl Options {
 
     /// Whether a seed has Services: drawn beside everything else, which is as it is without them.
     pub fn services(seed: u64) -> Option<ServiceScope> {
-        let scopes = [None, Some(ServiceScope::Namespaces), Some(ServiceScope::Cluster)];
+        let scopes = [None, Some(ServiceScope::Namespaces), Some(ServiceScope::Site)];
         scopes[Rng::new(!seed).below(3)]
     }
 
