@@ -78,7 +78,7 @@ pub enum ServiceScope {
     /// each other.
     #[default]
     Namespaces,
-    /// Of all, if it has pods: for nodes that are to answer at every node port.
+    /// Of all, if it has pods or routes to those of its LAN: for nodes that are to answer at every node port.
     #[value(name = "cluster")]
     All,
     /// Of all, and of all NetworkPolicies, too: for a site.

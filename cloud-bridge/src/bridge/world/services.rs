@@ -86,7 +86,10 @@ impl Node {
             let groups = self.groups(namespace, scope);
             groups.filter(move |group| group.namespace == *namespace)
         });
-        let own: BTreeSet<ObjectKey> = site.into_iter().chain(groups).collect();
+        // Who has routes leads others to its neighbours' pods, also while it has none itself.
+        let leads = scope != ServiceScope::Namespaces && self.site.is_some();
+        let all = leads.then(|| self.groups("", scope)).into_iter().flatten();
+        let own: BTreeSet<ObjectKey> = site.into_iter().chain(groups).chain(all).collect();
         own.into_iter().map(Arc::new).collect()
     }
 

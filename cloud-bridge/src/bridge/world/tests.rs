@@ -490,6 +490,20 @@ fn who_moves_to_another_site_has_the_endpoints_of_that_one_alone() {
     assert!(told.contains(&"unwatch all@hall".to_owned()) && told.contains(&"unwatch hall".to_owned()), "{told:?}");
 }
 
+#[test]
+fn who_leads_to_a_neighbours_pods_is_told_all_services_without_pods_of_its_own() {
+    let mut world = World::new(ServiceScope::All);
+    ["a", "b"].into_iter().for_each(|node| world.add_node(node));
+    let all = service_views("", ServiceScope::All, Some("hall"))[0].clone();
+    assert_eq!(words(&world.wants("a", ROUTES, Some("hall"))), ["watch all@hall for a", "watch hall for a"]);
+    assert!(world.wants("b", SERVICES, None).is_empty(), "without routes it leads to its own pods alone");
+    assert_eq!(words(&world.group_present(&all, views(&[("web", "u1")]))), ["set a web u1"]);
+    assert_eq!(words(&world.pod_applied(pod("a", "p", &[]))), ["set a p uid-p"]);
+    assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"], "the view stays");
+    let told = words(&world.located("a", None));
+    assert_eq!(told, ["withdraw a web u1", "unwatch all@hall", "unwatch hall"]);
+}
+
 const POLICIES: Wants = Wants { services: false, routes: false, policies: true };
 
 /// The one group of a pod's namespace.
