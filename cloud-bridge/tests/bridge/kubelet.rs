@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_bridge::accept::Gate;
-use cloud_bridge::bridge::Settings;
+use cloud_bridge::bridge::{AddressType, Settings};
 use cloud_bridge::kubelet::Ports;
 use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::tls;
@@ -23,7 +23,13 @@ async fn only_who_may_read_the_node_reads_its_logs() {
     let signed = authority.server(&[]).unwrap();
     let clients = [callers.certificate().clone()];
     let config = tls::server_config(authority.certificate(), signed, &clients, &[b"http/1.1"]).unwrap();
-    let ports = Ports::new(Ipv4Addr::LOCALHOST.into(), (20_000, 29_999), config, cluster.client.clone(), Gate::new());
+    let ports = Ports::new(
+        (AddressType::InternalIp, Ipv4Addr::LOCALHOST.into()),
+        (20_000, 29_999),
+        config,
+        cluster.client.clone(),
+        Gate::new(),
+    );
     let (kubelet, closing) = (Arc::clone(&ports), Arc::clone(&ports));
     let settings = Settings {
         kubelet: Some(Arc::new(move |node| kubelet.endpoint(node))),

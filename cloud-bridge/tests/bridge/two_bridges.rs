@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_bridge::accept::Gate;
-use cloud_bridge::bridge::Settings;
 use cloud_bridge::bridge::clients::Clients;
+use cloud_bridge::bridge::{AddressType, Settings};
 use cloud_bridge::kubelet::Ports;
 use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::tls;
@@ -25,7 +25,13 @@ async fn serving(cluster: &Cluster, authority: Authority, ports: (u16, u16)) -> 
     let signed = authority.server(&[]).unwrap();
     let callers = [authority.certificate().clone()];
     let config = tls::server_config(authority.certificate(), signed, &callers, &[b"http/1.1"]).unwrap();
-    let ports = Ports::new(Ipv4Addr::LOCALHOST.into(), ports, config, cluster.client.clone(), Gate::new());
+    let ports = Ports::new(
+        (AddressType::InternalIp, Ipv4Addr::LOCALHOST.into()),
+        ports,
+        config,
+        cluster.client.clone(),
+        Gate::new(),
+    );
     let kubelet = Arc::clone(&ports);
     let settings = Settings { kubelet: Some(Arc::new(move |node| kubelet.endpoint(node))), ..Settings::default() };
     let bridge = TestBridge::with_settings(cluster, authority, settings).await;
